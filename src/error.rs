@@ -1,0 +1,152 @@
+//! The one error of the format and grid layers, and the one place where it becomes DataFusion's.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use datafusion::error::DataFusionError;
+
+/// Result of the format layer.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Where in which file something was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub path: PathBuf,
+    /// The dataset, where one is concerned.
+    pub dataset: Option<String>,
+    /// The chunk's coordinates in the chunk grid, where one is concerned.
+    pub chunk: Option<Vec<u64>>,
+}
+
+impl Place {
+    /// A place in `path` that belongs to no dataset.
+    pub fn file(path: &Path) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            dataset: None,
+            chunk: None,
+        }
+    }
+
+    /// The same file, in `dataset`.
+    pub fn dataset(path: &Path, dataset: &str) -> Self {
+        Self {
+            dataset: Some(dataset.to_string()),
+            ..Self::file(path)
+        }
+    }
+
+    /// The same file and dataset, at `chunk` of the chunk grid.
+    pub fn chunk(path: &Path, dataset: &str, chunk: &[u64]) -> Self {
+        Self {
+            chunk: Some(chunk.to_vec()),
+            ..Self::dataset(path, dataset)
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some(dataset) = &self.dataset {
+            write!(f, ", dataset \"{dataset}\"")?;
+        }
+        if let Some(chunk) = &self.chunk {
+            write!(f, ", chunk {chunk:?}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What can go wrong between bytes and arrays. Every message names the file, and the dataset, the chunk
+/// and the field where there is one, with what was found and what was expected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was attempted, as in "cannot open".
+        action: &'static str,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// Bytes that break the format's rules.
+    #[error("{place}: {field} is {found}, expected {expected}")]
+    Malformed {
+        /// Where.
+        place: Box<Place>,
+        /// The field of the format's documents.
+        field: &'static str,
+        /// What the file holds.
+        found: String,
+        /// What the format allows there.
+        expected: String,
+    },
+    /// A chunk of the grid has no row in the chunk index.
+    #[error("{0}: the chunk index has no row for this chunk; the format has no implicit fill")]
+    MissingChunk(Box<Place>),
+    /// A dataset was asked for that the file does not have.
+    #[error("{}: no dataset \"{name}\"; it has {available}", path.display())]
+    NoSuchDataset {
+        /// The file.
+        path: PathBuf,
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        available: String,
+    },
+    /// A call that cannot be carried out as asked, such as writing a chunk of the wrong size.
+    #[error("{}: {message}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with the call.
+        message: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Io`] for `path`, for use in `map_err`.
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::Io {
+            path,
+            action,
+            source,
+        }
+    }
+
+    /// An [`Error::Malformed`].
+    pub(crate) fn malformed(
+        place: Place,
+        field: &'static str,
+        found: impl fmt::Display,
+        expected: impl fmt::Display,
+    ) -> Self {
+        Self::Malformed {
+            place: Box::new(place),
+            field,
+            found: found.to_string(),
+            expected: expected.to_string(),
+        }
+    }
+
+    /// An [`Error::Invalid`].
+    pub(crate) fn invalid(path: &Path, message: impl Into<String>) -> Self {
+        Self::Invalid {
+            path: path.to_path_buf(),
+            message: message.into(),
+        }
+    }
+}
+
+impl From<Error> for DataFusionError {
+    fn from(error: Error) -> Self {
+        DataFusionError::External(Box::new(error))
+    }
+}

@@ -1,0 +1,325 @@
+//! Reading the cells of one chunk, whatever its codec and the access mode.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
+
+use crate::error::{Error, Place, Result};
+use crate::format::storage::{Access, Storage};
+use crate::format::tet::dataset::Dataset;
+use crate::format::tet::file::TetFile;
+use crate::format::tet::index::{ChunkRow, Codec};
+
+/// Chunks up to this size are decompressed in one call, which is faster; larger ones step by step, so that a
+/// query over them can be cancelled.
+const ONE_CALL_BYTES: u64 = 8 << 20;
+/// Bytes decompressed per step.
+const STEP_BYTES: usize = 1 << 20;
+/// A zstd block decodes to at most 128 KiB and takes at least 4 bytes (RFC 8878, section 3.1.1.2), so no frame
+/// decodes to more than this many times its size.
+const MAX_ZSTD_RATIO: u64 = (128 << 10) / 4;
+/// With positioned reads, runs closer to each other than this are read together.
+const MAX_GAP_BYTES: usize = 32 << 10;
+/// ... as long as the read stays below this.
+const MAX_READ_BYTES: usize = 1 << 20;
+
+/// Reads chunks one after another, with buffers and a decompression context that are used again.
+///
+/// [`Self::open`] a chunk, [`Self::advance`] until it says that the chunk is ready, then take its cells with
+/// [`Self::mapped`] or [`Self::gather`].
+pub struct ChunkReader {
+    file: Arc<TetFile>,
+    access: Access,
+    state: State,
+    /// Cells of the open chunk, if it is compressed; may be longer than the chunk.
+    decoded: Vec<u8>,
+    one_call: zstd::bulk::Decompressor<'static>,
+    bytes_read: u64,
+}
+
+/// What is known of the open chunk.
+enum State {
+    Closed,
+    /// Raw cells in the map.
+    Mapped(Arc<Mmap>, Range<usize>),
+    /// Raw cells in the file.
+    Positioned(Range<u64>),
+    /// Compressed; the cells come to lie in `decoded`.
+    Compressed(Box<Compressed>),
+    /// So many bytes of `decoded` are the cells.
+    Decoded(usize),
+}
+
+/// A chunk under decompression.
+struct Compressed {
+    place: Place,
+    row: ChunkRow,
+    stored: Stored,
+    /// Only for chunks above [`ONE_CALL_BYTES`].
+    decoder: Option<Decoder<'static>>,
+    consumed: usize,
+    produced: usize,
+}
+
+/// The stored bytes of a compressed chunk.
+enum Stored {
+    Mapped(Arc<Mmap>, Range<usize>),
+    Read(Vec<u8>),
+}
+
+impl Stored {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map, range) => &map[range.clone()],
+            Self::Read(bytes) => bytes,
+        }
+    }
+}
+
+impl fmt::Debug for ChunkReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChunkReader")
+            .field("path", &self.file.path())
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ChunkReader {
+    /// A reader without an open chunk.
+    pub fn new(file: Arc<TetFile>, access: Access) -> Result<Self> {
+        let one_call = zstd::bulk::Decompressor::new()
+            .map_err(Error::io(file.path(), "set up decompression"))?;
+        Ok(Self {
+            file,
+            access,
+            state: State::Closed,
+            decoded: Vec::new(),
+            one_call,
+            bytes_read: 0,
+        })
+    }
+
+    /// Bytes of payload read since the reader was made: stored bytes of compressed chunks, cells of raw ones.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// Looks up and checks the chunk's index row. Decompresses nothing.
+    pub fn open(&mut self, dataset: &Dataset, chunk: &[u64]) -> Result<ChunkRow> {
+        self.state = State::Closed;
+        let row = self.file.chunk_row(dataset, chunk, self.access)?;
+        let range = row.payload_offset..row.payload_offset + row.stored_bytes;
+        // The row's check has shown that the payload lies within the file, and so within the map.
+        let in_map = range.start as usize..range.end as usize;
+        let storage = self.file.storage();
+        self.state = match (row.codec, self.access) {
+            (Codec::Raw, Access::Mmap) => State::Mapped(Arc::clone(storage.map()?), in_map),
+            (Codec::Raw, Access::Pread) => State::Positioned(range),
+            (Codec::Zstd, access) => {
+                let place = Place::chunk(self.file.path(), dataset.name(), chunk);
+                if row.raw_bytes > row.stored_bytes.saturating_mul(MAX_ZSTD_RATIO) {
+                    return Err(Error::malformed(
+                        place,
+                        "zstd payload",
+                        format!("{} bytes", row.stored_bytes),
+                        format!("enough to decode to {} bytes", row.raw_bytes),
+                    ));
+                }
+                let stored = match access {
+                    Access::Mmap => Stored::Mapped(Arc::clone(storage.map()?), in_map),
+                    Access::Pread => Stored::Read(storage.read_range(access, range)?),
+                };
+                self.bytes_read += row.stored_bytes;
+                State::Compressed(Box::new(Compressed {
+                    place,
+                    row,
+                    stored,
+                    decoder: None,
+                    consumed: 0,
+                    produced: 0,
+                }))
+            }
+        };
+        Ok(row)
+    }
+
+    /// Does a bounded piece of the work that the open chunk still needs. Returns whether it is ready.
+    pub fn advance(&mut self) -> Result<bool> {
+        let State::Compressed(compressed) = &mut self.state else {
+            return Ok(true);
+        };
+        let length = compressed.row.raw_bytes as usize;
+        // One byte more than the chunk needs, to notice frames that decode to more.
+        if self.decoded.len() <= length {
+            self.decoded.resize(length + 1, 0);
+        }
+        let output = &mut self.decoded[..=length];
+        let produced = if compressed.row.raw_bytes <= ONE_CALL_BYTES {
+            let produced = self
+                .one_call
+                .decompress_to_buffer(compressed.stored.bytes(), output)
+                .map_err(|error| compressed.undecodable(&error))?;
+            Some(produced)
+        } else {
+            compressed.step(output)?
+        };
+        let Some(produced) = produced else {
+            return Ok(false);
+        };
+        if produced != length {
+            return Err(Error::malformed(
+                compressed.place.clone(),
+                "zstd payload",
+                if produced > length {
+                    "longer when decoded".to_string()
+                } else {
+                    format!("{produced} bytes when decoded")
+                },
+                format!("{length} bytes as raw_byte_len"),
+            ));
+        }
+        self.state = State::Decoded(length);
+        Ok(true)
+    }
+
+    /// The codec of the open chunk, if one is open.
+    pub fn codec(&self) -> Option<Codec> {
+        match self.state {
+            State::Closed => None,
+            State::Mapped(..) | State::Positioned(_) => Some(Codec::Raw),
+            State::Compressed(_) | State::Decoded(_) => Some(Codec::Zstd),
+        }
+    }
+
+    /// The cells' place in the map, for a raw chunk under [`Access::Mmap`].
+    pub fn mapped(&self) -> Option<(&Arc<Mmap>, Range<usize>)> {
+        match &self.state {
+            State::Mapped(map, range) => Some((map, range.clone())),
+            _ => None,
+        }
+    }
+
+    /// Notes that cells were taken from the map without being copied.
+    pub fn count_mapped(&mut self, bytes: usize) {
+        self.bytes_read += bytes as u64;
+    }
+
+    /// Fills `output` with byte ranges of the chunk's cells; the chunk must be ready. The ranges ascend, do not
+    /// overlap, lie within the chunk, and are together as long as `output`.
+    pub fn gather(&mut self, runs: &[Range<usize>], output: &mut [u8]) -> Result<()> {
+        let cells = match &self.state {
+            State::Mapped(map, range) => {
+                self.bytes_read += output.len() as u64;
+                &map[range.clone()]
+            }
+            State::Decoded(length) => &self.decoded[..*length],
+            State::Positioned(range) => {
+                let start = range.start;
+                self.bytes_read += gather_from_file(self.file.storage(), start, runs, output)?;
+                return Ok(());
+            }
+            State::Closed | State::Compressed(_) => {
+                return Err(Error::invalid(
+                    self.file.path(),
+                    "cells were asked for before the chunk was ready",
+                ));
+            }
+        };
+        let mut output = output;
+        for run in runs {
+            let (filled, rest) = output.split_at_mut(run.len());
+            filled.copy_from_slice(&cells[run.clone()]);
+            output = rest;
+        }
+        Ok(())
+    }
+}
+
+impl Compressed {
+    /// Decompresses up to [`STEP_BYTES`]; the number of bytes in all once everything is decompressed.
+    fn step(&mut self, output: &mut [u8]) -> Result<Option<usize>> {
+        let decoder = match &mut self.decoder {
+            Some(decoder) => decoder,
+            None => {
+                let decoder = Decoder::new().map_err(|error| undecodable(&self.place, &error))?;
+                self.decoder.insert(decoder)
+            }
+        };
+        let input = &self.stored.bytes()[self.consumed..];
+        let end = output.len().min(self.produced + STEP_BYTES);
+        let mut source = InBuffer::around(input);
+        let mut target = OutBuffer::around(&mut output[self.produced..end]);
+        let hint = decoder
+            .run(&mut source, &mut target)
+            .map_err(|error| undecodable(&self.place, &error))?;
+        let (read, written) = (source.pos(), target.pos());
+        self.consumed += read;
+        self.produced += written;
+        let all_read = self.consumed == self.stored.bytes().len();
+        if (hint == 0 && all_read) || self.produced == output.len() {
+            return Ok(Some(self.produced));
+        }
+        if read == 0 && written == 0 {
+            return Err(self.undecodable(&io::Error::from(io::ErrorKind::UnexpectedEof)));
+        }
+        Ok(None)
+    }
+
+    fn undecodable(&self, error: &io::Error) -> Error {
+        undecodable(&self.place, error)
+    }
+}
+
+fn undecodable(place: &Place, error: &io::Error) -> Error {
+    Error::malformed(
+        place.clone(),
+        "zstd payload",
+        format!("undecodable ({error})"),
+        "whole zstd frames that decode to raw_byte_len bytes",
+    )
+}
+
+/// Reads ranges relative to `start`, near ones in one read. Returns the bytes read.
+fn gather_from_file(
+    storage: &Storage,
+    start: u64,
+    runs: &[Range<usize>],
+    mut output: &mut [u8],
+) -> Result<u64> {
+    let mut bytes_read = 0;
+    let mut buffer = Vec::new();
+    let mut rest = runs;
+    while let Some(first) = rest.first() {
+        let mut end = first.end;
+        let mut count = 1;
+        while let Some(next) = rest.get(count)
+            && next.start - end <= MAX_GAP_BYTES
+            && next.end - first.start <= MAX_READ_BYTES
+        {
+            end = next.end;
+            count += 1;
+        }
+        let offset = start + first.start as u64;
+        bytes_read += (end - first.start) as u64;
+        if count == 1 {
+            let (filled, unfilled) = output.split_at_mut(first.len());
+            storage.read_at(offset, filled)?;
+            output = unfilled;
+        } else {
+            buffer.resize(end - first.start, 0);
+            storage.read_at(offset, &mut buffer)?;
+            for run in &rest[..count] {
+                let (filled, unfilled) = output.split_at_mut(run.len());
+                filled.copy_from_slice(&buffer[run.start - first.start..run.end - first.start]);
+                output = unfilled;
+            }
+        }
+        rest = &rest[count..];
+    }
+    Ok(bytes_read)
+}

@@ -1,0 +1,190 @@
+//! An open `.tet` file: its directory, its footer, and where its chunks lie.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::format::storage::{Access, Storage};
+use crate::format::tet::dataset::Dataset;
+use crate::format::tet::footer::{DatasetMetadata, Footer, read_footer};
+use crate::format::tet::index::{ChunkIndex, ChunkRow, MemoryBudget};
+use crate::format::tet::superblock::{Superblock, read_directory};
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct OpenOptions {
+    /// How its bytes are read while opening; later reads say for themselves.
+    pub access: Access,
+    /// Leaves the footer unread: no dimension names, labels, attributes or fill values. The way to the data
+    /// of a file whose footer alone is broken.
+    pub ignore_footer: bool,
+}
+
+/// An open `.tet` file. Opening reads the superblock, the dataset directory, the header of the chunk index and
+/// the footer: O(datasets), whatever the number of chunks.
+///
+/// ```
+/// use tet_sql::format::tet::{DatasetSpec, Dtype, OpenOptions, TetFile, TetWriter};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("small.tet");
+/// let mut writer = TetWriter::create(&path, vec![DatasetSpec::new("a", Dtype::U8, &[2, 3], &[2, 2])])?;
+/// writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
+/// writer.finish()?;
+///
+/// let file = TetFile::open(&path, OpenOptions::default())?;
+/// let dataset = file.dataset("a").expect("just written");
+/// assert_eq!(dataset.shape(), [2, 3]);
+/// assert_eq!(file.chunk_row(dataset, &[0, 1], Default::default())?.raw_bytes, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct TetFile {
+    storage: Storage,
+    options: OpenOptions,
+    datasets: Vec<Dataset>,
+    index: ChunkIndex,
+    footer: Footer,
+    payload_end: u64,
+    warnings: Vec<String>,
+}
+
+impl TetFile {
+    /// Opens a file and checks its superblock, directory, index header and footer. Rows of the chunk index
+    /// are checked when their chunks are read.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be read, [`Error::Malformed`] if it breaks a rule of the format.
+    pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        let access = options.access;
+        let storage = Storage::open(path.as_ref())?;
+        let superblock = Superblock::read(&storage, access)?;
+        let (footer, payload_end) = if superblock.has_footer() && !options.ignore_footer {
+            read_footer(&storage, access)?
+        } else {
+            (Footer::default(), storage.length())
+        };
+        // What follows the superblock of a file without datasets means nothing.
+        let (datasets, index) = if superblock.dataset_count == 0 {
+            (Vec::new(), ChunkIndex::empty())
+        } else {
+            let (datasets, index_offset) = read_directory(&storage, access, &superblock)?;
+            let index = ChunkIndex::read(&storage, access, &superblock, &datasets, index_offset)?;
+            (datasets, index)
+        };
+        let warnings = warnings(storage.path(), &datasets);
+        Ok(Self {
+            storage,
+            options,
+            datasets,
+            index,
+            footer,
+            payload_end,
+            warnings,
+        })
+    }
+
+    /// The path as it was given.
+    pub fn path(&self) -> &Path {
+        self.storage.path()
+    }
+
+    /// Bytes in the file.
+    pub fn length(&self) -> u64 {
+        self.storage.length()
+    }
+
+    /// How it was opened.
+    pub fn options(&self) -> OpenOptions {
+        self.options
+    }
+
+    /// The datasets in directory order, among them ones of a repeated name and ones that cannot be read
+    /// (see [`Dataset::check`]).
+    pub fn datasets(&self) -> &[Dataset] {
+        &self.datasets
+    }
+
+    /// The dataset of this exact name; of several, the first.
+    pub fn dataset(&self, name: &str) -> Option<&Dataset> {
+        self.datasets.iter().find(|dataset| dataset.name == name)
+    }
+
+    /// What the footer says of a dataset.
+    pub fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
+        self.footer.metadata.datasets.get(&dataset.name)
+    }
+
+    /// The footer; empty if the file has none or it was left unread.
+    pub fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// The memory budget in the index header.
+    pub fn memory_budget(&self) -> MemoryBudget {
+        self.index.budget()
+    }
+
+    /// Rows in the chunk index, over all datasets.
+    pub fn chunk_rows(&self) -> u64 {
+        self.index.row_count()
+    }
+
+    /// What was odd on opening without standing in the way: repeated names, datasets that cannot be read.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The chunk index row of one chunk, checked: codec, lengths, bounds.
+    ///
+    /// # Errors
+    /// [`Error::MissingChunk`] if there is none, [`Error::Malformed`] if it breaks a rule of the format or two
+    /// rows claim the chunk.
+    pub fn chunk_row(&self, dataset: &Dataset, chunk: &[u64], access: Access) -> Result<ChunkRow> {
+        self.index
+            .row(&self.storage, access, dataset, chunk, self.payload_end)
+    }
+
+    /// The file's bytes.
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// The error for a dataset name that the file does not have.
+    pub fn no_such_dataset(&self, name: &str) -> Error {
+        let names: Vec<_> = self
+            .datasets
+            .iter()
+            .map(|dataset| format!("\"{}\"", dataset.name))
+            .collect();
+        Error::NoSuchDataset {
+            path: self.path().to_path_buf(),
+            name: name.to_string(),
+            available: if names.is_empty() {
+                "none".to_string()
+            } else {
+                names.join(", ")
+            },
+        }
+    }
+}
+
+fn warnings(path: &Path, datasets: &[Dataset]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (position, dataset) in datasets.iter().enumerate() {
+        let first = datasets[..position]
+            .iter()
+            .find(|earlier| earlier.name == dataset.name);
+        if let Some(first) = first {
+            warnings.push(format!(
+                "{}: datasets {} and {} are both called \"{}\"; the first one is used",
+                path.display(),
+                first.id,
+                dataset.id,
+                dataset.name
+            ));
+        } else if let Err(error) = dataset.check(path) {
+            warnings.push(format!("{error}; the dataset is left out"));
+        }
+    }
+    warnings
+}

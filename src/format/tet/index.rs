@@ -1,0 +1,458 @@
+//! The chunk index (document "Chunks"): where each chunk's payload lies.
+//!
+//! Opening a file reads only the index header. A row is read when its chunk is touched: the reference
+//! writers emit datasets in directory order and each dataset's chunks in row-major order, so the row's
+//! position follows from arithmetic, and the row's own coordinates confirm it. Where they do not, a lookup
+//! table over all rows is built once.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Error, Place, Result};
+use crate::format::storage::{Access, Storage};
+use crate::format::tet::bytes::Fields;
+use crate::format::tet::dataset::Dataset;
+use crate::format::tet::superblock::{MAX_RANK, Superblock};
+
+/// Bytes of the index header.
+pub(crate) const HEADER_BYTES: u64 = 32;
+/// Bytes of one row.
+pub(crate) const ROW_BYTES: u64 = 104;
+/// The first four bytes of the index.
+pub(crate) const MAGIC: [u8; 4] = *b"TIDX";
+/// The one index version there is.
+pub(crate) const INDEX_VERSION: u32 = 1;
+/// Rows read at a time when the lookup table is built.
+const ROWS_PER_READ: u64 = 4096;
+
+/// The memory that a file's writer suggests for queries over it (index header).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryBudget {
+    /// A fixed budget in bytes; 0: none given.
+    pub bytes: u32,
+    /// A share of the machine's memory in basis points (10000 is all of it); 0: none given.
+    pub basis_points: u16,
+}
+
+impl MemoryBudget {
+    /// The budget in bytes on a machine with `memory` bytes: the fixed bytes, else the share, else a quarter.
+    pub fn resolve(&self, memory: u64) -> u64 {
+        match (self.bytes, self.basis_points) {
+            (0, 0) => memory / 4,
+            (0, basis_points) => {
+                let share = u128::from(memory) * u128::from(basis_points.min(10_000)) / 10_000;
+                // At most `memory`, since the share is at most one.
+                share as u64
+            }
+            (bytes, _) => u64::from(bytes),
+        }
+    }
+}
+
+/// How a chunk's payload is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Codec {
+    /// The cells themselves.
+    Raw,
+    /// One or more zstd frames.
+    Zstd,
+}
+
+impl Codec {
+    /// The codec's number in an index row.
+    pub(crate) fn tag(self) -> u32 {
+        match self {
+            Self::Raw => 0,
+            Self::Zstd => 1,
+        }
+    }
+}
+
+impl std::fmt::Display for Codec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Raw => "raw",
+            Self::Zstd => "zstd",
+        })
+    }
+}
+
+/// A row of the chunk index that has passed its checks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkRow {
+    /// Where the stored bytes start.
+    pub payload_offset: u64,
+    /// Bytes of the cells.
+    pub raw_bytes: u64,
+    /// Bytes in the file.
+    pub stored_bytes: u64,
+    /// How they are stored.
+    pub codec: Codec,
+}
+
+/// A row as it stands in the file.
+#[derive(Debug, Clone, Copy)]
+struct StoredRow {
+    dataset_id: u64,
+    chunk: [u64; MAX_RANK],
+    payload_offset: u64,
+    raw_bytes: u64,
+    stored_bytes: u64,
+    codec: u32,
+}
+
+impl StoredRow {
+    fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let mut fields = Fields::new(path, "chunk index row", bytes);
+        let dataset_id = fields.u64()?;
+        let mut chunk = [0; MAX_RANK];
+        for position in &mut chunk {
+            *position = fields.u64()?;
+        }
+        Ok(Self {
+            dataset_id,
+            chunk,
+            payload_offset: fields.u64()?,
+            raw_bytes: fields.u64()?,
+            stored_bytes: fields.u64()?,
+            codec: fields.u32()?,
+        })
+    }
+
+    /// Slots behind the dataset's rank are not looked at, as in the reference.
+    fn is(&self, dataset: &Dataset, chunk: &[u64]) -> bool {
+        self.dataset_id == dataset.id && self.chunk[..chunk.len()] == *chunk
+    }
+}
+
+/// Rows by dataset and chunk ordinal, sorted; for files whose rows are not where arithmetic puts them.
+#[derive(Debug)]
+struct Lookup(Vec<(u64, u64, u64)>);
+
+/// The chunk index of an open file.
+#[derive(Debug)]
+pub(crate) struct ChunkIndex {
+    rows_offset: u64,
+    row_count: u64,
+    budget: MemoryBudget,
+    /// Where each dataset's rows start if they are in directory and row-major order; `None` for all, if
+    /// the number of rows already says that they are not.
+    first_rows: Option<Vec<u64>>,
+    lookup: Mutex<Option<Arc<Lookup>>>,
+}
+
+impl ChunkIndex {
+    /// The index of a file without datasets.
+    pub fn empty() -> Self {
+        Self {
+            rows_offset: 0,
+            row_count: 0,
+            budget: MemoryBudget::default(),
+            first_rows: None,
+            lookup: Mutex::new(None),
+        }
+    }
+
+    /// Reads and checks the index header, which must start at `expected_offset`.
+    pub fn read(
+        storage: &Storage,
+        access: Access,
+        superblock: &Superblock,
+        datasets: &[Dataset],
+        expected_offset: u64,
+    ) -> Result<Self> {
+        let path = storage.path();
+        let offset = superblock.chunk_index_offset;
+        let length = superblock.chunk_index_length;
+        if offset != expected_offset {
+            return Err(Error::malformed(
+                Place::file(path),
+                "chunk_index_offset",
+                offset,
+                format!("{expected_offset}, the 8-aligned end of the dataset records"),
+            ));
+        }
+        if length < HEADER_BYTES {
+            return Err(Error::malformed(
+                Place::file(path),
+                "chunk_index_length",
+                length,
+                "at least the 32 bytes of the index header",
+            ));
+        }
+        // The superblock's check has shown that the region lies within the file.
+        let mut bytes = [0; HEADER_BYTES as usize];
+        storage.copy_range(access, offset, &mut bytes)?;
+        let mut fields = Fields::new(path, "chunk index header", &bytes);
+        let magic = fields.take(4)?;
+        if magic != MAGIC {
+            return Err(Error::malformed(
+                Place::file(path),
+                "chunk index magic",
+                format!("\"{}\"", magic.escape_ascii()),
+                "\"TIDX\"",
+            ));
+        }
+        let version = fields.u32()?;
+        if version != INDEX_VERSION {
+            return Err(Error::malformed(
+                Place::file(path),
+                "index_version",
+                version,
+                INDEX_VERSION,
+            ));
+        }
+        let row_count = fields.u64()?;
+        let basis_points = fields.u16()?;
+        let _reserved = fields.u16()?;
+        let budget = MemoryBudget {
+            bytes: fields.u32()?,
+            basis_points,
+        };
+        let expected_length = row_count
+            .checked_mul(ROW_BYTES)
+            .and_then(|rows| rows.checked_add(HEADER_BYTES));
+        if expected_length != Some(length) {
+            return Err(Error::malformed(
+                Place::file(path),
+                "entry_count",
+                format!("{row_count} in an index of {length} bytes"),
+                "a count with 32 + 104 * entry_count = chunk_index_length",
+            ));
+        }
+        Ok(Self {
+            rows_offset: offset + HEADER_BYTES,
+            row_count,
+            budget,
+            first_rows: first_rows(datasets, row_count),
+            lookup: Mutex::new(None),
+        })
+    }
+
+    /// The memory budget of the header.
+    pub fn budget(&self) -> MemoryBudget {
+        self.budget
+    }
+
+    /// Rows in the index.
+    pub fn row_count(&self) -> u64 {
+        self.row_count
+    }
+
+    /// The checked row of one chunk. `payload_end` is where payloads must end.
+    pub fn row(
+        &self,
+        storage: &Storage,
+        access: Access,
+        dataset: &Dataset,
+        chunk: &[u64],
+        payload_end: u64,
+    ) -> Result<ChunkRow> {
+        let path = storage.path();
+        let place = || Place::chunk(path, &dataset.name, chunk);
+        let missing = || Error::MissingChunk(Box::new(place()));
+        let ordinal = dataset.chunk_ordinal(chunk).ok_or_else(missing)?;
+        let row = match self.row_by_arithmetic(storage, access, dataset, chunk, ordinal)? {
+            Some(row) => row,
+            None => self
+                .row_by_lookup(storage, access, dataset, ordinal, &place)?
+                .ok_or_else(missing)?,
+        };
+        validate(&row, dataset, chunk, path, payload_end)
+    }
+
+    fn row_by_arithmetic(
+        &self,
+        storage: &Storage,
+        access: Access,
+        dataset: &Dataset,
+        chunk: &[u64],
+        ordinal: u64,
+    ) -> Result<Option<StoredRow>> {
+        let Some(first_rows) = &self.first_rows else {
+            return Ok(None);
+        };
+        // Cannot overflow or exceed the rows: all grids together have exactly `row_count` chunks.
+        let row = self.stored_row(storage, access, first_rows[dataset.id as usize] + ordinal)?;
+        Ok(row.is(dataset, chunk).then_some(row))
+    }
+
+    fn row_by_lookup(
+        &self,
+        storage: &Storage,
+        access: Access,
+        dataset: &Dataset,
+        ordinal: u64,
+        place: &dyn Fn() -> Place,
+    ) -> Result<Option<StoredRow>> {
+        let lookup = self.lookup(storage, access, dataset)?;
+        let key = (dataset.id, ordinal);
+        let start = lookup
+            .0
+            .partition_point(|(id, ordinal, _)| (*id, *ordinal) < key);
+        let mut rows = lookup.0[start..]
+            .iter()
+            .take_while(|(id, ordinal, _)| (*id, *ordinal) == key);
+        let Some((_, _, row)) = rows.next() else {
+            return Ok(None);
+        };
+        if let Some((_, _, second)) = rows.next() {
+            return Err(Error::malformed(
+                place(),
+                "chunk index",
+                format!("ambiguous: rows {row} and {second} both describe this chunk"),
+                "one row per chunk",
+            ));
+        }
+        self.stored_row(storage, access, *row).map(Some)
+    }
+
+    /// The lookup table, built on first use. It holds the rows of `dataset`'s file that name a chunk.
+    fn lookup(&self, storage: &Storage, access: Access, dataset: &Dataset) -> Result<Arc<Lookup>> {
+        let mut guard = self.lookup.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = match guard.as_ref() {
+            Some(lookup) if lookup.covers(dataset) => return Ok(Arc::clone(lookup)),
+            Some(lookup) => lookup.0.clone(),
+            None => Vec::new(),
+        };
+        let before = entries.len();
+        self.for_each_row(storage, access, |position, row| {
+            if row.dataset_id == dataset.id
+                && let Some(ordinal) = dataset.chunk_ordinal(&row.chunk[..dataset.shape.len()])
+            {
+                entries.push((dataset.id, ordinal, position));
+            }
+        })?;
+        if entries.len() == before {
+            // Remembers that the dataset has no row at all.
+            entries.push((dataset.id, u64::MAX, u64::MAX));
+        }
+        entries.sort_unstable();
+        let lookup = Arc::new(Lookup(entries));
+        *guard = Some(Arc::clone(&lookup));
+        Ok(lookup)
+    }
+
+    fn stored_row(&self, storage: &Storage, access: Access, position: u64) -> Result<StoredRow> {
+        let mut bytes = [0; ROW_BYTES as usize];
+        storage.copy_range(access, self.rows_offset + position * ROW_BYTES, &mut bytes)?;
+        StoredRow::parse(storage.path(), &bytes)
+    }
+
+    fn for_each_row(
+        &self,
+        storage: &Storage,
+        access: Access,
+        mut visit: impl FnMut(u64, &StoredRow),
+    ) -> Result<()> {
+        let mut position = 0;
+        while position < self.row_count {
+            let count = (self.row_count - position).min(ROWS_PER_READ);
+            let start = self.rows_offset + position * ROW_BYTES;
+            let bytes = storage.read_range(access, start..start + count * ROW_BYTES)?;
+            for (offset, row) in bytes.chunks_exact(ROW_BYTES as usize).enumerate() {
+                visit(
+                    position + offset as u64,
+                    &StoredRow::parse(storage.path(), row)?,
+                );
+            }
+            position += count;
+        }
+        Ok(())
+    }
+}
+
+impl Lookup {
+    fn covers(&self, dataset: &Dataset) -> bool {
+        let start = self.0.partition_point(|(id, _, _)| *id < dataset.id);
+        self.0
+            .get(start)
+            .is_some_and(|(id, _, _)| *id == dataset.id)
+    }
+}
+
+/// Where each dataset's rows start in an index in the reference's order, if the grids of all datasets have
+/// exactly as many chunks as the index has rows.
+fn first_rows(datasets: &[Dataset], row_count: u64) -> Option<Vec<u64>> {
+    let mut first_rows = Vec::with_capacity(datasets.len());
+    let mut next = 0u64;
+    for dataset in datasets {
+        first_rows.push(next);
+        next = next.checked_add(dataset.chunk_count()?)?;
+    }
+    (next == row_count).then_some(first_rows)
+}
+
+fn validate(
+    row: &StoredRow,
+    dataset: &Dataset,
+    chunk: &[u64],
+    path: &Path,
+    payload_end: u64,
+) -> Result<ChunkRow> {
+    let malformed = |field, found: String, expected: String| {
+        Error::malformed(
+            Place::chunk(path, &dataset.name, chunk),
+            field,
+            found,
+            expected,
+        )
+    };
+    let codec = match row.codec {
+        0 => Codec::Raw,
+        1 => Codec::Zstd,
+        other => {
+            return Err(malformed(
+                "codec",
+                other.to_string(),
+                "0 (raw) or 1 (zstd)".to_string(),
+            ));
+        }
+    };
+    let cell_bytes = dataset.chunk_bytes(dataset.check(path)?, chunk);
+    if row.raw_bytes != cell_bytes {
+        return Err(malformed(
+            "raw_byte_len",
+            row.raw_bytes.to_string(),
+            format!("{cell_bytes}, the bytes of the chunk's cells within the shape"),
+        ));
+    }
+    if codec == Codec::Raw && row.stored_bytes != row.raw_bytes {
+        return Err(malformed(
+            "stored_byte_len",
+            row.stored_bytes.to_string(),
+            format!("{} as raw_byte_len, since the codec is raw", row.raw_bytes),
+        ));
+    }
+    let end = row.payload_offset.checked_add(row.stored_bytes);
+    if end.is_none_or(|end| end > payload_end) {
+        return Err(malformed(
+            "payload_offset + stored_byte_len",
+            format!("{} + {}", row.payload_offset, row.stored_bytes),
+            format!("at most {payload_end}, the end of the payloads"),
+        ));
+    }
+    Ok(ChunkRow {
+        payload_offset: row.payload_offset,
+        raw_bytes: row.raw_bytes,
+        stored_bytes: row.stored_bytes,
+        codec,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_budget_prefers_fixed_bytes() {
+        let budget = |bytes, basis_points| MemoryBudget {
+            bytes,
+            basis_points,
+        };
+        assert_eq!(budget(0, 0).resolve(1000), 250);
+        assert_eq!(budget(0, 5000).resolve(1000), 500);
+        assert_eq!(budget(0, 65535).resolve(u64::MAX), u64::MAX);
+        assert_eq!(budget(7, 5000).resolve(1000), 7);
+    }
+}

@@ -1,0 +1,344 @@
+//! The selected cells of a window, numbered in row-major order, and what lies at which number: runs of cells that
+//! are contiguous in the window, and coordinates along each axis.
+//!
+//! Rows are never spelled out. A range of row numbers becomes a few runs, by arithmetic.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, Int64Array, PrimitiveArray, UInt64Array, downcast_primitive_array,
+};
+use arrow::compute::take;
+use arrow::datatypes::ArrowPrimitiveType;
+use arrow::error::ArrowError;
+
+use crate::grid::chunk_grid::Window;
+use crate::grid::coordinates::Coordinates;
+use crate::grid::index_set::IndexSet;
+use crate::grid::selection::Selection;
+
+/// The cells of a window that a selection holds. They are the rows of the window, in row-major order.
+#[derive(Debug, Clone)]
+pub struct Cells {
+    /// First position of the window along each axis.
+    origin: Vec<u64>,
+    /// Selected positions along each axis, counted from the window's first.
+    sets: Vec<IndexSet>,
+    /// Rows from one position of an axis to the next: the selected cells of the axes behind it.
+    rows_per_step: Vec<u64>,
+    /// Cells of the window from one position of an axis to the next.
+    strides: Vec<u64>,
+    rows: u64,
+}
+
+impl Cells {
+    /// The cells of `window` in `selection`.
+    pub fn new(window: &Window, selection: &Selection) -> Self {
+        let sets: Vec<_> = window
+            .ranges()
+            .iter()
+            .zip(selection.axes())
+            .map(|(range, set)| set.within(range.clone()))
+            .collect();
+        // Both products stay below the window's cells, which fit 64 bits.
+        let (rows_per_step, rows) = suffix_products(sets.iter().map(IndexSet::count));
+        let (strides, _) = suffix_products(window.shape());
+        Self {
+            origin: window.ranges().iter().map(|range| range.start).collect(),
+            sets,
+            rows_per_step,
+            strides,
+            rows,
+        }
+    }
+
+    /// Selected cells.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Appends the runs of cells that the rows `range` are: ranges of cell numbers in the window's row-major
+    /// order, ascending, with neighbours joined.
+    pub fn runs(&self, range: Range<u64>, runs: &mut Vec<Range<u64>>) {
+        let range = range.start..range.end.min(self.rows);
+        if range.is_empty() {
+            return;
+        }
+        // The axes behind `inner` are selected as a whole, so a step along it is one unbroken run.
+        let inner = (0..self.sets.len())
+            .rev()
+            .find(|axis| !self.sets[*axis].is_all())
+            .unwrap_or(0);
+        let step = self.strides[inner];
+        let set = &self.sets[inner];
+        let rows_per_line = step * set.count();
+        let mut outer = self.sets[..inner]
+            .iter()
+            .map(Cursor::new)
+            .collect::<Vec<_>>();
+        let mut line = range.start / rows_per_line;
+        for (cursor, rows_per_step) in outer.iter_mut().zip(&self.rows_per_step) {
+            let lines_per_step = rows_per_step / rows_per_line;
+            cursor.seek(line / lines_per_step % cursor.set.count());
+        }
+        let mut row = range.start;
+        while row < range.end {
+            let line_start = line * rows_per_line;
+            let line_rows = row - line_start..(range.end - line_start).min(rows_per_line);
+            let base: u64 = outer
+                .iter()
+                .zip(&self.strides)
+                .map(|(cursor, stride)| cursor.position * stride)
+                .sum();
+            // Whole and partial steps: widen to whole steps, then cut both ends.
+            let ranks = line_rows.start / step..line_rows.end.div_ceil(step);
+            let mut skip = line_rows.start % step;
+            let mut left = line_rows.end - line_rows.start;
+            for positions in set.ranges_of_ranks(ranks) {
+                let start = base + positions.start * step + skip;
+                let end = (base + positions.end * step).min(start + left);
+                left -= end - start;
+                skip = 0;
+                match runs.last_mut() {
+                    Some(last) if last.end == start => last.end = end,
+                    _ => runs.push(start..end),
+                }
+            }
+            row = line_start + line_rows.end;
+            line += 1;
+            for cursor in outer.iter_mut().rev() {
+                if cursor.advance() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The coordinates along one axis of the rows `range`.
+    pub fn coordinates(
+        &self,
+        axis: usize,
+        coordinates: &Coordinates,
+        range: Range<u64>,
+    ) -> Result<ArrayRef, ArrowError> {
+        let range = range.start..range.end.min(self.rows).max(range.start);
+        let origin = self.origin[axis];
+        match coordinates {
+            Coordinates::Index { origin: first } => {
+                let first = first.wrapping_add(origin as i64);
+                let mut values = Vec::with_capacity((range.end - range.start) as usize);
+                self.for_each_repeat(axis, range, |position, count| {
+                    let value = first.wrapping_add(position as i64);
+                    values.extend(std::iter::repeat_n(value, count));
+                });
+                Ok(Arc::new(Int64Array::from(values)))
+            }
+            Coordinates::Values(values) => {
+                let values = values.slice(origin as usize, self.sets[axis].length() as usize);
+                let values = values.as_ref();
+                downcast_primitive_array!(
+                    values => Ok(self.repeat_primitive(axis, values, range)),
+                    _ => {
+                        let mut positions =
+                            Vec::with_capacity((range.end - range.start) as usize);
+                        self.for_each_repeat(axis, range, |position, count| {
+                            positions.extend(std::iter::repeat_n(position, count));
+                        });
+                        take(values, &UInt64Array::from(positions), None)
+                    }
+                )
+            }
+        }
+    }
+
+    fn repeat_primitive<T: ArrowPrimitiveType>(
+        &self,
+        axis: usize,
+        values: &PrimitiveArray<T>,
+        range: Range<u64>,
+    ) -> ArrayRef {
+        let mut repeated = Vec::with_capacity((range.end - range.start) as usize);
+        let source = values.values();
+        self.for_each_repeat(axis, range, |position, count| {
+            let value = source[position as usize];
+            repeated.extend(std::iter::repeat_n(value, count));
+        });
+        Arc::new(
+            PrimitiveArray::<T>::new(repeated.into(), None)
+                .with_data_type(values.data_type().clone()),
+        )
+    }
+
+    /// Calls `visit` with each position along the axis (counted from the window's first) that the rows pass, and
+    /// how many rows in a row have it.
+    fn for_each_repeat(&self, axis: usize, range: Range<u64>, mut visit: impl FnMut(u64, usize)) {
+        if range.is_empty() {
+            return;
+        }
+        let step = self.rows_per_step[axis];
+        let mut cursor = Cursor::new(&self.sets[axis]);
+        cursor.seek(range.start / step % self.sets[axis].count());
+        let mut row = range.start;
+        while row < range.end {
+            let end = ((row / step + 1) * step).min(range.end);
+            visit(cursor.position, (end - row) as usize);
+            cursor.advance();
+            row = end;
+        }
+    }
+}
+
+/// For each axis, the product of the extents behind it; and the product of all.
+fn suffix_products(
+    extents: impl DoubleEndedIterator<Item = u64> + ExactSizeIterator,
+) -> (Vec<u64>, u64) {
+    let mut products = vec![0; extents.len()];
+    let mut product = 1;
+    for (axis, extent) in extents.enumerate().rev() {
+        products[axis] = product;
+        product *= extent;
+    }
+    (products, product)
+}
+
+/// Walks the positions of a set round and round.
+struct Cursor<'a> {
+    set: &'a IndexSet,
+    range: usize,
+    end: u64,
+    position: u64,
+}
+
+impl<'a> Cursor<'a> {
+    /// A cursor that must be sought before it is used, on a set that is not empty.
+    fn new(set: &'a IndexSet) -> Self {
+        Self {
+            set,
+            range: 0,
+            end: 0,
+            position: 0,
+        }
+    }
+
+    fn seek(&mut self, rank: u64) {
+        if let Some((range, position, end)) = self.set.range_of_rank(rank) {
+            self.range = range;
+            self.position = position;
+            self.end = end;
+        }
+    }
+
+    /// Steps to the next position; false if that is the first one again.
+    fn advance(&mut self) -> bool {
+        self.position += 1;
+        if self.position < self.end {
+            return true;
+        }
+        self.range += 1;
+        match self.set.range(self.range) {
+            Some(range) => {
+                self.position = range.start;
+                self.end = range.end;
+                true
+            }
+            None => {
+                self.seek(0);
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, StringArray};
+    use arrow::datatypes::Int64Type;
+
+    use super::*;
+
+    /// Every cell of a window with its row-major number, picked by the selection one by one.
+    fn by_hand(window: &Window, selection: &Selection) -> Vec<(u64, Vec<u64>)> {
+        let shape: Vec<_> = window.shape().collect();
+        (0..window.cells())
+            .filter_map(|number| {
+                let mut rest = number;
+                let mut position = vec![0; shape.len()];
+                for axis in (0..shape.len()).rev() {
+                    position[axis] = window.ranges()[axis].start + rest % shape[axis];
+                    rest /= shape[axis];
+                }
+                position
+                    .iter()
+                    .zip(selection.axes())
+                    .all(|(position, set)| set.contains(*position))
+                    .then_some((number, position))
+            })
+            .collect()
+    }
+
+    fn sets(length: u64) -> Vec<IndexSet> {
+        vec![
+            IndexSet::all(length),
+            IndexSet::from_ranges(length, [1..2]),
+            IndexSet::from_ranges(length, [0..1, 2..4]),
+            IndexSet::from_ranges(length, [0..1, 3..4, 5..6]),
+        ]
+    }
+
+    #[test]
+    fn rows_agree_with_walking_every_cell() {
+        let window = Window::new(vec![1..4, 0..4, 2..6]);
+        let labels: ArrayRef = Arc::new(StringArray::from_iter_values(
+            (0..6).map(|position| format!("p{position}")),
+        ));
+        for a in sets(6) {
+            for b in sets(6) {
+                for c in sets(6) {
+                    let selection = Selection::new(vec![a.clone(), b.clone(), c.clone()]);
+                    let expected = by_hand(&window, &selection);
+                    let cells = Cells::new(&window, &selection);
+                    assert_eq!(cells.rows(), expected.len() as u64);
+                    for start in 0..cells.rows() {
+                        for end in [start, start + 1, start + 5, cells.rows()] {
+                            let rows = start..end.min(cells.rows());
+                            let part = &expected[rows.start as usize..rows.end as usize];
+                            let mut runs = Vec::new();
+                            cells.runs(rows.clone(), &mut runs);
+                            assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start));
+                            let numbers: Vec<_> = runs.into_iter().flatten().collect();
+                            let by_hand: Vec<_> = part.iter().map(|(number, _)| *number).collect();
+                            assert_eq!(numbers, by_hand);
+                            for axis in 0..3 {
+                                let positions: Vec<_> =
+                                    part.iter().map(|(_, position)| position[axis]).collect();
+                                let index = Coordinates::Index { origin: 10 };
+                                let index = cells.coordinates(axis, &index, rows.clone()).unwrap();
+                                let index = index.as_primitive::<Int64Type>().values().to_vec();
+                                let counted: Vec<_> =
+                                    positions.iter().map(|p| *p as i64 + 10).collect();
+                                assert_eq!(index, counted);
+                                let text = Coordinates::Values(Arc::clone(&labels));
+                                let text = cells.coordinates(axis, &text, rows.clone()).unwrap();
+                                let text: Vec<_> =
+                                    text.as_string::<i32>().iter().flatten().collect();
+                                let labelled: Vec<_> =
+                                    positions.iter().map(|p| format!("p{p}")).collect();
+                                assert_eq!(text, labelled);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_selected_whole_is_one_run() {
+        let window = Window::new(vec![0..1000, 0..1000]);
+        let cells = Cells::new(&window, &Selection::all(&[1000, 1000]));
+        let mut runs = Vec::new();
+        cells.runs(500..100_500, &mut runs);
+        assert_eq!(runs, [500..100_500]);
+    }
+}

@@ -1,0 +1,46 @@
+//! The coordinates along one axis.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, Int64Array};
+use arrow::datatypes::DataType;
+
+/// The coordinates along one axis, one per position.
+#[derive(Debug, Clone)]
+pub enum Coordinates {
+    /// The position itself, counted from an origin. Never spelled out as a whole, since an axis without
+    /// coordinates of its own may be very long.
+    Index {
+        /// The coordinate of the first position.
+        origin: i64,
+    },
+    /// A value per position, none of them null.
+    Values(ArrayRef),
+}
+
+impl Coordinates {
+    /// Coordinates that count from zero.
+    pub const COUNT: Self = Self::Index { origin: 0 };
+
+    /// The Arrow type.
+    pub fn data_type(&self) -> DataType {
+        match self {
+            Self::Index { .. } => DataType::Int64,
+            Self::Values(values) => values.data_type().clone(),
+        }
+    }
+
+    /// The coordinates of a range of positions.
+    pub fn slice(&self, range: Range<u64>) -> ArrayRef {
+        match self {
+            Self::Index { origin } => Arc::new(Int64Array::from_iter_values(
+                range.map(|position| origin.wrapping_add(position as i64)),
+            )),
+            // The range lies on the axis, whose values are in memory.
+            Self::Values(values) => {
+                values.slice(range.start as usize, (range.end - range.start) as usize)
+            }
+        }
+    }
+}

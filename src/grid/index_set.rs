@@ -1,0 +1,408 @@
+//! Sets of positions along one axis.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::buffer::BooleanBuffer;
+
+/// A set of positions along an axis of known length, kept as sorted ranges that neither touch nor overlap. Its
+/// memory depends on the number of ranges, not on the length of the axis. Cloning is cheap.
+///
+/// ```
+/// use tet_sql::grid::IndexSet;
+///
+/// let set = IndexSet::from_ranges(10, [2..4, 7..9]);
+/// assert_eq!(set.count(), 4);
+/// assert_eq!(set.nth(2), Some(7));
+/// assert_eq!(set.to_string(), "4 of 10");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct IndexSet {
+    length: u64,
+    count: u64,
+    ranges: Arc<[Ranked]>,
+}
+
+/// A range with the number of set positions before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Ranked {
+    start: u64,
+    end: u64,
+    rank: u64,
+}
+
+impl IndexSet {
+    /// Every position of an axis.
+    pub fn all(length: u64) -> Self {
+        Self::from_ranges(length, std::iter::once(0..length))
+    }
+
+    /// No position of an axis.
+    pub fn none(length: u64) -> Self {
+        Self::from_ranges(length, std::iter::empty())
+    }
+
+    /// The positions of ascending ranges, which may touch or overlap; what lies beyond the axis is cut off.
+    pub fn from_ranges(length: u64, ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
+        let mut builder = IndexSetBuilder::new(length);
+        for range in ranges {
+            builder.push(range);
+        }
+        builder.finish()
+    }
+
+    /// The length of the axis.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Positions in the set.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether the set is empty.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether every position of the axis is in the set.
+    pub fn is_all(&self) -> bool {
+        self.count == self.length
+    }
+
+    /// The ranges, ascending, with a gap between any two.
+    pub fn ranges(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
+        self.ranges.iter().map(|range| range.start..range.end)
+    }
+
+    /// The only range, if the set is one unbroken range.
+    pub fn as_range(&self) -> Option<Range<u64>> {
+        match self.ranges.as_ref() {
+            [range] => Some(range.start..range.end),
+            _ => None,
+        }
+    }
+
+    /// Least position.
+    pub fn first(&self) -> Option<u64> {
+        self.ranges.first().map(|range| range.start)
+    }
+
+    /// Greatest position.
+    pub fn last(&self) -> Option<u64> {
+        self.ranges.last().map(|range| range.end - 1)
+    }
+
+    /// The position that has `rank` others of the set before it.
+    pub fn nth(&self, rank: u64) -> Option<u64> {
+        let (range, offset) = self.locate(rank)?;
+        Some(self.ranges[range].start + offset)
+    }
+
+    /// The range that holds the position of this rank, and the position's offset in it.
+    fn locate(&self, rank: u64) -> Option<(usize, u64)> {
+        if rank >= self.count {
+            return None;
+        }
+        let range = self.ranges.partition_point(|range| range.rank <= rank) - 1;
+        Some((range, rank - self.ranges[range].rank))
+    }
+
+    /// The number, and from the position of this rank on the rest, of the range that holds it.
+    pub(crate) fn range_of_rank(&self, rank: u64) -> Option<(usize, u64, u64)> {
+        let (range, offset) = self.locate(rank)?;
+        let found = &self.ranges[range];
+        Some((range, found.start + offset, found.end))
+    }
+
+    /// The range of this number.
+    pub(crate) fn range(&self, number: usize) -> Option<Range<u64>> {
+        self.ranges.get(number).map(|range| range.start..range.end)
+    }
+
+    /// The positions whose ranks lie in `ranks`, as ranges.
+    pub fn ranges_of_ranks(&self, ranks: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let ranks = ranks.start..ranks.end.min(self.count);
+        let first = if ranks.is_empty() {
+            self.ranges.len()
+        } else {
+            self.ranges
+                .partition_point(|range| range.rank <= ranks.start)
+                - 1
+        };
+        self.ranges[first..]
+            .iter()
+            .take_while(move |range| range.rank < ranks.end)
+            .map(move |range| {
+                let skip = ranks.start.saturating_sub(range.rank);
+                let end = (range.start + (ranks.end - range.rank)).min(range.end);
+                range.start + skip..end
+            })
+    }
+
+    /// Whether `position` is in the set.
+    pub fn contains(&self, position: u64) -> bool {
+        let after = self.ranges.partition_point(|range| range.start <= position);
+        after > 0 && position < self.ranges[after - 1].end
+    }
+
+    /// The part of the set within `window`, counted from the window's start; its axis is the window.
+    pub fn within(&self, window: Range<u64>) -> Self {
+        let first = self
+            .ranges
+            .partition_point(|range| range.end <= window.start);
+        let ranges = self.ranges[first..]
+            .iter()
+            .take_while(|range| range.start < window.end)
+            .map(|range| {
+                range.start.max(window.start) - window.start
+                    ..range.end.min(window.end) - window.start
+            });
+        Self::from_ranges(window.end - window.start, ranges)
+    }
+
+    /// Which chunks of `extent` positions hold a position of the set.
+    pub fn chunks(&self, extent: u64) -> Self {
+        Self::from_ranges(
+            self.length.div_ceil(extent),
+            self.ranges()
+                .map(|range| range.start / extent..(range.end - 1) / extent + 1),
+        )
+    }
+
+    /// Positions in both sets, which must be of one axis.
+    pub fn intersect(&self, other: &Self) -> Self {
+        if self.is_all() {
+            return other.clone();
+        }
+        if other.is_all() {
+            return self.clone();
+        }
+        let mut builder = IndexSetBuilder::new(self.length);
+        let (mut left, mut right) = (self.ranges().peekable(), other.ranges().peekable());
+        while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+            builder.push(a.start.max(b.start)..a.end.min(b.end));
+            if a.end <= b.end {
+                left.next();
+            } else {
+                right.next();
+            }
+        }
+        builder.finish()
+    }
+
+    /// Positions in either set, which must be of one axis.
+    pub fn union(&self, other: &Self) -> Self {
+        let mut builder = IndexSetBuilder::new(self.length);
+        let (mut left, mut right) = (self.ranges().peekable(), other.ranges().peekable());
+        loop {
+            let next = match (left.peek(), right.peek()) {
+                (Some(a), Some(b)) if a.start <= b.start => left.next(),
+                (Some(_), None) => left.next(),
+                (_, Some(_)) => right.next(),
+                (None, None) => None,
+            };
+            match next {
+                Some(range) => builder.push(range),
+                None => return builder.finish(),
+            }
+        }
+    }
+
+    /// Positions that are not in the set.
+    pub fn complement(&self) -> Self {
+        let mut builder = IndexSetBuilder::new(self.length);
+        let mut next = 0;
+        for range in self.ranges() {
+            builder.push(next..range.start);
+            next = range.end;
+        }
+        builder.push(next..self.length);
+        builder.finish()
+    }
+}
+
+impl fmt::Display for IndexSet {
+    /// `all`, or how many of how many.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_all() {
+            f.write_str("all")
+        } else {
+            write!(f, "{} of {}", self.count, self.length)
+        }
+    }
+}
+
+impl fmt::Debug for IndexSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} ")?;
+        f.debug_list().entries(self.ranges()).finish()
+    }
+}
+
+/// Builds an [`IndexSet`] from ascending ranges.
+#[derive(Debug)]
+pub struct IndexSetBuilder {
+    length: u64,
+    count: u64,
+    ranges: Vec<Ranked>,
+}
+
+impl fmt::Debug for Ranked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", self.start, self.end)
+    }
+}
+
+impl IndexSetBuilder {
+    /// Nothing yet, of an axis of this length.
+    pub fn new(length: u64) -> Self {
+        Self {
+            length,
+            count: 0,
+            ranges: Vec::new(),
+        }
+    }
+
+    /// Adds a range that starts at or after the start of the one before.
+    pub fn push(&mut self, range: Range<u64>) {
+        let (mut start, end) = (range.start, range.end.min(self.length));
+        if let Some(last) = self.ranges.last_mut()
+            && start <= last.end
+        {
+            start = last.end;
+            if start < end {
+                self.count += end - start;
+                last.end = end;
+            }
+            return;
+        }
+        if start < end {
+            self.ranges.push(Ranked {
+                start,
+                end,
+                rank: self.count,
+            });
+            self.count += end - start;
+        }
+    }
+
+    /// Adds the set bits of a mask over the positions from `offset` on.
+    pub fn push_mask(&mut self, offset: u64, mask: &BooleanBuffer) {
+        for (start, end) in mask.set_slices() {
+            self.push(offset + start as u64..offset + end as u64);
+        }
+    }
+
+    /// Ranges so far; what the set will take in memory.
+    pub fn range_count(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// The set.
+    pub fn finish(self) -> IndexSet {
+        IndexSet {
+            length: self.length,
+            count: self.count,
+            ranges: self.ranges.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(ranges: &[Range<u64>]) -> IndexSet {
+        IndexSet::from_ranges(20, ranges.iter().cloned())
+    }
+
+    fn positions(set: &IndexSet) -> Vec<u64> {
+        set.ranges().flatten().collect()
+    }
+
+    /// All subsets of a short axis, as sets and as plain lists of positions.
+    fn subsets() -> Vec<(IndexSet, Vec<u64>)> {
+        (0u64..64)
+            .map(|bits| {
+                let positions: Vec<_> = (0..6).filter(|bit| bits >> bit & 1 == 1).collect();
+                let set = IndexSet::from_ranges(6, positions.iter().map(|p| *p..p + 1));
+                (set, positions)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn ranges_are_joined_and_clipped() {
+        let set = set(&[1..3, 3..5, 4..6, 18..30]);
+        assert_eq!(set.ranges().collect::<Vec<_>>(), [1..6, 18..20]);
+        assert_eq!(set.count(), 7);
+        assert_eq!((set.first(), set.last()), (Some(1), Some(19)));
+    }
+
+    #[test]
+    fn algebra_agrees_with_plain_lists() {
+        let subsets = subsets();
+        for (a, a_positions) in &subsets {
+            assert_eq!(positions(a), *a_positions);
+            let inverse: Vec<_> = (0..6).filter(|p| !a_positions.contains(p)).collect();
+            assert_eq!(positions(&a.complement()), inverse);
+            for (rank, position) in a_positions.iter().enumerate() {
+                assert_eq!(a.nth(rank as u64), Some(*position));
+                assert!(a.contains(*position));
+            }
+            assert_eq!(a.nth(a.count()), None);
+            for (b, b_positions) in &subsets {
+                let both: Vec<_> = (0..6)
+                    .filter(|p| a_positions.contains(p) && b_positions.contains(p))
+                    .collect();
+                let either: Vec<_> = (0..6)
+                    .filter(|p| a_positions.contains(p) || b_positions.contains(p))
+                    .collect();
+                assert_eq!(positions(&a.intersect(b)), both);
+                assert_eq!(positions(&a.union(b)), either);
+            }
+        }
+    }
+
+    #[test]
+    fn windows_chunks_and_ranks_agree_with_plain_lists() {
+        for (set, all) in subsets() {
+            for start in 0..6 {
+                for end in start..=6 {
+                    let expected: Vec<_> = all
+                        .iter()
+                        .filter(|p| (start..end).contains(*p))
+                        .map(|p| p - start)
+                        .collect();
+                    let window = set.within(start..end);
+                    assert_eq!(positions(&window), expected);
+                    assert_eq!(window.length(), end - start);
+                    let ranks: Vec<_> = set.ranges_of_ranks(start..end).flatten().collect();
+                    let expected: Vec<_> = all
+                        .iter()
+                        .copied()
+                        .skip(start as usize)
+                        .take((end - start) as usize)
+                        .collect();
+                    assert_eq!(ranks, expected);
+                }
+            }
+            for extent in 1..8 {
+                let mut expected: Vec<_> = all.iter().map(|p| p / extent).collect();
+                expected.dedup();
+                assert_eq!(positions(&set.chunks(extent)), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn masks() {
+        let mut builder = IndexSetBuilder::new(10);
+        builder.push_mask(0, &BooleanBuffer::from(vec![true, false, true, true]));
+        builder.push_mask(4, &BooleanBuffer::from(vec![true, false]));
+        assert_eq!(builder.finish().ranges().collect::<Vec<_>>(), [0..1, 2..5]);
+    }
+}

@@ -1,0 +1,18 @@
+//! Pure array logic: axes and their coordinates, sets of indices, selections, chunk geometry, and the walk over
+//! the selected cells of a window. No I/O, no plans, no file format; plain values, tested as such.
+
+mod axis;
+mod cells;
+mod chunk_grid;
+mod coordinates;
+mod index_set;
+mod labels;
+mod selection;
+
+pub use axis::{Axis, CoordinateSource, Monotonicity};
+pub use cells::Cells;
+pub use chunk_grid::{ChunkGrid, Window};
+pub use coordinates::Coordinates;
+pub use index_set::{IndexSet, IndexSetBuilder};
+pub use labels::{infer_labels, text_labels};
+pub use selection::{ChunkSelection, Selection};

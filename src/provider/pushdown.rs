@@ -1,0 +1,208 @@
+//! From a query's filters to the selection of a grid.
+
+use datafusion::catalog::Session;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::expr_rewriter::unnormalize_col;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
+
+use crate::grid::{Axis, IndexSet, Selection};
+use crate::provider::axis_filter::evaluate;
+
+/// What is done with one filter over a table whose columns include these axes.
+///
+/// Over one dimension: exact, since it is evaluated on the axis. Over several, or over a dimension and other columns:
+/// it bounds the selection, and the engine filters again. Pure, since the engine asks several times with different
+/// filters.
+pub(super) fn classify(axes: &[Axis], filter: &Expr) -> TableProviderFilterPushDown {
+    if !can_be_evaluated(filter) {
+        return TableProviderFilterPushDown::Unsupported;
+    }
+    if only_axis(axes, filter).is_some() {
+        TableProviderFilterPushDown::Exact
+    } else if filter.column_refs().is_empty() {
+        TableProviderFilterPushDown::Unsupported
+    } else {
+        TableProviderFilterPushDown::Inexact
+    }
+}
+
+/// The part of a grid that filters select.
+#[derive(Debug)]
+pub(super) struct Pushdown {
+    /// Holds every row that satisfies the filters; and exactly those that satisfy the exact filters, but for the
+    /// residual ones.
+    pub selection: Selection,
+    /// Exact filters that could not be evaluated on their axis. The scan must apply them to its rows.
+    pub residual: Vec<Expr>,
+}
+
+impl Pushdown {
+    /// Evaluates filters on the axes.
+    pub fn new(session: &dyn Session, axes: &[Axis], filters: &[Expr]) -> Self {
+        let shape: Vec<_> = axes.iter().map(Axis::length).collect();
+        let mut selection = Selection::all(&shape);
+        let mut failed = Vec::new();
+        for filter in filters {
+            let filter = unnormalize_col(filter.clone());
+            match classify(axes, &filter) {
+                TableProviderFilterPushDown::Exact => {
+                    let Some(number) = only_axis(axes, &filter) else {
+                        continue;
+                    };
+                    let all = IndexSet::all(axes[number].length());
+                    match evaluate(session, &axes[number], &filter, &all) {
+                        Some(set) => selection.restrict(number, &set),
+                        None => failed.push((number, filter)),
+                    }
+                }
+                TableProviderFilterPushDown::Inexact => {
+                    if let Some(bound) = bound(session, axes, &filter) {
+                        selection = selection.intersect(&bound);
+                    }
+                }
+                TableProviderFilterPushDown::Unsupported => {}
+            }
+        }
+        // A predicate that fails on some coordinates may not on those that the others have left over.
+        let mut residual = Vec::new();
+        for (number, filter) in failed {
+            match evaluate(session, &axes[number], &filter, &selection.axes()[number]) {
+                Some(set) => selection.restrict(number, &set),
+                None => residual.push(filter),
+            }
+        }
+        Self {
+            selection,
+            residual,
+        }
+    }
+}
+
+/// A selection that holds every row for which the predicate is true; `None` if it can be true anywhere.
+fn bound(session: &dyn Session, axes: &[Axis], predicate: &Expr) -> Option<Selection> {
+    if let Some(number) = only_axis(axes, predicate) {
+        let shape: Vec<_> = axes.iter().map(Axis::length).collect();
+        let mut selection = Selection::all(&shape);
+        let all = IndexSet::all(axes[number].length());
+        selection.restrict(number, &evaluate(session, &axes[number], predicate, &all)?);
+        return Some(selection);
+    }
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = predicate else {
+        return None;
+    };
+    let sides = [
+        bound(session, axes, left.as_ref()),
+        bound(session, axes, right.as_ref()),
+    ];
+    match (op, sides) {
+        (Operator::And, [Some(left), Some(right)]) => Some(left.intersect(&right)),
+        (Operator::And, [Some(one), None] | [None, Some(one)]) => Some(one),
+        (Operator::Or, [Some(left), Some(right)]) => Some(left.bounding_union(&right)),
+        _ => None,
+    }
+}
+
+/// The number of the only axis that an expression depends on.
+fn only_axis(axes: &[Axis], expr: &Expr) -> Option<usize> {
+    let columns = expr.column_refs();
+    let mut numbers = columns.iter().map(|column| axis_number(axes, column));
+    let first = numbers.next()??;
+    numbers.all(|number| number == Some(first)).then_some(first)
+}
+
+fn axis_number(axes: &[Axis], column: &Column) -> Option<usize> {
+    axes.iter().position(|axis| axis.name() == column.name)
+}
+
+/// Whether an expression means the same wherever and however often it is evaluated.
+fn can_be_evaluated(expr: &Expr) -> bool {
+    if expr.is_volatile() {
+        return false;
+    }
+    let mut evaluable = true;
+    let visited: Result<_> = expr.apply(|expr| {
+        evaluable = !matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Placeholder(_)
+        );
+        Ok(if evaluable {
+            TreeNodeRecursion::Continue
+        } else {
+            TreeNodeRecursion::Stop
+        })
+    });
+    visited.is_ok() && evaluable
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::functions::math::random;
+    use datafusion::logical_expr::{col, lit};
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    fn axes() -> Vec<Axis> {
+        vec![Axis::counted("x", 10), Axis::counted("y", 20)]
+    }
+
+    fn selected(filters: &[Expr]) -> (String, usize) {
+        let session = SessionContext::new().state();
+        let pushdown = Pushdown::new(&session, &axes(), filters);
+        (pushdown.selection.to_string(), pushdown.residual.len())
+    }
+
+    #[test]
+    fn classes() {
+        use TableProviderFilterPushDown::{Exact, Inexact, Unsupported};
+        let volatile = random().call(vec![]).gt(lit(0.5));
+        for (filter, expected) in [
+            (col("x").gt(lit(1)), Exact),
+            (col("t.x").gt(lit(1)).or(col("t.x").eq(lit(0))), Exact),
+            (col("x").gt(col("y")), Inexact),
+            (col("x").gt(lit(1)).or(col("y").gt(lit(1))), Inexact),
+            (col("value").gt(lit(1)), Inexact),
+            (volatile.clone(), Unsupported),
+            (col("x").gt(lit(1)).and(volatile), Unsupported),
+            (lit(true), Unsupported),
+        ] {
+            assert_eq!(classify(&axes(), &filter), expected, "{filter}");
+        }
+    }
+
+    #[test]
+    fn conjunctions_multiply() {
+        let filters = [col("x").lt(lit(3)), col("y").gt_eq(lit(15))];
+        assert_eq!(selected(&filters), ("3 of 10, 5 of 20".into(), 0));
+    }
+
+    #[test]
+    fn disjunctions_over_axes_bound() {
+        let left = col("x").lt(lit(2)).and(col("y").lt(lit(2)));
+        let right = col("x").eq(lit(9)).and(col("value").gt(lit(0)));
+        assert_eq!(
+            selected(&[left.clone().or(right)]),
+            ("3 of 10, all".into(), 0)
+        );
+        assert_eq!(
+            selected(&[left.or(col("value").gt(lit(0)))]),
+            ("all, all".into(), 0)
+        );
+    }
+
+    #[test]
+    fn a_failing_conjunct_is_tried_on_what_the_others_leave() {
+        let fallible = (lit(10) / col("x")).gt(lit(1));
+        assert_eq!(
+            selected(&[fallible.clone(), col("x").not_eq(lit(0))]),
+            ("5 of 10, all".into(), 0)
+        );
+        assert_eq!(selected(&[fallible]), ("all, all".into(), 1));
+    }
+}

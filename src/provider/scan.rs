@@ -1,0 +1,359 @@
+//! What a scan will read: its plan, as a value, and the [`DataSource`] that the engine sees.
+
+use std::fmt::{self, Formatter};
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::compute::SortOptions;
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::catalog::Session;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{ColumnStatistics, DFSchema, Result, Statistics};
+use datafusion::datasource::source::{DataSource, DataSourceExec};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::physical_expr::projection::ProjectionExprs;
+use datafusion::physical_expr::{
+    EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
+};
+use datafusion::physical_plan::DisplayFormatType;
+use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+
+use crate::grid::Selection;
+use crate::provider::metrics::ScanMetrics;
+use crate::provider::options::ReadOptions;
+use crate::provider::partitions;
+use crate::provider::source::{BlockList, BlockSource};
+use crate::provider::stream;
+
+/// What a scan reads of a table. It knows nothing of files: block positions, columns, rows.
+#[derive(Debug, Clone)]
+pub struct ScanPlan {
+    /// The selected cells, for a grid.
+    pub selection: Selection,
+    /// The columns of the output, as numbers of the table's columns.
+    pub projection: Vec<usize>,
+    /// The columns that have to be read: those of the output, then what else the filter needs.
+    pub columns: Vec<usize>,
+    /// A filter over the read columns, for predicates that could not be evaluated on an axis.
+    pub filter: Option<Arc<dyn PhysicalExpr>>,
+    /// The most rows that a partition gives.
+    pub fetch: Option<usize>,
+    /// The blocks of each partition, as positions in the list of selected blocks.
+    pub partitions: Vec<Range<u64>>,
+    /// How values are read.
+    pub options: ReadOptions,
+}
+
+/// A scan over the selected blocks of a table.
+#[derive(Debug, Clone)]
+pub struct ArrayScan {
+    source: Arc<dyn BlockSource>,
+    blocks: Arc<dyn BlockList>,
+    plan: Arc<ScanPlan>,
+    /// Of the columns read.
+    read_schema: SchemaRef,
+    /// Of the output.
+    schema: SchemaRef,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl ArrayScan {
+    /// A scan of `selection`, cut into up to as many partitions as the session wants. `residual` are predicates that
+    /// the scan must apply to its rows; `limit` is the most rows wanted.
+    pub fn try_new(
+        session: &dyn Session,
+        source: Arc<dyn BlockSource>,
+        selection: Selection,
+        projection: Vec<usize>,
+        residual: Vec<Expr>,
+        limit: Option<usize>,
+        options: ReadOptions,
+    ) -> Result<Self> {
+        let table = Arc::clone(source.schema());
+        let mut columns = projection.clone();
+        for column in residual.iter().flat_map(|filter| filter.column_refs()) {
+            let number = table.index_of(&column.name)?;
+            if !columns.contains(&number) {
+                columns.push(number);
+            }
+        }
+        let read_schema = project(&table, &columns)?;
+        let filter = conjunction(residual)
+            .map(|filter| {
+                let schema = DFSchema::try_from(Arc::clone(&read_schema))?;
+                session.create_physical_expr(filter, &schema)
+            })
+            .transpose()?;
+        let blocks = source.blocks(&selection);
+        let wanted_rows = limit.filter(|_| filter.is_none());
+        let config = session.config_options();
+        let partitions = partitions::cut(
+            blocks.as_ref(),
+            &options,
+            reads_values(source.as_ref(), &columns),
+            wanted_rows,
+            config.execution.target_partitions,
+            config.optimizer.repartition_file_min_size,
+        );
+        Ok(Self {
+            schema: project(&table, &projection)?,
+            read_schema,
+            source,
+            blocks,
+            plan: Arc::new(ScanPlan {
+                selection,
+                projection,
+                columns,
+                filter,
+                fetch: limit,
+                partitions,
+                options,
+            }),
+            metrics: ExecutionPlanMetricsSet::new(),
+        })
+    }
+
+    /// The scan as a plan node.
+    pub fn into_exec(self) -> Arc<DataSourceExec> {
+        DataSourceExec::from_data_source(self)
+    }
+
+    /// What will be read.
+    pub fn plan(&self) -> &ScanPlan {
+        &self.plan
+    }
+
+    /// The table.
+    pub fn source(&self) -> &Arc<dyn BlockSource> {
+        &self.source
+    }
+
+    fn with_plan(&self, plan: ScanPlan) -> Self {
+        Self {
+            plan: Arc::new(plan),
+            metrics: ExecutionPlanMetricsSet::new(),
+            ..self.clone()
+        }
+    }
+
+    fn reads_values(&self) -> bool {
+        reads_values(self.source.as_ref(), &self.plan.columns)
+    }
+
+    /// Blocks in all, and of these the ones whose values are read; `None` if there are 2^64 or more.
+    fn block_counts(&self) -> (Option<u64>, Option<u64>) {
+        let read = if self.reads_values() {
+            self.blocks.count()
+        } else {
+            Some(0)
+        };
+        (self.blocks.total(), read)
+    }
+
+    /// The parts of the description, each with its name.
+    fn describe(&self) -> Vec<(&'static str, String)> {
+        let mut parts = vec![(self.source.format(), self.source.name().to_string())];
+        if let Some(grid) = self.source.as_grid() {
+            let axes: Vec<_> = grid
+                .axes()
+                .iter()
+                .zip(self.plan.selection.axes())
+                .map(|(axis, set)| format!("{}: {set}", axis.name()))
+                .collect();
+            parts.push(("slice", format!("[{}]", axes.join(", "))));
+        }
+        let (total, read) = self.block_counts();
+        let count = |count: Option<u64>| count.map_or("2^64 or more".into(), |n| n.to_string());
+        parts.push(("chunks", format!("{} of {}", count(read), count(total))));
+        let names: Vec<_> = self
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
+        parts.push(("projection", format!("[{}]", names.join(", "))));
+        if let Some(filter) = &self.plan.filter {
+            parts.push(("filter", filter.to_string()));
+        }
+        if let Some(fetch) = self.plan.fetch {
+            parts.push(("limit", fetch.to_string()));
+        }
+        parts
+    }
+
+    fn statistics(&self) -> Result<Statistics> {
+        // The engine counts rows in i64.
+        let rows = self.blocks.rows().filter(|rows| *rows <= i64::MAX as u64);
+        let rows = rows.and_then(|rows| usize::try_from(rows).ok());
+        let mut statistics = Statistics {
+            num_rows: rows.map_or(Precision::Absent, Precision::Exact),
+            total_byte_size: Precision::Absent,
+            column_statistics: self
+                .plan
+                .projection
+                .iter()
+                .map(|column| {
+                    self.blocks
+                        .column_statistics(*column, None, &self.plan.options)
+                })
+                .collect::<Result<Vec<ColumnStatistics>>>()?,
+        };
+        if self.plan.filter.is_some() {
+            statistics = statistics.to_inexact();
+        }
+        if let Some(fetch) = self.plan.fetch {
+            statistics = statistics.with_fetch(Some(fetch), 0, self.plan.partitions.len())?;
+        }
+        statistics.calculate_total_byte_size(&self.schema);
+        Ok(statistics)
+    }
+}
+
+impl DataSource for ArrayScan {
+    fn open(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let metrics = ScanMetrics::new(&self.metrics, partition);
+        if partition == 0 {
+            let (total, read) = self.block_counts();
+            metrics.set_plan(total, read);
+        }
+        stream::scan(stream::Request {
+            reader: self.blocks.reader(&self.plan.columns, &self.plan.options)?,
+            blocks: self.plan.partitions[partition].clone(),
+            read_schema: Arc::clone(&self.read_schema),
+            schema: Arc::clone(&self.schema),
+            filter: self.plan.filter.clone(),
+            fetch: self.plan.fetch,
+            batch_size: context.session_config().batch_size(),
+            metrics,
+        })
+    }
+
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
+        let separator = match t {
+            DisplayFormatType::TreeRender => "\n",
+            DisplayFormatType::Default | DisplayFormatType::Verbose => ", ",
+        };
+        let parts: Vec<_> = self
+            .describe()
+            .into_iter()
+            .map(|(name, text)| format!("{name}={text}"))
+            .collect();
+        write!(f, "{}", parts.join(separator))
+    }
+
+    fn repartitioned(
+        &self,
+        target_partitions: usize,
+        min_size: usize,
+        _output_ordering: Option<LexOrdering>,
+    ) -> Result<Option<Arc<dyn DataSource>>> {
+        // A partition is a run of blocks, so every partition keeps whatever order the whole has.
+        let partitions = partitions::cut(
+            self.blocks.as_ref(),
+            &self.plan.options,
+            self.reads_values(),
+            self.plan.fetch.filter(|_| self.plan.filter.is_none()),
+            target_partitions,
+            min_size,
+        );
+        if partitions.len() == self.plan.partitions.len() {
+            return Ok(None);
+        }
+        let plan = ScanPlan {
+            partitions,
+            ..self.plan.as_ref().clone()
+        };
+        Ok(Some(Arc::new(self.with_plan(plan))))
+    }
+
+    fn output_partitioning(&self) -> Partitioning {
+        Partitioning::UnknownPartitioning(self.plan.partitions.len())
+    }
+
+    fn eq_properties(&self) -> EquivalenceProperties {
+        let mut ordering = Vec::new();
+        for (column, descending) in self.blocks.ordering() {
+            let Some(number) = self.plan.projection.iter().position(|c| *c == column) else {
+                break;
+            };
+            ordering.push(PhysicalSortExpr::new(
+                Arc::new(Column::new(self.schema.field(number).name(), number)),
+                SortOptions {
+                    descending,
+                    nulls_first: descending,
+                },
+            ));
+        }
+        EquivalenceProperties::new_with_orderings(Arc::clone(&self.schema), [ordering])
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        let statistics = self.statistics()?;
+        let partitions = self.plan.partitions.len();
+        if partition.is_none() || partitions == 1 {
+            return Ok(Arc::new(statistics));
+        }
+        // A share of the whole; to know it exactly would take a look at every block.
+        let mut share = statistics.to_inexact();
+        share.num_rows = match share.num_rows {
+            Precision::Inexact(rows) => Precision::Inexact(rows / partitions),
+            other => other,
+        };
+        share.calculate_total_byte_size(&self.schema);
+        Ok(Arc::new(share))
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
+        let plan = ScanPlan {
+            fetch: limit,
+            ..self.plan.as_ref().clone()
+        };
+        Some(Arc::new(self.with_plan(plan)))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.plan.fetch
+    }
+
+    fn metrics(&self) -> ExecutionPlanMetricsSet {
+        self.metrics.clone()
+    }
+
+    fn try_swapping_with_projection(
+        &self,
+        _projection: &ProjectionExprs,
+    ) -> Result<Option<Arc<dyn DataSource>>> {
+        // Unused columns are gone already; expressions are computed above the scan.
+        Ok(None)
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        match &self.plan.filter {
+            Some(filter) => f(filter),
+            None => Ok(TreeNodeRecursion::Continue),
+        }
+    }
+}
+
+/// Whether any of these columns holds values. Without one, a grid's blocks are enumerated but not read.
+fn reads_values(source: &dyn BlockSource, columns: &[usize]) -> bool {
+    match source.as_grid() {
+        Some(grid) => columns.iter().any(|column| *column >= grid.axes().len()),
+        None => true,
+    }
+}
+
+fn project(schema: &Schema, columns: &[usize]) -> Result<SchemaRef> {
+    Ok(Arc::new(schema.project(columns)?))
+}

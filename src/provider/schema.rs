@@ -1,0 +1,162 @@
+//! A file as a schema of the engine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
+use datafusion::common::{Result, exec_err, plan_err};
+
+use crate::error::Error;
+use crate::format::tet::{MemoryBudget, TetFile};
+use crate::provider::options::TetOptions;
+use crate::provider::table::ArrayTable;
+
+/// An open `.tet` file as a schema with a table per dataset, overlaid with a writable one, so that views and external
+/// tables can be created in it.
+///
+/// A dataset is found by its exact name, else by the only one that matches without regard to case.
+#[derive(Debug)]
+pub struct TetSchema {
+    name: String,
+    file: Arc<TetFile>,
+    options: TetOptions,
+    tables: Vec<(String, Arc<ArrayTable>)>,
+    /// Datasets that cannot be read as a table.
+    refused: Vec<String>,
+    overlay: MemorySchemaProvider,
+    warnings: Vec<String>,
+}
+
+impl TetSchema {
+    /// Opens a file. Datasets that cannot be read are left out, with a warning.
+    ///
+    /// # Errors
+    /// [`Error`] if the file cannot be opened.
+    pub fn open(
+        name: impl Into<String>,
+        path: impl AsRef<Path>,
+        options: TetOptions,
+    ) -> Result<Self, Error> {
+        let file = Arc::new(TetFile::open(path, options.open_options())?);
+        let mut warnings = file.warnings().to_vec();
+        let mut tables: Vec<(String, _)> = Vec::new();
+        let mut refused = Vec::new();
+        for dataset in file.datasets() {
+            let name = dataset.name();
+            if tables.iter().any(|(table, _)| table == name) || refused.iter().any(|r| r == name) {
+                continue;
+            }
+            match ArrayTable::of_dataset(&file, name, &options) {
+                Ok(table) => tables.push((name.to_string(), Arc::new(table))),
+                Err(error) => {
+                    // The file has warned of records that it could not read itself.
+                    if dataset.check(file.path()).is_ok() {
+                        warnings.push(format!("{error}; the dataset is left out"));
+                    }
+                    refused.push(name.to_string());
+                }
+            }
+        }
+        Ok(Self {
+            name: name.into(),
+            file,
+            options,
+            tables,
+            refused,
+            overlay: MemorySchemaProvider::new(),
+            warnings,
+        })
+    }
+
+    /// The schema's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<TetFile> {
+        &self.file
+    }
+
+    /// The file's path, as it was given.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// What was odd on opening without standing in the way: repeated names, datasets that were left out.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The memory that the file's writer suggests for queries.
+    pub fn memory_budget(&self) -> MemoryBudget {
+        self.file.memory_budget()
+    }
+
+    fn dataset(&self, name: &str) -> Result<Option<&Arc<ArrayTable>>> {
+        if let Some((_, table)) = self.tables.iter().find(|(table, _)| table == name) {
+            return Ok(Some(table));
+        }
+        if self.refused.iter().any(|refused| refused == name) {
+            // Once more, for the reason.
+            ArrayTable::of_dataset(&self.file, name, &self.options)?;
+        }
+        let mut matching = self
+            .tables
+            .iter()
+            .filter(|(table, _)| table.to_lowercase() == name.to_lowercase());
+        match (matching.next(), matching.next()) {
+            (Some((first, _)), Some((second, _))) => plan_err!(
+                "{name} could be \"{first}\" or \"{second}\" of {}; quote one of them",
+                self.path().display()
+            ),
+            (Some((_, table)), None) => Ok(Some(table)),
+            (None, _) => Ok(None),
+        }
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for TetSchema {
+    fn table_names(&self) -> Vec<String> {
+        let mut names = self.overlay.table_names();
+        for (table, _) in &self.tables {
+            if !names.contains(table) {
+                names.push(table.clone());
+            }
+        }
+        names
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = self.overlay.table(name).await? {
+            return Ok(Some(table));
+        }
+        Ok(self
+            .dataset(name)?
+            .map(|table| Arc::clone(table) as Arc<dyn TableProvider>))
+    }
+
+    fn register_table(
+        &self,
+        name: String,
+        table: Arc<dyn TableProvider>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.overlay.register_table(name, table)
+    }
+
+    fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if !self.overlay.table_exist(name) && self.dataset(name)?.is_some() {
+            return exec_err!(
+                "{name} is a dataset of the file {}, which cannot be dropped",
+                self.path().display()
+            );
+        }
+        self.overlay.deregister_table(name)
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.overlay.table_exist(name) || matches!(self.dataset(name), Ok(Some(_)))
+    }
+}

@@ -1,0 +1,204 @@
+//! Registering `.tet` files in a session.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::dataframe::DataFrame;
+use datafusion::prelude::SessionContext;
+
+use crate::error::Error;
+use crate::provider::options::{TetConfig, TetOptions};
+use crate::provider::schema::TetSchema;
+use crate::provider::table::ArrayTable;
+
+/// Names that a schema cannot have.
+const RESERVED: [&str; 1] = ["information_schema"];
+
+/// Opens and registers `.tet` files in a [`SessionContext`], in the manner of its `register_parquet` and
+/// `read_parquet`.
+///
+/// ```
+/// # use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
+/// use datafusion::prelude::SessionContext;
+/// use tet_sql::{TetOptions, TetSessionExt};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("weather.tet");
+/// # let spec = DatasetSpec::new("temperature", Dtype::U8, &[2, 3], &[2, 2]).with_dim_names(["lat", "lon"]);
+/// # let mut writer = TetWriter::create(&path, vec![spec])?;
+/// # writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
+/// # writer.finish()?;
+/// let ctx = SessionContext::new();
+/// ctx.register_tet_file(&path, TetOptions::new()).await?;
+/// let by_lat = ctx
+///     .sql("SELECT lat, avg(value) FROM weather.temperature GROUP BY lat")
+///     .await?;
+/// assert_eq!(by_lat.count().await?, 2);
+/// # Ok(())
+/// # }
+/// ```
+#[async_trait]
+pub trait TetSessionExt {
+    /// Registers a file as a schema called after the file's stem, in the default catalog.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or a schema of that name exists already.
+    async fn register_tet_file(&self, path: &Path, options: TetOptions) -> Result<Arc<TetSchema>>;
+
+    /// Registers a file as a schema of this name, in the default catalog.
+    ///
+    /// # Errors
+    /// As [`Self::register_tet_file`].
+    async fn register_tet_file_as(
+        &self,
+        schema: &str,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<Arc<TetSchema>>;
+
+    /// Registers every `*.tet` file of a folder as a schema called after its stem, in the order of their names. If any
+    /// cannot be registered, none is.
+    ///
+    /// # Errors
+    /// If the folder cannot be read; else as [`Self::register_tet_file`].
+    async fn register_tet_folder(
+        &self,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<Vec<Arc<TetSchema>>>;
+
+    /// Registers one dataset as a table: the one that `options.dataset` names, else the file's only one.
+    ///
+    /// # Errors
+    /// As [`ArrayTable::open`].
+    async fn register_tet(
+        &self,
+        table: TableReference,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<()>;
+
+    /// Reads one dataset without giving it a name.
+    ///
+    /// # Errors
+    /// As [`ArrayTable::open`].
+    async fn read_tet(&self, path: &Path, options: TetOptions) -> Result<DataFrame>;
+}
+
+#[async_trait]
+impl TetSessionExt for SessionContext {
+    async fn register_tet_file(&self, path: &Path, options: TetOptions) -> Result<Arc<TetSchema>> {
+        self.register_tet_file_as(&stem(path)?, path, options).await
+    }
+
+    async fn register_tet_file_as(
+        &self,
+        schema: &str,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<Arc<TetSchema>> {
+        let schema = Arc::new(TetSchema::open(schema, path, options)?);
+        register_schemas(self, std::slice::from_ref(&schema))?;
+        Ok(schema)
+    }
+
+    async fn register_tet_folder(
+        &self,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<Vec<Arc<TetSchema>>> {
+        let mut schemas = Vec::new();
+        for file in tet_files(path)? {
+            let schema = TetSchema::open(stem(&file)?, &file, options.clone())?;
+            schemas.push(Arc::new(schema));
+        }
+        register_schemas(self, &schemas)?;
+        Ok(schemas)
+    }
+
+    async fn register_tet(
+        &self,
+        table: TableReference,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<()> {
+        add_config(self);
+        self.register_table(table, Arc::new(ArrayTable::open(path, &options)?))?;
+        Ok(())
+    }
+
+    async fn read_tet(&self, path: &Path, options: TetOptions) -> Result<DataFrame> {
+        add_config(self);
+        self.read_table(Arc::new(ArrayTable::open(path, &options)?))
+    }
+}
+
+/// Registers all of these schemas, or none if one cannot be.
+fn register_schemas(ctx: &SessionContext, schemas: &[Arc<TetSchema>]) -> Result<()> {
+    let catalog_name = ctx
+        .copied_config()
+        .options()
+        .catalog
+        .default_catalog
+        .clone();
+    let Some(catalog) = ctx.catalog(&catalog_name) else {
+        return plan_err!("the session has no catalog \"{catalog_name}\"");
+    };
+    for (position, schema) in schemas.iter().enumerate() {
+        let name = schema.name();
+        let file = schema.path().display();
+        if RESERVED.contains(&name) {
+            return plan_err!("{file}: a schema cannot be called \"{name}\"; choose another name");
+        }
+        if schemas[..position].iter().any(|other| other.name() == name)
+            || catalog.schema(name).is_some()
+        {
+            return plan_err!(
+                "{file}: there is a schema called \"{name}\" already; choose another name"
+            );
+        }
+    }
+    add_config(ctx);
+    for schema in schemas {
+        let provider: Arc<TetSchema> = Arc::clone(schema);
+        catalog.register_schema(schema.name(), provider)?;
+    }
+    Ok(())
+}
+
+/// Makes `SET tet....` work in the session.
+fn add_config(ctx: &SessionContext) {
+    let state = ctx.state_ref();
+    let mut state = state.write();
+    let extensions = &mut state.config_mut().options_mut().extensions;
+    if extensions.get::<TetConfig>().is_none() {
+        extensions.insert(TetConfig::default());
+    }
+}
+
+fn stem(path: &Path) -> Result<String> {
+    match path.file_stem().and_then(|stem| stem.to_str()) {
+        Some(stem) => Ok(stem.to_string()),
+        None => plan_err!(
+            "{}: the file's name cannot be a schema's; choose another name",
+            path.display()
+        ),
+    }
+}
+
+/// The `*.tet` files of a folder, sorted.
+fn tet_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut files = Vec::new();
+    for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
+        let path = entry.map_err(Error::io(folder, "list"))?.path();
+        if path.extension().is_some_and(|extension| extension == "tet") && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,183 @@
+//! What a table is made of, whatever its file format: blocks of rows, and for dense arrays a grid.
+//!
+//! A [`BlockSource`] is a table as a lazily enumerated sequence of blocks. The scan, its metrics and its
+//! partitions are written against it, once. A block source that is a dense array also answers
+//! [`BlockSource::as_grid`]: axes, attributes, and windows of cells. Selections are made on that.
+//! [`GridBlocks`](crate::provider::grid_blocks::GridBlocks) turns any [`GridSource`] into a block source, so that a
+//! dense format implements only the latter.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{FieldRef, SchemaRef};
+use datafusion::common::{ColumnStatistics, Result};
+
+use crate::grid::{Axis, ChunkGrid, Selection, Window};
+use crate::provider::description::TableDescription;
+use crate::provider::options::ReadOptions;
+
+/// A table as a sequence of blocks of rows.
+pub trait BlockSource: Debug + Send + Sync {
+    /// Short name of the format, as EXPLAIN shows it: `tet`.
+    fn format(&self) -> &'static str;
+
+    /// Name of the table within its file.
+    fn name(&self) -> &str;
+
+    /// The columns; for a grid the dimensions in order, then the attributes.
+    fn schema(&self) -> &SchemaRef;
+
+    /// The grid, if the table is a dense array.
+    fn as_grid(&self) -> Option<&dyn GridSource>;
+
+    /// The blocks that hold a row of the selection. Sources that are not grids ignore it and give all.
+    fn blocks(&self, selection: &Selection) -> Arc<dyn BlockList>;
+
+    /// Everything a person may want to know about the table. May look at every block's index entry.
+    fn describe(&self) -> Result<TableDescription>;
+}
+
+/// One block of a [`BlockList`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// Selected rows in it.
+    pub rows: u64,
+    /// Bytes that the whole block takes in the file.
+    pub stored_bytes: u64,
+}
+
+/// The blocks that a selection touches, numbered from zero and found on demand: there may be far more of them than
+/// fit in memory.
+pub trait BlockList: Debug + Send + Sync {
+    /// Blocks of the whole table; `None` if there are 2^64 or more.
+    fn total(&self) -> Option<u64>;
+
+    /// Blocks of this list; `None` if there are 2^64 or more.
+    fn count(&self) -> Option<u64>;
+
+    /// Selected rows in all; `None` if there are 2^64 or more.
+    fn rows(&self) -> Option<u64>;
+
+    /// One block. Looks its index entry up.
+    fn block(&self, position: u64, options: &ReadOptions) -> Result<Block>;
+
+    /// Statistics of one column over the selected rows of one block, or of all blocks. Reads no values.
+    fn column_statistics(
+        &self,
+        column: usize,
+        position: Option<u64>,
+        options: &ReadOptions,
+    ) -> Result<ColumnStatistics>;
+
+    /// The longest list of columns by which the rows, block after block, are sorted, each with whether it
+    /// descends. No coordinate repeats along any but the last of them.
+    fn ordering(&self) -> Vec<(usize, bool)>;
+
+    /// A reader of these columns, with buffers of its own.
+    fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>>;
+}
+
+/// Reads the selected rows of one block after another, into columns.
+pub trait BlockReader: Send {
+    /// Starts on the block at a position of the list.
+    fn open(&mut self, position: u64) -> Result<()>;
+
+    /// Does a bounded piece of work on the open block.
+    fn next(&mut self, max_rows: usize) -> Result<Progress>;
+
+    /// What has been read since the reader was made.
+    fn counts(&self) -> ReadCounts;
+}
+
+/// What [`BlockReader::next`] came to.
+#[derive(Debug)]
+pub enum Progress {
+    /// Nothing yet: call again. A query can be cancelled in between.
+    Working,
+    /// Some more rows, in order.
+    Rows {
+        /// The columns that the reader was made for.
+        columns: Vec<ArrayRef>,
+        /// Their length, which they cannot tell if there are none.
+        rows: usize,
+    },
+    /// The block has no more rows.
+    Done,
+}
+
+/// What a reader has read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// Chunks whose values were read.
+    pub chunks: u64,
+    /// Bytes of them: stored bytes of compressed chunks, those of the cells taken from raw ones.
+    pub bytes: u64,
+    /// Time spent decompressing.
+    pub decode_time: Duration,
+}
+
+/// A dense array: axes, one or more attributes with a value per cell, and chunks.
+pub trait GridSource: Debug + Send + Sync {
+    /// Short name of the format, as EXPLAIN shows it: `tet`.
+    fn format(&self) -> &'static str;
+
+    /// Name of the array within its file.
+    fn name(&self) -> &str;
+
+    /// The axes, in storage order: the last one varies fastest within a chunk.
+    fn axes(&self) -> &[Axis];
+
+    /// The value columns.
+    fn attributes(&self) -> &[FieldRef];
+
+    /// The chunks by which work is cut.
+    fn chunk_grid(&self) -> &ChunkGrid;
+
+    /// Bytes that a chunk takes in the file.
+    fn stored_bytes(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64>;
+
+    /// Whether an attribute may have nulls, under these options.
+    fn may_have_nulls(&self, attribute: usize, options: &ReadOptions) -> bool;
+
+    /// A reader of windows of these attributes, with buffers of its own.
+    fn window_reader(
+        &self,
+        attributes: &[usize],
+        options: &ReadOptions,
+    ) -> Result<Box<dyn WindowReader>>;
+
+    /// Everything a person may want to know about the array.
+    fn describe(&self) -> Result<TableDescription>;
+
+    /// All cells of a window, row-major, as one array per attribute. The window may span chunks.
+    fn read_window(
+        &self,
+        window: &Window,
+        attributes: &[usize],
+        options: &ReadOptions,
+    ) -> Result<Vec<ArrayRef>> {
+        let mut reader = self.window_reader(attributes, options)?;
+        reader.open(window)?;
+        while !reader.advance()? {}
+        reader.read(std::slice::from_ref(&(0..window.cells())))
+    }
+}
+
+/// Reads windows of a grid. Windows that are exactly a chunk are the fast case.
+pub trait WindowReader: Send {
+    /// Starts on a window, which must lie within the grid.
+    fn open(&mut self, window: &Window) -> Result<()>;
+
+    /// Does a bounded piece of the work that the window still needs. Returns whether it can be read.
+    fn advance(&mut self) -> Result<bool>;
+
+    /// Some cells of the window, as one array per attribute. The runs are ranges of cell numbers in the window's
+    /// row-major order; they ascend and do not overlap.
+    fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>>;
+
+    /// What has been read since the reader was made.
+    fn counts(&self) -> ReadCounts;
+}

@@ -1,0 +1,157 @@
+//! Running one partition of a scan.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{BatchCoalescer, filter_record_batch};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+
+use crate::provider::metrics::ScanMetrics;
+use crate::provider::source::{BlockReader, Progress, ReadCounts};
+
+/// What a partition has to do.
+pub(super) struct Request {
+    pub reader: Box<dyn BlockReader>,
+    pub blocks: Range<u64>,
+    /// The schema of what the reader gives.
+    pub read_schema: SchemaRef,
+    /// The schema of the output: the first columns of `read_schema`.
+    pub schema: SchemaRef,
+    pub filter: Option<Arc<dyn PhysicalExpr>>,
+    pub fetch: Option<usize>,
+    pub batch_size: usize,
+    pub metrics: ScanMetrics,
+}
+
+/// The rows of a partition. Between two bounded pieces of work the stream gives way to others, so that dropping it
+/// stops the scan within a chunk.
+pub(super) fn scan(request: Request) -> Result<SendableRecordBatchStream> {
+    let schema = Arc::clone(&request.schema);
+    let scan = Scan {
+        coalescer: BatchCoalescer::new(Arc::clone(&schema), request.batch_size)
+            .with_biggest_coalesce_batch_size(Some(request.batch_size / 2)),
+        left: request.fetch.unwrap_or(usize::MAX),
+        next_block: request.blocks.start,
+        is_open: false,
+        is_finished: false,
+        counts: ReadCounts::default(),
+        request,
+    };
+    let batches = futures::stream::try_unfold(scan, |mut scan| async move {
+        loop {
+            match scan.step()? {
+                Step::Batch(batch) => return Ok(Some((batch, scan))),
+                Step::Working => tokio::task::yield_now().await,
+                Step::Continue => {}
+                Step::Finished => return Ok(None),
+            }
+        }
+    });
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+}
+
+struct Scan {
+    request: Request,
+    /// Many chunks may have only a few selected rows each.
+    coalescer: BatchCoalescer,
+    /// Rows still wanted.
+    left: usize,
+    next_block: u64,
+    is_open: bool,
+    is_finished: bool,
+    counts: ReadCounts,
+}
+
+enum Step {
+    Batch(RecordBatch),
+    /// Something long was begun.
+    Working,
+    Continue,
+    Finished,
+}
+
+impl Scan {
+    fn step(&mut self) -> Result<Step> {
+        if let Some(batch) = self.coalescer.next_completed_batch() {
+            self.request
+                .metrics
+                .baseline
+                .record_output(batch.num_rows());
+            return Ok(Step::Batch(batch));
+        }
+        if self.is_finished {
+            self.request.metrics.baseline.done();
+            return Ok(Step::Finished);
+        }
+        let elapsed = self.request.metrics.baseline.elapsed_compute().clone();
+        let _timer = elapsed.timer();
+        let step = self.read();
+        let counts = self.request.reader.counts();
+        self.request.metrics.add(self.counts, counts);
+        self.counts = counts;
+        step
+    }
+
+    fn read(&mut self) -> Result<Step> {
+        if !self.is_open {
+            if self.next_block >= self.request.blocks.end || self.left == 0 {
+                self.is_finished = true;
+                self.coalescer.finish_buffered_batch()?;
+                return Ok(Step::Continue);
+            }
+            self.request.reader.open(self.next_block)?;
+            self.next_block += 1;
+            self.is_open = true;
+        }
+        match self.request.reader.next(self.request.batch_size)? {
+            Progress::Working => Ok(Step::Working),
+            Progress::Done => {
+                self.is_open = false;
+                Ok(Step::Continue)
+            }
+            Progress::Rows { columns, rows } => {
+                let options = RecordBatchOptions::new().with_row_count(Some(rows));
+                let schema = Arc::clone(&self.request.read_schema);
+                let mut batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+                if let Some(filter) = &self.request.filter {
+                    let mask = filter.evaluate(&batch)?.into_array(batch.num_rows())?;
+                    batch = filter_record_batch(&batch, mask.as_boolean())?;
+                }
+                self.emit(batch)
+            }
+        }
+    }
+
+    /// Hands on the output's columns and no more rows than are wanted.
+    fn emit(&mut self, batch: RecordBatch) -> Result<Step> {
+        let rows = batch.num_rows().min(self.left);
+        self.left -= rows;
+        if self.left == 0 {
+            self.is_open = false;
+        }
+        let columns = self.request.schema.fields().len();
+        if columns == 0 {
+            if rows == 0 {
+                return Ok(Step::Continue);
+            }
+            // A batch without columns is nothing but its number of rows, which cannot be coalesced.
+            let options = RecordBatchOptions::new().with_row_count(Some(rows));
+            let schema = Arc::clone(&self.request.schema);
+            let batch = RecordBatch::try_new_with_options(schema, Vec::new(), &options)?;
+            self.request.metrics.baseline.record_output(rows);
+            return Ok(Step::Batch(batch));
+        }
+        let columns = batch.columns()[..columns]
+            .iter()
+            .map(|column| column.slice(0, rows))
+            .collect();
+        let batch = RecordBatch::try_new(Arc::clone(&self.request.schema), columns)?;
+        self.coalescer.push_batch(batch)?;
+        Ok(Step::Continue)
+    }
+}

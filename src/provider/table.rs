@@ -1,0 +1,189 @@
+//! A block source as a table of the engine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Result, not_impl_err};
+use datafusion::datasource::TableType;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::error::Error;
+use crate::format::tet::TetFile;
+use crate::grid::{Axis, Selection};
+use crate::provider::description::TableDescription;
+use crate::provider::grid_blocks::GridTable;
+use crate::provider::options::TetOptions;
+use crate::provider::pushdown::{self, Pushdown};
+use crate::provider::scan::ArrayScan;
+use crate::provider::source::{BlockSource, GridSource};
+use crate::provider::tet::TetDataset;
+
+/// An array as a table: a row per cell, a column per dimension, then the values.
+///
+/// Filters over one dimension are evaluated on its axis and drop chunks before anything is read; `count(*)`, and
+/// `min` and `max` of coordinates, come from the axes alone.
+///
+/// ```
+/// # use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
+/// use std::sync::Arc;
+/// use datafusion::prelude::SessionContext;
+/// use tet_sql::{ArrayTable, TetOptions};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("a.tet");
+/// # let mut writer = TetWriter::create(&path, vec![DatasetSpec::new("a", Dtype::U8, &[2, 3], &[2, 2])])?;
+/// # writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
+/// # writer.finish()?;
+/// let table = ArrayTable::open(&path, &TetOptions::new())?;
+/// let ctx = SessionContext::new();
+/// ctx.register_table("a", Arc::new(table))?;
+/// let rows = ctx.sql("SELECT value FROM a WHERE dim_1 = 2").await?.count().await?;
+/// assert_eq!(rows, 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ArrayTable {
+    source: Arc<dyn BlockSource>,
+    options: TetOptions,
+}
+
+impl ArrayTable {
+    /// A table over any block source.
+    pub fn new(source: Arc<dyn BlockSource>, options: TetOptions) -> Self {
+        Self { source, options }
+    }
+
+    /// A table over a grid.
+    pub fn from_grid(grid: Arc<dyn GridSource>, options: TetOptions) -> Self {
+        Self::new(Arc::new(GridTable::new(grid)), options)
+    }
+
+    /// Opens one dataset of a `.tet` file: the one that `options.dataset` names, else the only one.
+    ///
+    /// # Errors
+    /// [`Error`] if the file cannot be opened, has several datasets and none is named, or the dataset cannot be
+    /// read.
+    pub fn open(path: impl AsRef<Path>, options: &TetOptions) -> Result<Self, Error> {
+        let file = Arc::new(TetFile::open(path, options.open_options())?);
+        let name = match (&options.dataset, file.datasets()) {
+            (Some(name), _) => name.clone(),
+            (None, [only]) => only.name().to_string(),
+            (None, several) => {
+                let names: Vec<_> = several
+                    .iter()
+                    .map(|dataset| format!("\"{}\"", dataset.name()))
+                    .collect();
+                return Err(Error::invalid(
+                    file.path(),
+                    format!(
+                        "has {} datasets ({}); name one with the option dataset",
+                        several.len(),
+                        names.join(", ")
+                    ),
+                ));
+            }
+        };
+        Self::of_dataset(&file, &name, options)
+    }
+
+    /// A table over one dataset of an open file.
+    pub(crate) fn of_dataset(
+        file: &Arc<TetFile>,
+        name: &str,
+        options: &TetOptions,
+    ) -> Result<Self, Error> {
+        let dataset = TetDataset::try_new(file, name, options)?;
+        Ok(Self::from_grid(Arc::new(dataset), options.clone()))
+    }
+
+    /// What the table is made of.
+    pub fn source(&self) -> &Arc<dyn BlockSource> {
+        &self.source
+    }
+
+    /// Everything there is to know about the table. Looks every chunk's index row up, so it is meant for people.
+    ///
+    /// # Errors
+    /// If a coordinate cannot be compared with others.
+    pub fn describe(&self) -> Result<TableDescription> {
+        self.source.describe()
+    }
+
+    fn axes(&self) -> &[Axis] {
+        self.source.as_grid().map_or(&[], GridSource::axes)
+    }
+}
+
+#[async_trait]
+impl TableProvider for ArrayTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.source.schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let classes = filters
+            .iter()
+            .map(|filter| pushdown::classify(self.axes(), filter));
+        Ok(classes.collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Pushdown {
+            selection,
+            residual,
+        } = match self.source.as_grid() {
+            Some(grid) => Pushdown::new(state, grid.axes(), filters),
+            None => Pushdown {
+                selection: Selection::all(&[]),
+                residual: Vec::new(),
+            },
+        };
+        let projection = projection
+            .cloned()
+            .unwrap_or_else(|| (0..self.source.schema().fields().len()).collect());
+        let scan = ArrayScan::try_new(
+            state,
+            Arc::clone(&self.source),
+            selection,
+            projection,
+            residual,
+            limit,
+            self.options.read_options(state.config_options()),
+        )?;
+        Ok(scan.into_exec())
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        _input: Arc<dyn ExecutionPlan>,
+        _insert_op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        not_impl_err!(
+            "{} is an array of a sealed {} file, to which rows cannot be added",
+            self.source.name(),
+            self.source.format()
+        )
+    }
+}

@@ -1,0 +1,9 @@
+//! `.tet` datasets as grids.
+
+mod columns;
+mod dataset;
+mod fill;
+mod reader;
+mod values;
+
+pub use dataset::TetDataset;

@@ -1,0 +1,218 @@
+//! Reading windows of a dataset.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::ArrayRef;
+use arrow::buffer::{Buffer, MutableBuffer};
+use datafusion::common::{Result, internal_err};
+
+use crate::format::tet::{ChunkReader, Codec};
+use crate::grid::{Cells, Selection, Window};
+use crate::provider::options::ReadOptions;
+use crate::provider::source::{GridSource, ReadCounts, WindowReader};
+use crate::provider::tet::dataset::TetDataset;
+use crate::provider::tet::values::{self, Missing};
+
+/// Reads windows of one dataset. A window that is exactly a chunk is read in place; any other is put together from the
+/// chunks it touches.
+pub(super) struct TetWindowReader {
+    dataset: TetDataset,
+    missing: Missing,
+    chunks: ChunkReader,
+    state: State,
+    counts: ReadCounts,
+}
+
+enum State {
+    Closed,
+    /// The window is the open chunk.
+    Chunk,
+    /// The window is being put together.
+    Assembly(Assembly),
+}
+
+/// A window that is put together from chunks.
+struct Assembly {
+    window: Window,
+    /// The chunks that it touches, as a range along each axis, and how many of them are in place.
+    touched: Vec<Range<u64>>,
+    done: u64,
+    /// The cells in the window's row-major order.
+    cells: Vec<u8>,
+    /// Whether the next chunk is open but not yet decoded.
+    is_open: bool,
+}
+
+impl TetWindowReader {
+    pub fn try_new(dataset: TetDataset, options: &ReadOptions) -> Result<Self> {
+        Ok(Self {
+            missing: dataset.missing(options),
+            chunks: ChunkReader::new(Arc::clone(dataset.file()), options.access)?,
+            dataset,
+            state: State::Closed,
+            counts: ReadCounts::default(),
+        })
+    }
+
+    fn open_chunk(&mut self, chunk: &[u64]) -> Result<()> {
+        self.chunks.open(self.dataset.dataset(), chunk)?;
+        self.counts.chunks += 1;
+        Ok(())
+    }
+
+    fn advance_chunk(&mut self) -> Result<bool> {
+        if self.chunks.codec() == Some(Codec::Raw) {
+            return Ok(true);
+        }
+        let start = Instant::now();
+        let ready = self.chunks.advance();
+        self.counts.decode_time += start.elapsed();
+        Ok(ready?)
+    }
+
+    /// Puts the next chunk of a window in place.
+    fn assemble(&mut self, assembly: &mut Assembly) -> Result<bool> {
+        let count: u64 = assembly
+            .touched
+            .iter()
+            .map(|range| range.end - range.start)
+            .product();
+        if assembly.done == count {
+            return Ok(true);
+        }
+        let mut rest = assembly.done;
+        let mut chunk = vec![0; assembly.touched.len()];
+        for (position, range) in chunk.iter_mut().zip(&assembly.touched).rev() {
+            let extent = range.end - range.start;
+            *position = range.start + rest % extent;
+            rest /= extent;
+        }
+        if !assembly.is_open {
+            self.open_chunk(&chunk)?;
+            assembly.is_open = true;
+        }
+        if !self.advance_chunk()? {
+            return Ok(false);
+        }
+        let size = self.dataset.dtype().size();
+        let chunk_window = self.dataset.chunk_grid().window(&chunk);
+        let shape = self.dataset.chunk_grid().shape();
+        let common = common_part(&assembly.window, &chunk_window, shape);
+        let (mut sources, mut targets) = (Vec::new(), Vec::new());
+        let from = Cells::new(&chunk_window, &common);
+        from.runs(0..from.rows(), &mut sources);
+        let into = Cells::new(&assembly.window, &common);
+        into.runs(0..into.rows(), &mut targets);
+        let mut buffer = vec![0; (from.rows() * size) as usize];
+        self.chunks.gather(&in_bytes(&sources, size), &mut buffer)?;
+        let mut start = 0;
+        for target in in_bytes(&targets, size) {
+            let end = start + target.len();
+            assembly.cells[target].copy_from_slice(&buffer[start..end]);
+            start = end;
+        }
+        assembly.is_open = false;
+        assembly.done += 1;
+        Ok(assembly.done == count)
+    }
+}
+
+impl WindowReader for TetWindowReader {
+    fn open(&mut self, window: &Window) -> Result<()> {
+        self.state = State::Closed;
+        if let Some(chunk) = self.dataset.chunk_grid().chunk_equal_to(window) {
+            self.open_chunk(&chunk)?;
+            self.state = State::Chunk;
+        } else {
+            let bytes = window.cells() * self.dataset.dtype().size();
+            self.state = State::Assembly(Assembly {
+                touched: self.dataset.chunk_grid().chunks_of(window),
+                window: window.clone(),
+                done: 0,
+                cells: vec![0; bytes as usize],
+                is_open: false,
+            });
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Closed => internal_err!("a window reader was advanced without a window"),
+            State::Chunk => {
+                let ready = self.advance_chunk()?;
+                self.state = State::Chunk;
+                Ok(ready)
+            }
+            State::Assembly(mut assembly) => {
+                let ready = self.assemble(&mut assembly)?;
+                self.state = State::Assembly(assembly);
+                Ok(ready)
+            }
+        }
+    }
+
+    fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>> {
+        let runs = in_bytes(runs, self.dataset.dtype().size());
+        let length = runs.iter().map(Range::len).sum();
+        let cells = match (&self.state, runs.as_slice(), self.chunks.mapped()) {
+            (State::Closed, ..) => {
+                return internal_err!("a window reader was read without a window");
+            }
+            (State::Chunk, [run], Some((map, chunk))) => {
+                let start = chunk.start + run.start;
+                let buffer = values::mapped_buffer(map, start..start + run.len());
+                self.chunks.count_mapped(run.len());
+                buffer
+            }
+            (State::Chunk, ..) => {
+                let mut buffer = MutableBuffer::from_len_zeroed(length);
+                self.chunks.gather(&runs, &mut buffer)?;
+                Buffer::from(buffer)
+            }
+            (State::Assembly(assembly), ..) => {
+                let mut buffer = MutableBuffer::with_capacity(length);
+                for run in runs {
+                    buffer.extend_from_slice(&assembly.cells[run]);
+                }
+                Buffer::from(buffer)
+            }
+        };
+        Ok(vec![values::array(
+            self.dataset.dtype(),
+            cells,
+            self.missing,
+        )])
+    }
+
+    fn counts(&self) -> ReadCounts {
+        ReadCounts {
+            bytes: self.chunks.bytes_read(),
+            ..self.counts
+        }
+    }
+}
+
+/// The cells that both windows have, as a selection of the whole grid.
+fn common_part(a: &Window, b: &Window, shape: &[u64]) -> Selection {
+    let axes = a
+        .ranges()
+        .iter()
+        .zip(b.ranges())
+        .zip(shape)
+        .map(|((a, b), extent)| {
+            let range = a.start.max(b.start)..a.end.min(b.end);
+            crate::grid::IndexSet::from_ranges(*extent, [range])
+        })
+        .collect();
+    Selection::new(axes)
+}
+
+/// Runs of cells as runs of bytes. They lie within a window in memory or in a map, so they fit the address space.
+fn in_bytes(runs: &[Range<u64>], size: u64) -> Vec<Range<usize>> {
+    runs.iter()
+        .map(|run| (run.start * size) as usize..(run.end * size) as usize)
+        .collect()
+}

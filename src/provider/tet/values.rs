@@ -1,0 +1,218 @@
+//! From stored cells to Arrow arrays, with missing cells as nulls.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, ArrowPrimitiveType, Float32Array, PrimitiveArray};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{
+    ArrowNativeType, DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use half::f16;
+use memmap2::Mmap;
+
+use crate::format::tet::Dtype;
+use crate::provider::tet::fill::Fill;
+
+#[cfg(target_endian = "big")]
+compile_error!("cells are little-endian in the file and are used in place");
+
+/// The column type of a dataset. f16 is widened: the engine compares Float16 with integers as Float16, so that
+/// `value < 70000` would be false for every cell.
+pub(super) fn data_type(dtype: Dtype) -> DataType {
+    match dtype {
+        Dtype::F16 | Dtype::F32 => DataType::Float32,
+        Dtype::F64 => DataType::Float64,
+        Dtype::I16 => DataType::Int16,
+        Dtype::I32 => DataType::Int32,
+        Dtype::I64 => DataType::Int64,
+        Dtype::U8 => DataType::UInt8,
+        Dtype::U16 => DataType::UInt16,
+        Dtype::U32 => DataType::UInt32,
+        Dtype::U64 => DataType::UInt64,
+    }
+}
+
+/// Which cells are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Missing {
+    pub nan: bool,
+    pub fill: Option<Fill>,
+}
+
+impl Missing {
+    /// Whether cells of this type can be missing at all.
+    pub fn is_possible(self, dtype: Dtype) -> bool {
+        let is_float = matches!(dtype, Dtype::F16 | Dtype::F32 | Dtype::F64);
+        self.fill.is_some() || (self.nan && is_float)
+    }
+}
+
+/// The bytes of a map as an Arrow buffer that keeps the map alive. `range` must lie in the map.
+pub(super) fn mapped_buffer(map: &Arc<Mmap>, range: std::ops::Range<usize>) -> Buffer {
+    let bytes = &map[range];
+    let owner: Arc<Mmap> = Arc::clone(map);
+    // SAFETY: the pointer and the length come from a slice of the map, which is read-only and stays where it is for as
+    // long as the buffer holds `owner`. (For changes by other processes see `Storage::map`.)
+    unsafe { Buffer::from_custom_allocation(NonNull::from(bytes).cast(), bytes.len(), owner) }
+}
+
+/// The array of these cells. A buffer that is not aligned for the type is copied.
+pub(super) fn array(dtype: Dtype, cells: Buffer, missing: Missing) -> ArrayRef {
+    match dtype {
+        Dtype::F16 => half_array(cells, missing),
+        Dtype::F32 => float_array::<Float32Type>(
+            cells,
+            missing,
+            |value| value.is_nan(),
+            |value| value.to_bits().into(),
+        ),
+        Dtype::F64 => {
+            float_array::<Float64Type>(cells, missing, |value| value.is_nan(), f64::to_bits)
+        }
+        Dtype::I16 => integer_array::<Int16Type>(cells, missing, |value| (value as u16).into()),
+        Dtype::I32 => integer_array::<Int32Type>(cells, missing, |value| (value as u32).into()),
+        Dtype::I64 => integer_array::<Int64Type>(cells, missing, |value| value as u64),
+        Dtype::U8 => integer_array::<UInt8Type>(cells, missing, u64::from),
+        Dtype::U16 => integer_array::<UInt16Type>(cells, missing, u64::from),
+        Dtype::U32 => integer_array::<UInt32Type>(cells, missing, u64::from),
+        Dtype::U64 => integer_array::<UInt64Type>(cells, missing, |value| value),
+    }
+}
+
+fn aligned<T: ArrowNativeType>(cells: Buffer) -> ScalarBuffer<T> {
+    if cells.as_ptr().align_offset(align_of::<T>()) == 0 {
+        ScalarBuffer::from(cells)
+    } else {
+        ScalarBuffer::from(Buffer::from(cells.as_slice()))
+    }
+}
+
+fn float_array<T: ArrowPrimitiveType>(
+    cells: Buffer,
+    missing: Missing,
+    is_nan: impl Fn(T::Native) -> bool,
+    bits: impl Fn(T::Native) -> u64,
+) -> ArrayRef {
+    let values = aligned::<T::Native>(cells);
+    let nulls = match (missing.nan, missing.fill) {
+        (true, None) => nulls(&values, is_nan),
+        (true, Some(fill)) => nulls(&values, |value| is_nan(value) || bits(value) == fill.bits()),
+        (false, Some(fill)) => nulls(&values, |value| bits(value) == fill.bits()),
+        (false, None) => None,
+    };
+    Arc::new(PrimitiveArray::<T>::new(values, nulls))
+}
+
+fn integer_array<T: ArrowPrimitiveType>(
+    cells: Buffer,
+    missing: Missing,
+    bits: impl Fn(T::Native) -> u64,
+) -> ArrayRef {
+    float_array::<T>(
+        cells,
+        Missing {
+            nan: false,
+            ..missing
+        },
+        |_| false,
+        bits,
+    )
+}
+
+fn half_array(cells: Buffer, missing: Missing) -> ArrayRef {
+    let halves = aligned::<f16>(cells);
+    let nulls = nulls(&halves, |value| {
+        (missing.nan && value.is_nan())
+            || missing
+                .fill
+                .is_some_and(|fill| u64::from(value.to_bits()) == fill.bits())
+    });
+    let values: Vec<f32> = halves.iter().map(|value| value.to_f32()).collect();
+    Arc::new(Float32Array::new(values.into(), nulls))
+}
+
+/// A null per missing cell; none at all if there is no missing cell, which one pass without branches finds out.
+fn nulls<T: Copy>(values: &[T], is_missing: impl Fn(T) -> bool) -> Option<NullBuffer> {
+    let any = values
+        .iter()
+        .fold(false, |any, value| any | is_missing(*value));
+    any.then(|| {
+        NullBuffer::new(BooleanBuffer::collect_bool(values.len(), |position| {
+            !is_missing(values[position])
+        }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array, AsArray};
+    use arrow::datatypes::Float32Type;
+
+    use super::*;
+    use crate::format::tet::DatasetMetadata;
+
+    fn cells(values: &[f32]) -> Vec<u8> {
+        values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect()
+    }
+
+    fn fill(text: &str) -> Option<Fill> {
+        let mut metadata = DatasetMetadata::default();
+        metadata.attrs.insert("_FillValue".into(), text.into());
+        Fill::of(&metadata, Dtype::F32)
+    }
+
+    #[test]
+    fn nan_and_fill_are_missing_each_on_request() {
+        let stored = cells(&[1.0, f32::NAN, 1e20, -0.0]);
+        for (nan, fill, expected) in [
+            (true, fill("1e20"), [true, false, false, true]),
+            (true, None, [true, false, true, true]),
+            (false, fill("1e20"), [true, true, false, true]),
+            (false, fill("0"), [true, true, true, true]),
+        ] {
+            let array = array(
+                Dtype::F32,
+                Buffer::from(stored.clone()),
+                Missing { nan, fill },
+            );
+            let valid: Vec<_> = (0..4).map(|row| array.is_valid(row)).collect();
+            assert_eq!(valid, expected);
+        }
+    }
+
+    #[test]
+    fn unaligned_cells_are_copied() {
+        let mut stored = vec![0];
+        stored.extend(cells(&[1.0, 2.0]));
+        let buffer = Buffer::from(stored).slice(1);
+        let missing = Missing {
+            nan: true,
+            fill: None,
+        };
+        let array = array(Dtype::F32, buffer, missing);
+        assert_eq!(array.as_primitive::<Float32Type>().values(), &[1.0, 2.0]);
+        assert_eq!(array.null_count(), 0);
+    }
+
+    #[test]
+    fn halves_are_widened() {
+        let stored: Vec<u8> = [f16::from_f32(1.5), f16::NAN, f16::INFINITY]
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let missing = Missing {
+            nan: true,
+            fill: None,
+        };
+        let array = array(Dtype::F16, Buffer::from(stored), missing);
+        let array = array.as_primitive::<Float32Type>();
+        assert_eq!(array.value(0), 1.5);
+        assert!(array.is_null(1));
+        assert_eq!(array.value(2), f32::INFINITY);
+    }
+}
