@@ -9,6 +9,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::metrics::RecordOutput;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
 use crate::provider::metrics::ScanMetrics;
@@ -78,11 +79,9 @@ enum Step {
 impl Scan {
     fn step(&mut self) -> Result<Step> {
         if let Some(batch) = self.coalescer.next_completed_batch() {
-            self.request
-                .metrics
-                .baseline
-                .record_output(batch.num_rows());
-            return Ok(Step::Batch(batch));
+            return Ok(Step::Batch(
+                batch.record_output(&self.request.metrics.baseline),
+            ));
         }
         if self.is_finished {
             self.request.metrics.baseline.done();
@@ -143,14 +142,19 @@ impl Scan {
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let schema = Arc::clone(&self.request.schema);
             let batch = RecordBatch::try_new_with_options(schema, Vec::new(), &options)?;
-            self.request.metrics.baseline.record_output(rows);
-            return Ok(Step::Batch(batch));
+            return Ok(Step::Batch(
+                batch.record_output(&self.request.metrics.baseline),
+            ));
         }
         let columns = batch.columns()[..columns]
             .iter()
             .map(|column| column.slice(0, rows))
             .collect();
         let batch = RecordBatch::try_new(Arc::clone(&self.request.schema), columns)?;
+        if rows > self.request.batch_size / 2 {
+            // Large batches pass as they are, not copied behind what is left of a chunk before.
+            self.coalescer.finish_buffered_batch()?;
+        }
         self.coalescer.push_batch(batch)?;
         Ok(Step::Continue)
     }

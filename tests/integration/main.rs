@@ -1,2 +1,5 @@
-//! stub
-fn main() {}
+//! Integration tests, in one binary since each links the whole engine.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod exploded;

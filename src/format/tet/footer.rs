@@ -110,34 +110,33 @@ pub struct AxisLabels {
 }
 
 impl DatasetMetadata {
-    /// The labels bound to an axis, with the rule that bound them: the entry called like the dimension,
-    /// else the one called like the axis's decimal number, else the only one with as many labels as the
-    /// axis has positions.
-    pub fn labels(&self, axis: usize, extent: u64) -> Option<(&[String], LabelRule)> {
-        let named = self
-            .dim_names
-            .get(axis)
-            .and_then(|name| self.coords.get(name))
-            .map(|entry| (entry, LabelRule::Name));
-        let numbered = || {
-            self.coords
-                .get(&axis.to_string())
-                .map(|entry| (entry, LabelRule::Number))
+    /// The labels bound to an axis of a dataset of this shape, with the rule that bound them: the entry called like
+    /// the dimension; else the one called like the axis's decimal number; else the only one with as many labels as
+    /// the axis has positions.
+    ///
+    /// The last rule is for files that name labels but no dimensions. It does not take labels that belong to
+    /// another axis by name or number, nor choose between two axes of the same length.
+    pub fn labels(&self, axis: usize, shape: &[u64]) -> Option<(&[String], LabelRule)> {
+        let found = |key: &str, rule| Some((self.coords.get(key)?.labels.as_slice(), rule));
+        let named = |axis: usize| found(self.dim_names.get(axis)?, LabelRule::Name);
+        let numbered = |axis: usize| found(&axis.to_string(), LabelRule::Number);
+        if let Some(bound) = named(axis).or_else(|| numbered(axis)) {
+            return Some(bound);
+        }
+        let is_claimed = |key: &String| {
+            self.dim_names.contains(key) || key.parse().is_ok_and(|axis: usize| axis < shape.len())
         };
-        let only = || {
-            let mut fitting = self
-                .coords
-                .values()
-                .filter(|entry| entry.labels.len() as u64 == extent);
-            match (fitting.next(), fitting.next()) {
-                (Some(entry), None) => Some((entry, LabelRule::Length)),
-                _ => None,
-            }
-        };
-        named
-            .or_else(numbered)
-            .or_else(only)
-            .map(|(entry, rule)| (entry.labels.as_slice(), rule))
+        let extent = shape.get(axis)?;
+        let mut fitting = self
+            .coords
+            .iter()
+            .filter(|(key, entry)| entry.labels.len() as u64 == *extent && !is_claimed(key));
+        let mut axes = (0..shape.len())
+            .filter(|axis| shape[*axis] == *extent && named(*axis).or(numbered(*axis)).is_none());
+        match (fitting.next(), fitting.next(), axes.next(), axes.next()) {
+            (Some((_, entry)), None, Some(_), None) => Some((&entry.labels, LabelRule::Length)),
+            _ => None,
+        }
     }
 }
 
@@ -335,4 +334,54 @@ pub(crate) fn read_footer(storage: &Storage, access: Access) -> Result<(Footer, 
         has_secondary_index: secondary_index.is_some(),
     };
     Ok((footer, payload_end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(names: &[&str], coords: &[(&str, usize)], shape: &[u64]) -> Vec<Option<LabelRule>> {
+        let metadata = DatasetMetadata {
+            dim_names: names.iter().map(ToString::to_string).collect(),
+            coords: coords
+                .iter()
+                .map(|(key, count)| {
+                    let labels = vec!["x".to_string(); *count];
+                    (key.to_string(), AxisLabels { labels })
+                })
+                .collect(),
+            ..DatasetMetadata::default()
+        };
+        (0..shape.len())
+            .map(|axis| Some(metadata.labels(axis, shape)?.1))
+            .collect()
+    }
+
+    #[test]
+    fn labels_are_bound_by_name_then_number_then_length() {
+        use LabelRule::{Length, Name, Number};
+        assert_eq!(bound(&["a", "b"], &[("b", 3)], &[2, 3]), [None, Some(Name)]);
+        assert_eq!(bound(&[], &[("0", 2)], &[2, 3]), [Some(Number), None]);
+        assert_eq!(
+            bound(&[], &[("lat", 2), ("lon", 3)], &[2, 3]),
+            [Some(Length); 2]
+        );
+        // The wrong number of labels is still bound by name; using them is an error.
+        assert_eq!(bound(&["a"], &[("a", 5)], &[2]), [Some(Name)]);
+    }
+
+    #[test]
+    fn length_does_not_decide_between_equals() {
+        assert_eq!(bound(&[], &[("lat", 2)], &[2, 2]), [None, None]);
+        assert_eq!(bound(&[], &[("lat", 2), ("lon", 2)], &[2]), [None]);
+        // Labels of another dimension stay there.
+        assert_eq!(
+            bound(&["a", "b"], &[("a", 4)], &[4, 4]),
+            [Some(LabelRule::Name), None]
+        );
+        assert_eq!(
+            bound(&["a", "b"], &[("a", 4), ("c", 4)], &[4, 4]),
+            [Some(LabelRule::Name), Some(LabelRule::Length)]
+        );
+    }
 }

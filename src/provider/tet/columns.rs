@@ -30,7 +30,7 @@ pub(super) fn axes(
         .zip(dataset.shape())
         .enumerate()
         .map(|(number, (name, extent))| {
-            let Some((labels, rule)) = metadata.labels(number, *extent) else {
+            let Some((labels, rule)) = metadata.labels(number, dataset.shape()) else {
                 return Ok(Axis::counted(name, *extent));
             };
             if labels.len() as u64 != *extent {
