@@ -31,7 +31,7 @@ pub struct TetOptions {
     /// Leaves the footer unread: no dimension names, labels, attributes or fill values. The way to the data of a
     /// file whose footer alone is broken. Bound on opening.
     pub ignore_footer: bool,
-    /// Memory map or positioned reads. Unset: `tet.access`, and the map on opening.
+    /// Memory map or positioned reads. Unset: `tet.access`.
     pub access: Option<Access>,
     /// Whether NaN reads as NULL. Unset: `tet.nan_as_null`.
     pub nan_as_null: Option<bool>,
@@ -82,10 +82,10 @@ impl TetOptions {
         self
     }
 
-    /// What the format layer needs to know on opening.
-    pub(crate) fn open_options(&self) -> OpenOptions {
+    /// How a file is opened. `session` is what an unset access mode follows.
+    pub(crate) fn open_options(&self, session: &ConfigOptions) -> OpenOptions {
         OpenOptions {
-            access: self.access.unwrap_or_default(),
+            access: self.read_options(session).access,
             ignore_footer: self.ignore_footer,
         }
     }

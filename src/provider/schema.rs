@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
 use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::config::ConfigOptions;
 
 use crate::error::Error;
 use crate::format::tet::{MemoryBudget, TetFile};
@@ -38,7 +39,17 @@ impl TetSchema {
         path: impl AsRef<Path>,
         options: TetOptions,
     ) -> Result<Self, Error> {
-        let file = Arc::new(TetFile::open(path, options.open_options())?);
+        Self::open_in(&ConfigOptions::new(), name.into(), path.as_ref(), options)
+    }
+
+    /// The same, where what the options leave unset follows a session.
+    pub(crate) fn open_in(
+        session: &ConfigOptions,
+        name: String,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<Self, Error> {
+        let file = Arc::new(TetFile::open(path, options.open_options(session))?);
         let mut warnings = file.warnings().to_vec();
         let mut tables: Vec<(String, _)> = Vec::new();
         let mut refused = Vec::new();
@@ -59,7 +70,7 @@ impl TetSchema {
             }
         }
         Ok(Self {
-            name: name.into(),
+            name,
             file,
             options,
             tables,

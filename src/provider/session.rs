@@ -101,7 +101,9 @@ impl TetSessionExt for SessionContext {
         path: &Path,
         options: TetOptions,
     ) -> Result<Arc<TetSchema>> {
-        let schema = Arc::new(TetSchema::open(schema, path, options)?);
+        let config = self.copied_config();
+        let schema = TetSchema::open_in(config.options(), schema.to_string(), path, options)?;
+        let schema = Arc::new(schema);
         register_schemas(self, std::slice::from_ref(&schema))?;
         Ok(schema)
     }
@@ -111,9 +113,11 @@ impl TetSessionExt for SessionContext {
         path: &Path,
         options: TetOptions,
     ) -> Result<Vec<Arc<TetSchema>>> {
+        let config = self.copied_config();
         let mut schemas = Vec::new();
         for file in tet_files(path)? {
-            let schema = TetSchema::open(stem(&file)?, &file, options.clone())?;
+            let name = stem(&file)?;
+            let schema = TetSchema::open_in(config.options(), name, &file, options.clone())?;
             schemas.push(Arc::new(schema));
         }
         register_schemas(self, &schemas)?;
@@ -127,13 +131,15 @@ impl TetSessionExt for SessionContext {
         options: TetOptions,
     ) -> Result<()> {
         add_config(self);
-        self.register_table(table, Arc::new(ArrayTable::open(path, &options)?))?;
+        let opened = ArrayTable::open_in(self.copied_config().options(), path, &options)?;
+        self.register_table(table, Arc::new(opened))?;
         Ok(())
     }
 
     async fn read_tet(&self, path: &Path, options: TetOptions) -> Result<DataFrame> {
         add_config(self);
-        self.read_table(Arc::new(ArrayTable::open(path, &options)?))
+        let opened = ArrayTable::open_in(self.copied_config().options(), path, &options)?;
+        self.read_table(Arc::new(opened))
     }
 }
 

@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, not_impl_err};
+use datafusion::config::ConfigOptions;
 use datafusion::datasource::TableType;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
@@ -72,7 +73,16 @@ impl ArrayTable {
     /// [`Error`] if the file cannot be opened, has several datasets and none is named, or the dataset cannot be
     /// read.
     pub fn open(path: impl AsRef<Path>, options: &TetOptions) -> Result<Self, Error> {
-        let file = Arc::new(TetFile::open(path, options.open_options())?);
+        Self::open_in(&ConfigOptions::new(), path.as_ref(), options)
+    }
+
+    /// The same, where what the options leave unset follows a session.
+    pub(crate) fn open_in(
+        session: &ConfigOptions,
+        path: &Path,
+        options: &TetOptions,
+    ) -> Result<Self, Error> {
+        let file = Arc::new(TetFile::open(path, options.open_options(session))?);
         let name = match (&options.dataset, file.datasets()) {
             (Some(name), _) => name.clone(),
             (None, [only]) => only.name().to_string(),
