@@ -60,7 +60,9 @@ fn evaluate_segments(
             let coordinates = axis.coordinates().slice(start..end);
             let batch = RecordBatch::try_new(Arc::clone(&schema), vec![coordinates])?;
             let mask = predicate.evaluate(&batch)?.into_array(batch.num_rows())?;
-            let mask = mask.as_boolean();
+            let Some(mask) = mask.as_boolean_opt() else {
+                return Ok(None);
+            };
             match mask.nulls() {
                 Some(_) => builder.push_mask(start, prep_null_mask_filter(mask).values()),
                 None => builder.push_mask(start, mask.values()),

@@ -91,6 +91,10 @@ fn bound(session: &dyn Session, axes: &[Axis], predicate: &Expr) -> Option<Selec
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = predicate else {
         return None;
     };
+    // The sides of any other operator are not predicates.
+    if !matches!(op, Operator::And | Operator::Or) {
+        return None;
+    }
     let sides = [
         bound(session, axes, left.as_ref()),
         bound(session, axes, right.as_ref()),
@@ -193,6 +197,16 @@ mod tests {
         assert_eq!(
             selected(&[left.or(col("value").gt(lit(0)))]),
             ("all, all".into(), 0)
+        );
+    }
+
+    #[test]
+    fn a_comparison_of_two_axes_bounds_nothing() {
+        let diagonal = col("x").eq(col("y") + lit(1));
+        assert_eq!(selected(&[diagonal.clone()]), ("all, all".into(), 0));
+        assert_eq!(
+            selected(&[diagonal.and(col("x").lt(lit(3)))]),
+            ("3 of 10, all".into(), 0)
         );
     }
 
