@@ -369,7 +369,11 @@ impl Array {
                 ])
                 .clone();
         }
-        random.pick(&self.axes).predicate(random)
+        let (one, other) = (random.pick(&self.axes), random.pick(&self.axes));
+        if one.kind == other.kind && random.chance(20) {
+            return format!("{} {} {}", one.name, random.pick(&["<", "="]), other.name);
+        }
+        one.predicate(random)
     }
 
     fn query(&self, random: &mut Random) -> String {

@@ -199,9 +199,11 @@ async fn a_dropped_stream_stops_within_a_chunk() {
     {
         let state = ctx.state_ref();
         let mut state = state.write();
-        let execution = &mut state.config_mut().options_mut().execution;
-        execution.target_partitions = 1;
-        execution.batch_size = 8;
+        let options = state.config_mut().options_mut();
+        options
+            .set("datafusion.execution.target_partitions", "1")
+            .unwrap();
+        options.set("datafusion.execution.batch_size", "8").unwrap();
     }
     let plan = plan(&ctx, "SELECT value FROM a").await;
     let mut stream = execute_stream(Arc::clone(&plan), ctx.task_ctx()).unwrap();
@@ -209,6 +211,7 @@ async fn a_dropped_stream_stops_within_a_chunk() {
     drop(stream);
     assert_eq!(metric(&plan, "chunks_read"), 1);
 
+    let ctx = SessionContext::new();
     // A chunk above 8 MiB is decompressed in steps, and the stream gives way between them.
     let path = folder.path().join("large.tet");
     let cells: Vec<u8> = (0..24u32 << 20).map(|cell| (cell >> 12) as u8).collect();
