@@ -1,2 +1,81 @@
-//! stub
-fn main() {}
+//! The `tet-sql` command: SQL over chunked n-dimensional array files.
+//!
+//! Results go to standard output and everything else to standard error. The exit status is 0, 1 for a failed
+//! statement, 2 for wrong usage and 130 for an interrupted one.
+
+#![deny(missing_docs)]
+
+mod arguments;
+mod complete;
+mod demo;
+mod describe;
+mod engine;
+mod failure;
+mod formats;
+mod history;
+mod markdown;
+mod messages;
+mod meta;
+mod output;
+mod repl;
+mod run;
+mod script;
+mod session;
+mod size;
+mod statements;
+mod tables;
+
+use crate::arguments::Arguments;
+use crate::engine::Engine;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::run::Shell;
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match start(arguments) {
+        // The reader of our output has seen enough, as in `tet-sql ... | head`.
+        Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
+        Err(Failure::Message(message)) => {
+            messages::error(&message);
+            ExitCode::from(1)
+        }
+        Err(Failure::Interrupted) => {
+            messages::note("cancelled");
+            ExitCode::from(130)
+        }
+    }
+}
+
+/// Opens the files, then runs the statements of the arguments, of standard input or of the prompt.
+fn start(arguments: Arguments) -> Result<(), Failure> {
+    let threads = arguments.threads();
+    let engine = Engine::new(threads)?;
+    // Held until the end of this function: dropping it removes the folder.
+    let demo = if arguments.demo {
+        Some(engine.run(|_| async { demo::Demo::create() })?)
+    } else {
+        None
+    };
+    let settings = session::Settings {
+        inputs: arguments.inputs(demo.as_ref().map(demo::Demo::path))?,
+        options: arguments.options(),
+        access: arguments.access(),
+        memory_limit: arguments.memory_limit,
+        threads,
+        quiet: arguments.quiet,
+    };
+    let session = engine.run(|_| session::open(settings))?;
+    let output = Output::open(
+        arguments.format,
+        arguments.output.as_deref(),
+        &session.files,
+    )?;
+    let shell = Shell::new(engine, session, output);
+    if let Some(scripts) = script::of_arguments(&arguments) {
+        return shell.run_scripts(scripts);
+    }
+    repl::run(shell, &arguments)
+}

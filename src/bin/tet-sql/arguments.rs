@@ -1,0 +1,157 @@
+//! The command line.
+
+use crate::failure::Failure;
+use crate::output::Format;
+use crate::session::Input;
+use crate::size::parse_size;
+use clap::{Parser, ValueEnum};
+use std::path::{Path, PathBuf};
+use tet_sql::{Access, TetOptions};
+
+const EXAMPLES: &str = "\
+Examples:
+  tet-sql weather.tet
+  tet-sql weather.tet -c 'SELECT avg(value) FROM temperature WHERE lat > 60'
+  tet-sql --format csv -o mean.csv w=weather.tet -c 'SELECT * FROM w.pressure'
+  tet-sql archive/ -f report.sql
+  tet-sql --demo -c .tables
+
+A file is a schema called after its stem, each of its arrays a table. The first file is the default schema.";
+
+/// SQL over chunked n-dimensional array files.
+#[derive(Debug, Parser)]
+#[command(name = "tet-sql", version, after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Files to open: FILE, NAME=FILE to choose the schema's name, or a folder for every *.tet in it
+    #[arg(value_name = "FILES")]
+    pub files: Vec<PathBuf>,
+
+    /// Run these statements (may be given several times)
+    #[arg(
+        short = 'c',
+        long = "command",
+        value_name = "SQL",
+        allow_hyphen_values = true
+    )]
+    pub commands: Vec<String>,
+
+    /// Run the statements of a file (- is standard input), after those of -c
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+
+    /// How results are written
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+
+    /// Write results to a file instead of standard output
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// How files are read
+    #[arg(long, value_enum, default_value_t = ReadAccess::Mmap)]
+    access: ReadAccess,
+
+    /// Memory for queries, e.g. 512M or 2GiB [default: what the first file asks for]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub memory_limit: Option<u64>,
+
+    /// Worker threads [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+
+    /// Open a small weather file made for trying things out
+    #[arg(long)]
+    pub demo: bool,
+
+    /// Keep axis labels as text, even where all of them are times or numbers
+    #[arg(long)]
+    text_labels: bool,
+
+    /// Open files without the names, labels and attributes of their footers
+    #[arg(long)]
+    ignore_footer: bool,
+
+    /// No banner, timings or warnings
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Neither read nor write the history of the prompt
+    #[arg(long)]
+    pub no_history: bool,
+}
+
+/// How files are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReadAccess {
+    /// Map files into memory
+    Mmap,
+    /// Read at positions
+    Pread,
+}
+
+impl Arguments {
+    /// The number of worker threads, which is also the number of a query's partitions.
+    pub fn threads(&self) -> usize {
+        match self.threads {
+            Some(threads) => usize::from(threads),
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
+    /// How files are read, until the session's settings change.
+    pub fn access(&self) -> Access {
+        match self.access {
+            ReadAccess::Mmap => Access::Mmap,
+            ReadAccess::Pread => Access::Pread,
+        }
+    }
+
+    /// How files are opened.
+    pub fn options(&self) -> TetOptions {
+        TetOptions::new()
+            .with_text_labels(self.text_labels)
+            .with_ignore_footer(self.ignore_footer)
+    }
+
+    /// The files to open, the demonstration's last.
+    pub fn inputs(&self, demo: Option<&Path>) -> Result<Vec<Input>, Failure> {
+        self.files
+            .iter()
+            .map(PathBuf::as_path)
+            .chain(demo)
+            .map(Input::resolve)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_repeat_and_may_begin_with_a_comment() {
+        let arguments =
+            Arguments::try_parse_from(["tet-sql", "-c", "SELECT 1", "-c", "--note\nSELECT 2"])
+                .unwrap();
+        assert_eq!(arguments.commands, ["SELECT 1", "--note\nSELECT 2"]);
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        for wrong in [
+            ["--threads", "0"],
+            ["--format", "xml"],
+            ["--memory-limit", "much"],
+            ["--access", "magic"],
+        ] {
+            let line = ["tet-sql"].into_iter().chain(wrong);
+            assert!(Arguments::try_parse_from(line).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Runs work on worker threads while the main thread watches for Ctrl-C.
+
+use crate::failure::Failure;
+use futures::future::{Either, select};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinError;
+
+/// Planning a deeply nested statement needs more than the usual two megabytes.
+const STACK_BYTES: usize = 8 << 20;
+
+/// The worker threads, and a small runtime of the main thread's own.
+///
+/// Decoding blocks a worker inside a poll. If all workers do so, a runtime that also looks after signals would not
+/// notice one, so the signals have a runtime that nothing else runs on.
+pub struct Engine {
+    signals: Runtime,
+    workers: Option<Runtime>,
+    handle: Handle,
+}
+
+/// Tells work that is still on its way to its next pause that nobody waits for it any more.
+#[derive(Debug, Clone, Default)]
+pub struct Cancellation(Arc<AtomicBool>);
+
+impl Cancellation {
+    /// Whether Ctrl-C was pressed.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Tells that nobody waits any more.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    /// Starts the worker threads.
+    pub fn new(threads: usize) -> Result<Self, Failure> {
+        let signals = Builder::new_current_thread().enable_all().build()?;
+        let workers = Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_stack_size(STACK_BYTES)
+            .thread_name("tet-sql")
+            .enable_all()
+            .build()?;
+        let handle = workers.handle().clone();
+        Ok(Self {
+            signals,
+            workers: Some(workers),
+            handle,
+        })
+    }
+
+    /// The worker threads, for waiting without a watch for Ctrl-C.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Runs work to its end or to Ctrl-C, whichever comes first.
+    pub fn run<T, F>(&self, work: impl FnOnce(Cancellation) -> F) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let cancellation = Cancellation::default();
+        let mut task = self.handle.spawn(work(cancellation.clone()));
+        self.signals.block_on(async {
+            let interrupt = pin!(tokio::signal::ctrl_c());
+            match select(&mut task, interrupt).await {
+                Either::Left((result, _)) => result.unwrap_or_else(|error| Err(broken(&error))),
+                Either::Right((Ok(()), _)) => {
+                    cancellation.cancel();
+                    task.abort();
+                    Err(Failure::Interrupted)
+                }
+                // Without a handler Ctrl-C ends the process, which needs no help of ours.
+                Either::Right((Err(_), _)) => {
+                    task.await.unwrap_or_else(|error| Err(broken(&error)))
+                }
+            }
+        })
+    }
+}
+
+impl Drop for Engine {
+    /// Does not wait for a worker inside a long poll.
+    fn drop(&mut self) {
+        if let Some(workers) = self.workers.take() {
+            workers.shutdown_background();
+        }
+    }
+}
+
+/// A panic has already been told by the panic hook; its message is not ours to repeat.
+fn broken(error: &JoinError) -> Failure {
+    Failure::message(if error.is_panic() {
+        "internal error: the statement was given up"
+    } else {
+        "the statement was given up"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_returns_its_value() {
+        let engine = Engine::new(1).unwrap();
+        assert_eq!(engine.run(|_| async { Ok(7) }).unwrap(), 7);
+    }
+
+    #[test]
+    fn a_panic_becomes_a_failure() {
+        let engine = Engine::new(1).unwrap();
+        let result: Result<(), Failure> = engine.run(|_| async { panic!("on purpose") });
+        assert!(matches!(result, Err(Failure::Message(text)) if text.starts_with("internal")));
+    }
+}

@@ -1,0 +1,233 @@
+//! Opens the files and sets up the session they are queried in.
+
+use crate::failure::Failure;
+use crate::messages;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use sysinfo::System;
+use tet_sql::{Access, TetConfig, TetOptions, TetSchema, TetSessionExt};
+
+/// The least memory a file may ask for: with less, hardly any query could sort or group.
+const LEAST_BUDGET: u64 = 256 << 20;
+
+/// What a session is made of.
+pub struct Settings {
+    /// The files and folders to open, in order.
+    pub inputs: Vec<Input>,
+    /// How to open them.
+    pub options: TetOptions,
+    /// How to read them, as the session's default.
+    pub access: Access,
+    /// Bytes for queries; none: what the first file asks for.
+    pub memory_limit: Option<u64>,
+    /// The partitions of a query.
+    pub threads: usize,
+    /// Keep warnings to ourselves.
+    pub quiet: bool,
+}
+
+/// A session with its files.
+pub struct Session {
+    /// Where queries run.
+    pub context: SessionContext,
+    /// The opened files.
+    pub files: Vec<PathBuf>,
+}
+
+/// An argument that names something to open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A file, called after its stem.
+    File(PathBuf),
+    /// A file with a name of its own.
+    Named(String, PathBuf),
+    /// A folder of files.
+    Folder(PathBuf),
+}
+
+impl Input {
+    /// What exists under the whole argument is meant, even if that holds a `=`.
+    pub fn resolve(argument: &Path) -> Result<Self, Failure> {
+        if argument.is_dir() {
+            return Ok(Self::Folder(argument.to_owned()));
+        }
+        if argument.exists() {
+            return Ok(Self::File(argument.to_owned()));
+        }
+        let missing =
+            |path: &Path| Failure::message(format!("{}: no such file or folder", path.display()));
+        let named = argument.to_str().and_then(|text| text.split_once('='));
+        match named {
+            Some((name, path)) if !name.is_empty() && !name.contains(std::path::is_separator) => {
+                let path = Path::new(path);
+                if path.is_dir() {
+                    Err(Failure::message(format!(
+                        "{}: a folder holds many files, so it cannot be called {name}",
+                        path.display()
+                    )))
+                } else if path.exists() {
+                    Ok(Self::Named(name.to_owned(), path.to_owned()))
+                } else {
+                    Err(missing(path))
+                }
+            }
+            _ => Err(missing(argument)),
+        }
+    }
+}
+
+/// Opens the files. The first one becomes the default schema and sets the memory for queries.
+pub async fn open(settings: Settings) -> Result<Session, Failure> {
+    let mut defaults = TetConfig::default();
+    defaults.access = settings.access;
+    let config = SessionConfig::new()
+        .with_target_partitions(settings.threads)
+        .with_information_schema(true)
+        .with_option_extension(defaults);
+    let context = SessionContext::new_with_config(config);
+    let mut schemas: Vec<Arc<TetSchema>> = Vec::new();
+    for input in &settings.inputs {
+        schemas.extend(register(&context, input, &settings.options).await?);
+    }
+    if !settings.quiet {
+        for schema in &schemas {
+            for warning in schema.warnings() {
+                messages::warning(warning);
+            }
+        }
+    }
+    let memory = match settings.memory_limit {
+        Some(bytes) => bytes,
+        None => file_budget(schemas.first().map(Arc::as_ref)),
+    };
+    limit_memory(&context, memory)?;
+    if let Some(first) = schemas.first() {
+        let state = context.state_ref();
+        let mut state = state.write();
+        let options = state.config_mut().options_mut();
+        options.catalog.default_schema = first.name().to_owned();
+    }
+    let files = schemas.iter().map(|schema| schema.path().to_owned());
+    Ok(Session {
+        files: files.collect(),
+        context,
+    })
+}
+
+async fn register(
+    context: &SessionContext,
+    input: &Input,
+    options: &TetOptions,
+) -> Result<Vec<Arc<TetSchema>>, Failure> {
+    let options = options.clone();
+    Ok(match input {
+        Input::File(path) => vec![context.register_tet_file(path, options).await?],
+        Input::Named(name, path) => {
+            vec![context.register_tet_file_as(name, path, options).await?]
+        }
+        Input::Folder(path) => {
+            let schemas = context.register_tet_folder(path, options).await?;
+            if schemas.is_empty() {
+                messages::warning(&format!("{}: no .tet files in it", path.display()));
+            }
+            schemas
+        }
+    })
+}
+
+/// What a file asks for, as far as that is reasonable: the numbers in a file are anybody's.
+fn file_budget(file: Option<&TetSchema>) -> u64 {
+    let memory = physical_memory();
+    let wanted = match file {
+        Some(file) => file.memory_budget().resolve(memory),
+        None => memory / 4,
+    };
+    wanted.min(memory).max(LEAST_BUDGET)
+}
+
+/// The machine's memory, or the container's if that is less; zero if it cannot be told.
+fn physical_memory() -> u64 {
+    let Ok(mut system) = System::new() else {
+        return 0;
+    };
+    system.refresh_memory();
+    let total = system.total_memory();
+    match system.cgroup_limits() {
+        Some(limits) if limits.total_memory > 0 => total.min(limits.total_memory),
+        _ => total,
+    }
+}
+
+/// Gives the session a memory pool after its files are known, as `SET datafusion.runtime.memory_limit` does.
+///
+/// The pool is a fair one: the partitions of a query sort and group side by side, and a greedy pool would let the
+/// first one take what the others then fail for. Sharing makes all of them spill to disk instead.
+fn limit_memory(context: &SessionContext, bytes: u64) -> Result<(), Failure> {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let state = context.state_ref();
+    let mut state = state.write();
+    let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env())
+        .with_memory_pool(Arc::new(FairSpillPool::new(bytes)))
+        .build_arc()?;
+    *state = SessionStateBuilder::from(state.clone())
+        .with_runtime_env(runtime)
+        .build();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::execution::memory_pool::MemoryLimit;
+
+    #[test]
+    fn an_argument_that_exists_wins_over_a_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let plain = folder.path().join("b.tet");
+        std::fs::write(&plain, "").unwrap();
+        let odd = folder.path().join("a=b.tet");
+        std::fs::write(&odd, "").unwrap();
+        let named = PathBuf::from(format!("a={}", plain.display()));
+        assert_eq!(Input::resolve(&plain).unwrap(), Input::File(plain.clone()));
+        assert_eq!(Input::resolve(&odd).unwrap(), Input::File(odd));
+        assert_eq!(
+            Input::resolve(&named).unwrap(),
+            Input::Named("a".to_owned(), plain)
+        );
+        let itself = folder.path().to_owned();
+        assert_eq!(
+            Input::resolve(&itself).unwrap(),
+            Input::Folder(itself.clone())
+        );
+        let named_folder = PathBuf::from(format!("a={}", itself.display()));
+        for wrong in [
+            named_folder,
+            itself.join("c.tet"),
+            itself.join("x=y.tet"),
+            PathBuf::from("=x.tet"),
+        ] {
+            assert!(Input::resolve(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_memory_limit_reaches_the_pool() {
+        let settings = Settings {
+            inputs: Vec::new(),
+            options: TetOptions::new(),
+            access: Access::Mmap,
+            memory_limit: Some(12345),
+            threads: 3,
+            quiet: true,
+        };
+        let session = open(settings).await.unwrap();
+        let pool = &session.context.runtime_env().memory_pool;
+        assert!(matches!(pool.memory_limit(), MemoryLimit::Finite(12345)));
+        let rows = session.context.sql("SELECT 1").await.unwrap();
+        assert_eq!(rows.count().await.unwrap(), 1);
+    }
+}

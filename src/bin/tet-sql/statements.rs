@@ -1,0 +1,252 @@
+//! Splits text into statements and meta-commands.
+//!
+//! The tokenizer of the SQL parser decides what a `;` means, so quotes, comments and dollar quotes are right in
+//! every dialect.
+
+use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::tokenizer::{
+    Location, Token, TokenWithSpan, Tokenizer, TokenizerError,
+};
+
+/// One statement or meta-command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// Without the terminating `;` or line end.
+    pub text: &'a str,
+    /// What to do with the text.
+    pub kind: Kind,
+    /// The offset in the whole text behind this piece and its terminator.
+    pub end: usize,
+}
+
+/// What to do with a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// SQL. Not `complete`: more may follow, at a prompt.
+    Statement {
+        /// Whether it was ended by `;`, or is so wrong that nothing that follows could mend it.
+        complete: bool,
+    },
+    /// A line that begins with `.` or `\` where a statement would begin.
+    Meta,
+}
+
+/// The pieces of a text, in order. Empty statements are left out.
+///
+/// What cannot be tokenized is a statement too: the parser says best what is wrong with it.
+pub fn split<'a>(text: &'a str, dialect: &dyn Dialect) -> Vec<Piece<'a>> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    // A meta-command is no SQL and could confuse the tokenizer, which therefore starts anew behind each.
+    while let Some(next) = split_to_meta(text, start, dialect, &mut pieces) {
+        start = next;
+    }
+    pieces
+}
+
+/// Whether a prompt should hand over its text rather than ask for more.
+pub fn is_complete(text: &str, dialect: &dyn Dialect) -> bool {
+    let last = split(text, dialect).pop();
+    last.is_none_or(|piece| piece.kind != Kind::Statement { complete: false })
+}
+
+/// Splits from `start` to the end of the first meta-command, which is returned, or of the text.
+fn split_to_meta<'a>(
+    text: &'a str,
+    start: usize,
+    dialect: &dyn Dialect,
+    pieces: &mut Vec<Piece<'a>>,
+) -> Option<usize> {
+    let mut tokens: Vec<TokenWithSpan> = Vec::new();
+    let result =
+        Tokenizer::new(dialect, &text[start..]).tokenize_with_location_into_buf(&mut tokens);
+    let mut cursor = Cursor::new(text, start);
+    let mut begin: Option<usize> = None;
+    for token in tokens {
+        let offset = cursor.offset;
+        cursor.advance(token.span.end);
+        match token.token {
+            Token::Whitespace(_) => {}
+            // Some dialects expand comments into tokens whose places are not in the text.
+            Token::SemiColon if text[offset..cursor.offset].ends_with(';') => {
+                if let Some(begin) = begin.take() {
+                    pieces.push(Piece {
+                        text: text[begin..offset].trim_end(),
+                        kind: Kind::Statement { complete: true },
+                        end: cursor.offset,
+                    });
+                }
+            }
+            _ if begin.is_none() && text[offset..].starts_with(['.', '\\']) => {
+                let line = text[offset..].lines().next().unwrap_or_default();
+                let end = offset + line.len();
+                pieces.push(Piece {
+                    text: line.trim_end().trim_end_matches(';').trim_end(),
+                    kind: Kind::Meta,
+                    end,
+                });
+                return Some(end);
+            }
+            _ => {
+                begin.get_or_insert(offset);
+            }
+        }
+    }
+    let begin = match result {
+        Ok(()) => begin?,
+        Err(_) => begin.unwrap_or(cursor.offset),
+    };
+    let complete = result.is_err_and(|error| !is_open(&error));
+    let rest = text[begin..].trim();
+    if !rest.is_empty() {
+        pieces.push(Piece {
+            text: rest,
+            kind: Kind::Statement { complete },
+            end: text.len(),
+        });
+    }
+    None
+}
+
+/// Whether the error is about a quote or comment that further text could close.
+fn is_open(error: &TokenizerError) -> bool {
+    error.message.contains("Unterminated") || error.message.contains("EOF")
+}
+
+/// Follows the tokenizer's lines and columns, which count characters, to offsets in bytes.
+struct Cursor<'a> {
+    rest: std::str::Chars<'a>,
+    offset: usize,
+    location: Location,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(text: &'a str, start: usize) -> Self {
+        Self {
+            rest: text[start..].chars(),
+            offset: start,
+            location: Location { line: 1, column: 1 },
+        }
+    }
+
+    fn advance(&mut self, to: Location) {
+        while self.location < to
+            && let Some(character) = self.rest.next()
+        {
+            self.offset += character.len_utf8();
+            if character == '\n' {
+                self.location.line += 1;
+                self.location.column = 1;
+            } else {
+                self.location.column += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::dialect::{GenericDialect, MySqlDialect};
+
+    fn texts(text: &str) -> Vec<&str> {
+        split(text, &GenericDialect {})
+            .into_iter()
+            .map(|piece| piece.text)
+            .collect()
+    }
+
+    fn complete(text: &str) -> bool {
+        is_complete(text, &GenericDialect {})
+    }
+
+    #[test]
+    fn semicolons_end_statements() {
+        assert_eq!(texts("SELECT 1; SELECT 2 ;;\n"), ["SELECT 1", "SELECT 2"]);
+        assert_eq!(texts("SELECT 1"), ["SELECT 1"]);
+        assert!(texts("").is_empty());
+        assert!(texts(" ;; -- nothing\n /* here */ ").is_empty());
+    }
+
+    #[test]
+    fn quotes_and_comments_hide_semicolons() {
+        for text in [
+            "SELECT ';'",
+            "SELECT 'it''s;'",
+            "SELECT \"a;b\"",
+            "SELECT 1 -- ;\n + 2",
+            "SELECT /* ; */ 1",
+            "SELECT $$;$$",
+            "SELECT $x$;$$;$x$",
+        ] {
+            assert_eq!(texts(&format!("{text}; SELECT 2")), [text, "SELECT 2"]);
+        }
+    }
+
+    #[test]
+    fn places_are_right_behind_wide_characters_and_lines() {
+        let text = "SELECT 'é\r\n日本';\n\tSELECT 'ü;' AS \"ж\" ; SELECT 3";
+        assert_eq!(
+            texts(text),
+            ["SELECT 'é\r\n日本'", "SELECT 'ü;' AS \"ж\"", "SELECT 3"]
+        );
+        let pieces = split(text, &GenericDialect {});
+        assert!(text[..pieces[0].end].ends_with("';"));
+        assert_eq!(pieces[2].end, text.len());
+    }
+
+    #[test]
+    fn meta_commands_take_a_line() {
+        let pieces = split(
+            "SELECT 1;\n.output it's\n  \\dt;\r\nSELECT\n.5",
+            &GenericDialect {},
+        );
+        let kinds: Vec<(Kind, &str)> = pieces.iter().map(|p| (p.kind, p.text)).collect();
+        assert_eq!(
+            kinds,
+            [
+                (Kind::Statement { complete: true }, "SELECT 1"),
+                (Kind::Meta, ".output it's"),
+                (Kind::Meta, "\\dt"),
+                (Kind::Statement { complete: false }, "SELECT\n.5"),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_tokenized_is_kept() {
+        assert_eq!(texts("SELECT 1; SELECT 'x;"), ["SELECT 1", "SELECT 'x;"]);
+        assert_eq!(texts("/* open ;"), ["/* open ;"]);
+    }
+
+    #[test]
+    fn the_prompt_asks_for_more_only_where_more_can_help() {
+        for text in [
+            "",
+            "  ",
+            "SELECT 1;",
+            ".tables",
+            "\\q",
+            "SELECT 1; -- done",
+            ";",
+        ] {
+            assert!(complete(text), "{text}");
+        }
+        for text in [
+            "SELECT 1",
+            "SELECT ';",
+            "SELECT 1; SELECT",
+            "/* ;",
+            "SELECT 1 -- ;",
+        ] {
+            assert!(!complete(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_dialect_decides() {
+        let text = r"SELECT 'a\'; b'; SELECT 2";
+        assert_eq!(split(text, &MySqlDialect {}).len(), 2);
+        assert_eq!(split(text, &GenericDialect {})[0].text, r"SELECT 'a\'");
+    }
+}
