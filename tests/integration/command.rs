@@ -1,0 +1,282 @@
+//! The `tet-sql` command as a user runs it: arguments, formats, streams and exit statuses.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const WEATHER: &str = "tests/data/weather_small.tet";
+
+fn run(arguments: &[&str]) -> Output {
+    run_with_input(arguments, "")
+}
+
+fn run_with_input(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The command may end without reading it all.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Standard output of a run that must succeed and say nothing else.
+fn answer(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(text(&output.stderr), "", "{arguments:?}");
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+    text(&output.stdout).to_string()
+}
+
+#[test]
+fn the_query_of_the_first_page() {
+    let query = "SELECT time, avg(value) FROM temperature \
+                 WHERE lat BETWEEN -20 AND 20 GROUP BY time ORDER BY time";
+    let output = answer(&[WEATHER, "--format", "csv", "-c", query]);
+    let mut lines = output.lines();
+    assert_eq!(lines.next(), Some("time,avg(temperature.value)"));
+    assert_eq!(lines.next(), Some("2024-01-01T00:00:00,11.0"));
+    assert_eq!(lines.count(), 47);
+}
+
+#[test]
+fn formats() {
+    let query = "SELECT station, nullif(value, 10132) AS v FROM pressure \
+                 WHERE time = '2024-01-01T00:00:00' AND station IN ('KSEA', 'KPDX')";
+    for (format, expected) in [
+        ("csv", "station,v\nKSEA,\nKPDX,10166\n"),
+        ("tsv", "station\tv\nKSEA\t\nKPDX\t10166\n"),
+        (
+            "json",
+            "[{\"station\":\"KSEA\",\"v\":null},{\"station\":\"KPDX\",\"v\":10166}]\n",
+        ),
+        (
+            "ndjson",
+            "{\"station\":\"KSEA\",\"v\":null}\n{\"station\":\"KPDX\",\"v\":10166}\n",
+        ),
+        (
+            "markdown",
+            "| station | v |\n| --- | ---: |\n| KSEA | NULL |\n| KPDX | 10166 |\n",
+        ),
+        (
+            "table",
+            "+---------+-------+\n| station | v     |\n+---------+-------+\n\
+             | KSEA    | NULL  |\n| KPDX    | 10166 |\n+---------+-------+\n",
+        ),
+    ] {
+        assert_eq!(
+            answer(&[WEATHER, "--format", format, "-c", query]),
+            expected
+        );
+        let mode = format!(".mode {format}");
+        assert_eq!(answer(&[WEATHER, "-c", &mode, "-c", query]), expected);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out.csv");
+    let path = file.to_str().unwrap();
+    assert_eq!(
+        answer(&[WEATHER, "--format", "csv", "-o", path, "-c", query]),
+        ""
+    );
+    assert_eq!(
+        std::fs::read_to_string(&file).unwrap(),
+        "station,v\nKSEA,\nKPDX,10166\n"
+    );
+}
+
+#[test]
+fn a_failed_statement_stops_with_status_1() {
+    let output = run(&[
+        "--format",
+        "csv",
+        "-c",
+        "SELECT 1; SELECT nonsense; SELECT 3",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stdout), "Int64(1)\n1\n");
+    assert!(text(&output.stderr).starts_with("error: "));
+    assert!(text(&output.stderr).contains("nonsense"));
+    for wrong in [
+        &["absent.tet", "-c", "SELECT 1"][..],
+        &["tests/data/edge/bad_magic.tet", "-c", "SELECT 1"],
+        &["-c", "SELECT 'unterminated"],
+        &["-c", ".nonsense"],
+        &["-f", "absent.sql"],
+    ] {
+        let output = run(wrong);
+        assert_eq!(output.status.code(), Some(1), "{wrong:?}");
+        assert_eq!(text(&output.stdout), "", "{wrong:?}");
+        assert!(text(&output.stderr).starts_with("error: "), "{wrong:?}");
+        assert_eq!(text(&output.stderr).lines().count(), 1, "{wrong:?}");
+    }
+}
+
+#[test]
+fn wrong_usage_has_status_2() {
+    for wrong in [
+        &["--nonsense"][..],
+        &["--threads", "none", "-c", "SELECT 1"],
+        &["--format", "papyrus"],
+        &["--access", "telepathy"],
+        &["--memory-limit", "lots"],
+    ] {
+        let output = run(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        assert_eq!(text(&output.stdout), "", "{wrong:?}");
+    }
+}
+
+#[test]
+fn statements_from_a_file_and_from_standard_input() {
+    let script = "-- a comment; with a semicolon\nSELECT 'a;b' AS x;\n\n.mode json\nSELECT 2 AS y";
+    let expected = "x\na;b\n[{\"y\":2}]\n";
+    let output = run_with_input(&["--format", "csv"], script);
+    assert_eq!(text(&output.stdout), expected);
+    let output = run_with_input(&["--format", "csv", "-f", "-"], script);
+    assert_eq!(text(&output.stdout), expected);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("script.sql");
+    std::fs::write(&file, script).unwrap();
+    assert_eq!(
+        answer(&["--format", "csv", "-f", file.to_str().unwrap()]),
+        expected
+    );
+}
+
+#[test]
+fn several_files_are_schemas() {
+    let other = "v1=tests/data/weather_small_v1footer.tet";
+    let query = "SELECT count(*) AS n FROM temperature t \
+                 JOIN v1.temperature u USING (time, lat, lon) WHERE t.value = u.value";
+    assert_eq!(
+        answer(&[WEATHER, other, "--format", "csv", "-c", query]),
+        "n\n9598\n"
+    );
+    let output = run(&[WEATHER, WEATHER, "-c", "SELECT 1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("choose another name"),
+        "{}",
+        text(&output.stderr)
+    );
+    let tables = answer(&[WEATHER, other, "--format", "csv", "-c", ".tables"]);
+    assert!(tables.contains("v1,pressure\n") && tables.contains("weather_small,pressure\n"));
+}
+
+#[test]
+fn schema_tells_where_coordinates_come_from() {
+    let schema = answer(&[WEATHER, "-c", ".schema pressure"]);
+    for expected in [
+        "time     48      Timestamp(µs)  2024-01-01T00:00:00 .. 2024-01-02T23:00:00  labels",
+        "station  5       Utf8           EGLL .. YSSY",
+        "value  i16     Int16  -32768",
+        "codec        zstd",
+    ] {
+        assert!(schema.contains(expected), "{expected} in\n{schema}");
+    }
+    assert_eq!(schema, answer(&[WEATHER, "-c", "\\d pressure"]));
+    let index = answer(&[
+        "tests/data/weather_small_nofooter.tet",
+        "-c",
+        ".schema pressure",
+    ]);
+    assert!(
+        index.contains("dim_0  48      Int64  0 .. 47  index"),
+        "{index}"
+    );
+}
+
+#[test]
+fn options_of_opening_and_reading() {
+    let types = "SELECT arrow_typeof(lat) AS t FROM temperature LIMIT 1";
+    assert_eq!(
+        answer(&[WEATHER, "--format", "csv", "-c", types]),
+        "t\nInt64\n"
+    );
+    assert_eq!(
+        answer(&[WEATHER, "--text-labels", "--format", "csv", "-c", types]),
+        "t\nUtf8\n"
+    );
+    let count = "SELECT count(value) AS n FROM temperature";
+    for (set, expected) in [("true", "n\n9598\n"), ("false", "n\n9600\n")] {
+        let set = format!("SET tet.nan_as_null = {set}");
+        for access in ["mmap", "pread"] {
+            let arguments = [
+                WEATHER, "--access", access, "--format", "csv", "-c", &set, "-c", count,
+            ];
+            assert_eq!(answer(&arguments), expected);
+        }
+    }
+    // A file whose footer alone is broken.
+    let broken = "tests/data/edge/footer_bad_json.tet";
+    let output = run(&[broken, "-c", "SELECT 1"]);
+    assert!(
+        text(&output.stderr).contains("ignore_footer"),
+        "{}",
+        text(&output.stderr)
+    );
+    let sum = "SELECT sum(value) AS s FROM a";
+    let arguments = [broken, "--ignore-footer", "--format", "csv", "-c", sum];
+    assert_eq!(answer(&arguments), "s\n3.0\n");
+}
+
+#[test]
+fn memory_is_limited() {
+    // Four million rows to be sorted fit neither into the limit nor onto the disk that they may use.
+    let sort = "SET datafusion.runtime.max_temp_directory_size = '1M'; \
+                SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY value % 1000003) AS n \
+                FROM range(4000000))";
+    let output = run(&["--memory-limit", "16M", "-c", sort]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).starts_with("error: "),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn the_demo_needs_no_file_and_leaves_none() {
+    let output = answer(&["--demo", "-c", ".schema temperature"]);
+    let file = output
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("file "))
+        .and_then(|line| line.trim().strip_suffix(" (tet)"))
+        .unwrap();
+    assert!(file.ends_with("demo.tet"));
+    assert!(!Path::new(file).exists(), "{file} is left behind");
+    let rows = "SELECT count(*) AS n FROM temperature t JOIN humidity h USING (time, lat, lon)";
+    assert_eq!(
+        answer(&["--demo", "--format", "csv", "-c", rows]),
+        "n\n32832\n"
+    );
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+        .args([
+            WEATHER,
+            "--format",
+            "csv",
+            "-c",
+            "SELECT * FROM temperature",
+        ])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stderr), "");
+}
