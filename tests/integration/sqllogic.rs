@@ -21,9 +21,32 @@ use tempfile::TempDir;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
 use tet_sql::{TetConfig, TetOptions, TetSessionExt};
 
+/// The least size of a partition in the sessions of the command: the engine's own default.
+const USUAL_PARTITION: usize = 10 << 20;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queries() {
-    let complete = std::env::var_os("TET_SQL_COMPLETE").is_some_and(|value| value == "1");
+    run(&query_files(), USUAL_PARTITION, is_completing()).await;
+}
+
+/// Files as small as these are scanned in one piece. Cut into as many as may be, they must give the same answers; only
+/// the plans differ.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_over_many_partitions() {
+    if is_completing() {
+        // The files are being rewritten.
+        return;
+    }
+    let mut paths = query_files();
+    paths.retain(|path| !path.ends_with("explain.slt"));
+    run(&paths, 1, false).await;
+}
+
+fn is_completing() -> bool {
+    std::env::var_os("TET_SQL_COMPLETE").is_some_and(|value| value == "1")
+}
+
+fn query_files() -> Vec<PathBuf> {
     let mut paths: Vec<_> = package_folder()
         .join("queries")
         .read_dir()
@@ -33,19 +56,22 @@ async fn queries() {
         .collect();
     paths.sort();
     assert!(!paths.is_empty(), "there are no queries");
+    paths
+}
 
+async fn run(paths: &[PathBuf], least_partition: usize, complete: bool) {
     let mut failures = Vec::new();
     for path in paths {
-        let mut runner = Runner::new(|| async { Database::open().await });
+        let mut runner = Runner::new(|| async { Database::open(least_partition).await });
         runner.with_column_validator(strict_column_validator);
         runner.with_normalizer(normalize);
         runner.with_validator(is_equal);
         if complete {
             runner
-                .update_test_file(&path, " ", is_equal, normalize, strict_column_validator)
+                .update_test_file(path, " ", is_equal, normalize, strict_column_validator)
                 .await
                 .unwrap();
-        } else if let Err(error) = runner.run_file_async(&path).await {
+        } else if let Err(error) = runner.run_file_async(path).await {
             // Names the file and the line.
             failures.push(error.to_string());
         }
@@ -61,15 +87,16 @@ struct Database {
 }
 
 impl Database {
-    async fn open() -> Result<Self> {
+    async fn open(least_partition: usize) -> Result<Self> {
         let scratch = tempfile::tempdir()?;
         let second = scratch.path().join("second.tet");
         write_second(&second)?;
-        let config = SessionConfig::new()
+        let mut config = SessionConfig::new()
             .with_information_schema(true)
             .with_option_extension(TetConfig::default())
             // Plans must not depend on the machine.
             .with_target_partitions(4);
+        config.options_mut().optimizer.repartition_file_min_size = least_partition;
         let ctx = SessionContext::new_with_config(config);
         let weather = data_folder().join("weather_small.tet");
         for (schema, path) in [("weather", &weather), ("second", &second)] {
