@@ -5,3 +5,4 @@
 mod command;
 mod exploded;
 mod scans;
+mod sqllogic;

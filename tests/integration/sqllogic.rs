@@ -1,0 +1,316 @@
+//! Runs `queries/*.slt`: the cookbook, and the golden tests of what SQL answers.
+//!
+//! Every file has a session of its own, built as the `tet-sql` command builds its own, with two files registered:
+//! `tests/data/weather_small.tet` as the default schema `weather`, and a file of forecasts that is written here as the
+//! schema `second`. In the SQL, `${data}` stands for the folder `tests/data`, and `${scratch}` for an empty folder.
+//!
+//! With the environment variable `TET_SQL_COMPLETE=1` the expected answers are rewritten by those that the program
+//! gives. Read the difference: an answer is only golden once somebody has found out that it is right.
+
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use async_trait::async_trait;
+use datafusion::common::Result;
+use datafusion::error::DataFusionError;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use sqllogictest::{AsyncDB, ColumnType, DBOutput, Normalizer, Runner, strict_column_validator};
+use tempfile::TempDir;
+use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
+use tet_sql::{TetConfig, TetOptions, TetSessionExt};
+
+/// The least size of a partition in the sessions of the command: the engine's own default.
+const USUAL_PARTITION: usize = 10 << 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries() {
+    run(&query_files(), USUAL_PARTITION, is_completing()).await;
+}
+
+/// Files as small as these are scanned in one piece. Cut into as many as may be, they must give the same answers; only
+/// the plans differ.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_over_many_partitions() {
+    if is_completing() {
+        // The files are being rewritten.
+        return;
+    }
+    let mut paths = query_files();
+    paths.retain(|path| !path.ends_with("explain.slt"));
+    run(&paths, 1, false).await;
+}
+
+fn is_completing() -> bool {
+    std::env::var_os("TET_SQL_COMPLETE").is_some_and(|value| value == "1")
+}
+
+fn query_files() -> Vec<PathBuf> {
+    let mut paths: Vec<_> = package_folder()
+        .join("queries")
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "slt"))
+        .collect();
+    paths.sort();
+    assert!(!paths.is_empty(), "there are no queries");
+    paths
+}
+
+async fn run(paths: &[PathBuf], least_partition: usize, complete: bool) {
+    let mut failures = Vec::new();
+    for path in paths {
+        let mut runner = Runner::new(|| async { Database::open(least_partition).await });
+        runner.with_column_validator(strict_column_validator);
+        runner.with_normalizer(normalize);
+        runner.with_validator(is_equal);
+        if complete {
+            runner
+                .update_test_file(path, " ", is_equal, normalize, strict_column_validator)
+                .await
+                .unwrap();
+        } else if let Err(error) = runner.run_file_async(path).await {
+            // Names the file and the line.
+            failures.push(error.to_string());
+        }
+        runner.shutdown_async().await;
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
+}
+
+/// A session over the files of the cookbook.
+struct Database {
+    ctx: SessionContext,
+    scratch: TempDir,
+}
+
+impl Database {
+    async fn open(least_partition: usize) -> Result<Self> {
+        let scratch = tempfile::tempdir()?;
+        let second = scratch.path().join("second.tet");
+        write_second(&second)?;
+        let mut config = SessionConfig::new()
+            .with_information_schema(true)
+            .with_option_extension(TetConfig::default())
+            // Plans must not depend on the machine.
+            .with_target_partitions(4);
+        config.options_mut().optimizer.repartition_file_min_size = least_partition;
+        let ctx = SessionContext::new_with_config(config);
+        let weather = data_folder().join("weather_small.tet");
+        for (schema, path) in [("weather", &weather), ("second", &second)] {
+            ctx.register_tet_file_as(schema, path, TetOptions::new())
+                .await?;
+        }
+        // Only now, or the session would have made an empty schema of that name.
+        let state = ctx.state_ref();
+        state
+            .write()
+            .config_mut()
+            .options_mut()
+            .catalog
+            .default_schema = "weather".into();
+        Ok(Self { ctx, scratch })
+    }
+
+    /// The folders that stand behind the placeholders.
+    fn folders(&self) -> [(&'static str, String); 2] {
+        [
+            ("${data}", data_folder().display().to_string()),
+            ("${scratch}", self.scratch.path().display().to_string()),
+        ]
+    }
+}
+
+#[async_trait]
+impl AsyncDB for Database {
+    type Error = DataFusionError;
+    type ColumnType = Column;
+
+    async fn run(&mut self, sql: &str) -> Result<DBOutput<Column>> {
+        let mut sql = sql.to_string();
+        for (placeholder, folder) in self.folders() {
+            sql = sql.replace(placeholder, &folder);
+        }
+        let query = self.ctx.sql(&sql).await?;
+        let types: Vec<_> = query
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| Column::of(field.data_type()))
+            .collect();
+        let is_plan = query
+            .schema()
+            .fields()
+            .first()
+            .map(|field| field.name().as_str())
+            == Some("plan_type");
+        let batches = query.collect().await?;
+        if types.is_empty() {
+            return Ok(DBOutput::StatementComplete(0));
+        }
+        let mut rows = Vec::new();
+        for batch in &batches {
+            format_rows(batch, &mut rows)?;
+        }
+        for cell in rows.iter_mut().flatten() {
+            // A plan's paths are written without the slash in front.
+            for (placeholder, folder) in self.folders() {
+                *cell = cell.replace(folder.trim_start_matches('/'), placeholder);
+            }
+        }
+        if is_plan {
+            return Ok(plan_rows(&rows));
+        }
+        Ok(DBOutput::Rows { types, rows })
+    }
+
+    async fn shutdown(&mut self) {}
+
+    fn engine_name(&self) -> &str {
+        "tet-sql"
+    }
+}
+
+/// The type of a column, as the letter behind `query` tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Column {
+    Boolean,
+    Date,
+    Integer,
+    Timestamp,
+    Real,
+    Text,
+    Other,
+}
+
+impl Column {
+    const ALL: [(char, Self); 7] = [
+        ('B', Self::Boolean),
+        ('D', Self::Date),
+        ('I', Self::Integer),
+        ('P', Self::Timestamp),
+        ('R', Self::Real),
+        ('T', Self::Text),
+        ('?', Self::Other),
+    ];
+
+    fn of(data_type: &DataType) -> Self {
+        match data_type {
+            DataType::Boolean => Self::Boolean,
+            DataType::Date32 | DataType::Date64 => Self::Date,
+            DataType::Timestamp(..) => Self::Timestamp,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
+            data_type if data_type.is_integer() => Self::Integer,
+            data_type if data_type.is_floating() => Self::Real,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl ColumnType for Column {
+    fn from_char(letter: char) -> Option<Self> {
+        let known = Self::ALL.iter().find(|(known, _)| *known == letter)?;
+        Some(known.1)
+    }
+
+    fn to_char(&self) -> char {
+        let known = Self::ALL.iter().find(|(_, column)| column == self);
+        known.map_or('?', |(letter, _)| *letter)
+    }
+}
+
+fn format_rows(batch: &RecordBatch, rows: &mut Vec<Vec<String>>) -> Result<()> {
+    let options = FormatOptions::new().with_null("NULL");
+    let formatters = batch
+        .columns()
+        .iter()
+        .map(|column| ArrayFormatter::try_new(column, &options))
+        .collect::<Result<Vec<_>, _>>()?;
+    for row in 0..batch.num_rows() {
+        let cells = formatters.iter().map(|formatter| {
+            let text = formatter.value(row).to_string();
+            if text.is_empty() {
+                "(empty)".to_string()
+            } else {
+                text
+            }
+        });
+        rows.push(cells.collect());
+    }
+    Ok(())
+}
+
+/// A plan as one row of text per line. The kind of each plan is only told where there are several.
+fn plan_rows(plans: &[Vec<String>]) -> DBOutput<Column> {
+    let mut rows = Vec::new();
+    for plan in plans {
+        if plans.len() > 1 {
+            rows.push(vec![plan[0].clone()]);
+        }
+        rows.extend(plan[1].lines().map(|line| vec![line.to_string()]));
+    }
+    DBOutput::Rows {
+        types: vec![Column::Text],
+        rows,
+    }
+}
+
+/// Lines count as they are written, since a plan's indentation means something.
+#[expect(clippy::ptr_arg, reason = "a `Normalizer` takes it so")]
+fn normalize(line: &String) -> String {
+    line.trim_end().to_string()
+}
+
+fn is_equal(normalizer: Normalizer, actual: &[Vec<String>], expected: &[String]) -> bool {
+    let actual = actual.iter().map(|cells| normalizer(&cells.join(" ")));
+    actual.eq(expected.iter().map(normalizer))
+}
+
+fn package_folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn data_folder() -> PathBuf {
+    package_folder().join("tests/data")
+}
+
+/// Writes the second file: forecasts on a part of the first file's grid, and a correction for some of its stations.
+///
+/// - `temperature` (f64): the 24 hours from noon of the first day, four latitudes, three longitudes, 12 hours by 2
+///   latitudes by 3 longitudes in a chunk. The forecast for hour `h` of that day, latitude number `i` and longitude
+///   number `j` is `h / 2 + i - j / 4`; there is none (NaN) for the first hour at the first place.
+/// - `calibration` (i16, fill -1): tenths of a hectopascal to add to the pressure of four stations, one of which the
+///   first file does not have, and one of which has no correction.
+fn write_second(path: &Path) -> Result<()> {
+    let times: Vec<_> = (12..36)
+        .map(|hour| format!("2024-01-{:02}T{:02}:00:00Z", 1 + hour / 24, hour % 24))
+        .collect();
+    let temperature = DatasetSpec::new("temperature", Dtype::F64, &[24, 4, 3], &[12, 2, 3])
+        .with_compression(Compression::Zstd { level: 3 })
+        .with_dim_names(["time", "lat", "lon"])
+        .with_labels("time", times)
+        .with_labels("lat", ["-15", "-5", "5", "15"])
+        .with_labels("lon", ["0", "18", "36"])
+        .with_attribute("units", "degC");
+    let calibration = DatasetSpec::new("calibration", Dtype::I16, &[4], &[4])
+        .with_dim_names(["station"])
+        .with_labels("station", ["KSEA", "KPDX", "EGLL", "LFPG"])
+        .with_attribute("_FillValue", "-1");
+    let mut writer = TetWriter::create(path, vec![temperature, calibration])?;
+    let mut cells = Vec::new();
+    for hour in 0..24u8 {
+        for lat in 0..4u8 {
+            for lon in 0..3u8 {
+                let forecast = f64::from(hour) / 2.0 + f64::from(lat) - f64::from(lon) / 4.0;
+                cells.extend_from_slice(&forecast.to_le_bytes());
+            }
+        }
+    }
+    cells[..8].copy_from_slice(&f64::NAN.to_le_bytes());
+    writer.write_dataset(0, &cells)?;
+    writer.write_dataset(1, &[5i16, -12, -1, 7].map(i16::to_le_bytes).concat())?;
+    writer.finish()?;
+    Ok(())
+}
