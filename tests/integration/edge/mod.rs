@@ -6,6 +6,9 @@ mod table;
 use std::collections::BTreeSet;
 
 use datafusion::catalog::SchemaProvider;
+use tet_sql::grid::Window;
+use tet_sql::provider::options::ReadOptions;
+use tet_sql::provider::source::GridSource;
 use tet_sql::{Access, TetOptions, TetSessionExt};
 
 use crate::cells::{ACCESS, OpenFile, data};
@@ -159,6 +162,13 @@ async fn claims_of_size_cost_nothing() {
         ] {
             assert_eq!(file.answer(sql).await, expected, "{sql}");
         }
+        let read = ReadOptions {
+            access,
+            ..ReadOptions::default()
+        };
+        let all = Window::new(vec![0..1 << 31, 0..1 << 20]);
+        let error = file.grid("a").read_window(&all, &[0], &read).unwrap_err();
+        error_has(&error, "no row for this chunk").unwrap();
     }
 }
 
