@@ -164,6 +164,14 @@ fn misuse_of_descriptions_is_named() {
             ["2 dimension names", "1 dimensions"],
         ),
         (
+            vec![spec(&[3, 3], &[2, 2]).with_dim_names(["x", "x"])],
+            ["two dimensions", "\"x\""],
+        ),
+        (
+            vec![spec(&[1 << 50], &[1])],
+            ["no memory", "1125899906842624 chunks"],
+        ),
+        (
             vec![spec(&[3, 3], &[2])],
             ["shape [3, 3]", "chunk shape [2]"],
         ),
