@@ -11,7 +11,9 @@ use tetration::catalog::{
     write_footer_blob, write_multi_raw_array_file,
 };
 
-use crate::cells::{ACCESS, Cell, OpenFile, assert_same, counted, from_stored, number};
+use crate::cells::{
+    ACCESS, Cell, OpenFile, assert_same, counted, from_column, from_stored, number,
+};
 use crate::reference::{Reference, verify};
 
 /// Shapes with chunk shapes: dividing, not dividing, larger than the shape, of every rank from 1 to 4.
@@ -67,22 +69,30 @@ fn dtype_tag(dtype: Dtype) -> u32 {
     }
 }
 
-/// A dataset of every type in every geometry: name, type, shape, chunk shape, cells.
-fn datasets() -> Vec<(String, Dtype, &'static [u64], &'static [u64], Vec<u8>)> {
-    let mut datasets = Vec::new();
+/// A dataset to be written and read back.
+struct Sample {
+    name: String,
+    dtype: Dtype,
+    shape: &'static [u64],
+    chunk_shape: &'static [u64],
+    cells: Vec<u8>,
+}
+
+/// A dataset of every type in every geometry.
+fn samples() -> Vec<Sample> {
+    let mut samples = Vec::new();
     for dtype in Dtype::ALL {
         for (number, (shape, chunk_shape)) in GEOMETRIES.into_iter().enumerate() {
-            let cells = stored_cells(dtype, shape, datasets.len() as u64);
-            datasets.push((
-                format!("group {number}/{dtype}"),
+            samples.push(Sample {
+                name: format!("group {number}/{dtype}"),
                 dtype,
                 shape,
                 chunk_shape,
-                cells,
-            ));
+                cells: stored_cells(dtype, shape, samples.len() as u64),
+            });
         }
     }
-    datasets
+    samples
 }
 
 /// Compares both ways to read all cells, and the SQL aggregates, with the cells that were written.
@@ -100,24 +110,27 @@ async fn assert_reads(
     assert_eq!(file.number(&sql).await, Some(numbers.sum()), "{sql}");
 }
 
+async fn assert_sample(file: &OpenFile, sample: &Sample) {
+    let labels = counted(sample.shape);
+    assert_reads(file, &sample.name, &labels, sample.dtype, &sample.cells).await;
+}
+
 #[tokio::test]
 async fn we_read_the_array_writer_of_tetration() {
     let folder = tempfile::tempdir().unwrap();
-    let datasets = datasets();
+    let samples = samples();
     for codec in [CHUNK_PAYLOAD_CODEC_V1.raw, CHUNK_PAYLOAD_CODEC_V1.zstd] {
         let path = folder.path().join(format!("codec_{codec}.tet"));
-        let specs: Vec<_> = datasets
+        let specs: Vec<_> = samples
             .iter()
-            .map(|(name, dtype, shape, chunk_shape, cells)| {
-                RawArrayWrite::from_tensor(
-                    name,
-                    dtype_tag(*dtype),
-                    shape,
-                    chunk_shape,
-                    codec,
-                    cells,
-                    None,
-                )
+            .map(|sample| RawArrayWrite {
+                name: &sample.name,
+                dtype: dtype_tag(sample.dtype),
+                shape: sample.shape,
+                chunk_shape: sample.chunk_shape,
+                chunk_codec: codec,
+                data: &sample.cells,
+                file_execution: None,
             })
             .collect();
         write_multi_raw_array_file(&path, &specs).unwrap();
@@ -125,9 +138,9 @@ async fn we_read_the_array_writer_of_tetration() {
             let file = OpenFile::open(&path, TetOptions::new().with_access(access))
                 .await
                 .unwrap();
-            assert_eq!(file.schema.table_names().len(), datasets.len());
-            for (name, dtype, shape, _, cells) in &datasets {
-                assert_reads(&file, name, &counted(shape), *dtype, cells).await;
+            assert_eq!(file.schema.table_names().len(), samples.len());
+            for sample in &samples {
+                assert_sample(&file, sample).await;
             }
         }
     }
@@ -244,16 +257,18 @@ async fn we_read_the_writer_session_of_tetration() {
     let path = folder.path().join("session.tet");
     let mut session = TetWriterSession::create(&path);
     session.push_history_event("write", "test");
-    let datasets = datasets();
-    for (name, dtype, shape, chunk_shape, cells) in &datasets {
-        let mut dataset =
-            TetDatasetWrite::row_major(name, dtype_tag(*dtype), shape, chunk_shape, cells.clone())
-                .unwrap();
-        dataset.dim_names = Some(
-            (0..shape.len())
-                .map(|axis| format!("axis {axis}"))
-                .collect(),
-        );
+    let samples = samples();
+    for sample in &samples {
+        let mut dataset = TetDatasetWrite::row_major(
+            &sample.name,
+            dtype_tag(sample.dtype),
+            sample.shape,
+            sample.chunk_shape,
+            sample.cells.clone(),
+        )
+        .unwrap();
+        let names = (0..sample.shape.len()).map(|axis| format!("axis {axis}"));
+        dataset.dim_names = Some(names.collect());
         session.push_dataset(dataset).unwrap();
     }
     session.commit().unwrap();
@@ -262,8 +277,8 @@ async fn we_read_the_writer_session_of_tetration() {
             .await
             .unwrap();
         assert!(file.schema.file().footer().has_zone_maps);
-        for (name, dtype, shape, _, cells) in &datasets {
-            assert_reads(&file, name, &counted(shape), *dtype, cells).await;
+        for sample in &samples {
+            assert_sample(&file, sample).await;
         }
         let sql = "SELECT count(*) FROM f.\"group 1/f32\" WHERE \"axis 1\" = 2";
         assert_eq!(file.answer(sql).await, "6");
@@ -273,7 +288,7 @@ async fn we_read_the_writer_session_of_tetration() {
 #[tokio::test]
 async fn tetration_reads_us() {
     let folder = tempfile::tempdir().unwrap();
-    let datasets = datasets();
+    let samples = samples();
     let compressions = [
         Compression::Raw,
         Compression::Zstd { level: -5 },
@@ -282,12 +297,13 @@ async fn tetration_reads_us() {
     ];
     for (number, compression) in compressions.into_iter().enumerate() {
         let path = folder.path().join(format!("{number}.tet"));
-        let specs = datasets.iter().map(|(name, dtype, shape, chunk_shape, _)| {
-            DatasetSpec::new(name, *dtype, shape, chunk_shape).with_compression(compression)
+        let specs = samples.iter().map(|sample| {
+            DatasetSpec::new(&sample.name, sample.dtype, sample.shape, sample.chunk_shape)
+                .with_compression(compression)
         });
         let mut writer = TetWriter::create(&path, specs.collect()).unwrap();
-        for (number, (.., cells)) in datasets.iter().enumerate() {
-            writer.write_dataset(number, cells).unwrap();
+        for (number, sample) in samples.iter().enumerate() {
+            writer.write_dataset(number, &sample.cells).unwrap();
         }
         writer.finish().unwrap();
 
@@ -296,28 +312,35 @@ async fn tetration_reads_us() {
         assert!(report.summary.unwrap().deep_chunk_decode);
         let file = OpenFile::open(&path, TetOptions::new()).await.unwrap();
         let reference = Reference::open(&path);
-        for (name, dtype, shape, _, cells) in &datasets {
+        for sample in &samples {
+            let name = &sample.name;
             let array = reference.array(name);
             assert_eq!(
                 (array.dtype, array.shape.as_slice()),
-                (*dtype, *shape),
-                "{name}"
+                (sample.dtype, sample.shape)
             );
-            assert!(array.bytes == *cells, "{name}: cells differ");
-            assert_reads(&file, name, &counted(shape), *dtype, cells).await;
-            for operation in ["sum", "min", "max", "mean"] {
-                let answer =
-                    reference.query(&format!("{{\"dataset\":\"{name}\",\"{operation}\":[]}}"));
-                let theirs = match operation {
-                    "sum" => answer.operation_sum,
-                    "min" => answer.operation_min,
-                    "max" => answer.operation_max,
-                    _ => answer.operation_mean,
-                };
-                let function = operation.replace("mean", "avg");
-                let sql = format!("SELECT {function}(CAST(value AS DOUBLE)) FROM f.\"{name}\"");
-                assert_eq!(theirs, file.number(&sql).await, "{sql}");
-            }
+            assert!(array.bytes == sample.cells, "{name}: cells differ");
+            assert_sample(&file, sample).await;
+            let ask = |operation| {
+                reference.query(&format!("{{\"dataset\":\"{name}\",\"{operation}\":[]}}"))
+            };
+            let theirs = [
+                ask("sum").operation_sum,
+                ask("min").operation_min,
+                ask("max").operation_max,
+                ask("mean").operation_mean,
+            ];
+            let sql = format!(
+                "SELECT sum(x), min(x), max(x), avg(x) \
+                 FROM (SELECT CAST(value AS DOUBLE) AS x FROM f.\"{name}\")"
+            );
+            let batches = file.query(&sql).await.unwrap();
+            let ours = batches[0]
+                .columns()
+                .iter()
+                .map(|column| from_column(column)[0]);
+            let theirs = theirs.map(|answer| Some(answer.unwrap().to_bits()));
+            assert_same(&ours.collect::<Vec<_>>(), &theirs, name);
         }
     }
 }

@@ -91,7 +91,8 @@ async fn every_cell_is_tetrations() {
                 let cells = from_stored(array.dtype, &array.bytes);
                 assert_windows_same(&raw, dataset, &cells);
 
-                // Only `temperature` has a fill value. From HDF5 its missing cells came as NaN, from NetCDF as they were.
+                // Only `temperature` has a fill value. From HDF5 its missing cells came as NaN, from NetCDF as they
+                // were.
                 let is_there = |cell: &Cell| {
                     let value = number(array.dtype, cell.unwrap());
                     !value.is_nan() && (*dataset != "temperature" || value != -9999.0)

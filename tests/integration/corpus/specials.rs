@@ -37,7 +37,11 @@ async fn zeros_of_both_signs_nan_and_infinities() {
             ("SELECT min(value) FROM f.a", "-inf"),
             ("SELECT max(value) FROM f.a", "inf"),
             ("SELECT count(*) FROM f.a WHERE value IS NULL", "1"),
+            // Zeros are equal, whatever their sign; tetration tells them apart.
+            ("SELECT count(*) FROM f.a WHERE value = 0", "2"),
+            ("SELECT count(*) FROM f.a WHERE value <> 0", "3"),
             ("SELECT count(*) FROM f.a WHERE value < 0", "1"),
+            ("SELECT count(*) FROM f.a WHERE value <= 0", "3"),
             ("SELECT count(*) FROM f.a WHERE value > 1", "1"),
             ("SELECT x FROM f.a WHERE value IS NULL", "3"),
         ] {
@@ -83,9 +87,9 @@ async fn integers_beyond_2_to_the_53_are_exact() {
     }
 }
 
-/// The fill value is the text `1e20`, the cells are the nearest f32, which is not 1e20. The reference compares in f64 and
-/// finds no missing cell, except where its zone maps, which compare bytes, do: it counts 5 or 6 cells above 3, depending
-/// on whether the index is there. Four are.
+/// The fill value is the text `1e20`, the cells are the nearest f32, which is not 1e20. The reference compares in f64
+/// and finds no missing cell, except where its zone maps, which compare bytes, do: it counts 5 or 6 cells above 3,
+/// depending on whether the index is there. Four are.
 #[tokio::test]
 async fn a_fill_value_that_f32_cannot_hold() {
     let values = [1.0, 2.0, 1e20, 4.0, 5.0, 1e20, 7.0, 8.0];
