@@ -3,7 +3,7 @@
 use tet_sql::TetOptions;
 use tet_sql::format::tet::Dtype;
 
-use super::assert_windows_same;
+use super::{assert_whole_same, assert_windows_same};
 use crate::cells::{ACCESS, Cell, OpenFile, assert_same, data, from_stored, number};
 use crate::reference::Reference;
 
@@ -101,7 +101,7 @@ async fn every_cell_is_tetrations() {
                     .into_iter()
                     .map(|cell| Some(cell).filter(is_there)?)
                     .collect();
-                assert_windows_same(&file, dataset, &cells);
+                assert_whole_same(&file, dataset, &cells);
 
                 let table = format!("f.\"{dataset}\"");
                 let count: u64 = array.shape.iter().product();

@@ -52,11 +52,24 @@ fn assert_windows_same(file: &OpenFile, dataset: &str, expected: &[Cell]) {
         windows.push(Window::new(ranges.collect()));
     }
     for window in windows {
-        let slice: Vec<_> = slice_positions(shape, window.ranges())
-            .into_iter()
-            .map(|position| expected[position])
-            .collect();
-        let what = format!("{dataset}{:?}", window.ranges());
-        assert_same(&file.window(dataset, &window), &slice, &what);
+        assert_window_same(file, dataset, &window, expected);
     }
+}
+
+/// Compares all cells of a dataset, read as one window, with its array.
+fn assert_whole_same(file: &OpenFile, dataset: &str, expected: &[Cell]) {
+    let grid = file.grid(dataset);
+    let ranges = grid.chunk_grid().shape().iter().map(|extent| 0..*extent);
+    assert_window_same(file, dataset, &Window::new(ranges.collect()), expected);
+}
+
+fn assert_window_same(file: &OpenFile, dataset: &str, window: &Window, expected: &[Cell]) {
+    let grid = file.grid(dataset);
+    let positions = slice_positions(grid.chunk_grid().shape(), window.ranges());
+    let slice: Vec<_> = positions
+        .into_iter()
+        .map(|position| expected[position])
+        .collect();
+    let what = format!("{dataset}{:?}", window.ranges());
+    assert_same(&file.window(dataset, window), &slice, &what);
 }
