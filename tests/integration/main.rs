@@ -1,8 +1,17 @@
-//! Integration tests, in one binary since each links the whole engine.
+//! Integration tests, in one binary since each links the whole engine. Their truths are independent of this crate:
+//! NumPy's arrays, the `tetration` crate, the engine over exploded rows, arithmetic.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod cells;
 mod command;
+mod corpus;
+mod edge;
 mod exploded;
+mod interop;
+mod npy;
+mod opening;
+mod reference;
 mod scans;
 mod sqllogic;
+mod writer;

@@ -104,6 +104,11 @@ impl ChunkReader {
         })
     }
 
+    /// How the reader reads.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
     /// Bytes of payload read since the reader was made: stored bytes of compressed chunks, cells of raw ones.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read

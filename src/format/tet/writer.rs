@@ -128,6 +128,13 @@ impl DatasetSpec {
                 self.shape.len()
             )));
         }
+        // A reader could not tell the columns apart.
+        if let Some(repeated) = (1..names.len()).find(|n| names[..*n].contains(&names[*n])) {
+            return Err(invalid(format!(
+                "two dimensions are called \"{}\"",
+                names[repeated]
+            )));
+        }
         for (axis, labels) in &self.metadata.coords {
             if labels.labels.len() > MAX_LABELS {
                 return Err(invalid(format!(
@@ -207,7 +214,18 @@ impl TetWriter {
                 .filter(|chunks| *chunks < usize::MAX / index::ROW_BYTES as usize)
                 .ok_or_else(|| Error::invalid(&path, "too many chunks"))?;
             row_count += chunks as u64;
-            rows.push(vec![None; chunks]);
+            let mut no_rows = Vec::new();
+            no_rows.try_reserve_exact(chunks).map_err(|_| {
+                Error::invalid(
+                    &path,
+                    format!(
+                        "dataset \"{}\": no memory for the index of {chunks} chunks",
+                        spec.name
+                    ),
+                )
+            })?;
+            no_rows.resize(chunks, None);
+            rows.push(no_rows);
             datasets.push(dataset);
         }
         let folder = match path.parent() {

@@ -72,6 +72,32 @@ impl TetWindowReader {
         Ok(ready?)
     }
 
+    /// Looks up and checks the index rows of chunks, up to the first that is missing or broken.
+    fn check_chunks(&self, chunks: &[Range<u64>]) -> Result<()> {
+        let Some(mut chunk) = chunks
+            .iter()
+            .map(|range| (!range.is_empty()).then_some(range.start))
+            .collect::<Option<Vec<_>>>()
+        else {
+            return Ok(());
+        };
+        loop {
+            let dataset = self.dataset.dataset();
+            let file = self.dataset.file();
+            file.chunk_row(dataset, &chunk, self.chunks.access())?;
+            let next = (0..chunks.len())
+                .rev()
+                .find(|axis| chunk[*axis] + 1 < chunks[*axis].end);
+            let Some(axis) = next else {
+                return Ok(());
+            };
+            chunk[axis] += 1;
+            for later in axis + 1..chunks.len() {
+                chunk[later] = chunks[later].start;
+            }
+        }
+    }
+
     /// Puts the next chunk of a window in place.
     fn assemble(&mut self, assembly: &mut Assembly) -> Result<bool> {
         let count: u64 = assembly
@@ -126,9 +152,12 @@ impl WindowReader for TetWindowReader {
             self.open_chunk(&chunk)?;
             self.state = State::Chunk;
         } else {
+            let touched = self.dataset.chunk_grid().chunks_of(window);
+            // Before memory is taken for the window: a file can claim far more cells than it holds.
+            self.check_chunks(&touched)?;
             let bytes = window.cells() * self.dataset.dtype().size();
             self.state = State::Assembly(Assembly {
-                touched: self.dataset.chunk_grid().chunks_of(window),
+                touched,
                 window: window.clone(),
                 done: 0,
                 cells: vec![0; bytes as usize],
