@@ -192,8 +192,14 @@ async fn many_chunks(ctx: &SessionContext, path: &Path, options: &Options) -> Re
 /// Plain loops over the chunks, with the threads of the queries and with one.
 #[cfg(unix)]
 fn bare_loops(files: &Files, options: &Options) -> Result<()> {
-    for threads in [options.threads, 1] {
-        let data = format!("{threads} threads");
+    let mut counts = vec![options.threads, 1];
+    counts.dedup();
+    for threads in counts {
+        let data = if threads == 1 {
+            "1 thread".into()
+        } else {
+            format!("{threads} threads")
+        };
         if options.wants("no engine: sum of raw") {
             let times = Times::of(options.runs, || bare::sum_raw(&files.raw, threads))?;
             measure::print_figures("no engine: sum of raw", &data, &Figures::only(times));
