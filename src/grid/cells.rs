@@ -128,9 +128,9 @@ impl Cells {
             Coordinates::Index { origin: first } => {
                 let first = first.wrapping_add(origin as i64);
                 let mut values = Vec::with_capacity((range.end - range.start) as usize);
-                self.for_each_repeat(axis, range, |position, count| {
-                    let value = first.wrapping_add(position as i64);
-                    values.extend(std::iter::repeat_n(value, count));
+                self.for_each_repeat(axis, range, |positions, count| {
+                    let coordinates = positions.map(|position| first.wrapping_add(position as i64));
+                    extend_repeated(&mut values, coordinates, count);
                 });
                 Ok(Arc::new(Int64Array::from(values)))
             }
@@ -142,8 +142,8 @@ impl Cells {
                     _ => {
                         let mut positions =
                             Vec::with_capacity((range.end - range.start) as usize);
-                        self.for_each_repeat(axis, range, |position, count| {
-                            positions.extend(std::iter::repeat_n(position, count));
+                        self.for_each_repeat(axis, range, |some, count| {
+                            extend_repeated(&mut positions, some, count);
                         });
                         take(values, &UInt64Array::from(positions), None)
                     }
@@ -160,9 +160,9 @@ impl Cells {
     ) -> ArrayRef {
         let mut repeated = Vec::with_capacity((range.end - range.start) as usize);
         let source = values.values();
-        self.for_each_repeat(axis, range, |position, count| {
-            let value = source[position as usize];
-            repeated.extend(std::iter::repeat_n(value, count));
+        self.for_each_repeat(axis, range, |positions, count| {
+            let values = &source[positions.start as usize..positions.end as usize];
+            extend_repeated(&mut repeated, values.iter().copied(), count);
         });
         Arc::new(
             PrimitiveArray::<T>::new(repeated.into(), None)
@@ -170,21 +170,51 @@ impl Cells {
         )
     }
 
-    /// Calls `visit` with each position along the axis (counted from the window's first) that the rows pass, and
-    /// how many rows in a row have it.
-    fn for_each_repeat(&self, axis: usize, range: Range<u64>, mut visit: impl FnMut(u64, usize)) {
+    /// Calls `visit` with the positions along the axis (counted from the window's first) that the rows pass, and
+    /// how many rows in a row have each of them.
+    fn for_each_repeat(
+        &self,
+        axis: usize,
+        range: Range<u64>,
+        mut visit: impl FnMut(Range<u64>, usize),
+    ) {
         if range.is_empty() {
             return;
         }
         let step = self.rows_per_step[axis];
+        if step == 1 {
+            // The axis that varies fastest: whole runs of positions, since a call per row would be a scan's main cost.
+            let lap = self.sets[axis].count();
+            let mut row = range.start;
+            while row < range.end {
+                let rank = row % lap;
+                let rows = (lap - rank).min(range.end - row);
+                for positions in self.sets[axis].ranges_of_ranks(rank..rank + rows) {
+                    visit(positions, 1);
+                }
+                row += rows;
+            }
+            return;
+        }
         let mut cursor = Cursor::new(&self.sets[axis]);
         cursor.seek(range.start / step % self.sets[axis].count());
         let mut row = range.start;
         while row < range.end {
             let end = ((row / step + 1) * step).min(range.end);
-            visit(cursor.position, (end - row) as usize);
+            visit(cursor.position..cursor.position + 1, (end - row) as usize);
             cursor.advance();
             row = end;
+        }
+    }
+}
+
+/// Appends each value so many times in a row.
+fn extend_repeated<T: Copy>(target: &mut Vec<T>, values: impl Iterator<Item = T>, count: usize) {
+    if count == 1 {
+        target.extend(values);
+    } else {
+        for value in values {
+            target.extend(std::iter::repeat_n(value, count));
         }
     }
 }
@@ -252,8 +282,8 @@ impl<'a> Cursor<'a> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{AsArray, StringArray};
-    use arrow::datatypes::Int64Type;
+    use arrow::array::{AsArray, Date32Array, StringArray};
+    use arrow::datatypes::{Date32Type, Int64Type};
 
     use super::*;
 
@@ -325,6 +355,13 @@ mod tests {
                                 let labelled: Vec<_> =
                                     positions.iter().map(|p| format!("p{p}")).collect();
                                 assert_eq!(text, labelled);
+                                let days = Date32Array::from_iter_values(20..26);
+                                let days = Coordinates::Values(Arc::new(days));
+                                let days = cells.coordinates(axis, &days, rows.clone()).unwrap();
+                                let days = days.as_primitive::<Date32Type>().values().to_vec();
+                                let dated: Vec<_> =
+                                    positions.iter().map(|p| *p as i32 + 20).collect();
+                                assert_eq!(days, dated);
                             }
                         }
                     }

@@ -1,0 +1,68 @@
+//! Comparing the answers that the formats give to the same query.
+
+use std::cmp::Ordering;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type};
+
+use crate::Result;
+
+/// Sums in another order differ in their last digits.
+const RELATIVE_TOLERANCE: f64 = 1e-6;
+
+/// An answer as numbers, in an order that does not depend on that of its rows.
+#[derive(Debug)]
+pub struct Answer(Vec<Vec<f64>>);
+
+impl Answer {
+    /// The numbers of an answer. Keys come before values in its columns.
+    pub fn new(batches: &[RecordBatch]) -> Result<Self> {
+        let mut rows = Vec::new();
+        for batch in batches {
+            let columns = batch
+                .columns()
+                .iter()
+                .map(|column| cast(column, &DataType::Float64))
+                .collect::<Result<Vec<_>, _>>()?;
+            for row in 0..batch.num_rows() {
+                let numbers = columns.iter().map(|column| {
+                    if column.is_null(row) {
+                        f64::NAN
+                    } else {
+                        column.as_primitive::<Float64Type>().value(row)
+                    }
+                });
+                rows.push(numbers.collect());
+            }
+        }
+        rows.sort_by(|a: &Vec<f64>, b: &Vec<f64>| {
+            let orders = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
+            orders.fold(Ordering::Equal, Ordering::then)
+        });
+        Ok(Self(rows))
+    }
+
+    /// Rows of the answer.
+    pub fn rows(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Fails if the answers differ by more than the order of additions explains.
+    pub fn check_against(&self, other: &Self) -> Result<()> {
+        if self.rows() != other.rows() {
+            return Err(format!("{} rows and {} rows", self.rows(), other.rows()).into());
+        }
+        for (mine, theirs) in self.0.iter().zip(&other.0) {
+            let agree = mine.len() == theirs.len()
+                && mine.iter().zip(theirs).all(|(a, b)| {
+                    (a - b).abs() <= RELATIVE_TOLERANCE * a.abs().max(b.abs())
+                        || (a.is_nan() && b.is_nan())
+                });
+            if !agree {
+                return Err(format!("row {mine:?} and row {theirs:?}").into());
+            }
+        }
+        Ok(())
+    }
+}

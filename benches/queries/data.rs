@@ -1,0 +1,255 @@
+//! The files that are queried: the same cells in every format.
+
+use std::f64::consts::TAU;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float32Array, Int64Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::streaming::StreamingTable;
+use datafusion::dataframe::DataFrameWriteOptions;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::PartitionStream;
+use datafusion::prelude::SessionContext;
+use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
+
+use crate::Result;
+use crate::options::{Options, Size};
+
+/// To be raised when the cells change, so that files of before are not taken for new ones.
+const RECIPE: u32 = 1;
+/// The level of the zstd file, zstd's default and that of DataFusion's Parquet writer.
+pub const ZSTD_LEVEL: i32 = 3;
+/// Cells per chunk in the file of many chunks.
+const MANY_CHUNKS_CELLS: u64 = 10;
+
+/// Where the files are.
+#[derive(Debug)]
+pub struct Files {
+    pub raw: PathBuf,
+    pub zstd: PathBuf,
+    pub parquet: PathBuf,
+    pub many_chunks: PathBuf,
+}
+
+/// Writes the files that are not there yet. Each gets its name when it is whole, and the name says what is in it.
+pub async fn generate(options: &Options) -> Result<Files> {
+    let Size {
+        shape: [time, lat, lon],
+        many_chunks_side: side,
+        ..
+    } = options.size;
+    let file = |kind: &str| {
+        let name = format!("temperature-{RECIPE}-{time}x{lat}x{lon}{kind}");
+        options.folder.join(name)
+    };
+    let files = Files {
+        raw: file("-raw.tet"),
+        zstd: file("-zstd.tet"),
+        parquet: file(".parquet"),
+        many_chunks: options
+            .folder
+            .join(format!("many-chunks-{RECIPE}-{side}x{side}.tet")),
+    };
+    std::fs::create_dir_all(&options.folder)?;
+    let field = Temperatures::new(&options.size);
+    for (path, compression) in [
+        (&files.raw, Compression::Raw),
+        (&files.zstd, Compression::Zstd { level: ZSTD_LEVEL }),
+    ] {
+        if is_missing(path) {
+            write_array(path, &options.size, &field, compression)?;
+        }
+    }
+    if is_missing(&files.parquet) {
+        write_parquet(&files.parquet, &options.size, field).await?;
+    }
+    if is_missing(&files.many_chunks) {
+        write_many_chunks(&files.many_chunks, side)?;
+    }
+    Ok(files)
+}
+
+fn is_missing(path: &Path) -> bool {
+    let missing = !path.exists();
+    if missing {
+        eprintln!("writing {}", path.display());
+    }
+    missing
+}
+
+/// Something like temperatures in kelvin: warm around the middle latitude, waves along the longitudes that drift with
+/// time, a season, and noise of a tenth of a kelvin that makes the last bits of each value as random as measured ones.
+#[derive(Debug, Clone)]
+struct Temperatures {
+    shape: [u64; 3],
+    season: Vec<f64>,
+    by_lat: Vec<f64>,
+    wave: Vec<f64>,
+}
+
+impl Temperatures {
+    fn new(size: &Size) -> Self {
+        let [time, lat, lon] = size.shape;
+        let turn = |position: u64, of: u64| TAU * position as f64 / of as f64;
+        Self {
+            shape: size.shape,
+            season: (0..time).map(|t| 5.0 * turn(t, 365).sin()).collect(),
+            by_lat: (0..lat)
+                .map(|l| 262.0 + 36.0 * (turn(l, lat) / 2.0).sin())
+                .collect(),
+            wave: (0..lon).map(|l| 3.0 * (4.0 * turn(l, lon)).sin()).collect(),
+        }
+    }
+
+    fn value(&self, time: u64, lat: u64, lon: u64) -> f32 {
+        let [_, lats, lons] = self.shape;
+        // splitmix64, of which one step mixes well enough.
+        let mut noise = ((time * lats + lat) * lons + lon).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        noise = (noise ^ (noise >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        noise ^= noise >> 27;
+        let noise = (noise >> 40) as f64 / (1u64 << 24) as f64 - 0.5;
+        let hemisphere = 1.0 - 2.0 * lat as f64 / lats as f64;
+        let value = self.by_lat[lat as usize]
+            + hemisphere * self.season[time as usize]
+            + self.wave[((lon + time) % lons) as usize]
+            + 0.2 * noise;
+        value as f32
+    }
+}
+
+fn write_array(
+    path: &Path,
+    size: &Size,
+    field: &Temperatures,
+    compression: Compression,
+) -> Result<()> {
+    let spec = DatasetSpec::new("temperature", Dtype::F32, &size.shape, &size.chunk_shape)
+        .with_compression(compression)
+        .with_dim_names(["time", "lat", "lon"]);
+    let mut writer = TetWriter::create(path, vec![spec])?;
+    let chunks: [u64; 3] = std::array::from_fn(|axis| size.shape[axis] / size.chunk_shape[axis]);
+    let mut cells = Vec::new();
+    for number in 0..chunks.iter().product() {
+        let chunk = [
+            number / (chunks[1] * chunks[2]),
+            number / chunks[2] % chunks[1],
+            number % chunks[2],
+        ];
+        let range = |axis: usize| {
+            let start = chunk[axis] * size.chunk_shape[axis];
+            start..start + size.chunk_shape[axis]
+        };
+        cells.clear();
+        for time in range(0) {
+            for lat in range(1) {
+                for lon in range(2) {
+                    cells.extend_from_slice(&field.value(time, lat, lon).to_le_bytes());
+                }
+            }
+        }
+        writer.write_chunk(0, &chunk, &cells)?;
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+fn write_many_chunks(path: &Path, side: u64) -> Result<()> {
+    let spec = DatasetSpec::new(
+        "many_chunks",
+        Dtype::F32,
+        &[side, side, MANY_CHUNKS_CELLS],
+        &[1, 1, MANY_CHUNKS_CELLS],
+    )
+    .with_dim_names(["a", "b", "c"]);
+    let mut writer = TetWriter::create(path, vec![spec])?;
+    for a in 0..side {
+        for b in 0..side {
+            let value = (a * side + b) as f32;
+            let cells = value.to_le_bytes().repeat(MANY_CHUNKS_CELLS as usize);
+            writer.write_chunk(0, &[a, b, 0], &cells)?;
+        }
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+/// Writes the rows ordered by time, lat, lon, one latitude after another, with the writer's default settings.
+async fn write_parquet(path: &Path, size: &Size, field: Temperatures) -> Result<()> {
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("time", DataType::Int64, false),
+        Field::new("lat", DataType::Int64, false),
+        Field::new("lon", DataType::Int64, false),
+        Field::new("value", DataType::Float32, false),
+    ]));
+    let rows = Rows {
+        schema: Arc::clone(&schema),
+        shape: size.shape,
+        field,
+    };
+    let table = StreamingTable::try_new(schema, vec![Arc::new(rows)])?;
+    // The extension decides that this is one file.
+    let unfinished = path.with_extension("unfinished.parquet");
+    let Some(target) = unfinished.to_str() else {
+        return Err(format!("{} is no UTF-8", unfinished.display()).into());
+    };
+    let frame = SessionContext::new().read_table(Arc::new(table))?;
+    let write = DataFrameWriteOptions::new().with_single_file_output(true);
+    frame.write_parquet(target, write, None).await?;
+    std::fs::rename(&unfinished, path)?;
+    Ok(())
+}
+
+/// The cells as a stream of rows, made as it is read.
+#[derive(Debug)]
+struct Rows {
+    schema: SchemaRef,
+    shape: [u64; 3],
+    field: Temperatures,
+}
+
+impl PartitionStream for Rows {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let [times, lats, lons] = self.shape;
+        let schema = Arc::clone(&self.schema);
+        let field = self.field.clone();
+        // A batch per time and eight latitudes, of 4096 rows at full size.
+        let batches = (0..times * lats / 8).map(move |number| {
+            let time = number / (lats / 8);
+            let first_lat = number % (lats / 8) * 8;
+            let positions = || {
+                let lats = first_lat..first_lat + 8;
+                lats.flat_map(move |lat| (0..lons).map(move |lon| (lat, lon)))
+            };
+            let columns: Vec<ArrayRef> = vec![
+                Arc::new(Int64Array::from(vec![time as i64; (8 * lons) as usize])),
+                Arc::new(
+                    positions()
+                        .map(|(lat, _)| lat as i64)
+                        .collect::<Int64Array>(),
+                ),
+                Arc::new(
+                    positions()
+                        .map(|(_, lon)| lon as i64)
+                        .collect::<Int64Array>(),
+                ),
+                Arc::new(
+                    positions()
+                        .map(|(lat, lon)| field.value(time, lat, lon))
+                        .collect::<Float32Array>(),
+                ),
+            ];
+            Ok(RecordBatch::try_new(Arc::clone(&schema), columns)?)
+        });
+        let stream = futures::stream::iter(batches);
+        Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.schema),
+            stream,
+        ))
+    }
+}

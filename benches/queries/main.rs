@@ -1,0 +1,231 @@
+//! Times and memory of queries over the same cells as raw and as zstd-compressed `.tet` and as Parquet, in one process
+//! and one session.
+//!
+//! `cargo bench` runs everything, at first generating 1 GiB of cells three times over; `cargo bench -- --quick` is a
+//! smoke test over small arrays. `TET_SQL_BENCH_DATA` names the folder of the files, which are kept;
+//! `TET_SQL_BENCH_THREADS`, `TET_SQL_BENCH_RUNS` and `TET_SQL_BENCH_QUICK` do as the options of the same name. Other
+//! arguments choose what is run: parts of "QUERY, DATA" as in the table, such as `'avg, raw mmap'`.
+//!
+//! Fails if the formats disagree on an answer.
+
+mod answers;
+#[cfg(unix)]
+mod bare;
+mod data;
+mod machine;
+mod measure;
+mod memory;
+mod options;
+
+use std::path::Path;
+use std::process::Command;
+
+use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
+use tet_sql::{Access, ArrayTable, TetOptions, TetSessionExt};
+
+use crate::data::Files;
+use crate::measure::{Figures, Times};
+use crate::options::{Options, Size};
+
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+/// The tables with the same rows, each with the access mode under which it is queried.
+const TABLES: [(&str, &str, Option<Access>); 5] = [
+    ("raw mmap", "raw", Some(Access::Mmap)),
+    ("raw pread", "raw", Some(Access::Pread)),
+    ("zstd mmap", "zstd", Some(Access::Mmap)),
+    ("zstd pread", "zstd", Some(Access::Pread)),
+    ("Parquet", "parquet", None),
+];
+
+fn main() -> Result<()> {
+    let options = Options::from_environment()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(options.threads)
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(&options))
+}
+
+async fn run(options: &Options) -> Result<()> {
+    let files = data::generate(options).await?;
+    println!("{}\n", machine::describe(options));
+    print_sizes(&files)?;
+    let config = SessionConfig::new().with_target_partitions(options.threads);
+    let ctx = SessionContext::new_with_config(config);
+    for (table, path) in [
+        ("raw", &files.raw),
+        ("zstd", &files.zstd),
+        ("many_chunks", &files.many_chunks),
+    ] {
+        ctx.register_tet(table.into(), path, TetOptions::new())
+            .await?;
+    }
+    let parquet = files.parquet.to_string_lossy();
+    ctx.register_parquet("parquet", parquet, ParquetReadOptions::new())
+        .await?;
+
+    measure::print_head();
+    for (name, sql) in queries(&options.size) {
+        compare(&ctx, name, &sql, options).await?;
+    }
+    many_chunks(&ctx, &files.many_chunks, options).await?;
+    #[cfg(unix)]
+    bare_loops(&files, options)?;
+    whole_process(options)?;
+    println!("\nload averages at the end: {}", machine::load());
+    println!(
+        "memory: anonymous memory during one run of its own, and on top of what there was before it;"
+    );
+    println!("        * too short to be sure: fewer than five looks, one per millisecond");
+    Ok(())
+}
+
+fn print_sizes(files: &Files) -> Result<()> {
+    for (what, path) in [
+        ("raw", &files.raw),
+        ("zstd", &files.zstd),
+        ("Parquet", &files.parquet),
+        ("many chunks", &files.many_chunks),
+    ] {
+        let megabytes = path.metadata()?.len() as f64 / 1e6;
+        println!("{what:<12}{megabytes:>9.1} MB");
+    }
+    println!(
+        "zstd level {}; Parquet with DataFusion's default writer settings (zstd(3), dictionaries, row groups of 1 Mi \
+         rows), ordered by time, lat, lon\n",
+        data::ZSTD_LEVEL
+    );
+    Ok(())
+}
+
+/// The queries, with `{table}` in place of the table.
+fn queries(size: &Size) -> Vec<(&'static str, String)> {
+    let [time, lat, lon] = size.shape;
+    let side = size.slice_side;
+    // Within one chunk, and around a corner where four meet.
+    let inside = size.chunk_shape[1] / 4;
+    let corner = size.chunk_shape[1] - side / 2;
+    assert!(inside + side <= size.chunk_shape[1] && corner + side <= lat.min(lon));
+    let slice = |first: u64| {
+        let last = first + side - 1;
+        format!(
+            "SELECT * FROM {{table}} WHERE time = {} AND lat BETWEEN {first} AND {last} AND lon BETWEEN {first} AND {last}",
+            time / 2
+        )
+    };
+    vec![
+        ("avg", "SELECT avg(value) FROM {table}".into()),
+        (
+            "avg by time",
+            "SELECT time, avg(value) FROM {table} GROUP BY time".into(),
+        ),
+        (
+            "avg by lat, lon",
+            "SELECT lat, lon, avg(value) FROM {table} GROUP BY lat, lon".into(),
+        ),
+        (
+            "sum where value > 285",
+            "SELECT sum(value) FROM {table} WHERE value > 285".into(),
+        ),
+        ("count(*)", "SELECT count(*) FROM {table}".into()),
+        ("slice in one chunk", slice(inside)),
+        ("slice over four chunks", slice(corner)),
+    ]
+}
+
+/// Runs a query on every table and checks that the answers agree.
+async fn compare(ctx: &SessionContext, name: &str, sql: &str, options: &Options) -> Result<()> {
+    let mut first = None;
+    for (data, table, access) in TABLES {
+        if !options.wants(&format!("{name}, {data}")) {
+            continue;
+        }
+        if let Some(access) = access {
+            set_access(ctx, access).await?;
+        }
+        let sql = sql.replace("{table}", table);
+        let (figures, answer) = measure::query(ctx, &sql, options.runs).await?;
+        measure::print_figures(name, data, &figures);
+        match &first {
+            None => first = Some(answer),
+            Some(first) => answer
+                .check_against(first)
+                .map_err(|error| format!("{name}: {data} disagrees: {error}"))?,
+        }
+    }
+    Ok(())
+}
+
+async fn set_access(ctx: &SessionContext, access: Access) -> Result<()> {
+    let set = ctx.sql(&format!("SET tet.access = '{access}'")).await?;
+    set.collect().await?;
+    Ok(())
+}
+
+/// Opens the file of many chunks, and takes one chunk of it.
+async fn many_chunks(ctx: &SessionContext, path: &Path, options: &Options) -> Result<()> {
+    let side = options.size.many_chunks_side;
+    let chunks = side * side;
+    let open = format!("open {chunks} chunks");
+    let slice = format!("one of {chunks} chunks");
+    let position = side / 2;
+    let sql = format!("SELECT * FROM many_chunks WHERE a = {position} AND b = {position}");
+    for access in [Access::Mmap, Access::Pread] {
+        if options.wants(&open) {
+            let table = TetOptions::new().with_access(access);
+            let times = Times::of(options.runs, || Ok(ArrayTable::open(path, &table)?))?;
+            measure::print_figures(&open, &access.to_string(), &Figures::only(times));
+        }
+        if options.wants(&slice) {
+            set_access(ctx, access).await?;
+            let (figures, answer) = measure::query(ctx, &sql, options.runs).await?;
+            if answer.rows() != 10 {
+                return Err(format!("{slice}: {} rows, expected 10", answer.rows()).into());
+            }
+            measure::print_figures(&slice, &access.to_string(), &figures);
+        }
+    }
+    Ok(())
+}
+
+/// Plain loops over the chunks, with the threads of the queries and with one.
+#[cfg(unix)]
+fn bare_loops(files: &Files, options: &Options) -> Result<()> {
+    let mut counts = vec![options.threads, 1];
+    counts.dedup();
+    for threads in counts {
+        let data = if threads == 1 {
+            "1 thread".into()
+        } else {
+            format!("{threads} threads")
+        };
+        if options.wants("no engine: sum of raw") {
+            let times = Times::of(options.runs, || bare::sum_raw(&files.raw, threads))?;
+            measure::print_figures("no engine: sum of raw", &data, &Figures::only(times));
+        }
+        if options.wants("no engine: unzstd") {
+            let times = Times::of(options.runs, || bare::decompress(&files.zstd, threads))?;
+            measure::print_figures("no engine: unzstd", &data, &Figures::only(times));
+        }
+    }
+    Ok(())
+}
+
+/// The command from start to exit, if it is there and answers.
+fn whole_process(options: &Options) -> Result<()> {
+    const NAME: &str = "tet-sql -c 'SELECT 1'";
+    if !options.wants(NAME) {
+        return Ok(());
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tet-sql"));
+    command.args(["-c", "SELECT 1"]);
+    let output = command.output()?;
+    if !output.status.success() || !String::from_utf8_lossy(&output.stdout).contains('1') {
+        println!("{NAME}: not measured, the command did not answer");
+        return Ok(());
+    }
+    let times = Times::of(options.runs.max(20), || Ok(command.output()?))?;
+    measure::print_figures(NAME, "process", &Figures::only(times));
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! What the benchmark is asked to do.
+
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+
+use crate::Result;
+
+/// Cells and chunks of the arrays to be queried.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// Extents of the array over time, lat, lon.
+    pub shape: [u64; 3],
+    /// Extents of its chunks.
+    pub chunk_shape: [u64; 3],
+    /// Positions per side of the square that the slice queries take from one time.
+    pub slice_side: u64,
+    /// Chunks along each of the first two axes of the file of many chunks.
+    pub many_chunks_side: u64,
+}
+
+const FULL: Size = Size {
+    shape: [1000, 512, 512],
+    chunk_shape: [10, 256, 256],
+    slice_side: 100,
+    many_chunks_side: 1000,
+};
+
+const QUICK: Size = Size {
+    shape: [40, 128, 128],
+    chunk_shape: [10, 64, 64],
+    slice_side: 20,
+    many_chunks_side: 100,
+};
+
+/// What the environment and the arguments ask for.
+#[derive(Debug)]
+pub struct Options {
+    pub size: Size,
+    pub threads: usize,
+    pub runs: usize,
+    pub folder: PathBuf,
+    /// Only what has one of these in its name; all of it, if there are none.
+    filters: Vec<String>,
+}
+
+const USAGE: &str = "cargo bench -- [--quick] [--threads N] [--runs N] [--data FOLDER] [PART OF \"QUERY, DATA\" ...]";
+
+impl Options {
+    /// Reads arguments first, then `TET_SQL_BENCH_{QUICK,THREADS,RUNS,DATA}`.
+    pub fn from_environment() -> Result<Self> {
+        let variable = |name: &str| std::env::var(format!("TET_SQL_BENCH_{name}")).ok();
+        let mut quick = variable("QUICK").is_some_and(|value| !value.is_empty() && value != "0");
+        let mut threads = variable("THREADS");
+        let mut runs = variable("RUNS");
+        let mut folder = variable("DATA");
+        let mut filters = Vec::new();
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            let mut value = || {
+                let missing = || format!("{argument} wants a value; usage: {USAGE}");
+                arguments.next().ok_or_else(missing)
+            };
+            match argument.as_str() {
+                "--quick" => quick = true,
+                "--threads" => threads = Some(value()?),
+                "--runs" => runs = Some(value()?),
+                "--data" => folder = Some(value()?),
+                // Cargo says so to every benchmark.
+                "--bench" => {}
+                _ if argument.starts_with('-') => {
+                    return Err(format!("unknown option {argument}; usage: {USAGE}").into());
+                }
+                _ => filters.push(argument),
+            }
+        }
+        let number = |text: Option<String>, default: usize| match text {
+            None => Ok(default),
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|number| *number > 0)
+                .ok_or_else(|| format!("{text} is no number above zero; usage: {USAGE}")),
+        };
+        Ok(Self {
+            size: if quick { QUICK } else { FULL },
+            threads: number(threads, available_parallelism()?.get())?,
+            runs: number(runs, 5)?,
+            folder: folder.map_or_else(
+                || PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("queries"),
+                PathBuf::from,
+            ),
+            filters,
+        })
+    }
+
+    /// Whether something of this name is to be measured.
+    pub fn wants(&self, name: &str) -> bool {
+        self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
+    }
+}
