@@ -54,6 +54,8 @@ pub struct ArrayScan {
     source: Arc<dyn BlockSource>,
     blocks: Arc<dyn BlockList>,
     plan: Arc<ScanPlan>,
+    /// How many partitions were wanted when the blocks were cut.
+    target_partitions: usize,
     /// Of the columns read.
     read_schema: SchemaRef,
     /// Of the output.
@@ -101,6 +103,7 @@ impl ArrayScan {
         );
         Ok(Self {
             schema: project(&table, &projection)?,
+            target_partitions: config.execution.target_partitions,
             read_schema,
             source,
             blocks,
@@ -144,14 +147,13 @@ impl ArrayScan {
         reads_values(self.source.as_ref(), &self.plan.columns)
     }
 
-    /// Blocks in all, and of these the ones whose values are read; `None` if there are 2^64 or more.
-    fn block_counts(&self) -> (Option<u64>, Option<u64>) {
-        let read = if self.reads_values() {
+    /// Selected blocks whose values are needed; `None` if there are 2^64 or more.
+    fn selected_blocks(&self) -> Option<u64> {
+        if self.reads_values() {
             self.blocks.count()
         } else {
             Some(0)
-        };
-        (self.blocks.total(), read)
+        }
     }
 
     /// The parts of the description, each with its name.
@@ -166,7 +168,12 @@ impl ArrayScan {
                 .collect();
             parts.push(("slice", format!("[{}]", axes.join(", "))));
         }
-        let (total, read) = self.block_counts();
+        let total = self.blocks.total();
+        // A limit may have left only the first of them.
+        let in_partitions = self.plan.partitions.last().map_or(0, |last| last.end);
+        let read = self
+            .selected_blocks()
+            .map(|selected| selected.min(in_partitions));
         let count = |count: Option<u64>| count.map_or("2^64 or more".into(), |n| n.to_string());
         parts.push(("chunks", format!("{} of {}", count(read), count(total))));
         let names: Vec<_> = self
@@ -221,8 +228,7 @@ impl DataSource for ArrayScan {
     ) -> Result<SendableRecordBatchStream> {
         let metrics = ScanMetrics::new(&self.metrics, partition);
         if partition == 0 {
-            let (total, read) = self.block_counts();
-            metrics.set_plan(total, read);
+            metrics.set_plan(self.blocks.total(), self.selected_blocks());
         }
         stream::scan(stream::Request {
             reader: self.blocks.reader(&self.plan.columns, &self.plan.options)?,
@@ -255,6 +261,9 @@ impl DataSource for ArrayScan {
         min_size: usize,
         _output_ordering: Option<LexOrdering>,
     ) -> Result<Option<Arc<dyn DataSource>>> {
+        if target_partitions == self.target_partitions {
+            return Ok(None);
+        }
         // A partition is a run of blocks, so every partition keeps whatever order the whole has.
         let partitions = partitions::cut(
             self.blocks.as_ref(),
@@ -264,14 +273,12 @@ impl DataSource for ArrayScan {
             target_partitions,
             min_size,
         );
-        if partitions.len() == self.plan.partitions.len() {
-            return Ok(None);
-        }
-        let plan = ScanPlan {
+        let mut scan = self.with_plan(ScanPlan {
             partitions,
             ..self.plan.as_ref().clone()
-        };
-        Ok(Some(Arc::new(self.with_plan(plan))))
+        });
+        scan.target_partitions = target_partitions;
+        Ok(Some(Arc::new(scan)))
     }
 
     fn output_partitioning(&self) -> Partitioning {
@@ -279,6 +286,9 @@ impl DataSource for ArrayScan {
     }
 
     fn eq_properties(&self) -> EquivalenceProperties {
+        if !self.plan.options.declare_ordering {
+            return EquivalenceProperties::new(Arc::clone(&self.schema));
+        }
         let mut ordering = Vec::new();
         for (column, descending) in self.blocks.ordering() {
             let Some(number) = self.plan.projection.iter().position(|c| *c == column) else {
@@ -312,6 +322,12 @@ impl DataSource for ArrayScan {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
+        // The blocks behind a limit are gone already.
+        if let Some(fetch) = self.plan.fetch
+            && limit.is_none_or(|limit| limit > fetch)
+        {
+            return None;
+        }
         let plan = ScanPlan {
             fetch: limit,
             ..self.plan.as_ref().clone()

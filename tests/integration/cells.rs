@@ -214,6 +214,7 @@ impl OpenFile {
             access: self.options.access.unwrap_or_default(),
             nan_as_null: self.options.nan_as_null.unwrap_or(true),
             fill_as_null: self.options.fill_as_null.unwrap_or(true),
+            ..ReadOptions::default()
         };
         let columns = self
             .grid(dataset)

@@ -298,7 +298,9 @@ impl Array {
         let mut writer = TetWriter::create(&path, vec![spec]).unwrap();
         writer.write_dataset(0, &self.bytes()).unwrap();
         writer.finish().unwrap();
-        let options = TetOptions::new().with_access(*random.pick(&[Access::Mmap, Access::Pread]));
+        let options = TetOptions::new()
+            .with_access(*random.pick(&[Access::Mmap, Access::Pread]))
+            .with_declare_ordering(random.chance(50));
         ctx.register_tet("ours".into(), &path, options)
             .await
             .unwrap();

@@ -19,9 +19,6 @@ use crate::format::tet::index::{ChunkRow, Codec};
 const ONE_CALL_BYTES: u64 = 8 << 20;
 /// Bytes decompressed per step.
 const STEP_BYTES: usize = 1 << 20;
-/// A zstd block decodes to at most 128 KiB and takes at least 4 bytes (RFC 8878, section 3.1.1.2), so no frame
-/// decodes to more than this many times its size.
-const MAX_ZSTD_RATIO: u64 = (128 << 10) / 4;
 /// With positioned reads, runs closer to each other than this are read together.
 const MAX_GAP_BYTES: usize = 32 << 10;
 /// ... as long as the read stays below this.
@@ -127,14 +124,6 @@ impl ChunkReader {
             (Codec::Raw, Access::Pread) => State::Positioned(range),
             (Codec::Zstd, access) => {
                 let place = Place::chunk(self.file.path(), dataset.name(), chunk);
-                if row.raw_bytes > row.stored_bytes.saturating_mul(MAX_ZSTD_RATIO) {
-                    return Err(Error::malformed(
-                        place,
-                        "zstd payload",
-                        format!("{} bytes", row.stored_bytes),
-                        format!("enough to decode to {} bytes", row.raw_bytes),
-                    ));
-                }
                 let stored = match access {
                     Access::Mmap => Stored::Mapped(Arc::clone(storage.map()?), in_map),
                     Access::Pread => Stored::Read(storage.read_range(access, range)?),

@@ -22,6 +22,9 @@ pub(crate) const ROW_BYTES: u64 = 104;
 pub(crate) const MAGIC: [u8; 4] = *b"TIDX";
 /// The one index version there is.
 pub(crate) const INDEX_VERSION: u32 = 1;
+/// A zstd block decodes to at most 128 KiB and takes at least 4 bytes (RFC 8878, section 3.1.1.2), so no frame
+/// decodes to more than this many times its size.
+const MAX_ZSTD_RATIO: u64 = (128 << 10) / 4;
 /// Rows read at a time when the lookup table is built.
 const ROWS_PER_READ: u64 = 4096;
 
@@ -422,6 +425,13 @@ fn validate(
             "stored_byte_len",
             row.stored_bytes.to_string(),
             format!("{} as raw_byte_len, since the codec is raw", row.raw_bytes),
+        ));
+    }
+    if codec == Codec::Zstd && row.raw_bytes > row.stored_bytes.saturating_mul(MAX_ZSTD_RATIO) {
+        return Err(malformed(
+            "stored_byte_len",
+            row.stored_bytes.to_string(),
+            format!("enough for zstd to decode to {} bytes", row.raw_bytes),
         ));
     }
     let end = row.payload_offset.checked_add(row.stored_bytes);
