@@ -203,7 +203,10 @@ mod tests {
     #[test]
     fn a_comparison_of_two_axes_bounds_nothing() {
         let diagonal = col("x").eq(col("y") + lit(1));
-        assert_eq!(selected(std::slice::from_ref(&diagonal)), ("all, all".into(), 0));
+        assert_eq!(
+            selected(std::slice::from_ref(&diagonal)),
+            ("all, all".into(), 0)
+        );
         assert_eq!(
             selected(&[diagonal.and(col("x").lt(lit(3)))]),
             ("3 of 10, all".into(), 0)

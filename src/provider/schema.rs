@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::format::tet::{MemoryBudget, TetFile};
 use crate::provider::options::TetOptions;
 use crate::provider::table::ArrayTable;
+use crate::provider::tet::TetDataset;
 
 /// An open `.tet` file as a schema with a table per dataset, overlaid with a writable one, so that views and external
 /// tables can be created in it.
@@ -58,15 +59,14 @@ impl TetSchema {
             if tables.iter().any(|(table, _)| table == name) || refused.iter().any(|r| r == name) {
                 continue;
             }
-            match ArrayTable::of_dataset(&file, name, &options) {
-                Ok(table) => tables.push((name.to_string(), Arc::new(table))),
-                Err(error) => {
-                    // The file has warned of records that it could not read itself.
-                    if dataset.check(file.path()).is_ok() {
-                        warnings.push(format!("{error}; the dataset is left out"));
-                    }
-                    refused.push(name.to_string());
+            match TetDataset::try_new(&file, name, &options) {
+                Ok(dataset) => {
+                    warnings.extend_from_slice(dataset.warnings());
+                    let table = ArrayTable::from_grid(Arc::new(dataset), options.clone());
+                    tables.push((name.to_string(), Arc::new(table)));
                 }
+                // The file itself has warned of it.
+                Err(_) => refused.push(name.to_string()),
             }
         }
         Ok(Self {
@@ -111,7 +111,7 @@ impl TetSchema {
         }
         if self.refused.iter().any(|refused| refused == name) {
             // Once more, for the reason.
-            ArrayTable::of_dataset(&self.file, name, &self.options)?;
+            TetDataset::try_new(&self.file, name, &self.options)?;
         }
         let mut matching = self
             .tables

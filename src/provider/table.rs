@@ -101,16 +101,7 @@ impl ArrayTable {
                 ));
             }
         };
-        Self::of_dataset(&file, &name, options)
-    }
-
-    /// A table over one dataset of an open file.
-    pub(crate) fn of_dataset(
-        file: &Arc<TetFile>,
-        name: &str,
-        options: &TetOptions,
-    ) -> Result<Self, Error> {
-        let dataset = TetDataset::try_new(file, name, options)?;
+        let dataset = TetDataset::try_new(&file, &name, options)?;
         Ok(Self::from_grid(Arc::new(dataset), options.clone()))
     }
 

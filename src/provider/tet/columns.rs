@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use arrow::array::ArrayRef;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Place};
 use crate::format::tet::{Dataset, DatasetMetadata, LabelRule, TetFile};
 use crate::grid::{Axis, CoordinateSource, infer_labels, text_labels};
 
@@ -14,80 +14,70 @@ const VALUE: &str = "value";
 
 /// The axes of a dataset, named by the footer's `dim_names`, else `dim_0`, `dim_1`, ...
 ///
-/// Footer labels become the coordinates of the axis they are bound to. Axes without any count from zero.
-///
-/// # Errors
-/// [`Error::Malformed`] if the dimension names or the labels bound to an axis do not fit the dataset's shape.
+/// Footer labels become the coordinates of the axis they are bound to. Axes without any count from zero. Names and labels
+/// that do not fit the shape are left unused, with a warning: the cells are none the worse for them.
 pub(super) fn axes(
     file: &TetFile,
     dataset: &Dataset,
     metadata: &DatasetMetadata,
     keep_text: bool,
-) -> Result<Vec<Axis>> {
-    let names = dimension_names(file, dataset, metadata)?;
-    names
-        .into_iter()
-        .zip(dataset.shape())
-        .enumerate()
-        .map(|(number, (name, extent))| {
-            let Some((labels, rule)) = metadata.labels(number, dataset.shape()) else {
-                return Ok(Axis::counted(name, *extent));
-            };
-            if labels.len() as u64 != *extent {
-                return Err(Error::malformed(
-                    Place::dataset(file.path(), dataset.name()),
+    warnings: &mut Vec<String>,
+) -> Vec<Axis> {
+    let mut warn = |field, found: String, expected: String, instead: &str| {
+        let place = Place::dataset(file.path(), dataset.name());
+        let error = Error::malformed(place, field, found, expected);
+        warnings.push(format!("{error}; {instead}"));
+    };
+    let rank = dataset.shape().len();
+    let stored = &metadata.dim_names;
+    let mut names: Vec<_> = (0..rank).map(|axis| format!("dim_{axis}")).collect();
+    if are_distinct(stored) && stored.len() == rank {
+        names.clone_from(stored);
+    } else if !stored.is_empty() {
+        warn(
+            "dim_names",
+            format!("{stored:?}"),
+            format!("{rank} different names, one per dimension"),
+            "they are left unused",
+        );
+    }
+    let mut axes = Vec::with_capacity(rank);
+    for (number, (name, extent)) in names.into_iter().zip(dataset.shape()).enumerate() {
+        let axis = match metadata.labels(number, dataset.shape()) {
+            Some((labels, rule)) if labels.len() as u64 == *extent => {
+                let values: ArrayRef = if keep_text {
+                    text_labels(labels)
+                } else {
+                    infer_labels(labels)
+                };
+                let source = match rule {
+                    LabelRule::Name => CoordinateSource::LabelsByName,
+                    LabelRule::Number => CoordinateSource::LabelsByNumber,
+                    LabelRule::Length => CoordinateSource::LabelsByLength,
+                };
+                Axis::with_values(name, values, source)
+            }
+            Some((labels, _)) => {
+                warn(
                     "coords",
                     format!("{} labels on dimension \"{name}\"", labels.len()),
                     format!("{extent}, its extent"),
-                ));
+                    "they are left unused",
+                );
+                Axis::counted(name, *extent)
             }
-            let values: ArrayRef = if keep_text {
-                text_labels(labels)
-            } else {
-                infer_labels(labels)
-            };
-            let source = match rule {
-                LabelRule::Name => CoordinateSource::LabelsByName,
-                LabelRule::Number => CoordinateSource::LabelsByNumber,
-                LabelRule::Length => CoordinateSource::LabelsByLength,
-            };
-            Ok(Axis::with_values(name, values, source))
-        })
-        .collect()
+            None => Axis::counted(name, *extent),
+        };
+        axes.push(axis);
+    }
+    axes
 }
 
-fn dimension_names(
-    file: &TetFile,
-    dataset: &Dataset,
-    metadata: &DatasetMetadata,
-) -> Result<Vec<String>> {
-    let rank = dataset.shape().len();
-    let stored = &metadata.dim_names;
-    if stored.is_empty() {
-        return Ok((0..rank).map(|axis| format!("dim_{axis}")).collect());
-    }
-    let malformed = |found: String, expected: String| {
-        Err(Error::malformed(
-            Place::dataset(file.path(), dataset.name()),
-            "dim_names",
-            found,
-            expected,
-        ))
-    };
-    if stored.len() != rank {
-        return malformed(
-            format!("{stored:?}"),
-            format!("{rank} names, one per dimension"),
-        );
-    }
+fn are_distinct(names: &[String]) -> bool {
     let mut seen = HashSet::new();
-    if let Some(repeated) = stored.iter().find(|name| !seen.insert(name.as_str())) {
-        return malformed(
-            format!("{stored:?} with \"{repeated}\" twice"),
-            "names that differ".to_string(),
-        );
-    }
-    Ok(stored.clone())
+    names
+        .iter()
+        .all(|name| !name.is_empty() && seen.insert(name.as_str()))
 }
 
 /// The name of the value column: `value`; the dataset's name if a dimension is called so; with underscores behind

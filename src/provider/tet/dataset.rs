@@ -31,14 +31,15 @@ pub struct TetDataset {
     fill: Option<Fill>,
     fill_text: Option<String>,
     grid: ChunkGrid,
+    warnings: Vec<String>,
 }
 
 impl TetDataset {
     /// The dataset with this exact name, or the first of them.
     ///
     /// # Errors
-    /// [`Error`](crate::error::Error) if there is no such dataset, if it cannot be read (an unknown element type, a
-    /// chunk extent of zero), or if the footer's names or labels do not fit its shape.
+    /// [`Error`](crate::error::Error) if there is no such dataset, or if it cannot be read (an unknown element type, a
+    /// chunk extent of zero).
     pub fn try_new(
         file: &Arc<TetFile>,
         name: &str,
@@ -50,7 +51,9 @@ impl TetDataset {
             .clone();
         let dtype = dataset.check(file.path())?;
         let metadata: DatasetMetadata = file.metadata(&dataset).cloned().unwrap_or_default();
-        let axes = columns::axes(file, &dataset, &metadata, options.text_labels)?;
+        let mut warnings = Vec::new();
+        let keep_text = options.text_labels;
+        let axes = columns::axes(file, &dataset, &metadata, keep_text, &mut warnings);
         let attributes: HashMap<_, _> = metadata.attrs.clone().into_iter().collect();
         let value = Field::new(
             columns::value_name(&dataset, &axes),
@@ -69,12 +72,18 @@ impl TetDataset {
             fill_text: fill.and_then(|_| fill::text_of(&metadata).map(str::to_string)),
             fill,
             dataset,
+            warnings,
         })
     }
 
     /// The file.
     pub fn file(&self) -> &Arc<TetFile> {
         &self.file
+    }
+
+    /// What the footer says of the dataset that does not fit it, and is left unused.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The directory record.
@@ -135,7 +144,8 @@ impl GridSource for TetDataset {
     fn describe(&self) -> Result<TableDescription> {
         let mut codecs = BTreeSet::new();
         let mut stored_bytes = 0;
-        let mut problems = Vec::new();
+        let mut problems = self.warnings.clone();
+        let most_problems = problems.len() + MAX_PROBLEMS;
         let chunks = Selection::all(self.grid.shape()).chunks(&self.grid);
         let count = chunks.count();
         // A file can claim far more chunks than it has index rows for.
@@ -152,7 +162,7 @@ impl GridSource for TetDataset {
                     codecs.insert(row.codec.to_string());
                     stored_bytes += row.stored_bytes;
                 }
-                Err(error) if problems.len() < MAX_PROBLEMS => problems.push(error.to_string()),
+                Err(error) if problems.len() < most_problems => problems.push(error.to_string()),
                 Err(_) => {}
             }
         }

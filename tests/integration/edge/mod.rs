@@ -103,6 +103,43 @@ fn error_has(error: &impl std::fmt::Display, words: &str) -> Result<(), String> 
     Err(format!("\"{error}\", expected: {words}"))
 }
 
+/// The cells are none the worse for names and labels that do not fit them.
+#[tokio::test]
+async fn names_and_labels_that_do_not_fit_are_left_unused() {
+    for (name, words, columns) in [
+        (
+            "meta_wrong_dim_count",
+            "dim_names is [\"x\", \"y\"], expected 1 different names",
+            "dim_0",
+        ),
+        (
+            "meta_dup_dim_names",
+            "dim_names is [\"x\", \"x\"], expected 2 different names",
+            "dim_0,dim_1",
+        ),
+        (
+            "meta_wrong_label_count",
+            "coords is 1 labels on dimension \"x\", expected 2, its extent",
+            "x",
+        ),
+    ] {
+        let path = data(&format!("edge/{name}.tet"));
+        let file = OpenFile::open(&path, TetOptions::new()).await.unwrap();
+        let warnings = file.schema.warnings();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains(words), "{warnings:?}");
+        assert!(warnings[0].contains("dataset \"a\""), "{warnings:?}");
+        let table = file.schema.table("a").await.unwrap().unwrap();
+        let schema = table.schema();
+        let names: Vec<_> = schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
+        assert_eq!(names.join(","), format!("{columns},value"));
+    }
+}
+
 /// Where the chunk that is wrong is not touched, the rest can be had, as in the reference.
 #[tokio::test]
 async fn one_bad_chunk_leaves_the_others_readable() {
