@@ -1,163 +1,27 @@
-//! Writing `.tet` files: footer version 1, chunks in directory and row-major order of the index, payloads in
-//! the order in which they arrive.
+//! Writing `.tet` files: footer version 1, rows of the index in directory and row-major order, payloads in the order in
+//! which they arrive.
 
-use std::collections::BTreeMap;
-use std::fs::File;
+mod file;
+mod footer;
+mod spec;
+mod walk;
+
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
-use crate::format::tet::dataset::{Dataset, checked_product};
-use crate::format::tet::dtype::Dtype;
-use crate::format::tet::footer::{
-    self, AxisLabels, DatasetMetadata, FileMetadata, HistoryRow, Metadata,
-};
+use crate::format::tet::dataset::Dataset;
+use crate::format::tet::footer::{DatasetMetadata, FileMetadata, HistoryRow, Metadata};
 use crate::format::tet::index::{self, ChunkRow, Codec};
 use crate::format::tet::superblock::{self, MAX_RANK, align8};
+use crate::format::tet::writer::walk::{copy_chunk, next_position};
 
-/// Bytes of footer JSON above which the metadata moves to a spill, as in the reference.
-const MAX_INLINE_FOOTER: usize = 64 << 10;
-/// Labels that an axis may have, as in the reference.
-const MAX_LABELS: usize = 64;
+pub use spec::{Compression, DatasetSpec};
+
 /// Bytes collected before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
-
-/// How the chunks of a dataset are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Compression {
-    /// The cells themselves, which a reader maps without copying.
-    #[default]
-    Raw,
-    /// One zstd frame per chunk.
-    Zstd {
-        /// The zstd level; 3 is zstd's own default.
-        level: i32,
-    },
-}
-
-/// A dataset to be written.
-#[derive(Debug, Clone)]
-pub struct DatasetSpec {
-    name: String,
-    dtype: Dtype,
-    shape: Vec<u64>,
-    chunk_shape: Vec<u64>,
-    compression: Compression,
-    metadata: DatasetMetadata,
-}
-
-impl DatasetSpec {
-    /// A raw dataset of `shape` cells in chunks of `chunk_shape` cells, which need not divide the shape.
-    pub fn new(name: impl Into<String>, dtype: Dtype, shape: &[u64], chunk_shape: &[u64]) -> Self {
-        Self {
-            name: name.into(),
-            dtype,
-            shape: shape.to_vec(),
-            chunk_shape: chunk_shape.to_vec(),
-            compression: Compression::default(),
-            metadata: DatasetMetadata::default(),
-        }
-    }
-
-    /// Stores the chunks like this.
-    pub fn with_compression(mut self, compression: Compression) -> Self {
-        self.compression = compression;
-        self
-    }
-
-    /// Names the dimensions.
-    pub fn with_dim_names<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
-        self.metadata.dim_names = names.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Labels an axis, given by dimension name or decimal number: one label per position, at most 64.
-    pub fn with_labels<S: Into<String>>(
-        mut self,
-        axis: &str,
-        labels: impl IntoIterator<Item = S>,
-    ) -> Self {
-        let labels = labels.into_iter().map(Into::into).collect();
-        self.metadata
-            .coords
-            .insert(axis.to_string(), AxisLabels { labels });
-        self
-    }
-
-    /// Adds an attribute such as `units` or `_FillValue`.
-    pub fn with_attribute(mut self, key: &str, value: &str) -> Self {
-        self.metadata
-            .attrs
-            .insert(key.to_string(), value.to_string());
-        self
-    }
-
-    fn check(&self, path: &Path) -> Result<()> {
-        let invalid =
-            |message: String| Error::invalid(path, format!("dataset \"{}\": {message}", self.name));
-        if self.name.is_empty() {
-            return Err(Error::invalid(path, "a dataset's name is empty"));
-        }
-        if self.shape.len() != self.chunk_shape.len() || !(1..=MAX_RANK).contains(&self.shape.len())
-        {
-            return Err(invalid(format!(
-                "shape {:?} and chunk shape {:?} must have the same 1 to 8 dimensions",
-                self.shape, self.chunk_shape
-            )));
-        }
-        if self.shape.contains(&0) || self.chunk_shape.contains(&0) {
-            return Err(invalid(format!(
-                "shape {:?} and chunk shape {:?} must be above zero",
-                self.shape, self.chunk_shape
-            )));
-        }
-        if checked_product(&self.shape)
-            .and_then(|cells| cells.checked_mul(self.dtype.size()))
-            .is_none()
-        {
-            return Err(invalid(format!("shape {:?} is too large", self.shape)));
-        }
-        let names = &self.metadata.dim_names;
-        if !names.is_empty() && names.len() != self.shape.len() {
-            return Err(invalid(format!(
-                "{} dimension names for {} dimensions",
-                names.len(),
-                self.shape.len()
-            )));
-        }
-        // A reader could not tell the columns apart.
-        if let Some(repeated) = (1..names.len()).find(|n| names[..*n].contains(&names[*n])) {
-            return Err(invalid(format!(
-                "two dimensions are called \"{}\"",
-                names[repeated]
-            )));
-        }
-        for (axis, labels) in &self.metadata.coords {
-            if labels.labels.len() > MAX_LABELS {
-                return Err(invalid(format!(
-                    "{} labels on axis \"{axis}\"; the format allows {MAX_LABELS}, longer axes keep their \
-                     coordinates in a dataset of their own",
-                    labels.labels.len()
-                )));
-            }
-            let position = names
-                .iter()
-                .position(|name| name == axis)
-                .or_else(|| axis.parse().ok());
-            let extent = position.and_then(|position| self.shape.get(position));
-            if extent != Some(&(labels.labels.len() as u64)) {
-                return Err(invalid(format!(
-                    "{} labels on axis \"{axis}\", whose extent is {extent:?}",
-                    labels.labels.len()
-                )));
-            }
-        }
-        Ok(())
-    }
-}
 
 /// Writes one `.tet` file: beside the target under a temporary name, synced, and renamed in
 /// [`Self::finish`]. A writer that is dropped before leaves nothing behind.
@@ -228,16 +92,7 @@ impl TetWriter {
             rows.push(no_rows);
             datasets.push(dataset);
         }
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let temporary = tempfile::Builder::new()
-            .prefix(".tet-writing-")
-            .suffix(".tmp")
-            .permissions_of_new_files()
-            .tempfile_in(folder)
-            .map_err(Error::io(&path, "create"))?;
+        let temporary = file::create_beside(&path)?;
         let mut writer = Self {
             path,
             output: BufWriter::with_capacity(BUFFER_BYTES, temporary),
@@ -388,32 +243,12 @@ impl TetWriter {
             .output
             .into_inner()
             .map_err(|error| Error::io(&path, "write")(error.into_error()))?;
-        temporary
-            .as_file()
-            .sync_all()
-            .map_err(Error::io(&path, "sync"))?;
-        temporary
-            .persist(&path)
-            .map_err(|error| Error::io(&path, "rename the finished file to")(error.error))?;
-        sync_folder(&path);
-        Ok(())
+        file::persist(temporary, &path)
     }
 
+    /// Writes the footer, if there is anything to say.
     fn write_footer(&mut self) -> Result<bool> {
-        #[derive(Serialize)]
-        struct Spill {
-            offset: u64,
-            len: u64,
-        }
-        #[derive(Serialize)]
-        struct StoredFooter<'a> {
-            history: &'a [HistoryRow],
-            #[serde(skip_serializing_if = "Option::is_none")]
-            metadata: Option<&'a Metadata>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            metadata_ref: Option<Spill>,
-        }
-        let datasets: BTreeMap<_, _> = self
+        let datasets = self
             .specs
             .iter()
             .filter(|spec| spec.metadata != DatasetMetadata::default())
@@ -423,45 +258,13 @@ impl TetWriter {
             file: self.file_metadata.clone(),
             datasets,
         };
-        let has_metadata = metadata != Metadata::default();
-        if !has_metadata && self.history.is_empty() {
-            return Ok(false);
+        match footer::encode(&self.path, &self.history, &metadata, self.position)? {
+            Some(bytes) => {
+                self.put(&bytes)?;
+                Ok(true)
+            }
+            None => Ok(false),
         }
-        let json = |path: &Path, value: &StoredFooter<'_>| {
-            serde_json::to_vec(value)
-                .map_err(|error| Error::io(path, "encode the footer of")(error.into()))
-        };
-        let mut footer = json(
-            &self.path,
-            &StoredFooter {
-                history: &self.history,
-                metadata: has_metadata.then_some(&metadata),
-                metadata_ref: None,
-            },
-        )?;
-        let mut spilled = Vec::new();
-        if footer.len() > MAX_INLINE_FOOTER && has_metadata {
-            spilled = serde_json::to_vec(&metadata)
-                .map_err(|error| Error::io(&self.path, "encode the metadata of")(error.into()))?;
-            footer = json(
-                &self.path,
-                &StoredFooter {
-                    history: &self.history,
-                    metadata: None,
-                    metadata_ref: Some(Spill {
-                        offset: self.position,
-                        len: spilled.len() as u64,
-                    }),
-                },
-            )?;
-        }
-        let length = footer.len() as u64;
-        self.put(&spilled)?;
-        self.put(&footer)?;
-        self.put(&length.to_le_bytes())?;
-        self.put(&footer::FOOTER_VERSION.to_le_bytes())?;
-        self.put(&footer::MAGIC)?;
-        Ok(true)
     }
 
     /// Everything before the payloads: superblock, directory, index.
@@ -559,78 +362,5 @@ impl TetWriter {
             .seek(SeekFrom::Start(position))
             .map(|_| ())
             .map_err(Error::io(&self.path, "write"))
-    }
-}
-
-/// Temporary files are private by default; a data file should get the permissions that any new file gets.
-trait NewFilePermissions {
-    fn permissions_of_new_files(&mut self) -> &mut Self;
-}
-
-impl NewFilePermissions for tempfile::Builder<'_, '_> {
-    #[cfg(unix)]
-    fn permissions_of_new_files(&mut self) -> &mut Self {
-        use std::os::unix::fs::PermissionsExt;
-        // The process's umask is applied to this, as to any other new file.
-        self.permissions(std::fs::Permissions::from_mode(0o666))
-    }
-
-    #[cfg(not(unix))]
-    fn permissions_of_new_files(&mut self) -> &mut Self {
-        self
-    }
-}
-
-/// Makes the new name survive a crash, where the platform can. The file itself is already safe.
-fn sync_folder(path: &Path) {
-    if let Some(parent) = path.parent()
-        && let Ok(folder) = File::open(if parent.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            parent
-        })
-    {
-        let _ = folder.sync_all();
-    }
-}
-
-/// Steps to the next position of a row-major walk over `grid`; false after the last.
-fn next_position(position: &mut [u64], grid: &[u64]) -> bool {
-    for axis in (0..grid.len()).rev() {
-        position[axis] += 1;
-        if position[axis] < grid[axis] {
-            return true;
-        }
-        position[axis] = 0;
-    }
-    false
-}
-
-/// Appends the cells of one chunk out of a whole row-major array.
-fn copy_chunk(dataset: &Dataset, size: u64, chunk: &[u64], cells: &[u8], buffer: &mut Vec<u8>) {
-    let start: Vec<u64> = chunk
-        .iter()
-        .zip(&dataset.chunk_shape)
-        .map(|(position, extent)| position * extent)
-        .collect();
-    let extent: Vec<u64> = start
-        .iter()
-        .zip(dataset.shape.iter().zip(&dataset.chunk_shape))
-        .map(|(start, (shape, chunk))| (shape - start).min(*chunk))
-        .collect();
-    let last = extent.len() - 1;
-    let run = (extent[last] * size) as usize;
-    let mut row = vec![0; last];
-    loop {
-        let mut offset = 0;
-        for (axis, (start, shape)) in start.iter().zip(&dataset.shape).enumerate() {
-            let position = start + row.get(axis).copied().unwrap_or(0);
-            offset = offset * shape + position;
-        }
-        let offset = (offset * size) as usize;
-        buffer.extend_from_slice(&cells[offset..offset + run]);
-        if !next_position(&mut row, &extent[..last]) {
-            return;
-        }
     }
 }

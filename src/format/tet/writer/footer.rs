@@ -1,0 +1,108 @@
+//! Encoding the footer, version 1.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::format::tet::footer::{FOOTER_VERSION, HistoryRow, MAGIC, Metadata};
+use crate::format::tet::writer::spec::{is_allowed, text_limit};
+
+/// Bytes of footer JSON above which the metadata moves to a spill, as in the reference.
+const MAX_INLINE: usize = 64 << 10;
+/// History rows that a footer may have.
+const MAX_HISTORY: usize = 4096;
+/// Datasets that the metadata may describe.
+const MAX_DESCRIBED: usize = 256;
+
+#[derive(Serialize)]
+struct StoredFooter<'a> {
+    history: &'a [HistoryRow],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<&'a Metadata>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata_ref: Option<Spill>,
+}
+
+/// Where metadata that is too large for the footer's JSON lies.
+#[derive(Serialize)]
+struct Spill {
+    offset: u64,
+    len: u64,
+}
+
+/// The bytes behind the payloads, which end at `position`: spilled metadata if it is large, JSON, tail. `None` if there
+/// is nothing to say.
+pub(super) fn encode(
+    path: &Path,
+    history: &[HistoryRow],
+    metadata: &Metadata,
+    position: u64,
+) -> Result<Option<Vec<u8>>> {
+    let has_metadata = *metadata != Metadata::default();
+    if !has_metadata && history.is_empty() {
+        return Ok(None);
+    }
+    check(path, history, metadata)?;
+    let mut spill = Vec::new();
+    let mut footer = json(
+        path,
+        &StoredFooter {
+            history,
+            metadata: has_metadata.then_some(metadata),
+            metadata_ref: None,
+        },
+    )?;
+    if footer.len() > MAX_INLINE && has_metadata {
+        spill = json(path, metadata)?;
+        footer = json(
+            path,
+            &StoredFooter {
+                history,
+                metadata: None,
+                metadata_ref: Some(Spill {
+                    offset: position,
+                    len: spill.len() as u64,
+                }),
+            },
+        )?;
+    }
+    let length = footer.len() as u64;
+    let mut bytes = spill;
+    bytes.extend_from_slice(&footer);
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(&FOOTER_VERSION.to_le_bytes());
+    bytes.extend_from_slice(&MAGIC);
+    Ok(Some(bytes))
+}
+
+fn check(path: &Path, history: &[HistoryRow], metadata: &Metadata) -> Result<()> {
+    for (count, most, what) in [
+        (history.len(), MAX_HISTORY, "history rows"),
+        (
+            metadata.datasets.len(),
+            MAX_DESCRIBED,
+            "datasets with metadata",
+        ),
+    ] {
+        if count > most {
+            let message = format!("{count} {what}; the format allows {most}");
+            return Err(Error::invalid(path, message));
+        }
+    }
+    let file = metadata.file.iter().flat_map(|file| {
+        [&file.tool, &file.library_version, &file.created_at].map(|text| text.as_deref())
+    });
+    let texts = history
+        .iter()
+        .flat_map(|row| [row.op.as_str(), &row.source, &row.at])
+        .chain(file.flatten());
+    match texts.into_iter().find(|text| !is_allowed(text)) {
+        Some(text) => Err(Error::invalid(path, text_limit(text))),
+        None => Ok(()),
+    }
+}
+
+fn json(path: &Path, value: &impl Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|error| Error::io(path, "encode the footer of")(error.into()))
+}
