@@ -51,7 +51,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path.display())?;
         if let Some(dataset) = &self.dataset {
-            write!(f, ", dataset \"{dataset}\"")?;
+            write!(f, ", dataset {dataset:?}")?;
         }
         if let Some(chunk) = &self.chunk {
             write!(f, ", chunk {chunk:?}")?;
@@ -66,10 +66,10 @@ impl fmt::Display for Place {
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{}: cannot {action}: {source}", path.display())]
+    #[error("{place}: cannot {action}: {source}")]
     Io {
-        /// The file.
-        path: PathBuf,
+        /// Where.
+        place: Box<Place>,
         /// What was attempted, as in "cannot open".
         action: &'static str,
         /// The operating system's reason.
@@ -91,7 +91,7 @@ pub enum Error {
     #[error("{0}: the chunk index has no row for this chunk; the format has no implicit fill")]
     MissingChunk(Box<Place>),
     /// A dataset was asked for that the file does not have.
-    #[error("{}: no dataset \"{name}\"; it has {available}", path.display())]
+    #[error("{}: no dataset {name:?}; it has {available}", path.display())]
     NoSuchDataset {
         /// The file.
         path: PathBuf,
@@ -113,12 +113,20 @@ pub enum Error {
 impl Error {
     /// An [`Error::Io`] for `path`, for use in `map_err`.
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_path_buf();
+        let place = Box::new(Place::file(path));
         move |source| Self::Io {
-            path,
+            place,
             action,
             source,
         }
+    }
+
+    /// The same error, found at a place that is known better now.
+    pub(crate) fn at(mut self, better: &Place) -> Self {
+        if let Self::Io { place, .. } | Self::Malformed { place, .. } = &mut self {
+            **place = better.clone();
+        }
+        self
     }
 
     /// An [`Error::Malformed`].

@@ -39,7 +39,8 @@
 //!
 //! A predicate over one dimension (`lat > 40`, `station IN (...)`, `date_part('month', time) = 7`: any deterministic
 //! expression) is evaluated on that dimension's axis, once per coordinate. The sets of positions that come out of it,
-//! one per axis, are the [selection](grid::Selection): it is exact, and chunks outside it are never touched. `count(*)`,
+//! one per axis, are the [selection](grid::Selection): it is exact, and chunks outside it are never touched. (On an axis
+//! of more than 16 million positions only comparisons of the index with integers are; others are left to the rows.) `count(*)`,
 //! and `min` and `max` of coordinates, read no chunk at all. `EXPLAIN` shows the selection, `EXPLAIN ANALYZE` what was
 //! read.
 //!

@@ -11,6 +11,9 @@ use arrow::array::{
 use arrow::datatypes::Date32Type;
 use chrono::{NaiveDate, NaiveTime};
 
+/// Bytes of the longest number that anybody would write; the smallest f64 has 345.
+const MAX_NUMBER: usize = 400;
+
 /// The coordinates that labels spell: `Int64`, `Float64`, `Date32` or `Timestamp(Microsecond)` if every label
 /// does, else `Utf8`. Times are taken as UTC, whether they end in `Z` or not, but not both on one axis.
 ///
@@ -66,6 +69,9 @@ fn integer(label: &str) -> Option<i64> {
 
 /// A finite number in the shortest form, in scientific form, or with any fixed number of decimals.
 fn float(label: &str) -> Option<f64> {
+    if label.len() > MAX_NUMBER {
+        return None;
+    }
     let value: f64 = label.parse().ok()?;
     if !value.is_finite() {
         return None;
@@ -75,7 +81,8 @@ fn float(label: &str) -> Option<f64> {
         || format!("{value:?}") == label
         || format!("{value:e}") == label
         || format!("{value:.decimals$}") == label;
-    spelled.then_some(value)
+    // The engine takes -0.0 for 0.0, so they are one coordinate.
+    spelled.then_some(value + 0.0)
 }
 
 /// `YYYY-MM-DD`.
@@ -193,6 +200,8 @@ mod tests {
         for text in [".5", "5.", "007.5", "+0.5", "NaN", "inf", "1E5", "0x10"] {
             assert_eq!(inferred(&[text]), DataType::Utf8, "{text}");
         }
+        let long = format!("0.{}1", "0".repeat(70_000));
+        assert_eq!(inferred(&[&long]), DataType::Utf8);
         let mixed = infer_labels(&["1", "1.5"]);
         assert_eq!(mixed.as_primitive::<Float64Type>().values(), &[1.0, 1.5]);
     }

@@ -125,11 +125,12 @@ fn compare(predicate: &Expr, origin: i64, length: u64) -> Option<IndexSet> {
             list,
             negated,
         }) if matches!(expr.as_ref(), Expr::Column(_)) => {
-            let mut set = IndexSet::none(length);
-            for item in list {
-                let number = integer(item)?;
-                set = set.union(&between(number, number));
-            }
+            let mut numbers: Vec<_> = list.iter().map(integer).collect::<Option<_>>()?;
+            numbers.sort_unstable();
+            let ranges = numbers
+                .into_iter()
+                .filter_map(|number| between(number, number).as_range());
+            let set = IndexSet::from_ranges(length, ranges);
             Some(if *negated { set.complement() } else { set })
         }
         Expr::Not(inner) => Some(solve(inner)?.complement()),

@@ -12,7 +12,7 @@ use crate::grid::{Axis, Cells, ChunkSelection, IndexSet, Monotonicity, Selection
 use crate::provider::description::TableDescription;
 use crate::provider::options::ReadOptions;
 use crate::provider::source::{
-    Block, BlockList, BlockReader, BlockSource, GridSource, Progress, ReadCounts, WindowReader,
+    BlockList, BlockReader, BlockSource, GridSource, Progress, ReadCounts, WindowReader,
 };
 
 /// A grid as a [`BlockSource`].
@@ -87,11 +87,6 @@ impl GridBlocks {
             ),
         }
     }
-
-    fn cells(&self, position: u64) -> Result<Cells> {
-        let window = self.grid.chunk_grid().window(&self.chunk(position)?);
-        Ok(Cells::new(&window, &self.selection))
-    }
 }
 
 impl BlockList for GridBlocks {
@@ -107,11 +102,13 @@ impl BlockList for GridBlocks {
         self.selection.count()
     }
 
-    fn block(&self, position: u64, options: &ReadOptions) -> Result<Block> {
-        Ok(Block {
-            rows: self.cells(position)?.rows(),
-            stored_bytes: self.grid.stored_bytes(&self.chunk(position)?, options)?,
-        })
+    fn block_rows(&self, position: u64) -> Result<u64> {
+        let window = self.grid.chunk_grid().window(&self.chunk(position)?);
+        Ok(Cells::new(&window, &self.selection).rows())
+    }
+
+    fn block_bytes(&self, position: u64, options: &ReadOptions) -> Result<u64> {
+        self.grid.stored_bytes(&self.chunk(position)?, options)
     }
 
     fn column_statistics(

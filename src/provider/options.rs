@@ -24,7 +24,8 @@ use crate::format::tet::OpenOptions;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub struct TetOptions {
-    /// The dataset to read, where one is wanted. Unset: the only one there is.
+    /// The dataset to read, where one is wanted. Unset: the only one there is. Registering a whole file takes no
+    /// notice of it.
     pub dataset: Option<String>,
     /// Leaves labels as text instead of inferring numbers, dates and times. Bound on opening.
     pub text_labels: bool,

@@ -27,7 +27,7 @@ pub(super) fn cut(
         return std::iter::once(0..u64::MAX).collect();
     };
     if let Some(wanted) = wanted_rows {
-        count = blocks_for_rows(blocks, options, wanted as u64, count);
+        count = blocks_for_rows(blocks, wanted as u64, count);
     }
     let samples = count.min(MAX_SAMPLES);
     // 128 bits, since a grid may have nearly 2^64 chunks.
@@ -36,13 +36,14 @@ pub(super) fn cut(
     let weights: Vec<u128> = (0..samples)
         .map(|sample| {
             let (start, end) = (start_of(sample), start_of(sample + 1));
-            let weight = match blocks.block(start, options) {
-                Ok(block) if reads_values => block.stored_bytes,
-                Ok(block) => block.rows.saturating_mul(ROW_WEIGHT),
-                // The scan will report what is wrong with the block, if it comes to it.
-                Err(_) => 1,
+            let weight = if reads_values {
+                blocks.block_bytes(start, options)
+            } else {
+                let rows = blocks.block_rows(start);
+                rows.map(|rows| rows.saturating_mul(ROW_WEIGHT))
             };
-            u128::from(weight.max(1)) * u128::from(end - start)
+            // The scan will report what is wrong with a block, if it comes to it.
+            u128::from(weight.unwrap_or(1).max(1)) * u128::from(end - start)
         })
         .collect();
     let total: u128 = weights.iter().sum();
@@ -68,12 +69,12 @@ pub(super) fn cut(
 }
 
 /// How many of the first blocks hold at least so many rows.
-fn blocks_for_rows(blocks: &dyn BlockList, options: &ReadOptions, wanted: u64, count: u64) -> u64 {
+fn blocks_for_rows(blocks: &dyn BlockList, wanted: u64, count: u64) -> u64 {
     let mut rows = 0u64;
     let mut needed = 0;
     while needed < count.min(MAX_SAMPLES) && rows < wanted {
-        match blocks.block(needed, options) {
-            Ok(block) => rows = rows.saturating_add(block.rows),
+        match blocks.block_rows(needed) {
+            Ok(block_rows) => rows = rows.saturating_add(block_rows),
             Err(_) => return count,
         }
         needed += 1;
@@ -90,7 +91,7 @@ mod tests {
     use datafusion::common::{ColumnStatistics, Result, internal_err};
 
     use super::*;
-    use crate::provider::source::{Block, BlockReader};
+    use crate::provider::source::BlockReader;
 
     /// Blocks of the given sizes, ten rows each.
     #[derive(Debug)]
@@ -106,11 +107,11 @@ mod tests {
         fn rows(&self) -> Option<u64> {
             Some(self.0.len() as u64 * 10)
         }
-        fn block(&self, position: u64, _: &ReadOptions) -> Result<Block> {
-            Ok(Block {
-                rows: 10,
-                stored_bytes: self.0[position as usize],
-            })
+        fn block_rows(&self, _: u64) -> Result<u64> {
+            Ok(10)
+        }
+        fn block_bytes(&self, position: u64, _: &ReadOptions) -> Result<u64> {
+            Ok(self.0[position as usize])
         }
         fn column_statistics(
             &self,

@@ -126,15 +126,17 @@ fn can_be_evaluated(expr: &Expr) -> bool {
     }
     let mut evaluable = true;
     let visited: Result<_> = expr.apply(|expr| {
-        evaluable = !matches!(
-            expr,
+        evaluable = match expr {
             Expr::ScalarSubquery(_)
-                | Expr::Exists(_)
-                | Expr::InSubquery(_)
-                | Expr::SetComparison(_)
-                | Expr::OuterReferenceColumn(..)
-                | Expr::Placeholder(_)
-        );
+            | Expr::Exists(_)
+            | Expr::InSubquery(_)
+            | Expr::SetComparison(_)
+            | Expr::OuterReferenceColumn(..)
+            | Expr::Placeholder(_) => false,
+            // Only the engine's own operator can call it.
+            Expr::ScalarFunction(function) => function.func.as_async().is_none(),
+            _ => true,
+        };
         Ok(if evaluable {
             TreeNodeRecursion::Continue
         } else {

@@ -93,17 +93,22 @@ impl ArrayScan {
         let blocks = source.blocks(&selection);
         let wanted_rows = limit.filter(|_| filter.is_none());
         let config = session.config_options();
+        let target_partitions = if config.optimizer.repartition_file_scans {
+            config.execution.target_partitions
+        } else {
+            1
+        };
         let partitions = partitions::cut(
             blocks.as_ref(),
             &options,
             reads_values(source.as_ref(), &columns),
             wanted_rows,
-            config.execution.target_partitions,
+            target_partitions,
             config.optimizer.repartition_file_min_size,
         );
         Ok(Self {
             schema: project(&table, &projection)?,
-            target_partitions: config.execution.target_partitions,
+            target_partitions,
             read_schema,
             source,
             blocks,
@@ -213,7 +218,12 @@ impl ArrayScan {
             statistics = statistics.to_inexact();
         }
         if let Some(fetch) = self.plan.fetch {
-            statistics = statistics.with_fetch(Some(fetch), 0, self.plan.partitions.len())?;
+            let partitions = self.plan.partitions.len();
+            statistics = statistics.with_fetch(Some(fetch), 0, partitions)?;
+            if partitions > 1 {
+                // A partition may have fewer rows than it may give.
+                statistics.num_rows = statistics.num_rows.to_inexact();
+            }
         }
         statistics.calculate_total_byte_size(&self.schema);
         Ok(statistics)

@@ -1,5 +1,6 @@
 //! A file as a schema of the engine.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,9 +24,10 @@ pub struct TetSchema {
     name: String,
     file: Arc<TetFile>,
     options: TetOptions,
+    /// In the order of the file.
     tables: Vec<(String, Arc<ArrayTable>)>,
-    /// Datasets that cannot be read as a table.
-    refused: Vec<String>,
+    /// Where each of them is.
+    by_name: HashMap<String, usize>,
     overlay: MemorySchemaProvider,
     warnings: Vec<String>,
 }
@@ -53,20 +55,18 @@ impl TetSchema {
         let file = Arc::new(TetFile::open(path, options.open_options(session))?);
         let mut warnings = file.warnings().to_vec();
         let mut tables: Vec<(String, _)> = Vec::new();
-        let mut refused = Vec::new();
+        let mut by_name = HashMap::new();
         for dataset in file.datasets() {
             let name = dataset.name();
-            if tables.iter().any(|(table, _)| table == name) || refused.iter().any(|r| r == name) {
+            if by_name.contains_key(name) {
                 continue;
             }
-            match TetDataset::try_new(&file, name, &options) {
-                Ok(dataset) => {
-                    warnings.extend_from_slice(dataset.warnings());
-                    let table = ArrayTable::from_grid(Arc::new(dataset), options.clone());
-                    tables.push((name.to_string(), Arc::new(table)));
-                }
-                // The file itself has warned of it.
-                Err(_) => refused.push(name.to_string()),
+            // If it cannot be read, the file itself has warned of it.
+            if let Ok(dataset) = TetDataset::try_new(&file, name, &options) {
+                warnings.extend_from_slice(dataset.warnings());
+                let table = ArrayTable::from_grid(Arc::new(dataset), options.clone());
+                by_name.insert(name.to_string(), tables.len());
+                tables.push((name.to_string(), Arc::new(table)));
             }
         }
         Ok(Self {
@@ -74,7 +74,7 @@ impl TetSchema {
             file,
             options,
             tables,
-            refused,
+            by_name,
             overlay: MemorySchemaProvider::new(),
             warnings,
         })
@@ -106,17 +106,18 @@ impl TetSchema {
     }
 
     fn dataset(&self, name: &str) -> Result<Option<&Arc<ArrayTable>>> {
-        if let Some((_, table)) = self.tables.iter().find(|(table, _)| table == name) {
-            return Ok(Some(table));
+        if let Some(position) = self.by_name.get(name) {
+            return Ok(Some(&self.tables[*position].1));
         }
-        if self.refused.iter().any(|refused| refused == name) {
-            // Once more, for the reason.
+        if self.file.dataset(name).is_some() {
+            // It could not be read; once more, for the reason.
             TetDataset::try_new(&self.file, name, &self.options)?;
         }
+        let lower = name.to_lowercase();
         let mut matching = self
             .tables
             .iter()
-            .filter(|(table, _)| table.to_lowercase() == name.to_lowercase());
+            .filter(|(table, _)| table.to_lowercase() == lower);
         match (matching.next(), matching.next()) {
             (Some((first, _)), Some((second, _))) => plan_err!(
                 "{name} could be \"{first}\" or \"{second}\" of {}; quote one of them",
@@ -131,13 +132,11 @@ impl TetSchema {
 #[async_trait]
 impl SchemaProvider for TetSchema {
     fn table_names(&self) -> Vec<String> {
-        let mut names = self.overlay.table_names();
-        for (table, _) in &self.tables {
-            if !names.contains(table) {
-                names.push(table.clone());
-            }
-        }
-        names
+        let overlay = self.overlay.table_names();
+        let seen: HashSet<_> = overlay.iter().cloned().collect();
+        let datasets = self.tables.iter().map(|(table, _)| table);
+        let hidden = datasets.filter(|table| !seen.contains(*table)).cloned();
+        overlay.into_iter().chain(hidden).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {

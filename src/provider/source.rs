@@ -3,7 +3,7 @@
 //! A [`BlockSource`] is a table as a lazily enumerated sequence of blocks. The scan, its metrics and its
 //! partitions are written against it, once. A block source that is a dense array also answers
 //! [`BlockSource::as_grid`]: axes, attributes, and windows of cells. Selections are made on that.
-//! [`GridBlocks`](crate::provider::grid_blocks::GridBlocks) turns any [`GridSource`] into a block source, so that a
+//! [`GridTable`](crate::provider::grid_blocks::GridTable) turns any [`GridSource`] into a block source, so that a
 //! dense format implements only the latter.
 
 use std::fmt::Debug;
@@ -40,15 +40,6 @@ pub trait BlockSource: Debug + Send + Sync {
     fn describe(&self) -> Result<TableDescription>;
 }
 
-/// One block of a [`BlockList`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Block {
-    /// Selected rows in it.
-    pub rows: u64,
-    /// Bytes that the whole block takes in the file.
-    pub stored_bytes: u64,
-}
-
 /// The blocks that a selection touches, numbered from zero and found on demand: there may be far more of them than
 /// fit in memory.
 pub trait BlockList: Debug + Send + Sync {
@@ -61,8 +52,11 @@ pub trait BlockList: Debug + Send + Sync {
     /// Selected rows in all; `None` if there are 2^64 or more.
     fn rows(&self) -> Option<u64>;
 
-    /// One block. Looks its index entry up.
-    fn block(&self, position: u64, options: &ReadOptions) -> Result<Block>;
+    /// Selected rows of one block.
+    fn block_rows(&self, position: u64) -> Result<u64>;
+
+    /// Bytes that one block takes in the file, as a whole. Looks its index entry up.
+    fn block_bytes(&self, position: u64, options: &ReadOptions) -> Result<u64>;
 
     /// Statistics of one column over the selected rows of one block, or of all blocks. Reads no values.
     fn column_statistics(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::{BatchCoalescer, filter_record_batch};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::RecordOutput;
@@ -70,7 +70,7 @@ struct Scan {
 
 enum Step {
     Batch(RecordBatch),
-    /// Something long was begun.
+    /// A piece of work is done that led to no batch yet: others may run now, and the query may be cancelled.
     Working,
     Continue,
     Finished,
@@ -111,7 +111,8 @@ impl Scan {
             Progress::Working => Ok(Step::Working),
             Progress::Done => {
                 self.is_open = false;
-                Ok(Step::Continue)
+                // A chunk may give few rows or none, so that many go by before a batch is full.
+                Ok(Step::Working)
             }
             Progress::Rows { columns, rows } => {
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -119,7 +120,13 @@ impl Scan {
                 let mut batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
                 if let Some(filter) = &self.request.filter {
                     let mask = filter.evaluate(&batch)?.into_array(batch.num_rows())?;
-                    batch = filter_record_batch(&batch, mask.as_boolean())?;
+                    let Some(mask) = mask.as_boolean_opt() else {
+                        return internal_err!("the filter {filter} is no predicate");
+                    };
+                    batch = filter_record_batch(&batch, mask)?;
+                    if batch.num_rows() == 0 {
+                        return Ok(Step::Working);
+                    }
                 }
                 self.emit(batch)
             }

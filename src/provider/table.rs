@@ -86,6 +86,7 @@ impl ArrayTable {
         let name = match (&options.dataset, file.datasets()) {
             (Some(name), _) => name.clone(),
             (None, [only]) => only.name().to_string(),
+            (None, []) => return Err(Error::invalid(file.path(), "has no dataset")),
             (None, several) => {
                 let names: Vec<_> = several
                     .iter()

@@ -8,6 +8,7 @@ mod command;
 mod corpus;
 mod edge;
 mod exploded;
+mod hostile;
 mod interop;
 mod npy;
 mod opening;

@@ -255,8 +255,8 @@ fn blocks_have_rows_bytes_and_statistics() {
     assert_eq!((blocks.total(), blocks.count()), (Some(12), Some(6)));
     assert_eq!(blocks.rows(), Some(20));
     // The clipped chunk at x 0..3, y 8..10.
-    let block = blocks.block(2, &options).unwrap();
-    assert_eq!((block.rows, block.stored_bytes), (2, 2 * 3 * 2 * 8));
+    assert_eq!(blocks.block_rows(2).unwrap(), 2);
+    assert_eq!(blocks.block_bytes(2, &options).unwrap(), 2 * 3 * 2 * 8);
     let statistics = |column, position| {
         let statistics = blocks
             .column_statistics(column, position, &options)
@@ -275,5 +275,5 @@ fn blocks_have_rows_bytes_and_statistics() {
     assert_eq!(statistics(0, Some(2)), (2, 2));
     assert_eq!(statistics(1, Some(2)), (8, 9));
     assert_eq!(statistics(2, Some(5)), (7, 7));
-    assert!(blocks.block(6, &options).is_err());
+    assert!(blocks.block_rows(6).is_err());
 }

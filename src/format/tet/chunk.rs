@@ -17,6 +17,8 @@ use crate::format::tet::index::{ChunkRow, Codec};
 /// Chunks up to this size are decompressed in one call, which is faster; larger ones step by step, so that a
 /// query over them can be cancelled.
 const ONE_CALL_BYTES: u64 = 8 << 20;
+/// What zstd says when the payload holds more than the output can take.
+const TOO_SMALL: &str = "Destination buffer is too small";
 /// Bytes decompressed per step.
 const STEP_BYTES: usize = 1 << 20;
 /// With positioned reads, runs closer to each other than this are read together.
@@ -44,7 +46,7 @@ enum State {
     /// Raw cells in the map.
     Mapped(Arc<Mmap>, Range<usize>),
     /// Raw cells in the file.
-    Positioned(Range<u64>),
+    Positioned(Range<u64>, Box<Place>),
     /// Compressed; the cells come to lie in `decoded`.
     Compressed(Box<Compressed>),
     /// So many bytes of `decoded` are the cells.
@@ -119,14 +121,19 @@ impl ChunkReader {
         // The row's check has shown that the payload lies within the file, and so within the map.
         let in_map = range.start as usize..range.end as usize;
         let storage = self.file.storage();
+        let place = || Box::new(Place::chunk(self.file.path(), dataset.name(), chunk));
         self.state = match (row.codec, self.access) {
             (Codec::Raw, Access::Mmap) => State::Mapped(Arc::clone(storage.map()?), in_map),
-            (Codec::Raw, Access::Pread) => State::Positioned(range),
+            (Codec::Raw, Access::Pread) => State::Positioned(range, place()),
             (Codec::Zstd, access) => {
-                let place = Place::chunk(self.file.path(), dataset.name(), chunk);
+                let place = *place();
                 let stored = match access {
                     Access::Mmap => Stored::Mapped(Arc::clone(storage.map()?), in_map),
-                    Access::Pread => Stored::Read(storage.read_range(access, range)?),
+                    Access::Pread => Stored::Read(
+                        storage
+                            .read_range(access, range)
+                            .map_err(|error| error.at(&place))?,
+                    ),
                 };
                 self.bytes_read += row.stored_bytes;
                 State::Compressed(Box::new(Compressed {
@@ -148,19 +155,10 @@ impl ChunkReader {
             return Ok(true);
         };
         let length = compressed.row.raw_bytes as usize;
-        // One byte more than the chunk needs, to notice frames that decode to more.
-        if self.decoded.len() <= length {
-            self.decoded.resize(length + 1, 0);
-        }
-        let output = &mut self.decoded[..=length];
         let produced = if compressed.row.raw_bytes <= ONE_CALL_BYTES {
-            let produced = self
-                .one_call
-                .decompress_to_buffer(compressed.stored.bytes(), output)
-                .map_err(|error| compressed.undecodable(&error))?;
-            Some(produced)
+            compressed.decode(&mut self.one_call, &mut self.decoded)?
         } else {
-            compressed.step(output)?
+            compressed.step(&mut self.decoded)?
         };
         let Some(produced) = produced else {
             return Ok(false);
@@ -185,7 +183,7 @@ impl ChunkReader {
     pub fn codec(&self) -> Option<Codec> {
         match self.state {
             State::Closed => None,
-            State::Mapped(..) | State::Positioned(_) => Some(Codec::Raw),
+            State::Mapped(..) | State::Positioned(..) => Some(Codec::Raw),
             State::Compressed(_) | State::Decoded(_) => Some(Codec::Zstd),
         }
     }
@@ -212,9 +210,9 @@ impl ChunkReader {
                 &map[range.clone()]
             }
             State::Decoded(length) => &self.decoded[..*length],
-            State::Positioned(range) => {
-                let start = range.start;
-                self.bytes_read += gather_from_file(self.file.storage(), start, runs, output)?;
+            State::Positioned(range, place) => {
+                self.bytes_read += gather_from_file(self.file.storage(), range.start, runs, output)
+                    .map_err(|error| error.at(place))?;
                 return Ok(());
             }
             State::Closed | State::Compressed(_) => {
@@ -235,8 +233,28 @@ impl ChunkReader {
 }
 
 impl Compressed {
-    /// Decompresses up to [`STEP_BYTES`]; the number of bytes in all once everything is decompressed.
-    fn step(&mut self, output: &mut [u8]) -> Result<Option<usize>> {
+    /// Decompresses everything; the number of bytes, which is one too many if the payload holds more than the chunk.
+    fn decode(
+        &self,
+        one_call: &mut zstd::bulk::Decompressor<'_>,
+        output: &mut Vec<u8>,
+    ) -> Result<Option<usize>> {
+        let length = self.row.raw_bytes as usize;
+        self.grow(output, length)?;
+        match one_call.decompress_to_buffer(self.stored.bytes(), &mut output[..length]) {
+            Ok(produced) => Ok(Some(produced)),
+            Err(error) if error.to_string().contains(TOO_SMALL) => Ok(Some(length + 1)),
+            Err(error) => Err(self.undecodable(&error)),
+        }
+    }
+
+    /// Decompresses up to [`STEP_BYTES`]; the number of bytes in all once everything is decompressed. The output grows
+    /// with what really comes out, whatever the file says.
+    fn step(&mut self, output: &mut Vec<u8>) -> Result<Option<usize>> {
+        // One byte more than the chunk needs, to notice frames that decode to more.
+        let most = self.row.raw_bytes as usize + 1;
+        let end = most.min(self.produced + STEP_BYTES);
+        self.grow(output, end)?;
         let decoder = match &mut self.decoder {
             Some(decoder) => decoder,
             None => {
@@ -245,7 +263,6 @@ impl Compressed {
             }
         };
         let input = &self.stored.bytes()[self.consumed..];
-        let end = output.len().min(self.produced + STEP_BYTES);
         let mut source = InBuffer::around(input);
         let mut target = OutBuffer::around(&mut output[self.produced..end]);
         let hint = decoder
@@ -255,13 +272,23 @@ impl Compressed {
         self.consumed += read;
         self.produced += written;
         let all_read = self.consumed == self.stored.bytes().len();
-        if (hint == 0 && all_read) || self.produced == output.len() {
+        if (hint == 0 && all_read) || self.produced == most {
             return Ok(Some(self.produced));
         }
         if read == 0 && written == 0 {
             return Err(self.undecodable(&io::Error::from(io::ErrorKind::UnexpectedEof)));
         }
         Ok(None)
+    }
+
+    fn grow(&self, output: &mut Vec<u8>, length: usize) -> Result<()> {
+        if output.len() < length {
+            output
+                .try_reserve(length - output.len())
+                .map_err(|error| undecodable(&self.place, &io::Error::other(error)))?;
+            output.resize(length, 0);
+        }
+        Ok(())
     }
 
     fn undecodable(&self, error: &io::Error) -> Error {

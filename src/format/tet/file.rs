@@ -1,5 +1,6 @@
 //! An open `.tet` file: its directory, its footer, and where its chunks lie.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use crate::error::{Error, Result};
@@ -42,6 +43,8 @@ pub struct TetFile {
     storage: Storage,
     options: OpenOptions,
     datasets: Vec<Dataset>,
+    /// The first dataset of each name.
+    by_name: HashMap<String, usize>,
     index: ChunkIndex,
     footer: Footer,
     payload_end: u64,
@@ -71,11 +74,25 @@ impl TetFile {
             let index = ChunkIndex::read(&storage, access, &superblock, &datasets, index_offset)?;
             (datasets, index)
         };
-        let warnings = warnings(storage.path(), &datasets);
+        let mut by_name = HashMap::with_capacity(datasets.len());
+        let mut warnings = Vec::new();
+        for (position, dataset) in datasets.iter().enumerate() {
+            let first = *by_name.entry(dataset.name.clone()).or_insert(position);
+            if first != position {
+                warnings.push(format!(
+                    "{}: datasets {first} and {position} are both called {:?}; the first one is used",
+                    storage.path().display(),
+                    dataset.name
+                ));
+            } else if let Err(error) = dataset.check(storage.path()) {
+                warnings.push(format!("{error}; the dataset is left out"));
+            }
+        }
         Ok(Self {
             storage,
             options,
             datasets,
+            by_name,
             index,
             footer,
             payload_end,
@@ -106,7 +123,9 @@ impl TetFile {
 
     /// The dataset of this exact name; of several, the first.
     pub fn dataset(&self, name: &str) -> Option<&Dataset> {
-        self.datasets.iter().find(|dataset| dataset.name == name)
+        self.by_name
+            .get(name)
+            .map(|position| &self.datasets[*position])
     }
 
     /// What the footer says of a dataset.
@@ -140,8 +159,14 @@ impl TetFile {
     /// [`Error::MissingChunk`] if there is none, [`Error::Malformed`] if it breaks a rule of the format or two
     /// rows claim the chunk.
     pub fn chunk_row(&self, dataset: &Dataset, chunk: &[u64], access: Access) -> Result<ChunkRow> {
-        self.index
-            .row(&self.storage, access, dataset, chunk, self.payload_end)
+        self.index.row(
+            &self.storage,
+            access,
+            &self.datasets,
+            dataset,
+            chunk,
+            self.payload_end,
+        )
     }
 
     /// The file's bytes.
@@ -154,7 +179,7 @@ impl TetFile {
         let names: Vec<_> = self
             .datasets
             .iter()
-            .map(|dataset| format!("\"{}\"", dataset.name))
+            .map(|dataset| format!("{:?}", dataset.name))
             .collect();
         Error::NoSuchDataset {
             path: self.path().to_path_buf(),
@@ -166,25 +191,4 @@ impl TetFile {
             },
         }
     }
-}
-
-fn warnings(path: &Path, datasets: &[Dataset]) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (position, dataset) in datasets.iter().enumerate() {
-        let first = datasets[..position]
-            .iter()
-            .find(|earlier| earlier.name == dataset.name);
-        if let Some(first) = first {
-            warnings.push(format!(
-                "{}: datasets {} and {} are both called \"{}\"; the first one is used",
-                path.display(),
-                first.id,
-                dataset.id,
-                dataset.name
-            ));
-        } else if let Err(error) = dataset.check(path) {
-            warnings.push(format!("{error}; the dataset is left out"));
-        }
-    }
-    warnings
 }

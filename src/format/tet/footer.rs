@@ -21,7 +21,7 @@ const FOOTER_VERSION_WITH_INDEXES: u32 = 2;
 /// Bytes of the tail: JSON length, version, magic.
 pub(crate) const TAIL_BYTES: u64 = 16;
 /// Bytes of metadata that a spill may hold.
-const MAX_SPILL_BYTES: u64 = 16 << 20;
+pub(crate) const MAX_SPILL_BYTES: u64 = 16 << 20;
 
 /// What a file's footer says. Everything is text in the format, numbers included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -119,7 +119,13 @@ impl DatasetMetadata {
     pub fn labels(&self, axis: usize, shape: &[u64]) -> Option<(&[String], LabelRule)> {
         let found = |key: &str, rule| Some((self.coords.get(key)?.labels.as_slice(), rule));
         let named = |axis: usize| found(self.dim_names.get(axis)?, LabelRule::Name);
-        let numbered = |axis: usize| found(&axis.to_string(), LabelRule::Number);
+        let numbered = |axis: usize| {
+            // Unless that is the name of a dimension.
+            let key = axis.to_string();
+            (!self.dim_names.contains(&key))
+                .then(|| found(&key, LabelRule::Number))
+                .flatten()
+        };
         if let Some(bound) = named(axis).or_else(|| numbered(axis)) {
             return Some(bound);
         }
@@ -314,6 +320,9 @@ pub(crate) fn read_footer(storage: &Storage, access: Access) -> Result<(Footer, 
                 );
             }
             let json = storage.read_range(access, spill.offset..end)?;
+            if json.trim_ascii_start().first() != Some(&b'{') {
+                return malformed("metadata spill", "no object".into(), "a JSON object");
+            }
             match serde_json::from_slice(&json) {
                 Ok(metadata) => metadata,
                 Err(error) => {

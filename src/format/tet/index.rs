@@ -129,8 +129,7 @@ impl StoredRow {
 }
 
 /// Rows by dataset and chunk ordinal, sorted; for files whose rows are not where arithmetic puts them.
-#[derive(Debug)]
-struct Lookup(Vec<(u64, u64, u64)>);
+type Lookup = Vec<(u64, u64, u64)>;
 
 /// The chunk index of an open file.
 #[derive(Debug)]
@@ -242,26 +241,31 @@ impl ChunkIndex {
         self.row_count
     }
 
-    /// The checked row of one chunk. `payload_end` is where payloads must end.
+    /// The checked row of one chunk of one of the file's `datasets`. `payload_end` is where payloads must end.
     pub fn row(
         &self,
         storage: &Storage,
         access: Access,
+        datasets: &[Dataset],
         dataset: &Dataset,
         chunk: &[u64],
         payload_end: u64,
     ) -> Result<ChunkRow> {
         let path = storage.path();
+        let dtype = dataset.check(path)?;
         let place = || Place::chunk(path, &dataset.name, chunk);
         let missing = || Error::MissingChunk(Box::new(place()));
+        if chunk.len() != dataset.shape.len() {
+            return Err(missing());
+        }
         let ordinal = dataset.chunk_ordinal(chunk).ok_or_else(missing)?;
         let row = match self.row_by_arithmetic(storage, access, dataset, chunk, ordinal)? {
             Some(row) => row,
             None => self
-                .row_by_lookup(storage, access, dataset, ordinal, &place)?
+                .row_by_lookup(storage, access, datasets, (dataset.id, ordinal), &place)?
                 .ok_or_else(missing)?,
         };
-        validate(&row, dataset, chunk, path, payload_end)
+        validate(&row, dataset.chunk_bytes(dtype, chunk), payload_end, &place)
     }
 
     fn row_by_arithmetic(
@@ -272,28 +276,28 @@ impl ChunkIndex {
         chunk: &[u64],
         ordinal: u64,
     ) -> Result<Option<StoredRow>> {
-        let Some(first_rows) = &self.first_rows else {
+        let first_rows = self.first_rows.as_ref();
+        let Some(first) = first_rows.and_then(|first_rows| first_rows.get(dataset.id as usize))
+        else {
             return Ok(None);
         };
         // Cannot overflow or exceed the rows: all grids together have exactly `row_count` chunks.
-        let row = self.stored_row(storage, access, first_rows[dataset.id as usize] + ordinal)?;
+        let row = self.stored_row(storage, access, first + ordinal)?;
         Ok(row.is(dataset, chunk).then_some(row))
     }
 
+    /// `key` is a dataset and the ordinal of one of its chunks.
     fn row_by_lookup(
         &self,
         storage: &Storage,
         access: Access,
-        dataset: &Dataset,
-        ordinal: u64,
+        datasets: &[Dataset],
+        key: (u64, u64),
         place: &dyn Fn() -> Place,
     ) -> Result<Option<StoredRow>> {
-        let lookup = self.lookup(storage, access, dataset)?;
-        let key = (dataset.id, ordinal);
-        let start = lookup
-            .0
-            .partition_point(|(id, ordinal, _)| (*id, *ordinal) < key);
-        let mut rows = lookup.0[start..]
+        let lookup = self.lookup(storage, access, datasets)?;
+        let start = lookup.partition_point(|(id, ordinal, _)| (*id, *ordinal) < key);
+        let mut rows = lookup[start..]
             .iter()
             .take_while(|(id, ordinal, _)| (*id, *ordinal) == key);
         let Some((_, _, row)) = rows.next() else {
@@ -310,28 +314,31 @@ impl ChunkIndex {
         self.stored_row(storage, access, *row).map(Some)
     }
 
-    /// The lookup table, built on first use. It holds the rows of `dataset`'s file that name a chunk.
-    fn lookup(&self, storage: &Storage, access: Access, dataset: &Dataset) -> Result<Arc<Lookup>> {
+    /// The lookup table, built on first use. Rows that name no chunk of any dataset are not in it.
+    fn lookup(
+        &self,
+        storage: &Storage,
+        access: Access,
+        datasets: &[Dataset],
+    ) -> Result<Arc<Lookup>> {
         let mut guard = self.lookup.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut entries = match guard.as_ref() {
-            Some(lookup) if lookup.covers(dataset) => return Ok(Arc::clone(lookup)),
-            Some(lookup) => lookup.0.clone(),
-            None => Vec::new(),
-        };
-        let before = entries.len();
+        if let Some(lookup) = guard.as_ref() {
+            return Ok(Arc::clone(lookup));
+        }
+        let mut entries = Vec::new();
         self.for_each_row(storage, access, |position, row| {
-            if row.dataset_id == dataset.id
+            let dataset = usize::try_from(row.dataset_id)
+                .ok()
+                .and_then(|id| datasets.get(id))
+                .filter(|dataset| !dataset.chunk_shape.contains(&0));
+            if let Some(dataset) = dataset
                 && let Some(ordinal) = dataset.chunk_ordinal(&row.chunk[..dataset.shape.len()])
             {
                 entries.push((dataset.id, ordinal, position));
             }
         })?;
-        if entries.len() == before {
-            // Remembers that the dataset has no row at all.
-            entries.push((dataset.id, u64::MAX, u64::MAX));
-        }
         entries.sort_unstable();
-        let lookup = Arc::new(Lookup(entries));
+        let lookup = Arc::new(entries);
         *guard = Some(Arc::clone(&lookup));
         Ok(lookup)
     }
@@ -365,15 +372,6 @@ impl ChunkIndex {
     }
 }
 
-impl Lookup {
-    fn covers(&self, dataset: &Dataset) -> bool {
-        let start = self.0.partition_point(|(id, _, _)| *id < dataset.id);
-        self.0
-            .get(start)
-            .is_some_and(|(id, _, _)| *id == dataset.id)
-    }
-}
-
 /// Where each dataset's rows start in an index in the reference's order, if the grids of all datasets have
 /// exactly as many chunks as the index has rows.
 fn first_rows(datasets: &[Dataset], row_count: u64) -> Option<Vec<u64>> {
@@ -388,19 +386,12 @@ fn first_rows(datasets: &[Dataset], row_count: u64) -> Option<Vec<u64>> {
 
 fn validate(
     row: &StoredRow,
-    dataset: &Dataset,
-    chunk: &[u64],
-    path: &Path,
+    cell_bytes: u64,
     payload_end: u64,
+    place: &dyn Fn() -> Place,
 ) -> Result<ChunkRow> {
-    let malformed = |field, found: String, expected: String| {
-        Error::malformed(
-            Place::chunk(path, &dataset.name, chunk),
-            field,
-            found,
-            expected,
-        )
-    };
+    let malformed =
+        |field, found: String, expected: String| Error::malformed(place(), field, found, expected);
     let codec = match row.codec {
         0 => Codec::Raw,
         1 => Codec::Zstd,
@@ -412,7 +403,6 @@ fn validate(
             ));
         }
     };
-    let cell_bytes = dataset.chunk_bytes(dataset.check(path)?, chunk);
     if row.raw_bytes != cell_bytes {
         return Err(malformed(
             "raw_byte_len",

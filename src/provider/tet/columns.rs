@@ -9,6 +9,9 @@ use crate::error::{Error, Place};
 use crate::format::tet::{Dataset, DatasetMetadata, LabelRule, TetFile};
 use crate::grid::{Axis, CoordinateSource, infer_labels, text_labels};
 
+/// Bytes of the longest label, by the reference's limits. A label stands in every row, so that a longer one would cost
+/// far more than it takes in the file.
+const MAX_LABEL: usize = 1024;
 /// The usual name of the value column.
 const VALUE: &str = "value";
 
@@ -44,6 +47,15 @@ pub(super) fn axes(
     let mut axes = Vec::with_capacity(rank);
     for (number, (name, extent)) in names.into_iter().zip(dataset.shape()).enumerate() {
         let axis = match metadata.labels(number, dataset.shape()) {
+            Some((labels, _)) if labels.iter().any(|label| label.len() > MAX_LABEL) => {
+                warn(
+                    "coords",
+                    format!("a label above {MAX_LABEL} bytes on dimension \"{name}\""),
+                    "the format's limit".to_string(),
+                    "the labels are left unused",
+                );
+                Axis::counted(name, *extent)
+            }
             Some((labels, rule)) if labels.len() as u64 == *extent => {
                 let values: ArrayRef = if keep_text {
                     text_labels(labels)

@@ -160,7 +160,7 @@ impl GridSource for TetDataset {
             {
                 Ok(row) => {
                     codecs.insert(row.codec.to_string());
-                    stored_bytes += row.stored_bytes;
+                    stored_bytes = u64::saturating_add(stored_bytes, row.stored_bytes);
                 }
                 Err(error) if problems.len() < most_problems => problems.push(error.to_string()),
                 Err(_) => {}

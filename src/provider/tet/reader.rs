@@ -43,6 +43,8 @@ struct Assembly {
     cells: Vec<u8>,
     /// Whether the next chunk is open but not yet decoded.
     is_open: bool,
+    /// Whether all of them are in place.
+    is_complete: bool,
 }
 
 impl TetWindowReader {
@@ -162,6 +164,7 @@ impl WindowReader for TetWindowReader {
                 done: 0,
                 cells: vec![0; bytes as usize],
                 is_open: false,
+                is_complete: false,
             });
         }
         Ok(())
@@ -176,7 +179,8 @@ impl WindowReader for TetWindowReader {
                 Ok(ready)
             }
             State::Assembly(mut assembly) => {
-                let ready = self.assemble(&mut assembly)?;
+                assembly.is_complete = self.assemble(&mut assembly)?;
+                let ready = assembly.is_complete;
                 self.state = State::Assembly(assembly);
                 Ok(ready)
             }
@@ -202,6 +206,9 @@ impl WindowReader for TetWindowReader {
                 Buffer::from(buffer)
             }
             (State::Assembly(assembly), ..) => {
+                if !assembly.is_complete {
+                    return internal_err!("a window was read before it was ready");
+                }
                 let mut buffer = MutableBuffer::with_capacity(length);
                 for run in runs {
                     buffer.extend_from_slice(&assembly.cells[run]);

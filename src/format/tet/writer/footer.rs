@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::format::tet::footer::{FOOTER_VERSION, HistoryRow, MAGIC, Metadata};
+use crate::format::tet::footer::{FOOTER_VERSION, HistoryRow, MAGIC, MAX_SPILL_BYTES, Metadata};
 use crate::format::tet::writer::spec::{is_allowed, text_limit};
 
 /// Bytes of footer JSON above which the metadata moves to a spill, as in the reference.
@@ -55,6 +55,13 @@ pub(super) fn encode(
     )?;
     if footer.len() > MAX_INLINE && has_metadata {
         spill = json(path, metadata)?;
+        if spill.len() as u64 > MAX_SPILL_BYTES {
+            let message = format!(
+                "{} bytes of metadata; the format allows {MAX_SPILL_BYTES}",
+                spill.len()
+            );
+            return Err(Error::invalid(path, message));
+        }
         footer = json(
             path,
             &StoredFooter {

@@ -34,6 +34,7 @@ pub struct TetWriter {
     rows: Vec<Vec<Option<ChunkRow>>>,
     history: Vec<HistoryRow>,
     file_metadata: Option<FileMetadata>,
+    has_failed: bool,
 }
 
 impl std::fmt::Debug for TetWriter {
@@ -102,6 +103,7 @@ impl TetWriter {
             rows,
             history: Vec::new(),
             file_metadata: None,
+            has_failed: false,
         };
         let payloads = if writer.datasets.is_empty() {
             superblock::SUPERBLOCK_BYTES
@@ -158,6 +160,9 @@ impl TetWriter {
                 cells.len()
             )));
         }
+        if self.has_failed {
+            return Err(invalid("an earlier write failed".to_string()));
+        }
         if self.rows[dataset][ordinal].is_some() {
             return Err(invalid("written twice".to_string()));
         }
@@ -170,9 +175,11 @@ impl TetWriter {
                 (Codec::Zstd, compressed.as_slice())
             }
         };
-        self.output
-            .write_all(stored)
-            .map_err(Error::io(&self.path, "write"))?;
+        if let Err(error) = self.output.write_all(stored) {
+            // Part of it may have been written, so that nobody knows where the next chunk would come to lie.
+            self.has_failed = true;
+            return Err(Error::io(&self.path, "write")(error));
+        }
         self.rows[dataset][ordinal] = Some(ChunkRow {
             payload_offset: self.position,
             raw_bytes,
