@@ -67,5 +67,5 @@ pub use format::storage::Access;
 pub use provider::description::{AttributeDescription, DimensionDescription, TableDescription};
 pub use provider::options::{TetConfig, TetOptions};
 pub use provider::schema::TetSchema;
-pub use provider::session::TetSessionExt;
+pub use provider::session::{TetFolder, TetSessionExt};
 pub use provider::table::ArrayTable;

@@ -60,16 +60,12 @@ pub trait TetSessionExt {
         options: TetOptions,
     ) -> Result<Arc<TetSchema>>;
 
-    /// Registers every `*.tet` file of a folder as a schema called after its stem, in the order of their names. If any
-    /// cannot be registered, none is.
+    /// Registers every `*.tet` file of a folder as a schema called after its stem, in the order of their names. Files that
+    /// cannot be opened are left out and reported.
     ///
     /// # Errors
-    /// If the folder cannot be read; else as [`Self::register_tet_file`].
-    async fn register_tet_folder(
-        &self,
-        path: &Path,
-        options: TetOptions,
-    ) -> Result<Vec<Arc<TetSchema>>>;
+    /// If the folder cannot be read, or a schema of one of the names exists already; then none is registered.
+    async fn register_tet_folder(&self, path: &Path, options: TetOptions) -> Result<TetFolder>;
 
     /// Registers one dataset as a table: the one that `options.dataset` names, else the file's only one.
     ///
@@ -108,20 +104,21 @@ impl TetSessionExt for SessionContext {
         Ok(schema)
     }
 
-    async fn register_tet_folder(
-        &self,
-        path: &Path,
-        options: TetOptions,
-    ) -> Result<Vec<Arc<TetSchema>>> {
+    async fn register_tet_folder(&self, path: &Path, options: TetOptions) -> Result<TetFolder> {
         let config = self.copied_config();
-        let mut schemas = Vec::new();
+        let mut folder = TetFolder {
+            schemas: Vec::new(),
+            refused: Vec::new(),
+        };
         for file in tet_files(path)? {
             let name = stem(&file)?;
-            let schema = TetSchema::open_in(config.options(), name, &file, options.clone())?;
-            schemas.push(Arc::new(schema));
+            match TetSchema::open_in(config.options(), name, &file, options.clone()) {
+                Ok(schema) => folder.schemas.push(Arc::new(schema)),
+                Err(error) => folder.refused.push(error),
+            }
         }
-        register_schemas(self, &schemas)?;
-        Ok(schemas)
+        register_schemas(self, &folder.schemas)?;
+        Ok(folder)
     }
 
     async fn register_tet(
@@ -141,6 +138,15 @@ impl TetSessionExt for SessionContext {
         let opened = ArrayTable::open_in(self.copied_config().options(), path, &options)?;
         self.read_table(Arc::new(opened))
     }
+}
+
+/// What became of the files of a folder.
+#[derive(Debug)]
+pub struct TetFolder {
+    /// The files that are registered.
+    pub schemas: Vec<Arc<TetSchema>>,
+    /// Why the others could not be opened.
+    pub refused: Vec<Error>,
 }
 
 /// Registers all of these schemas, or none if one cannot be.
@@ -201,7 +207,8 @@ fn tet_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
         let path = entry.map_err(Error::io(folder, "list"))?.path();
-        if path.extension().is_some_and(|extension| extension == "tet") && path.is_file() {
+        let extension = path.extension().unwrap_or_default();
+        if extension.eq_ignore_ascii_case("tet") && path.is_file() {
             files.push(path);
         }
     }

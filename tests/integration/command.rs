@@ -172,6 +172,64 @@ fn several_files_are_schemas() {
 }
 
 #[test]
+fn a_folder_is_all_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    for (from, to) in [
+        ("weather_small.tet", "b.tet"),
+        ("weather_small_v1footer.tet", "a.TET"),
+        ("edge/bad_magic.tet", "c.tet"),
+    ] {
+        let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/data")
+            .join(from);
+        std::fs::copy(from, folder.path().join(to)).unwrap();
+    }
+    let query = "SELECT count(*) AS n FROM temperature t JOIN b.temperature USING (time, lat, lon)";
+    let output = run(&[path, "--format", "csv", "-c", query]);
+    assert_eq!(text(&output.stdout), "n\n9600\n");
+    assert!(
+        text(&output.stderr).contains("c.tet: superblock magic"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_failed_statement_leaves_the_output_file_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keep.csv");
+    std::fs::write(&file, "precious").unwrap();
+    let path = file.to_str().unwrap();
+    assert_eq!(
+        run(&["-o", path, "-c", "SELECT nonsense"]).status.code(),
+        Some(1)
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+    assert_eq!(
+        answer(&[
+            "-o",
+            path,
+            "--format",
+            "csv",
+            "-c",
+            "SELECT 1 AS x; SELECT 2 AS x"
+        ]),
+        ""
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n1\nx\n2\n");
+}
+
+#[test]
+fn a_small_memory_limit_still_sorts() {
+    let sort = "SELECT max(n) AS n FROM (SELECT row_number() OVER (ORDER BY value % 1000003) AS n \
+                FROM range(1000000))";
+    let arguments = ["--memory-limit", "10M", "--format", "csv", "-c", sort];
+    assert_eq!(answer(&arguments), "n\n1000000\n");
+}
+
+#[test]
 fn schema_tells_where_coordinates_come_from() {
     let schema = answer(&[WEATHER, "-c", ".schema pressure"]);
     for expected in [

@@ -195,12 +195,17 @@ impl Names {
     /// What may stand without a qualifier.
     fn words(&self, word: &str) -> Vec<String> {
         let columns = self.tables.iter().flat_map(|table| &table.columns).cloned();
-        let names = self.table_words().chain(columns);
+        // The names of the data come first: there are some hundred functions.
+        let mut found = matching(self.table_words().chain(columns), word);
         // A list of everything helps nobody, and what is quoted is the name of a table or column.
         if word.is_empty() || word.starts_with('"') {
-            return matching(names, word);
+            return found;
         }
-        let mut found = matching(names.chain(self.functions.iter().cloned()), word);
+        for function in matching(self.functions.iter().cloned(), word) {
+            if !found.contains(&function) {
+                found.push(function);
+            }
+        }
         let lower = word.chars().all(|c| !c.is_uppercase());
         let upper = word.to_uppercase();
         let keywords = KEYWORDS.iter().filter(|key| key.starts_with(&upper));
@@ -305,7 +310,7 @@ mod tests {
             names.complete("SELECT la"),
             (
                 7,
-                vec!["lag".into(), "lat".into(), "last".into(), "lateral".into()]
+                vec!["lat".into(), "lag".into(), "last".into(), "lateral".into()]
             )
         );
         assert_eq!(names.complete("SEL"), (0, vec!["SELECT".into()]));

@@ -13,7 +13,19 @@ use tet_sql::{ArrayTable, AttributeDescription, DimensionDescription, TableDescr
 
 /// Describes one table.
 pub async fn one(context: &SessionContext, name: &str) -> Result<String, Failure> {
-    describe(context, name, TableReference::from(name)).await
+    let reference = TableReference::from(name);
+    if context.table_exist(reference.clone()).unwrap_or(false) {
+        return describe(context, name, reference).await;
+    }
+    // A name as it is in the file, which SQL would need in quotes.
+    let listed = tables::list(context).into_iter();
+    let mut found = listed.filter(|listed| {
+        listed.table == name || format!("{}.{}", listed.schema, listed.table) == name
+    });
+    match found.next() {
+        Some(listed) => describe(context, name, listed.reference).await,
+        None => describe(context, name, reference).await,
+    }
 }
 
 /// Describes all tables.

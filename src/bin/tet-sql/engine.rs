@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use futures::future::{Either, select};
+use std::cell::RefCell;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +18,8 @@ const STACK_BYTES: usize = 8 << 20;
 /// notice one, so the signals have a runtime that nothing else runs on.
 pub struct Engine {
     signals: Runtime,
-    workers: Option<Runtime>,
-    handle: Handle,
+    workers: RefCell<Option<Runtime>>,
+    threads: usize,
 }
 
 /// Tells work that is still on its way to its next pause that nobody waits for it any more.
@@ -41,23 +42,35 @@ impl Engine {
     /// Starts the worker threads.
     pub fn new(threads: usize) -> Result<Self, Failure> {
         let signals = Builder::new_current_thread().enable_all().build()?;
-        let workers = Builder::new_multi_thread()
-            .worker_threads(threads)
+        Ok(Self {
+            signals,
+            workers: RefCell::new(None),
+            threads,
+        })
+    }
+
+    /// The worker threads; new ones, if there are none.
+    fn workers(&self) -> Result<Handle, Failure> {
+        let mut workers = self.workers.borrow_mut();
+        if let Some(runtime) = workers.as_ref() {
+            return Ok(runtime.handle().clone());
+        }
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(self.threads)
             .thread_stack_size(STACK_BYTES)
             .thread_name("tet-sql")
             .enable_all()
             .build()?;
-        let handle = workers.handle().clone();
-        Ok(Self {
-            signals,
-            workers: Some(workers),
-            handle,
-        })
+        Ok(workers.insert(runtime).handle().clone())
     }
 
-    /// The worker threads, for waiting without a watch for Ctrl-C.
-    pub fn handle(&self) -> &Handle {
-        &self.handle
+    /// Gives the worker threads up without waiting for what they are at. Some of the engine's operators, such as a
+    /// nested-loop join, compute for long without a pause at which they could be stopped; the statements that follow
+    /// must not wait for that.
+    fn give_up_workers(&self) {
+        if let Some(workers) = self.workers.borrow_mut().take() {
+            workers.shutdown_background();
+        }
     }
 
     /// Runs work to its end or to Ctrl-C, whichever comes first.
@@ -67,7 +80,7 @@ impl Engine {
         F: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         let cancellation = Cancellation::default();
-        let mut task = self.handle.spawn(work(cancellation.clone()));
+        let mut task = self.workers()?.spawn(work(cancellation.clone()));
         self.signals.block_on(async {
             let interrupt = pin!(tokio::signal::ctrl_c());
             match select(&mut task, interrupt).await {
@@ -75,6 +88,7 @@ impl Engine {
                 Either::Right((Ok(()), _)) => {
                     cancellation.cancel();
                     task.abort();
+                    self.give_up_workers();
                     Err(Failure::Interrupted)
                 }
                 // Without a handler Ctrl-C ends the process, which needs no help of ours.
@@ -89,9 +103,7 @@ impl Engine {
 impl Drop for Engine {
     /// Does not wait for a worker inside a long poll.
     fn drop(&mut self) {
-        if let Some(workers) = self.workers.take() {
-            workers.shutdown_background();
-        }
+        self.give_up_workers();
     }
 }
 

@@ -23,10 +23,11 @@ pub enum Meta {
     Quit,
 }
 
-const HELP: [(&str, &str); 7] = [
+const HELP: [(&str, &str); 8] = [
     (".help, \\?", "list these commands"),
-    (".tables, \\dt", "list the tables of all schemas"),
-    (".schema, \\d [TABLE]", "describe a table, or all tables"),
+    (".tables, \\dt, \\d", "list the tables of all schemas"),
+    (".schema [TABLE]", "describe a table, or all tables"),
+    ("\\d TABLE", "describe a table"),
     (
         ".mode [FORMAT]",
         "write results as table, csv, tsv, json, ndjson or markdown",
@@ -66,6 +67,8 @@ pub fn parse(line: &str) -> Result<Meta, String> {
         None => (line, None),
     };
     let meta = match name {
+        // As in psql: tables alone without an argument.
+        "\\d" if argument.is_none() => Meta::Tables,
         ".schema" | "\\d" => Meta::Schema(argument.map(str::to_owned)),
         ".mode" => Meta::Mode(argument.map(format).transpose()?),
         ".maxrows" => Meta::MaxRows(argument.map(rows).transpose()?),
@@ -109,6 +112,7 @@ mod tests {
         assert_eq!(parse(".tables"), Ok(Meta::Tables));
         assert_eq!(parse("\\dt "), Ok(Meta::Tables));
         assert_eq!(parse(".schema"), Ok(Meta::Schema(None)));
+        assert_eq!(parse("\\d"), Ok(Meta::Tables));
         assert_eq!(parse("\\d  w.t"), Ok(Meta::Schema(Some("w.t".to_owned()))));
         assert_eq!(parse(".mode CSV"), Ok(Meta::Mode(Some(Format::Csv))));
         assert_eq!(parse(".maxrows 0"), Ok(Meta::MaxRows(Some(0))));

@@ -3,11 +3,11 @@
 use crate::engine::Cancellation;
 use crate::failure::Failure;
 use clap::ValueEnum;
-use futures::lock::Mutex;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, IsTerminal, Stdout, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The rows of a table that a terminal shows unless told otherwise.
 const TERMINAL_ROWS: usize = 40;
@@ -46,17 +46,39 @@ impl Format {
 
 /// Where results go, and how.
 ///
-/// Shared with the statement that is running, which may be on its way to an end after Ctrl-C already.
+/// A statement works with a copy: after Ctrl-C it may be on its way to an end while the next one runs.
+#[derive(Clone)]
 pub struct Output {
     /// How results are written.
     pub format: Format,
     rows: RowLimit,
-    file: Option<File>,
+    file: Option<Arc<OutputFile>>,
     inputs: Vec<PathBuf>,
 }
 
-/// An output that statements share.
+/// A file that results are written to.
+struct OutputFile {
+    file: File,
+    /// What the file held before is kept until there is a result.
+    is_started: AtomicBool,
+}
+
+/// An output that meta-commands change.
 pub type SharedOutput = Arc<Mutex<Output>>;
+
+/// The output as it is now.
+pub fn current(output: &SharedOutput) -> Output {
+    // Nothing that could fail is done under this lock.
+    output
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
+/// Changes the output for the statements that follow.
+pub fn change(output: &SharedOutput, changed: Output) {
+    *output.lock().unwrap_or_else(PoisonError::into_inner) = changed;
+}
 
 /// How many rows of a table are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +112,16 @@ impl Output {
                 if self.is_input(path) {
                     return Err(named("is one of the files being read".to_owned()));
                 }
-                Some(File::create(path).map_err(|error| named(error.to_string()))?)
+                let file = OpenOptions::new()
+                    .write(true)
+                    .create(true)
+                    .truncate(false)
+                    .open(path)
+                    .map_err(|error| named(error.to_string()))?;
+                Some(Arc::new(OutputFile {
+                    file,
+                    is_started: AtomicBool::new(false),
+                }))
             }
         };
         Ok(())
@@ -124,7 +155,7 @@ impl Output {
     /// A buffered writer for one statement's result.
     pub fn sink(&self, cancellation: Cancellation) -> Sink<'_> {
         let destination = match &self.file {
-            Some(file) => Destination::File(file),
+            Some(output) => Destination::File(output),
             None => Destination::Standard(std::io::stdout()),
         };
         Sink(BufWriter::with_capacity(
@@ -176,7 +207,19 @@ struct Guard<'a> {
 
 enum Destination<'a> {
     Standard(Stdout),
-    File(&'a File),
+    File(&'a OutputFile),
+}
+
+impl OutputFile {
+    fn write(&self, bytes: &[u8]) -> std::io::Result<usize> {
+        if !self.is_started.swap(true, Ordering::Relaxed) {
+            // Devices and pipes have no length.
+            if self.file.metadata()?.is_file() {
+                self.file.set_len(0)?;
+            }
+        }
+        (&self.file).write(bytes)
+    }
 }
 
 impl Guard<'_> {
@@ -200,7 +243,7 @@ impl Write for Guard<'_> {
         }
         let result = match &mut self.destination {
             Destination::Standard(stdout) => stdout.write(bytes),
-            Destination::File(file) => file.write(bytes),
+            Destination::File(output) => output.write(bytes),
         };
         self.remember(result)
     }
@@ -208,7 +251,7 @@ impl Write for Guard<'_> {
     fn flush(&mut self) -> std::io::Result<()> {
         let result = match &mut self.destination {
             Destination::Standard(stdout) => stdout.flush(),
-            Destination::File(file) => file.flush(),
+            Destination::File(output) => (&output.file).flush(),
         };
         self.remember(result)
     }

@@ -18,7 +18,7 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Runtime};
 
 const PROMPT: &str = "tet> ";
 
@@ -82,7 +82,7 @@ fn editor(shell: &Shell) -> rustyline::Result<Editor<Prompt, DefaultHistory>> {
     let mut editor = Editor::with_config(config)?;
     editor.set_helper(Some(Prompt {
         context: shell.context().clone(),
-        handle: shell.engine().handle().clone(),
+        runtime: Builder::new_current_thread().enable_all().build()?,
     }));
     Ok(editor)
 }
@@ -101,7 +101,8 @@ fn load_history(editor: &mut Editor<Prompt, DefaultHistory>) -> Option<PathBuf> 
 /// What the line editor asks about a text.
 struct Prompt {
     context: SessionContext,
-    handle: Handle,
+    /// Of its own, since completion must not wait for a statement that is on its way to an end.
+    runtime: Runtime,
 }
 
 impl Validator for Prompt {
@@ -127,7 +128,7 @@ impl Completer for Prompt {
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<String>)> {
         // Collected anew each time: statements come and go with tables.
-        let names = self.handle.block_on(Names::of(&self.context));
+        let names = self.runtime.block_on(Names::of(&self.context));
         Ok(names.complete(&line[..position]))
     }
 }

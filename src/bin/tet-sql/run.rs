@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::formats;
 use crate::messages;
 use crate::meta::{self, Meta};
-use crate::output::{Format, Output, SharedOutput, Sink};
+use crate::output::{self, Format, Output, SharedOutput, Sink};
 use crate::script::Script;
 use crate::session::Session;
 use crate::statements::{self, Kind};
@@ -17,9 +17,8 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
 use futures::StreamExt;
-use futures::lock::Mutex;
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Everything a statement needs.
@@ -67,11 +66,6 @@ impl Shell {
     /// The session.
     pub fn context(&self) -> &SessionContext {
         &self.context
-    }
-
-    /// What runs the statements.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
     }
 
     /// Runs scripts one after another, up to the first failure.
@@ -188,7 +182,7 @@ async fn execute(
             silent: true,
         });
     }
-    let output = output.lock_owned().await;
+    let output = output::current(&output);
     let limit = output.row_limit();
     // One row more than shown tells whether there are more, and the plan need not make any others.
     if let Some(limit) = limit
@@ -265,15 +259,16 @@ async fn execute_meta(
     output: SharedOutput,
     cancellation: Cancellation,
 ) -> Result<(), Failure> {
-    let mut output = output.lock_owned().await;
+    let mut changed = output::current(&output);
+    let current = changed.clone();
     match meta {
         // Handled by the shell.
         Meta::Quit => {}
-        Meta::Help => write_text(&output, cancellation, &meta::help())?,
+        Meta::Help => write_text(&current, cancellation, &meta::help())?,
         Meta::Tables => {
             let batch = tables::batch(&context)?;
-            let mut sink = output.sink(cancellation);
-            let mut writer = formats::writer(output.format, batch.schema_ref(), &mut sink);
+            let mut sink = current.sink(cancellation);
+            let mut writer = formats::writer(current.format, batch.schema_ref(), &mut sink);
             let result = writer.write(&batch).and_then(|()| writer.finish());
             drop(writer);
             settle(result.map_err(Failure::from), &mut sink)?;
@@ -283,14 +278,15 @@ async fn execute_meta(
                 Some(table) => describe::one(&context, &table).await?,
                 None => describe::all(&context).await?,
             };
-            write_text(&output, cancellation, &text)?;
+            write_text(&current, cancellation, &text)?;
         }
-        Meta::Mode(Some(format)) => output.format = format,
-        Meta::Mode(None) => messages::note(output.format.name()),
-        Meta::MaxRows(Some(rows)) => output.set_row_limit(rows),
-        Meta::MaxRows(None) => messages::note(&output.row_limit().unwrap_or(0).to_string()),
-        Meta::Output(path) => output.redirect(path.as_deref())?,
+        Meta::Mode(Some(format)) => changed.format = format,
+        Meta::Mode(None) => messages::note(current.format.name()),
+        Meta::MaxRows(Some(rows)) => changed.set_row_limit(rows),
+        Meta::MaxRows(None) => messages::note(&current.row_limit().unwrap_or(0).to_string()),
+        Meta::Output(path) => changed.redirect(path.as_deref())?,
     }
+    output::change(&output, changed);
     Ok(())
 }
 

@@ -130,11 +130,14 @@ async fn register(
             vec![context.register_tet_file_as(name, path, options).await?]
         }
         Input::Folder(path) => {
-            let schemas = context.register_tet_folder(path, options).await?;
-            if schemas.is_empty() {
+            let folder = context.register_tet_folder(path, options).await?;
+            if folder.schemas.is_empty() && folder.refused.is_empty() {
                 messages::warning(&format!("{}: no .tet files in it", path.display()));
             }
-            schemas
+            for error in &folder.refused {
+                messages::warning(&format!("{error}; the file is left out"));
+            }
+            folder.schemas
         }
     })
 }
@@ -170,6 +173,12 @@ fn limit_memory(context: &SessionContext, bytes: u64) -> Result<(), Failure> {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     let state = context.state_ref();
     let mut state = state.write();
+    // Each partition of a sort sets this aside for merging, which must not be all there is.
+    let partitions = state.config().target_partitions();
+    let execution = &mut state.config_mut().options_mut().execution;
+    execution.sort_spill_reservation_bytes = execution
+        .sort_spill_reservation_bytes
+        .min(bytes / (4 * partitions.max(1)));
     let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env())
         .with_memory_pool(Arc::new(FairSpillPool::new(bytes)))
         .build_arc()?;

@@ -3,6 +3,7 @@
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::TableReference;
+use datafusion::common::utils::quote_identifier;
 use datafusion::prelude::SessionContext;
 use std::sync::Arc;
 
@@ -59,11 +60,14 @@ pub fn list(context: &SessionContext) -> Vec<Listed> {
     tables
 }
 
-/// The tables as a result.
+/// The tables as a result, with names as SQL needs them.
 pub fn batch(context: &SessionContext) -> Result<RecordBatch, ArrowError> {
     let tables = list(context);
-    let schemas = StringArray::from_iter_values(tables.iter().map(|listed| &listed.schema));
-    let names = StringArray::from_iter_values(tables.iter().map(|listed| &listed.table));
+    let quoted = |name: &str| quote_identifier(name).into_owned();
+    let schemas = tables.iter().map(|listed| quoted(&listed.schema));
+    let names = tables.iter().map(|listed| quoted(&listed.table));
+    let schemas = StringArray::from_iter_values(schemas);
+    let names = StringArray::from_iter_values(names);
     RecordBatch::try_from_iter([
         ("schema", Arc::new(schemas) as ArrayRef),
         ("table", Arc::new(names) as ArrayRef),

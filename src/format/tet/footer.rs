@@ -235,7 +235,7 @@ pub(crate) fn read_footer(storage: &Storage, access: Access) -> Result<(Footer, 
             field,
             found,
             format!(
-                "{expected} (a broken footer can be left unread with the option ignore_footer)"
+                "{expected} (a broken footer can be left unread: option ignore_footer, --ignore-footer of tet-sql)"
             ),
         ))
     };
