@@ -10,6 +10,7 @@ mod edge;
 mod exploded;
 mod hostile;
 mod interop;
+mod mutations;
 mod npy;
 mod opening;
 mod reference;
