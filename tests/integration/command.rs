@@ -172,6 +172,17 @@ fn several_files_are_schemas() {
 }
 
 #[test]
+fn schemas_are_found_whatever_their_case() {
+    let named = format!("My={WEATHER}");
+    let query = "SELECT count(*) AS n FROM My.temperature; SELECT count(*) AS n FROM \"My\".PRESSURE; \
+                 CREATE VIEW v AS SELECT 1 AS x; SELECT x FROM my.v";
+    assert_eq!(
+        answer(&[&named, "--format", "csv", "-c", query]),
+        "n\n9600\nn\n240\nx\n1\n"
+    );
+}
+
+#[test]
 fn a_folder_is_all_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();

@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 mod arguments;
+mod catalog;
 mod complete;
 mod demo;
 mod describe;

@@ -56,7 +56,7 @@ pub fn run(mut shell: Shell, arguments: &Arguments) -> Result<(), Failure> {
         } else {
             let _ = editor.add_history_entry(text.as_str());
         }
-        match shell.run_text(&text) {
+        match shell.run_text(bare_word(&text).unwrap_or(&text)) {
             Ok(Control::Continue) => {}
             Ok(Control::Quit) => return Ok(()),
             Err(Failure::Message(message)) => messages::error(&message),
@@ -98,6 +98,15 @@ fn load_history(editor: &mut Editor<Prompt, DefaultHistory>) -> Option<PathBuf> 
     }
 }
 
+/// The meta-command for a word that other prompts know without a dot, if that is all there is.
+fn bare_word(text: &str) -> Option<&'static str> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "quit" | "exit" => Some(".quit"),
+        "help" => Some(".help"),
+        _ => None,
+    }
+}
+
 /// What the line editor asks about a text.
 struct Prompt {
     context: SessionContext,
@@ -107,6 +116,9 @@ struct Prompt {
 
 impl Validator for Prompt {
     fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
+        if bare_word(context.input()).is_some() {
+            return Ok(ValidationResult::Valid(None));
+        }
         let (_, dialect) = run::dialect(&self.context);
         Ok(
             if statements::is_complete(context.input(), dialect.as_ref()) {

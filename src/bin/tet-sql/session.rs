@@ -1,7 +1,9 @@
 //! Opens the files and sets up the session they are queried in.
 
+use crate::catalog::Catalog;
 use crate::failure::Failure;
 use crate::messages;
+use datafusion::catalog::{CatalogProvider, MemorySchemaProvider};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
@@ -89,6 +91,10 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
         .with_information_schema(true)
         .with_option_extension(defaults);
     let context = SessionContext::new_with_config(config);
+    let names = context.copied_config().options().catalog.clone();
+    let catalog = Arc::new(Catalog::default());
+    catalog.register_schema(&names.default_schema, Arc::new(MemorySchemaProvider::new()))?;
+    context.register_catalog(names.default_catalog, catalog);
     let mut schemas: Vec<Arc<TetSchema>> = Vec::new();
     for input in &settings.inputs {
         schemas.extend(register(&context, input, &settings.options).await?);
