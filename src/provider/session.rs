@@ -113,6 +113,15 @@ impl TetSessionExt for SessionContext {
         for file in tet_files(path)? {
             let name = stem(&file)?;
             match TetSchema::open_in(config.options(), name, &file, options.clone()) {
+                Ok(schema)
+                    if folder
+                        .schemas
+                        .iter()
+                        .any(|other| other.name() == schema.name()) =>
+                {
+                    let message = "another file of the folder has the same stem";
+                    folder.refused.push(Error::invalid(&file, message));
+                }
                 Ok(schema) => folder.schemas.push(Arc::new(schema)),
                 Err(error) => folder.refused.push(error),
             }
@@ -167,7 +176,7 @@ fn register_schemas(ctx: &SessionContext, schemas: &[Arc<TetSchema>]) -> Result<
             return plan_err!("{file}: a schema cannot be called \"{name}\"; choose another name");
         }
         if schemas[..position].iter().any(|other| other.name() == name)
-            || catalog.schema(name).is_some()
+            || catalog.schema_names().iter().any(|other| other == name)
         {
             return plan_err!(
                 "{file}: there is a schema called \"{name}\" already; choose another name"

@@ -233,6 +233,78 @@ fn a_failed_statement_leaves_the_output_file_alone() {
 }
 
 #[test]
+fn an_empty_result_is_a_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("old.ndjson");
+    std::fs::write(&file, "{\"old\":1}\n").unwrap();
+    let path = file.to_str().unwrap();
+    let query = "SELECT * FROM temperature WHERE lat > 500";
+    assert_eq!(
+        answer(&[WEATHER, "--format", "ndjson", "-o", path, "-c", query]),
+        ""
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
+}
+
+#[test]
+fn array_files_are_not_overwritten_by_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.tet");
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(WEATHER), &file).unwrap();
+    let other_name = folder.path().join("other");
+    std::fs::hard_link(&file, &other_name).unwrap();
+    for path in [&file, &other_name] {
+        let output = run(&["-o", path.to_str().unwrap(), "-c", "SELECT 1"]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            text(&output.stderr).contains("is an array file"),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_statement_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let sort = "SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY value % 1000003) AS n \
+                FROM range(400000000))";
+    let child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+        .args(["--memory-limit", "32M", "-c", sort])
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Until it spills.
+    let spills = || {
+        let entries = folder.path().read_dir().unwrap();
+        entries.flatten().any(|entry| {
+            entry
+                .path()
+                .read_dir()
+                .is_ok_and(|mut e| e.next().is_some())
+        })
+    };
+    while !spills() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let id = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(text(&output.stderr), "cancelled\n");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
 fn a_small_memory_limit_still_sorts() {
     let sort = "SELECT max(n) AS n FROM (SELECT row_number() OVER (ORDER BY value % 1000003) AS n \
                 FROM range(1000000))";

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinError;
 
-/// Planning a deeply nested statement needs more than the usual two megabytes.
-const STACK_BYTES: usize = 8 << 20;
+/// Planning a statement of thousands of terms needs far more than the usual two megabytes. Only what is used of it takes
+/// memory.
+const STACK_BYTES: usize = 256 << 20;
 
 /// The worker threads, and a small runtime of the main thread's own.
 ///

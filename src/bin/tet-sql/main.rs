@@ -60,7 +60,10 @@ fn start(arguments: Arguments) -> Result<(), Failure> {
     } else {
         None
     };
+    // What statements spill goes with it, even if one is still on its way to an end.
+    let spill = tempfile::Builder::new().prefix("tet-sql-").tempdir().ok();
     let settings = session::Settings {
+        spill_folder: spill.as_ref().map(|folder| folder.path().to_owned()),
         inputs: arguments.inputs(demo.as_ref().map(demo::Demo::path))?,
         options: arguments.options(),
         access: arguments.access(),
@@ -69,11 +72,10 @@ fn start(arguments: Arguments) -> Result<(), Failure> {
         quiet: arguments.quiet,
     };
     let session = engine.run(|_| session::open(settings))?;
-    let output = Output::open(
-        arguments.format,
-        arguments.output.as_deref(),
-        &session.files,
-    )?;
+    let (format, file) = (arguments.format, arguments.output.clone());
+    let files = session.files.clone();
+    // Opening a pipe waits for its reader.
+    let output = engine.run(|_| async move { Output::open(format, file.as_deref(), &files) })?;
     let shell = Shell::new(engine, session, output);
     if let Some(scripts) = script::of_arguments(&arguments) {
         return shell.run_scripts(scripts);

@@ -4,7 +4,7 @@ use crate::engine::Cancellation;
 use crate::failure::Failure;
 use clap::ValueEnum;
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, IsTerminal, Stdout, Write};
+use std::io::{BufWriter, IsTerminal, Read, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -108,9 +108,12 @@ impl Output {
             None => None,
             Some(path) => {
                 let named = |text: String| Failure::message(format!("{}: {text}", path.display()));
-                // Truncating a mapped file would end the process.
-                if self.is_input(path) {
-                    return Err(named("is one of the files being read".to_owned()));
+                // Truncating a mapped file would end the process, and no result is meant to replace an array file,
+                // whether it is open under this name, another one, or not at all.
+                if self.is_input(path) || is_array_file(path) {
+                    return Err(named(
+                        "is an array file, which is not overwritten".to_owned(),
+                    ));
                 }
                 let file = OpenOptions::new()
                     .write(true)
@@ -169,6 +172,15 @@ impl Output {
     }
 }
 
+fn is_array_file(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    path.is_file()
+        && File::open(path)
+            .and_then(|mut file| file.read_exact(&mut magic))
+            .is_ok()
+        && magic == *b"TETR"
+}
+
 /// A buffered writer that remembers why it failed: the writers of formats keep only the text of an error.
 pub struct Sink<'a>(BufWriter<Guard<'a>>);
 
@@ -180,6 +192,17 @@ impl Sink<'_> {
             Some(failure) => Err(failure),
             None => Ok(result?),
         }
+    }
+
+    /// Begins a file even if there is nothing to write: an empty result is a result, too.
+    pub fn start(&mut self) -> Result<(), Failure> {
+        let guard = self.0.get_mut();
+        if !guard.cancellation.is_cancelled()
+            && let Destination::File(output) = &guard.destination
+        {
+            output.start()?;
+        }
+        Ok(())
     }
 
     /// Why writing failed, if it did.
@@ -211,14 +234,15 @@ enum Destination<'a> {
 }
 
 impl OutputFile {
-    fn write(&self, bytes: &[u8]) -> std::io::Result<usize> {
-        if !self.is_started.swap(true, Ordering::Relaxed) {
-            // Devices and pipes have no length.
+    /// Gives up what the file held before. Devices and pipes have no length.
+    fn start(&self) -> std::io::Result<()> {
+        if !self.is_started.load(Ordering::Relaxed) {
             if self.file.metadata()?.is_file() {
                 self.file.set_len(0)?;
             }
+            self.is_started.store(true, Ordering::Relaxed);
         }
-        (&self.file).write(bytes)
+        Ok(())
     }
 }
 
@@ -243,7 +267,7 @@ impl Write for Guard<'_> {
         }
         let result = match &mut self.destination {
             Destination::Standard(stdout) => stdout.write(bytes),
-            Destination::File(output) => output.write(bytes),
+            Destination::File(output) => output.start().and_then(|()| (&output.file).write(bytes)),
         };
         self.remember(result)
     }

@@ -100,7 +100,12 @@ fn load_history(editor: &mut Editor<Prompt, DefaultHistory>) -> Option<PathBuf> 
 
 /// The meta-command for a word that other prompts know without a dot, if that is all there is.
 fn bare_word(text: &str) -> Option<&'static str> {
-    match text.trim().to_ascii_lowercase().as_str() {
+    match text
+        .trim()
+        .trim_end_matches(';')
+        .to_ascii_lowercase()
+        .as_str()
+    {
         "quit" | "exit" => Some(".quit"),
         "help" => Some(".help"),
         _ => None,

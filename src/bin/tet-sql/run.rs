@@ -71,7 +71,9 @@ impl Shell {
     /// Runs scripts one after another, up to the first failure.
     pub fn run_scripts(&self, scripts: Vec<Script>) -> Result<(), Failure> {
         for script in scripts {
-            if self.run_text(&script.read()?)? == Control::Quit {
+            // Reading may wait for somebody to write.
+            let text = self.engine.run(|_| async { script.read() })?;
+            if self.run_text(&text)? == Control::Quit {
                 break;
             }
         }
@@ -250,6 +252,7 @@ fn settle<T>(result: Result<T, Failure>, sink: &mut Sink<'_>) -> Result<T, Failu
     let finished = sink.finish();
     let value = result?;
     finished?;
+    sink.start()?;
     Ok(value)
 }
 
@@ -259,8 +262,9 @@ async fn execute_meta(
     output: SharedOutput,
     cancellation: Cancellation,
 ) -> Result<(), Failure> {
-    let mut changed = output::current(&output);
-    let current = changed.clone();
+    let current = output::current(&output);
+    let mut changed = current.clone();
+    let is_cancelled = cancellation.clone();
     match meta {
         // Handled by the shell.
         Meta::Quit => {}
@@ -285,6 +289,10 @@ async fn execute_meta(
         Meta::MaxRows(Some(rows)) => changed.set_row_limit(rows),
         Meta::MaxRows(None) => messages::note(&current.row_limit().unwrap_or(0).to_string()),
         Meta::Output(path) => changed.redirect(path.as_deref())?,
+    }
+    // A file may have taken its time to open.
+    if is_cancelled.is_cancelled() {
+        return Err(Failure::Interrupted);
     }
     output::change(&output, changed);
     Ok(())

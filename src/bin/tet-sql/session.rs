@@ -28,6 +28,8 @@ pub struct Settings {
     pub memory_limit: Option<u64>,
     /// The partitions of a query.
     pub threads: usize,
+    /// Where statements that need more memory spill; none: where the engine likes.
+    pub spill_folder: Option<PathBuf>,
     /// Keep warnings to ourselves.
     pub quiet: bool,
 }
@@ -97,7 +99,7 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
     context.register_catalog(names.default_catalog, catalog);
     let mut schemas: Vec<Arc<TetSchema>> = Vec::new();
     for input in &settings.inputs {
-        schemas.extend(register(&context, input, &settings.options).await?);
+        schemas.extend(register(&context, input, &settings).await?);
     }
     if !settings.quiet {
         for schema in &schemas {
@@ -110,7 +112,7 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
         Some(bytes) => bytes,
         None => file_budget(schemas.first().map(Arc::as_ref)),
     };
-    limit_memory(&context, memory)?;
+    limit_memory(&context, memory, settings.spill_folder)?;
     if let Some(first) = schemas.first() {
         let state = context.state_ref();
         let mut state = state.write();
@@ -127,9 +129,9 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
 async fn register(
     context: &SessionContext,
     input: &Input,
-    options: &TetOptions,
+    settings: &Settings,
 ) -> Result<Vec<Arc<TetSchema>>, Failure> {
-    let options = options.clone();
+    let options = settings.options.clone();
     Ok(match input {
         Input::File(path) => vec![context.register_tet_file(path, options).await?],
         Input::Named(name, path) => {
@@ -137,11 +139,13 @@ async fn register(
         }
         Input::Folder(path) => {
             let folder = context.register_tet_folder(path, options).await?;
-            if folder.schemas.is_empty() && folder.refused.is_empty() {
-                messages::warning(&format!("{}: no .tet files in it", path.display()));
-            }
-            for error in &folder.refused {
-                messages::warning(&format!("{error}; the file is left out"));
+            if !settings.quiet {
+                if folder.schemas.is_empty() && folder.refused.is_empty() {
+                    messages::warning(&format!("{}: no .tet files in it", path.display()));
+                }
+                for error in &folder.refused {
+                    messages::warning(&format!("{error}; the file is left out"));
+                }
             }
             folder.schemas
         }
@@ -175,7 +179,11 @@ fn physical_memory() -> u64 {
 ///
 /// The pool is a fair one: the partitions of a query sort and group side by side, and a greedy pool would let the
 /// first one take what the others then fail for. Sharing makes all of them spill to disk instead.
-fn limit_memory(context: &SessionContext, bytes: u64) -> Result<(), Failure> {
+fn limit_memory(
+    context: &SessionContext,
+    bytes: u64,
+    spill_folder: Option<PathBuf>,
+) -> Result<(), Failure> {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     let state = context.state_ref();
     let mut state = state.write();
@@ -185,9 +193,12 @@ fn limit_memory(context: &SessionContext, bytes: u64) -> Result<(), Failure> {
     execution.sort_spill_reservation_bytes = execution
         .sort_spill_reservation_bytes
         .min(bytes / (4 * partitions.max(1)));
-    let runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env())
-        .with_memory_pool(Arc::new(FairSpillPool::new(bytes)))
-        .build_arc()?;
+    let mut runtime = RuntimeEnvBuilder::from_runtime_env(state.runtime_env())
+        .with_memory_pool(Arc::new(FairSpillPool::new(bytes)));
+    if let Some(folder) = spill_folder {
+        runtime = runtime.with_temp_file_path(folder);
+    }
+    let runtime = runtime.build_arc()?;
     *state = SessionStateBuilder::from(state.clone())
         .with_runtime_env(runtime)
         .build();
@@ -237,6 +248,7 @@ mod tests {
             access: Access::Mmap,
             memory_limit: Some(12345),
             threads: 3,
+            spill_folder: None,
             quiet: true,
         };
         let session = open(settings).await.unwrap();

@@ -44,6 +44,11 @@ pub(super) fn axes(
             "they are left unused",
         );
     }
+    // Names that are left unused bind no labels either.
+    let mut metadata = metadata.clone();
+    if names != *stored {
+        metadata.dim_names.clear();
+    }
     let mut axes = Vec::with_capacity(rank);
     for (number, (name, extent)) in names.into_iter().zip(dataset.shape()).enumerate() {
         let axis = match metadata.labels(number, dataset.shape()) {
