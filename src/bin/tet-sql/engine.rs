@@ -11,7 +11,7 @@ use tokio::task::JoinError;
 
 /// Planning a statement of thousands of terms needs far more than the usual two megabytes. Only what is used of it takes
 /// memory.
-const STACK_BYTES: usize = 256 << 20;
+const STACK_BYTES: usize = 64 << 20;
 
 /// The worker threads, and a small runtime of the main thread's own.
 ///

@@ -45,10 +45,16 @@ pub(super) fn axes(
         );
     }
     // Names that are left unused bind no labels either.
-    let mut metadata = metadata.clone();
-    if names != *stored {
-        metadata.dim_names.clear();
-    }
+    let without_names;
+    let metadata = if stored.is_empty() || names == *stored {
+        metadata
+    } else {
+        without_names = DatasetMetadata {
+            dim_names: Vec::new(),
+            ..metadata.clone()
+        };
+        &without_names
+    };
     let mut axes = Vec::with_capacity(rank);
     for (number, (name, extent)) in names.into_iter().zip(dataset.shape()).enumerate() {
         let axis = match metadata.labels(number, dataset.shape()) {
