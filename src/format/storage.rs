@@ -3,13 +3,14 @@
 use std::fmt;
 use std::fs::File;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use memmap2::{Mmap, MmapOptions};
 
 use crate::error::{Error, Place, Result};
+use crate::format::handles::{self, Handle, Pool, PooledFile};
 
 /// How the bytes of a file are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -43,57 +44,53 @@ impl FromStr for Access {
     }
 }
 
-/// An open file of known length. Its map is made when first asked for, and shared from then on.
+/// A file of known length. Its map is made when first asked for, and shared from then on. The file itself is closed and
+/// opened again as the process has many in use; it must stay where it is, unchanged.
 #[derive(Debug)]
 pub struct Storage {
-    path: PathBuf,
-    file: File,
-    length: u64,
-    map: OnceLock<Arc<Mmap>>,
+    file: PooledFile,
 }
 
 impl Storage {
     /// Opens `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(Error::io(path, "open"))?;
-        let metadata = file.metadata().map_err(Error::io(path, "open"))?;
-        if metadata.is_dir() {
-            return Err(Error::invalid(path, "is a folder, expected a file"));
-        }
-        Ok(Self {
-            path: path.to_path_buf(),
-            file,
-            length: metadata.len(),
-            map: OnceLock::new(),
-        })
+        Self::open_in(path, &handles::SHARED)
+    }
+
+    /// Opens `path` in a pool of one's own.
+    pub(crate) fn open_in(path: &Path, pool: &'static Pool) -> Result<Self> {
+        let file = PooledFile::open(path, pool)?;
+        Ok(Self { file })
     }
 
     /// The path as it was given.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
     /// Bytes in the file when it was opened.
     pub fn length(&self) -> u64 {
-        self.length
+        self.file.length()
     }
 
     /// The whole file as a map.
-    pub fn map(&self) -> Result<&Arc<Mmap>> {
-        if let Some(map) = self.map.get() {
+    pub fn map(&self) -> Result<Arc<Mmap>> {
+        let handle = self.file.handle()?;
+        self.map_of(&handle).map(Arc::clone)
+    }
+
+    fn map_of<'a>(&self, handle: &'a Handle) -> Result<&'a Arc<Mmap>> {
+        if let Some(map) = handle.map.get() {
             return Ok(map);
         }
-        let now = self
-            .file
-            .metadata()
-            .map_err(Error::io(&self.path, "map"))?
-            .len();
-        if now < self.length {
+        let metadata = handle.file.metadata();
+        let now = metadata.map_err(Error::io(self.path(), "map"))?.len();
+        if now < self.length() {
             return Err(self.truncated(now));
         }
-        let length = usize::try_from(self.length).map_err(|_| {
+        let length = usize::try_from(self.length()).map_err(|_| {
             Error::invalid(
-                &self.path,
+                self.path(),
                 "is larger than the address space; use pread access",
             )
         })?;
@@ -101,29 +98,31 @@ impl Storage {
         // process writes into the file in place, which the documentation of `Access::Mmap` rules out; all
         // values read from it are validated as they are read and none is used as a Rust type with invalid
         // bit patterns.
-        let map = unsafe { MmapOptions::new().len(length).map(&self.file) }
-            .map_err(Error::io(&self.path, "map"))?;
-        Ok(self.map.get_or_init(|| Arc::new(map)))
+        let map = unsafe { MmapOptions::new().len(length).map(&handle.file) }
+            .map_err(Error::io(self.path(), "map"))?;
+        Ok(handle.map.get_or_init(|| Arc::new(map)))
     }
 
     /// Fills `buffer` from `offset`.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        read_exact_at(&self.file, offset, buffer).map_err(|error| {
+        let handle = self.file.handle()?;
+        read_exact_at(&handle.file, offset, buffer).map_err(|error| {
             if error.kind() == std::io::ErrorKind::UnexpectedEof {
-                match self.file.metadata() {
-                    Ok(now) if now.len() < self.length => self.truncated(now.len()),
-                    _ => Error::io(&self.path, "read")(error),
+                match handle.file.metadata() {
+                    Ok(now) if now.len() < self.length() => self.truncated(now.len()),
+                    _ => Error::io(self.path(), "read")(error),
                 }
             } else {
-                Error::io(&self.path, "read")(error)
+                Error::io(self.path(), "read")(error)
             }
         })
     }
 
     /// Copies a range that the caller has checked against [`Self::length`].
     pub fn read_range(&self, access: Access, range: Range<u64>) -> Result<Vec<u8>> {
-        let length = usize::try_from(range.end - range.start)
-            .map_err(|_| Error::invalid(&self.path, "a region is larger than the address space"))?;
+        let length = usize::try_from(range.end - range.start).map_err(|_| {
+            Error::invalid(self.path(), "a region is larger than the address space")
+        })?;
         let mut bytes = vec![0; length];
         self.copy_range(access, range.start, &mut bytes)?;
         Ok(bytes)
@@ -135,7 +134,8 @@ impl Storage {
             Access::Pread => self.read_at(offset, buffer),
             Access::Mmap => {
                 let start = offset as usize;
-                buffer.copy_from_slice(&self.map()?[start..start + buffer.len()]);
+                let handle = self.file.handle()?;
+                buffer.copy_from_slice(&self.map_of(&handle)?[start..start + buffer.len()]);
                 Ok(())
             }
         }
@@ -143,10 +143,10 @@ impl Storage {
 
     fn truncated(&self, now: u64) -> Error {
         Error::malformed(
-            Place::file(&self.path),
+            Place::file(self.path()),
             "file length",
             format!("now {now} bytes"),
-            format!("{} bytes as when it was opened", self.length),
+            format!("{} bytes as when it was opened", self.length()),
         )
     }
 }
@@ -168,4 +168,69 @@ fn read_exact_at(file: &File, mut offset: u64, mut buffer: &mut [u8]) -> std::io
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn storage(path: &Path, content: &[u8], pool: &'static Pool) -> Storage {
+        std::fs::write(path, content).unwrap();
+        Storage::open_in(path, pool).unwrap()
+    }
+
+    fn pool() -> &'static Pool {
+        Box::leak(Box::new(Pool::new(1)))
+    }
+
+    #[test]
+    fn maps_survive_that_their_file_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool();
+        let a = storage(&folder.path().join("a"), b"first", pool);
+        let map = a.map().unwrap();
+        assert!(Arc::ptr_eq(&map, &a.map().unwrap()));
+        let b = storage(&folder.path().join("b"), b"second", pool);
+        assert_eq!(b.map().unwrap()[..], *b"second");
+        assert_eq!(map[..], *b"first");
+        // Opened again, with a map of its own.
+        for access in [Access::Mmap, Access::Pread] {
+            assert_eq!(a.read_range(access, 1..3).unwrap(), b"ir");
+            assert_eq!(b.read_range(access, 1..3).unwrap(), b"ec");
+        }
+        assert!(!Arc::ptr_eq(&map, &a.map().unwrap()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_removed_file_is_read_as_long_as_it_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool();
+        let path = folder.path().join("a");
+        let a = storage(&path, b"first", pool);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, b"other").unwrap();
+        for access in [Access::Mmap, Access::Pread] {
+            assert_eq!(a.read_range(access, 0..5).unwrap(), b"first");
+        }
+        let map = a.map().unwrap();
+        let _b = storage(&folder.path().join("b"), b"second", pool);
+        for access in [Access::Mmap, Access::Pread] {
+            let error = a.read_range(access, 0..5).unwrap_err();
+            assert!(error.to_string().contains("replaced or changed"), "{error}");
+        }
+        assert_eq!(map[..], *b"first");
+    }
+
+    #[test]
+    fn truncation_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let a = storage(&path, b"first", pool());
+        std::fs::write(&path, b"fi").unwrap();
+        for access in [Access::Mmap, Access::Pread] {
+            let error = a.read_range(access, 0..5).unwrap_err();
+            assert!(error.to_string().contains("now 2 bytes"), "{error}");
+        }
+    }
 }

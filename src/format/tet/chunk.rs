@@ -123,12 +123,12 @@ impl ChunkReader {
         let storage = self.file.storage();
         let place = || Box::new(Place::chunk(self.file.path(), dataset.name(), chunk));
         self.state = match (row.codec, self.access) {
-            (Codec::Raw, Access::Mmap) => State::Mapped(Arc::clone(storage.map()?), in_map),
+            (Codec::Raw, Access::Mmap) => State::Mapped(storage.map()?, in_map),
             (Codec::Raw, Access::Pread) => State::Positioned(range, place()),
             (Codec::Zstd, access) => {
                 let place = *place();
                 let stored = match access {
-                    Access::Mmap => Stored::Mapped(Arc::clone(storage.map()?), in_map),
+                    Access::Mmap => Stored::Mapped(storage.map()?, in_map),
                     Access::Pread => Stored::Read(
                         storage
                             .read_range(access, range)

@@ -1,0 +1,421 @@
+//! Open files: so many at a time in the whole process, however many are in use.
+//!
+//! A [`PooledFile`] is a file that is known, and open only while it is needed: when too many are open, one that was not
+//! used lately is closed, and opened again when it is next used. Which one is chosen by the clock algorithm (second
+//! chance), so that using an open file costs no more than a look at its own lock.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use memmap2::Mmap;
+
+use crate::error::{Error, Result};
+
+/// Files that the process keeps open at a time. Many systems allow a process no more than 1024, connections and
+/// spill files included.
+const MAX_OPEN_FILES: usize = 256;
+
+/// The pool of the process.
+pub(crate) static SHARED: Pool = Pool::new(MAX_OPEN_FILES);
+
+/// An open file, and its map once that was asked for. Whoever holds it can go on using it, and whoever holds the map
+/// that, after the pool has let go of the file.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub file: File,
+    pub map: OnceLock<Arc<Mmap>>,
+}
+
+/// The place of one known file, empty while the file is closed.
+#[derive(Debug, Default)]
+struct Slot {
+    handle: RwLock<Option<Arc<Handle>>>,
+    /// Whether the file was used since the clock's hand last passed.
+    used: AtomicBool,
+}
+
+impl Slot {
+    fn get(&self) -> Option<Arc<Handle>> {
+        let guard = self.handle.read().unwrap_or_else(PoisonError::into_inner);
+        let handle = guard.as_ref().map(Arc::clone)?;
+        self.note_use();
+        Some(handle)
+    }
+
+    fn note_use(&self) {
+        // Written only if it changes, so that threads that read the same file do not take it from each other.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn take(&self) -> Option<Arc<Handle>> {
+        let mut guard = self.handle.write().unwrap_or_else(PoisonError::into_inner);
+        guard.take()
+    }
+}
+
+/// Bounds how many files are open.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    capacity: usize,
+    clock: Mutex<Clock>,
+}
+
+/// The slots of the open files, and the next one to be looked at when one has to be closed.
+///
+/// Locks are taken in this order: the slot of a closed file, the clock, the slots of open files. A slot is here only
+/// while its file is open.
+#[derive(Debug)]
+struct Clock {
+    slots: Vec<Arc<Slot>>,
+    hand: usize,
+}
+
+impl Pool {
+    /// A pool that keeps up to `capacity` files open, and one if that is zero.
+    pub const fn new(capacity: usize) -> Self {
+        let slots = Vec::new();
+        Self {
+            capacity,
+            clock: Mutex::new(Clock { slots, hand: 0 }),
+        }
+    }
+
+    fn clock(&self) -> MutexGuard<'_, Clock> {
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the slot of a file that was just opened, and closes another if there are too many.
+    fn add(&self, slot: Arc<Slot>) {
+        let mut clock = self.clock();
+        let closed = if clock.slots.len() < self.capacity.max(1) {
+            clock.slots.push(slot);
+            None
+        } else {
+            let place = clock.advance();
+            let closed = clock.slots[place].take();
+            clock.slots[place] = slot;
+            closed
+        };
+        // The file is closed, and its map taken down, after others can go on.
+        drop(clock);
+        drop(closed);
+    }
+
+    fn remove(&self, slot: &Arc<Slot>) {
+        let mut clock = self.clock();
+        clock.slots.retain(|other| !Arc::ptr_eq(other, slot));
+    }
+
+    /// Closes all files.
+    fn clear(&self) {
+        let mut clock = self.clock();
+        let closed: Vec<_> = clock.slots.drain(..).map(|slot| slot.take()).collect();
+        drop(clock);
+        drop(closed);
+    }
+
+    #[cfg(test)]
+    fn open_files(&self) -> usize {
+        self.clock().slots.len()
+    }
+}
+
+impl Clock {
+    /// The place of a file that was not used since the hand's last round, if there is one. There must be slots.
+    fn advance(&mut self) -> usize {
+        // After one round every flag is down, but for those raised in the meantime.
+        for _ in 0..=self.slots.len() {
+            let place = self.hand % self.slots.len();
+            self.hand = place + 1;
+            if !self.slots[place].used.swap(false, Ordering::Relaxed) {
+                return place;
+            }
+        }
+        self.hand % self.slots.len()
+    }
+}
+
+/// What tells whether a path still leads to the same, unchanged file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Identity {
+    #[cfg(unix)]
+    device_and_inode: (u64, u64),
+    length: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            #[cfg(unix)]
+            device_and_inode: {
+                use std::os::unix::fs::MetadataExt;
+                (metadata.dev(), metadata.ino())
+            },
+            length: metadata.len(),
+            modified: metadata.modified().ok(),
+        }
+    }
+}
+
+/// A file that was opened once and is opened again whenever the pool has closed it.
+#[derive(Debug)]
+pub(crate) struct PooledFile {
+    path: PathBuf,
+    /// The path as it leads to the file wherever the process may have moved to.
+    absolute: PathBuf,
+    identity: Identity,
+    slot: Arc<Slot>,
+    pool: &'static Pool,
+}
+
+impl PooledFile {
+    /// Opens `path`, which must lead to a regular file.
+    pub fn open(path: &Path, pool: &'static Pool) -> Result<Self> {
+        let absolute = std::path::absolute(path).map_err(Error::io(path, "open"))?;
+        // Before the file is opened, which would wait for the other end of a pipe.
+        let metadata = absolute.metadata().map_err(Error::io(path, "open"))?;
+        if metadata.is_dir() {
+            return Err(Error::invalid(path, "is a folder, expected a file"));
+        }
+        if !metadata.is_file() {
+            return Err(Error::invalid(path, "is no regular file"));
+        }
+        let file = open(&absolute, pool).map_err(Error::io(path, "open"))?;
+        let metadata = file.metadata().map_err(Error::io(path, "open"))?;
+        let opened = Self {
+            path: path.to_path_buf(),
+            absolute,
+            identity: Identity::of(&metadata),
+            slot: Arc::default(),
+            pool,
+        };
+        opened.keep(&mut opened.lock(), file);
+        opened.pool.add(Arc::clone(&opened.slot));
+        Ok(opened)
+    }
+
+    /// The path as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes in the file when it was first opened.
+    pub fn length(&self) -> u64 {
+        self.identity.length
+    }
+
+    /// The open file.
+    ///
+    /// # Errors
+    /// If it had to be opened again, and that failed, or the path leads to another file or a changed one by now.
+    pub fn handle(&self) -> Result<Arc<Handle>> {
+        if let Some(handle) = self.slot.get() {
+            return Ok(handle);
+        }
+        let mut guard = self.lock();
+        if let Some(handle) = guard.as_ref() {
+            self.slot.note_use();
+            return Ok(Arc::clone(handle));
+        }
+        let action = "open again";
+        let file = open(&self.absolute, self.pool).map_err(Error::io(&self.path, action))?;
+        let metadata = file.metadata().map_err(Error::io(&self.path, action))?;
+        if Identity::of(&metadata) != self.identity {
+            return Err(Error::invalid(
+                &self.path,
+                "the file was replaced or changed since it was opened",
+            ));
+        }
+        let handle = self.keep(&mut guard, file);
+        drop(guard);
+        self.pool.add(Arc::clone(&self.slot));
+        Ok(handle)
+    }
+
+    fn lock(&self) -> std::sync::RwLockWriteGuard<'_, Option<Arc<Handle>>> {
+        let handle = &self.slot.handle;
+        handle.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, place: &mut Option<Arc<Handle>>, file: File) -> Arc<Handle> {
+        self.slot.note_use();
+        let map = OnceLock::new();
+        Arc::clone(place.insert(Arc::new(Handle { file, map })))
+    }
+}
+
+impl Drop for PooledFile {
+    fn drop(&mut self) {
+        self.pool.remove(&self.slot);
+    }
+}
+
+/// Opens a file; if the process may not open any more, after closing those of the pool.
+fn open(path: &Path, pool: &Pool) -> io::Result<File> {
+    match File::open(path) {
+        Err(error) if is_out_of_handles(&error) => {
+            pool.clear();
+            File::open(path)
+        }
+        result => result,
+    }
+}
+
+fn is_out_of_handles(error: &io::Error) -> bool {
+    // EMFILE has this number on Linux, macOS and the BSDs.
+    cfg!(unix) && error.raw_os_error() == Some(24)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const CONTENT: &[u8] = b"some bytes";
+
+    fn pool(capacity: usize) -> &'static Pool {
+        Box::leak(Box::new(Pool::new(capacity)))
+    }
+
+    fn files(folder: &Path, count: usize, pool: &'static Pool) -> Vec<PooledFile> {
+        (0..count)
+            .map(|number| {
+                let path = folder.join(number.to_string());
+                fs::write(&path, CONTENT).unwrap();
+                PooledFile::open(&path, pool).unwrap()
+            })
+            .collect()
+    }
+
+    fn is_open(file: &PooledFile) -> bool {
+        file.slot.handle.read().unwrap().is_some()
+    }
+
+    #[test]
+    fn files_above_the_capacity_are_closed_and_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(3);
+        let files = files(folder.path(), 10, pool);
+        for _ in 0..3 {
+            for file in &files {
+                let handle = file.handle().unwrap();
+                assert_eq!(handle.file.metadata().unwrap().len(), CONTENT.len() as u64);
+                assert_eq!(pool.open_files(), 3);
+                assert_eq!(files.iter().filter(|file| is_open(file)).count(), 3);
+            }
+        }
+        drop(files);
+        assert_eq!(pool.open_files(), 0);
+    }
+
+    #[test]
+    fn a_file_in_use_stays_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = files(folder.path(), 20, pool(4));
+        files[0].handle().unwrap();
+        let mut closed = 0;
+        for file in &files[1..] {
+            file.handle().unwrap();
+            closed += usize::from(!is_open(&files[0]));
+            files[0].handle().unwrap();
+        }
+        // Each new file lowers some flags, so that the hand can find it just after it was lowered.
+        assert!(closed <= 5, "closed {closed} times");
+    }
+
+    #[test]
+    fn a_held_handle_outlives_its_place() {
+        use std::io::Read;
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(1);
+        let files = files(folder.path(), 1, pool);
+        let handle = files[0].handle().unwrap();
+        pool.clear();
+        assert!(!is_open(&files[0]));
+        let mut text = Vec::new();
+        (&handle.file).read_to_end(&mut text).unwrap();
+        assert_eq!(text, CONTENT);
+    }
+
+    #[test]
+    fn what_became_of_a_closed_file_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(8);
+        let files = files(folder.path(), 5, pool);
+        let [same, shortened, replaced, rewritten, removed] = files.as_slice() else {
+            panic!("five files");
+        };
+        fs::write(shortened.path(), b"some").unwrap();
+        let other = folder.path().join("other");
+        fs::write(&other, CONTENT).unwrap();
+        fs::rename(&other, replaced.path()).unwrap();
+        let file = File::options().write(true).open(rewritten.path()).unwrap();
+        let late = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);
+        file.set_modified(late).unwrap();
+        fs::remove_file(removed.path()).unwrap();
+        // As long as they are open, nothing is asked.
+        assert!(files.iter().all(|file| file.handle().is_ok()));
+        pool.clear();
+        same.handle().unwrap();
+        for file in [shortened, replaced, rewritten] {
+            let message = file.handle().unwrap_err().to_string();
+            assert!(message.ends_with("replaced or changed since it was opened"));
+            assert!(message.starts_with(&file.path().display().to_string()));
+        }
+        let message = removed.handle().unwrap_err().to_string();
+        assert!(message.contains("cannot open again"), "{message}");
+        // And it is asked each time.
+        fs::write(removed.path(), CONTENT).unwrap();
+        removed.handle().unwrap_err();
+        assert_eq!(pool.open_files(), 1);
+    }
+
+    #[test]
+    fn many_threads_share_few_handles() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(2);
+        let files = files(folder.path(), 7, pool);
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let files = &files;
+                scope.spawn(move || {
+                    for step in 0..500 {
+                        let file = &files[(thread + step * (thread + 1)) % files.len()];
+                        let handle = file.handle().unwrap();
+                        assert_eq!(handle.file.metadata().unwrap().len(), file.length());
+                    }
+                });
+            }
+        });
+        assert!(pool.open_files() <= 2);
+        let open = files.iter().filter(|file| is_open(file)).count();
+        assert_eq!(open, pool.open_files());
+    }
+
+    #[test]
+    fn relative_paths_stay_as_given_and_are_opened_again_from_anywhere() {
+        let pool = pool(1);
+        let file = PooledFile::open(Path::new("Cargo.toml"), pool).unwrap();
+        assert_eq!(file.path(), Path::new("Cargo.toml"));
+        assert!(file.absolute.is_absolute());
+        pool.clear();
+        file.handle().unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folders_and_devices_are_refused() {
+        for (path, expected) in [("/", "is a folder"), ("/dev/null", "no regular file")] {
+            let error = PooledFile::open(Path::new(path), &SHARED).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+}
