@@ -2,7 +2,8 @@
 
 use half::f16;
 
-use crate::format::tet::{DatasetMetadata, Dtype};
+use crate::format::tet::dtype::Dtype;
+use crate::format::tet::footer::DatasetMetadata;
 
 /// The attributes that can name a fill value; the first one present counts.
 const FILL_ATTRIBUTES: [&str; 3] = ["_FillValue", "missing_value", "fill_value"];
@@ -10,14 +11,14 @@ const FILL_ATTRIBUTES: [&str; 3] = ["_FillValue", "missing_value", "fill_value"]
 /// A fill value in the dataset's own type, as its bit pattern. Cells are compared with it bit by bit, as the
 /// reference does when it builds zone maps: an f32 cell matches `1e20`, although 1e20 is no f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fill {
+pub(crate) struct Fill {
     bits: u64,
 }
 
 impl Fill {
     /// The fill value of a dataset. Text that is no value of the dataset's type means that there is none.
     pub fn of(metadata: &DatasetMetadata, dtype: Dtype) -> Option<Self> {
-        let text = text_of(metadata)?;
+        let text = fill_text(metadata)?;
         let bits = match dtype {
             Dtype::F32 => text.parse::<f32>().ok()?.to_bits().into(),
             Dtype::F64 => text.parse::<f64>().ok()?.to_bits(),
@@ -40,7 +41,7 @@ impl Fill {
 }
 
 /// The text of the fill attribute.
-pub(super) fn text_of(metadata: &DatasetMetadata) -> Option<&str> {
+pub(crate) fn fill_text(metadata: &DatasetMetadata) -> Option<&str> {
     FILL_ATTRIBUTES
         .iter()
         .find_map(|key| metadata.attrs.get(*key))

@@ -13,6 +13,7 @@ mod chunk;
 mod dataset;
 mod dtype;
 mod file;
+mod fill;
 mod footer;
 mod index;
 mod superblock;
@@ -22,6 +23,7 @@ pub use chunk::ChunkReader;
 pub use dataset::Dataset;
 pub use dtype::Dtype;
 pub use file::{OpenOptions, TetFile};
+pub(crate) use fill::{Fill, fill_text};
 pub use footer::{
     AxisLabels, DatasetMetadata, FileMetadata, Footer, HistoryRow, LabelRule, Metadata,
 };

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, FieldRef};
 use datafusion::common::Result;
 
-use crate::format::tet::{Dataset, DatasetMetadata, Dtype, TetFile};
+use crate::format::tet::{Dataset, DatasetMetadata, Dtype, Fill, TetFile, fill_text};
 use crate::grid::{Axis, ChunkGrid, IndexSet, Selection};
 use crate::provider::description::{AttributeDescription, DimensionDescription, TableDescription};
 use crate::provider::grid_blocks::axis_range;
 use crate::provider::options::{ReadOptions, TetOptions};
 use crate::provider::source::{GridSource, WindowReader};
 use crate::provider::tet::columns;
-use crate::provider::tet::fill::{self, Fill};
 use crate::provider::tet::reader::TetWindowReader;
 use crate::provider::tet::values::{self, Missing};
 
@@ -69,7 +68,7 @@ impl TetDataset {
             dtype,
             axes,
             attributes: vec![Arc::new(value)],
-            fill_text: fill.and_then(|_| fill::text_of(&metadata).map(str::to_string)),
+            fill_text: fill.and_then(|_| fill_text(&metadata).map(str::to_string)),
             fill,
             dataset,
             warnings,

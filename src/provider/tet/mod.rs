@@ -2,7 +2,6 @@
 
 mod columns;
 mod dataset;
-mod fill;
 mod reader;
 mod values;
 

@@ -12,8 +12,7 @@ use arrow::datatypes::{
 use half::f16;
 use memmap2::Mmap;
 
-use crate::format::tet::Dtype;
-use crate::provider::tet::fill::Fill;
+use crate::format::tet::{Dtype, Fill};
 
 #[cfg(target_endian = "big")]
 compile_error!("cells are little-endian in the file and are used in place");
