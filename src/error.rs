@@ -129,6 +129,49 @@ impl Error {
         self
     }
 
+    /// The same error once more, for results that are kept. What the operating system said stays as code or text.
+    pub(crate) fn copy(&self) -> Self {
+        match self {
+            Self::Io {
+                place,
+                action,
+                source,
+            } => Self::Io {
+                place: place.clone(),
+                action,
+                source: match source.raw_os_error() {
+                    Some(code) => io::Error::from_raw_os_error(code),
+                    None => io::Error::new(source.kind(), source.to_string()),
+                },
+            },
+            Self::Malformed {
+                place,
+                field,
+                found,
+                expected,
+            } => Self::Malformed {
+                place: place.clone(),
+                field,
+                found: found.clone(),
+                expected: expected.clone(),
+            },
+            Self::MissingChunk(place) => Self::MissingChunk(place.clone()),
+            Self::NoSuchDataset {
+                path,
+                name,
+                available,
+            } => Self::NoSuchDataset {
+                path: path.clone(),
+                name: name.clone(),
+                available: available.clone(),
+            },
+            Self::Invalid { path, message } => Self::Invalid {
+                path: path.clone(),
+                message: message.clone(),
+            },
+        }
+    }
+
     /// An [`Error::Malformed`].
     pub(crate) fn malformed(
         place: Place,

@@ -276,7 +276,7 @@ async fn we_read_the_writer_session_of_tetration() {
         let file = OpenFile::open(&path, TetOptions::new().with_access(access))
             .await
             .unwrap();
-        assert!(file.schema.file().footer().has_zone_maps);
+        assert!(file.schema.file().footer().has_zone_maps());
         for sample in &samples {
             assert_sample(&file, sample).await;
         }

@@ -92,14 +92,18 @@ impl Dataset {
         checked_product(&self.chunk_grid())
     }
 
-    /// Bytes of one chunk's cells, clipped to the shape.
-    pub(crate) fn chunk_bytes(&self, dtype: Dtype, chunk: &[u64]) -> u64 {
-        let cells: u64 = chunk
+    /// Cells of one chunk of the grid, clipped to the shape. Call [`Self::check`] first.
+    pub(crate) fn chunk_cells(&self, chunk: &[u64]) -> u64 {
+        chunk
             .iter()
             .zip(self.shape.iter().zip(&self.chunk_shape))
             .map(|(position, (extent, size))| (extent - position * size).min(*size))
-            .product();
-        cells * dtype.size()
+            .product()
+    }
+
+    /// Bytes of one chunk's cells, clipped to the shape.
+    pub(crate) fn chunk_bytes(&self, dtype: Dtype, chunk: &[u64]) -> u64 {
+        self.chunk_cells(chunk) * dtype.size()
     }
 
     /// Row-major position of a chunk in the chunk grid, or `None` outside it.
@@ -114,6 +118,19 @@ impl Dataset {
             ordinal = ordinal.checked_mul(count)?.checked_add(*position)?;
         }
         Some(ordinal)
+    }
+
+    /// The chunk at a row-major position of the chunk grid. Call [`Self::check`] first.
+    pub(crate) fn chunk_at(&self, ordinal: u64) -> Vec<u64> {
+        let mut chunk = self.chunk_grid();
+        let mut rest = ordinal;
+        for position in chunk.iter_mut().rev() {
+            // Only a grid without chunks has none along an axis.
+            let count = (*position).max(1);
+            *position = rest % count;
+            rest /= count;
+        }
+        chunk
     }
 }
 

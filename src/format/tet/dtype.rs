@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The sign bit of a 64-bit number.
+const SIGN: u64 = 1 << 63;
+
 /// Element type of a dataset. Little-endian on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // each name says all there is to say
@@ -65,6 +68,41 @@ impl Dtype {
             Self::F64 | Self::I64 | Self::U64 => 8,
         }
     }
+
+    /// Whether values are floats.
+    pub(crate) fn is_float(self) -> bool {
+        matches!(self, Self::F16 | Self::F32 | Self::F64)
+    }
+
+    /// Whether this zero-extended bit pattern of a value is a NaN.
+    pub(crate) fn is_nan(self, bits: u64) -> bool {
+        match self {
+            Self::F16 => bits & 0x7fff > 0x7c00,
+            Self::F32 => bits & 0x7fff_ffff > 0x7f80_0000,
+            Self::F64 => bits & !SIGN > 0x7ff0_0000_0000_0000,
+            _ => false,
+        }
+    }
+
+    /// A number that orders zero-extended bit patterns of values as the values are ordered: integers by size, floats
+    /// by the total order of IEEE 754, in which -0 comes before +0.
+    pub(crate) fn order(self, bits: u64) -> u64 {
+        match self {
+            Self::U8 | Self::U16 | Self::U32 | Self::U64 => bits,
+            Self::I16 => (bits as u16 as i16 as u64) ^ SIGN,
+            Self::I32 => (bits as u32 as i32 as u64) ^ SIGN,
+            Self::I64 => bits ^ SIGN,
+            Self::F16 | Self::F32 | Self::F64 => {
+                let sign = 1 << (self.size() * 8 - 1);
+                if bits & sign == 0 {
+                    bits | sign
+                } else {
+                    // All bits of the type turned over: the more negative, the less.
+                    bits ^ (sign | (sign - 1))
+                }
+            }
+        }
+    }
 }
 
 impl fmt::Display for Dtype {
@@ -96,5 +134,33 @@ mod tests {
         }
         assert_eq!(Dtype::from_tag(0), None);
         assert_eq!(Dtype::from_tag(11), None);
+    }
+
+    #[test]
+    fn bit_patterns_are_ordered_as_their_values() {
+        let f64s = [-1e300, -1.0, -0.0, 0.0, 1e-310, 1.0, f64::INFINITY];
+        let f32s = [f32::NEG_INFINITY, -1.0, -0.0, 0.0, 1e-40, 1.0, 1e20];
+        let ints = [i64::MIN, -2, -1, 0, 1, 300, i64::MAX];
+        for (dtype, ascending) in [
+            (Dtype::F64, f64s.map(f64::to_bits)),
+            (Dtype::F32, f32s.map(|value| value.to_bits().into())),
+            (Dtype::F16, [0xfc00, 0xbc00, 0x8000, 0, 1, 0x3c00, 0x7c00]),
+            (Dtype::I64, ints.map(|value| value as u64)),
+            (Dtype::I32, ints.map(|value| (value >> 32) as u32 as u64)),
+            (Dtype::I16, ints.map(|value| (value >> 48) as u16 as u64)),
+            (Dtype::U8, [0, 1, 2, 3, 127, 128, 255]),
+        ] {
+            let order = ascending.map(|bits| dtype.order(bits));
+            assert!(order.is_sorted(), "{dtype} {order:?}");
+            assert!(!ascending.iter().any(|bits| dtype.is_nan(*bits)));
+        }
+        for (dtype, nan) in [
+            (Dtype::F64, f64::NAN.to_bits()),
+            (Dtype::F32, (-f32::NAN).to_bits().into()),
+            (Dtype::F16, 0x7e00),
+        ] {
+            assert!(dtype.is_nan(nan));
+        }
+        assert!(!Dtype::U16.is_nan(0x7e00));
     }
 }

@@ -30,10 +30,22 @@ pub struct Footer {
     pub history: Vec<HistoryRow>,
     /// File and dataset metadata.
     pub metadata: Metadata,
+    /// Where the zone maps lie, if they are embedded. Not checked, since nothing but their user depends on them.
+    pub(crate) zone_maps: Option<Spill>,
+    /// The same of the secondary index.
+    pub(crate) secondary_index: Option<Spill>,
+}
+
+impl Footer {
     /// Whether zone maps are embedded.
-    pub has_zone_maps: bool,
+    pub fn has_zone_maps(&self) -> bool {
+        self.zone_maps.is_some()
+    }
+
     /// Whether a secondary index is embedded.
-    pub has_secondary_index: bool,
+    pub fn has_secondary_index(&self) -> bool {
+        self.secondary_index.is_some()
+    }
 }
 
 /// One step of a file's provenance.
@@ -157,12 +169,12 @@ pub enum LabelRule {
     Length,
 }
 
-/// A spilled region of the file.
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// A spilled region of the file, as the footer has it: it need not lie within the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Spill {
-    offset: u64,
-    len: u64,
+pub(crate) struct Spill {
+    pub offset: u64,
+    pub len: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -339,8 +351,8 @@ pub(crate) fn read_footer(storage: &Storage, access: Access) -> Result<(Footer, 
     let footer = Footer {
         history: stored.history.into_iter().map(HistoryRow::from).collect(),
         metadata,
-        has_zone_maps: zone_maps.is_some(),
-        has_secondary_index: secondary_index.is_some(),
+        zone_maps,
+        secondary_index,
     };
     Ok((footer, payload_end))
 }
