@@ -121,7 +121,7 @@ impl ChunkReader {
         // The row's check has shown that the payload lies within the file, and so within the map.
         let in_map = range.start as usize..range.end as usize;
         let storage = self.file.storage();
-        let place = || Box::new(Place::chunk(self.file.path(), dataset.name(), chunk));
+        let place = || Box::new(Place::chunk(storage.path(), dataset.name(), chunk));
         self.state = match (row.codec, self.access) {
             (Codec::Raw, Access::Mmap) => State::Mapped(storage.map()?, in_map),
             (Codec::Raw, Access::Pread) => State::Positioned(range, place()),

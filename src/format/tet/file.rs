@@ -1,14 +1,18 @@
 //! An open `.tet` file: its directory, its footer, and where its chunks lie.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::storage::{Access, Storage};
 use crate::format::tet::dataset::Dataset;
+use crate::format::tet::document::Lazy;
 use crate::format::tet::footer::{DatasetMetadata, Footer, read_footer};
 use crate::format::tet::index::{ChunkIndex, ChunkRow, MemoryBudget};
+use crate::format::tet::package::Package;
+use crate::format::tet::postings::ValuePostings;
 use crate::format::tet::superblock::{Superblock, read_directory};
+use crate::format::tet::zones::ZoneMaps;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -40,6 +44,9 @@ pub struct OpenOptions {
 /// ```
 #[derive(Debug)]
 pub struct TetFile {
+    /// As it was given.
+    path: PathBuf,
+    package: Option<Package>,
     storage: Storage,
     options: OpenOptions,
     datasets: Vec<Dataset>,
@@ -49,17 +56,25 @@ pub struct TetFile {
     footer: Footer,
     payload_end: u64,
     warnings: Vec<String>,
+    zone_maps: Lazy<ZoneMaps>,
+    value_postings: Lazy<ValuePostings>,
 }
 
 impl TetFile {
-    /// Opens a file and checks its superblock, directory, index header and footer. Rows of the chunk index
+    /// Opens a file, or the current generation of a package, and checks its superblock, directory, index header and footer. Rows of the chunk index
     /// are checked when their chunks are read.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read, [`Error::Malformed`] if it breaks a rule of the format.
+    /// [`Error::Io`] if the file cannot be read, [`Error::Malformed`] if it breaks a rule of the format,
+    /// [`Error::Invalid`] for a folder that is no package or has no generation to read.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let access = options.access;
-        let storage = Storage::open(path.as_ref())?;
+        let path = path.as_ref();
+        let package = path.is_dir().then(|| Package::open(path)).transpose()?;
+        let storage = match &package {
+            Some(package) => Storage::open(&package.packed())?,
+            None => Storage::open(path)?,
+        };
         let superblock = Superblock::read(&storage, access)?;
         let (footer, payload_end) = if superblock.has_footer() && !options.ignore_footer {
             read_footer(&storage, access)?
@@ -89,6 +104,8 @@ impl TetFile {
             }
         }
         Ok(Self {
+            path: path.to_path_buf(),
+            package,
             storage,
             options,
             datasets,
@@ -97,12 +114,19 @@ impl TetFile {
             footer,
             payload_end,
             warnings,
+            zone_maps: Lazy::default(),
+            value_postings: Lazy::default(),
         })
     }
 
-    /// The path as it was given.
+    /// The path as it was given; of a package that of its folder.
     pub fn path(&self) -> &Path {
-        self.storage.path()
+        &self.path
+    }
+
+    /// The generation that was opened, if this is a package.
+    pub fn generation(&self) -> Option<u64> {
+        self.package.as_ref().map(Package::generation)
     }
 
     /// Bytes in the file.
@@ -172,6 +196,21 @@ impl TetFile {
     /// The file's bytes.
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
+    }
+
+    /// The package that it is part of.
+    pub(crate) fn package(&self) -> Option<&Package> {
+        self.package.as_ref()
+    }
+
+    /// What came of reading the zone maps.
+    pub(crate) fn kept_zone_maps(&self) -> &Lazy<ZoneMaps> {
+        &self.zone_maps
+    }
+
+    /// What came of reading the value postings.
+    pub(crate) fn kept_value_postings(&self) -> &Lazy<ValuePostings> {
+        &self.value_postings
     }
 
     /// The error for a dataset name that the file does not have.

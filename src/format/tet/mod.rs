@@ -5,19 +5,27 @@
 //! superblock | dataset directory | chunk index (TIDX) | payloads | footer (THST)
 //! ```
 //!
-//! [`TetFile`] opens a file, [`ChunkReader`] reads cells, [`TetWriter`] writes files. Nothing here interprets
+//! [`TetFile`] opens a file or a package, [`ChunkReader`] reads cells, [`ZoneMaps`] and [`ValuePostings`] tell what chunks
+//! hold without reading them, [`TetWriter`] writes files. Nothing here interprets
 //! values: coordinates, missing values and types of columns are the business of the layers above.
 
 mod bytes;
 mod chunk;
 mod dataset;
+mod document;
 mod dtype;
+mod entry;
 mod file;
 mod fill;
 mod footer;
 mod index;
+mod package;
+mod postings;
 mod superblock;
+#[cfg(test)]
+mod testing;
 mod writer;
+mod zones;
 
 pub use chunk::ChunkReader;
 pub use dataset::Dataset;
@@ -28,5 +36,8 @@ pub use footer::{
     AxisLabels, DatasetMetadata, FileMetadata, Footer, HistoryRow, LabelRule, Metadata,
 };
 pub use index::{ChunkRow, Codec, MemoryBudget};
+pub use package::is_package;
+pub use postings::{DatasetPostings, ValuePostings};
 pub use superblock::MAX_RANK;
 pub use writer::{Compression, DatasetSpec, TetWriter};
+pub use zones::{Zone, ZoneMaps};

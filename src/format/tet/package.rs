@@ -1,0 +1,202 @@
+//! Packages: folders `X.tet.d` that hold generations of a file, of which one is the current one.
+//!
+//! ```text
+//! X.tet.d/PROTOCOL, CURRENT, generations/00000007/packed.tet, MANIFEST.json, ZONE.json, INDEX.json
+//! ```
+//!
+//! A reader looks at `CURRENT` once and stays with the generation that it names, whatever is published later.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, Place, Result};
+use crate::format::storage::Storage;
+use crate::format::tet::document::Seal;
+
+/// The file that makes a folder a package.
+const PROTOCOL: &str = "PROTOCOL";
+/// The one protocol version there is to read.
+const PROTOCOL_VERSION: u64 = 2;
+/// Bytes of PROTOCOL and CURRENT.
+const MAX_POINTER: u64 = 64 << 10;
+/// Bytes of MANIFEST.json.
+const MAX_MANIFEST: u64 = 1 << 20;
+/// Bytes of a file's content that a message quotes.
+const MAX_QUOTED: usize = 40;
+
+/// Whether a path leads to a package: a folder with a PROTOCOL file.
+pub fn is_package(path: &Path) -> bool {
+    path.join(PROTOCOL).is_file()
+}
+
+/// The current generation of a package, as of when it was opened.
+#[derive(Debug)]
+pub(crate) struct Package {
+    generation: u64,
+    folder: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Protocol {
+    protocol_version: u64,
+}
+
+#[derive(Deserialize)]
+struct Current {
+    generation: u64,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    generation: u64,
+    packed_byte_len: u64,
+    packed_sha256: Option<String>,
+}
+
+impl Package {
+    /// Finds the current generation of the package in a folder.
+    pub fn open(root: &Path) -> Result<Self> {
+        if !is_package(root) {
+            return Err(Error::invalid(
+                root,
+                "is a folder without a PROTOCOL file, expected a file or a package (.tet.d)",
+            ));
+        }
+        let path = root.join(PROTOCOL);
+        let protocol: Protocol = parse(&path, &read(&path, MAX_POINTER)?)?;
+        if protocol.protocol_version != PROTOCOL_VERSION {
+            return Err(Error::malformed(
+                Place::file(&path),
+                "protocol_version",
+                protocol.protocol_version,
+                PROTOCOL_VERSION,
+            ));
+        }
+        let path = root.join("CURRENT");
+        let current = match read(&path, MAX_POINTER) {
+            Err(error) if is_not_found(&error) => {
+                let message = "the package has no CURRENT file: nothing has been published yet";
+                return Err(Error::invalid(root, message));
+            }
+            result => result?,
+        };
+        let generation = current_generation(&path, &current)?;
+        let name = format!("{generation:08}");
+        let folder = root.join("generations").join(&name);
+        let absent = match () {
+            () if !folder.is_dir() => Some(format!("generations/{name}")),
+            () if !folder.join("packed.tet").is_file() => {
+                Some(format!("generations/{name}/packed.tet"))
+            }
+            () => None,
+        };
+        if let Some(absent) = absent {
+            let message = format!("the package has no {absent}, which CURRENT leads to");
+            return Err(Error::invalid(root, message));
+        }
+        Ok(Self { generation, folder })
+    }
+
+    /// Its number.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The file with its data.
+    pub fn packed(&self) -> PathBuf {
+        self.folder.join("packed.tet")
+    }
+
+    /// A document beside the data, if it is there, with what it must say. The data have this length.
+    pub fn document(&self, name: &str, packed_length: u64) -> Result<Option<(Storage, Seal)>> {
+        let storage = match Storage::open(&self.folder.join(name)) {
+            Err(error) if is_not_found(&error) => return Ok(None),
+            result => result?,
+        };
+        let path = self.folder.join("MANIFEST.json");
+        let manifest: Manifest = parse(&path, &read(&path, MAX_MANIFEST)?)?;
+        let mismatch = |field, found, expected| {
+            Err(Error::malformed(Place::file(&path), field, found, expected))
+        };
+        if manifest.generation != self.generation {
+            let expected = format!("{}, the opened one", self.generation);
+            return mismatch("generation", manifest.generation, expected);
+        }
+        if manifest.packed_byte_len != packed_length {
+            let expected = format!("{packed_length}, the length of packed.tet");
+            return mismatch("packed_byte_len", manifest.packed_byte_len, expected);
+        }
+        let seal = Seal {
+            generation: self.generation,
+            packed_sha256: manifest.packed_sha256,
+        };
+        Ok(Some((storage, seal)))
+    }
+}
+
+/// The number in CURRENT: bare, or in an object.
+fn current_generation(path: &Path, content: &[u8]) -> Result<u64> {
+    let content = content.trim_ascii();
+    if content.first() == Some(&b'{') {
+        return parse(path, content).map(|Current { generation }| generation);
+    }
+    // Without this a sign would be taken.
+    let digits = Some(content).filter(|content| content.iter().all(u8::is_ascii_digit));
+    let text = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+    text.and_then(|text| text.parse().ok()).ok_or_else(|| {
+        Error::malformed(
+            Place::file(path),
+            "CURRENT",
+            quoted(content),
+            "the number of a generation",
+        )
+    })
+}
+
+fn parse<T: DeserializeOwned>(path: &Path, content: &[u8]) -> Result<T> {
+    let malformed = |found| Error::malformed(Place::file(path), "JSON", found, "an object");
+    // serde would take an array for the fields in order.
+    if content.trim_ascii_start().first() != Some(&b'{') {
+        return Err(malformed(quoted(content)));
+    }
+    serde_json::from_slice(content).map_err(|error| malformed(format!("unreadable ({error})")))
+}
+
+fn quoted(content: &[u8]) -> String {
+    match content.split_at_checked(MAX_QUOTED) {
+        Some((start, rest)) if !rest.is_empty() => format!("\"{}\"...", start.escape_ascii()),
+        _ => format!("\"{}\"", content.escape_ascii()),
+    }
+}
+
+/// The content of a file that has no reason to be large.
+fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let metadata = path.metadata().map_err(Error::io(path, "open"))?;
+    if !metadata.is_file() {
+        return Err(Error::invalid(path, "is no regular file"));
+    }
+    let file = File::open(path).map_err(Error::io(path, "open"))?;
+    let mut content = Vec::new();
+    let read = file.take(most + 1).read_to_end(&mut content);
+    read.map_err(Error::io(path, "read"))?;
+    if content.len() as u64 > most {
+        return Err(Error::malformed(
+            Place::file(path),
+            "file length",
+            format!("more than {most} bytes"),
+            "less",
+        ));
+    }
+    Ok(content)
+}
+
+fn is_not_found(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+#[cfg(test)]
+mod tests;
