@@ -13,6 +13,7 @@ mod interop;
 mod mutations;
 mod npy;
 mod opening;
+mod packages;
 mod reference;
 mod scans;
 mod sqllogic;

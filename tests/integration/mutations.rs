@@ -36,6 +36,8 @@ fn read(path: &Path, access: Access) -> usize {
     let Ok(schema) = TetSchema::open("f", path, options.clone()) else {
         return 0;
     };
+    schema.file().zone_maps(access).ok();
+    schema.file().value_postings(access).ok();
     let mut rows = 0;
     for dataset in schema.file().datasets() {
         let Ok(table) = ArrayTable::open(path, &options.clone().with_dataset(dataset.name()))

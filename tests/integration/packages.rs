@@ -1,0 +1,70 @@
+//! Packages as `tetration` publishes them.
+
+use std::path::Path;
+
+use tet_sql::Access;
+use tet_sql::format::tet::{OpenOptions, TetFile, is_package};
+use tetration::catalog::TetPackage;
+
+use crate::cells::data;
+
+fn publish(package: &TetPackage, generation: u64, source: &Path) {
+    package.begin_publish(generation).unwrap();
+    package
+        .seal_generation(generation, source, Vec::new())
+        .unwrap();
+}
+
+#[test]
+fn a_published_generation_stays_open_when_the_next_one_is_published() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weather.tet.d");
+    let package = TetPackage::create(&path).unwrap();
+    assert!(is_package(&path));
+    let open = || TetFile::open(&path, OpenOptions::default());
+    let message = open().unwrap_err().to_string();
+    assert!(message.contains("no CURRENT file"), "{message}");
+
+    publish(&package, 1, &data("weather_small.tet"));
+    let first = open().unwrap();
+    publish(&package, 2, &data("specials_f64.tet"));
+    let second = open().unwrap();
+    assert_eq!(first.generation(), Some(1));
+    assert_eq!(second.generation(), Some(2));
+    assert_eq!(first.datasets().len(), 3);
+    for file in [&first, &second] {
+        // Embedded; the documents beside the data say the same.
+        assert!(file.footer().has_zone_maps() && file.footer().has_secondary_index());
+        assert_complete(file);
+        assert!(file.value_postings(Access::Mmap).unwrap().is_some());
+    }
+}
+
+fn assert_complete(file: &TetFile) {
+    let zones = file.zone_maps(Access::Pread).unwrap().unwrap();
+    for dataset in file.datasets() {
+        assert!(zones.is_complete(dataset), "{}", dataset.name());
+    }
+}
+
+#[test]
+fn the_indexes_of_tetration_pass_our_checks_whatever_the_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files: Vec<_> = data("dtypes")
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "tet"))
+        .collect();
+    files.push(data("fill_1e20.tet"));
+    assert!(files.len() > 10);
+    for path in files {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let published = folder.path().join(format!("{name}.d"));
+        let package = TetPackage::create(&published).unwrap();
+        publish(&package, 1, &path);
+        let file = TetFile::open(&published, OpenOptions::default()).unwrap();
+        assert_complete(&file);
+        file.value_postings(Access::Pread).unwrap();
+    }
+}
