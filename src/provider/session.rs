@@ -9,6 +9,7 @@ use datafusion::dataframe::DataFrame;
 use datafusion::prelude::SessionContext;
 
 use crate::error::Error;
+use crate::format::tet::is_package;
 use crate::provider::options::{TetConfig, TetOptions};
 use crate::provider::schema::TetSchema;
 use crate::provider::table::ArrayTable;
@@ -43,7 +44,7 @@ const RESERVED: [&str; 1] = ["information_schema"];
 /// ```
 #[async_trait]
 pub trait TetSessionExt {
-    /// Registers a file as a schema called after the file's stem, in the default catalog.
+    /// Registers a file, or a package (a folder `X.tet.d`), as a schema called after its stem, in the default catalog.
     ///
     /// # Errors
     /// If the file cannot be opened, or a schema of that name exists already.
@@ -60,8 +61,8 @@ pub trait TetSessionExt {
         options: TetOptions,
     ) -> Result<Arc<TetSchema>>;
 
-    /// Registers every `*.tet` file of a folder as a schema called after its stem, in the order of their names. Files that
-    /// cannot be opened are left out and reported.
+    /// Registers every `*.tet` file and every package of a folder as a schema called after its stem, in the order of their
+    /// names. Those that cannot be opened are left out and reported.
     ///
     /// # Errors
     /// If the folder cannot be read, or a schema of one of the names exists already; then none is registered.
@@ -201,9 +202,17 @@ fn add_config(ctx: &SessionContext) {
     }
 }
 
+/// The name without `.tet`, or any other extension, or a package's `.tet.d`.
 fn stem(path: &Path) -> Result<String> {
     match path.file_stem().and_then(|stem| stem.to_str()) {
-        Some(stem) => Ok(stem.to_string()),
+        Some(stem) => {
+            let inner = Path::new(stem);
+            let name = match inner.file_stem().and_then(|name| name.to_str()) {
+                Some(name) if has_extension(path, "d") && has_extension(inner, "tet") => name,
+                _ => stem,
+            };
+            Ok(name.to_string())
+        }
         None => plan_err!(
             "{}: the file's name cannot be a schema's; choose another name",
             path.display()
@@ -211,16 +220,39 @@ fn stem(path: &Path) -> Result<String> {
     }
 }
 
-/// The `*.tet` files of a folder, sorted.
+/// The `*.tet` files and the packages of a folder, sorted.
 fn tet_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
         let path = entry.map_err(Error::io(folder, "list"))?.path();
-        let extension = path.extension().unwrap_or_default();
-        if extension.eq_ignore_ascii_case("tet") && path.is_file() {
+        if has_extension(&path, "tet") && path.is_file() || is_package(&path) {
             files.push(path);
         }
     }
     files.sort();
     Ok(files)
+}
+
+fn has_extension(path: &Path, expected: &str) -> bool {
+    let extension = path.extension().unwrap_or_default();
+    extension.eq_ignore_ascii_case(expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_are_called_after_files_without_their_extension() {
+        for (path, expected) in [
+            ("a/era.tet", "era"),
+            ("a/era.h5.tet", "era.h5"),
+            ("a/era.tet.d", "era"),
+            ("a/era.TET.D", "era"),
+            ("a/era.d", "era"),
+            ("a/.tet.d", ".tet"),
+        ] {
+            assert_eq!(stem(Path::new(path)).unwrap(), expected);
+        }
+    }
 }

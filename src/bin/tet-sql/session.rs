@@ -11,6 +11,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sysinfo::System;
+use tet_sql::format::tet::is_package;
 use tet_sql::{Access, TetConfig, TetOptions, TetSchema, TetSessionExt};
 
 /// The least memory a file may ask for: with less, hardly any query could sort or group.
@@ -45,9 +46,9 @@ pub struct Session {
 /// An argument that names something to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// A file, called after its stem.
+    /// A file or package, called after its stem.
     File(PathBuf),
-    /// A file with a name of its own.
+    /// A file or package with a name of its own.
     Named(String, PathBuf),
     /// A folder of files.
     Folder(PathBuf),
@@ -56,7 +57,7 @@ pub enum Input {
 impl Input {
     /// What exists under the whole argument is meant, even if that holds a `=`.
     pub fn resolve(argument: &Path) -> Result<Self, Failure> {
-        if argument.is_dir() {
+        if argument.is_dir() && !is_package(argument) {
             return Ok(Self::Folder(argument.to_owned()));
         }
         if argument.exists() {
@@ -68,7 +69,7 @@ impl Input {
         match named {
             Some((name, path)) if !name.is_empty() && !name.contains(std::path::is_separator) => {
                 let path = Path::new(path);
-                if path.is_dir() {
+                if path.is_dir() && !is_package(path) {
                     Err(Failure::message(format!(
                         "{}: a folder holds many files, so it cannot be called {name}",
                         path.display()
@@ -238,6 +239,9 @@ mod tests {
         ] {
             assert!(Input::resolve(&wrong).is_err(), "{wrong:?}");
         }
+        // With this file the folder is a package, which is read like a file.
+        std::fs::write(itself.join("PROTOCOL"), "").unwrap();
+        assert_eq!(Input::resolve(&itself).unwrap(), Input::File(itself));
     }
 
     #[tokio::test]
