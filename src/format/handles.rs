@@ -18,6 +18,8 @@ use crate::error::{Error, Result};
 /// Files that the process keeps open at a time. Many systems allow a process no more than 1024, connections and
 /// spill files included.
 const MAX_OPEN_FILES: usize = 256;
+/// Files that it tries to keep open however few it may.
+const LEAST_OPEN_FILES: usize = 16;
 
 /// The pool of the process.
 pub(crate) static SHARED: Pool = Pool::new(MAX_OPEN_FILES);
@@ -62,7 +64,6 @@ impl Slot {
 /// Bounds how many files are open.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    capacity: usize,
     clock: Mutex<Clock>,
 }
 
@@ -72,6 +73,7 @@ pub(crate) struct Pool {
 /// while its file is open.
 #[derive(Debug)]
 struct Clock {
+    capacity: usize,
     slots: Vec<Arc<Slot>>,
     hand: usize,
 }
@@ -79,10 +81,13 @@ struct Clock {
 impl Pool {
     /// A pool that keeps up to `capacity` files open, and one if that is zero.
     pub const fn new(capacity: usize) -> Self {
-        let slots = Vec::new();
-        Self {
+        let clock = Clock {
             capacity,
-            clock: Mutex::new(Clock { slots, hand: 0 }),
+            slots: Vec::new(),
+            hand: 0,
+        };
+        Self {
+            clock: Mutex::new(clock),
         }
     }
 
@@ -93,7 +98,7 @@ impl Pool {
     /// Adds the slot of a file that was just opened, and closes another if there are too many.
     fn add(&self, slot: Arc<Slot>) {
         let mut clock = self.clock();
-        let closed = if clock.slots.len() < self.capacity.max(1) {
+        let closed = if clock.slots.len() < clock.capacity.max(1) {
             clock.slots.push(slot);
             None
         } else {
@@ -112,9 +117,11 @@ impl Pool {
         clock.slots.retain(|other| !Arc::ptr_eq(other, slot));
     }
 
-    /// Closes all files.
-    fn clear(&self) {
+    /// Closes all files, and keeps fewer open from now on, since the process may not have as many.
+    fn shrink(&self) {
         let mut clock = self.clock();
+        let fewer = (clock.slots.len() / 2).max(LEAST_OPEN_FILES);
+        clock.capacity = clock.capacity.min(fewer);
         let closed: Vec<_> = clock.slots.drain(..).map(|slot| slot.take()).collect();
         drop(clock);
         drop(closed);
@@ -258,10 +265,10 @@ impl Drop for PooledFile {
 }
 
 /// Opens a file; if the process may not open any more, after closing those of the pool.
-fn open(path: &Path, pool: &Pool) -> io::Result<File> {
+pub(crate) fn open(path: &Path, pool: &Pool) -> io::Result<File> {
     match File::open(path) {
         Err(error) if is_out_of_handles(&error) => {
-            pool.clear();
+            pool.shrink();
             File::open(path)
         }
         result => result,
@@ -338,7 +345,7 @@ mod tests {
         let pool = pool(1);
         let files = files(folder.path(), 1, pool);
         let handle = files[0].handle().unwrap();
-        pool.clear();
+        pool.shrink();
         assert!(!is_open(&files[0]));
         let mut text = Vec::new();
         (&handle.file).read_to_end(&mut text).unwrap();
@@ -363,7 +370,7 @@ mod tests {
         fs::remove_file(removed.path()).unwrap();
         // As long as they are open, nothing is asked.
         assert!(files.iter().all(|file| file.handle().is_ok()));
-        pool.clear();
+        pool.shrink();
         same.handle().unwrap();
         for file in [shortened, replaced, rewritten] {
             let message = file.handle().unwrap_err().to_string();
@@ -376,6 +383,19 @@ mod tests {
         fs::write(removed.path(), CONTENT).unwrap();
         removed.handle().unwrap_err();
         assert_eq!(pool.open_files(), 1);
+    }
+
+    #[test]
+    fn a_process_that_may_open_few_files_keeps_fewer() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(100);
+        let files = files(folder.path(), 60, pool);
+        for expected in [30, 16, 16] {
+            pool.shrink();
+            assert_eq!(pool.open_files(), 0);
+            assert!(files.iter().all(|file| file.handle().is_ok()));
+            assert_eq!(pool.open_files(), expected);
+        }
     }
 
     #[test]
@@ -406,7 +426,7 @@ mod tests {
         let file = PooledFile::open(Path::new("Cargo.toml"), pool).unwrap();
         assert_eq!(file.path(), Path::new("Cargo.toml"));
         assert!(file.absolute.is_absolute());
-        pool.clear();
+        pool.shrink();
         file.handle().unwrap();
     }
 

@@ -6,7 +6,6 @@
 //!
 //! A reader looks at `CURRENT` once and stays with the generation that it names, whatever is published later.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Place, Result};
+use crate::format::handles;
 use crate::format::storage::Storage;
 use crate::format::tet::document::Seal;
 
@@ -179,7 +179,7 @@ fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     if !metadata.is_file() {
         return Err(Error::invalid(path, "is no regular file"));
     }
-    let file = File::open(path).map_err(Error::io(path, "open"))?;
+    let file = handles::open(path, &handles::SHARED).map_err(Error::io(path, "open"))?;
     let mut content = Vec::new();
     let read = file.take(most + 1).read_to_end(&mut content);
     read.map_err(Error::io(path, "read"))?;
