@@ -3,6 +3,7 @@
 
 mod axis;
 mod cells;
+mod cf_time;
 mod chunk_grid;
 mod coordinates;
 mod index_set;
@@ -11,6 +12,7 @@ mod selection;
 
 pub use axis::{Axis, CoordinateSource, Monotonicity};
 pub use cells::Cells;
+pub use cf_time::{CfTime, CfTimeError};
 pub use chunk_grid::{ChunkGrid, Window};
 pub use coordinates::Coordinates;
 pub use index_set::{IndexSet, IndexSetBuilder};

@@ -1,0 +1,301 @@
+//! From the numbers of a time coordinate to timestamps.
+
+use std::fmt::Debug;
+
+use arrow::array::{Array, AsArray, TimestampMicrosecondArray, downcast_integer_array};
+use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};
+use chrono::DateTime;
+
+use crate::grid::cf_time::reference_date::Calendar;
+use crate::grid::cf_time::{CfTime, CfTimeError, DAY, MICROSECOND};
+
+/// Nanoseconds beyond every timestamp, and below what 128 bits hold.
+const BEYOND: f64 = 1e24;
+
+/// 1582-10-15, the first Gregorian day of the standard calendar, in microseconds since 1970.
+const FIRST_GREGORIAN: i128 = -141_427 * DAY / MICROSECOND;
+const OUT_OF_RANGE: &str = "an instant that a timestamp holds, within the years -262143 to 262142";
+
+impl CfTime {
+    /// The instants, in UTC, that numbers stand for: integers exactly, others to the nearest microsecond.
+    ///
+    /// # Errors
+    /// If a value is null, not finite, beyond the timestamps, or in the Julian part of the standard calendar; if an
+    /// integer is not a whole number of microseconds; if the array is not one of numbers.
+    pub fn decode(&self, values: &dyn Array) -> Result<TimestampMicrosecondArray, CfTimeError> {
+        if values.null_count() > 0
+            && let Some(position) = (0..values.len()).find(|position| values.is_null(*position))
+        {
+            return Err(not_a_timestamp("NULL", position, "a number"));
+        }
+        downcast_integer_array!(
+            values => decode_all(values.values(), |value| self.integer(i128::from(*value))),
+            DataType::Float16 => {
+                decode_all(values.as_primitive::<Float16Type>().values(), |value| {
+                    self.float(value.to_f64())
+                })
+            }
+            DataType::Float32 => {
+                decode_all(values.as_primitive::<Float32Type>().values(), |value| {
+                    self.float(f64::from(*value))
+                })
+            }
+            DataType::Float64 => {
+                decode_all(values.as_primitive::<Float64Type>().values(), |value| {
+                    self.float(*value)
+                })
+            }
+            other => Err(CfTimeError {
+                field: "time coordinate",
+                found: format!("of type {other}"),
+                expected: "numbers".to_string(),
+            })
+        )
+    }
+
+    /// Microseconds since 1970, or what would have some.
+    fn integer(&self, value: i128) -> Result<i64, &'static str> {
+        // A unit is below 2^50 and a value below 2^64.
+        let instant = self.reference + value * self.unit;
+        if instant % MICROSECOND != 0 {
+            return Err("a whole number of microseconds");
+        }
+        self.timestamp(instant / MICROSECOND)
+    }
+
+    /// The same for a number that may have a fraction. No step but the last one rounds.
+    fn float(&self, value: f64) -> Result<i64, &'static str> {
+        if !value.is_finite() {
+            return Err("a finite number");
+        }
+        if (value * self.unit as f64).abs() > BEYOND {
+            return Err(OUT_OF_RANGE);
+        }
+        // The value is mantissa * 2^exponent.
+        let bits = value.to_bits();
+        let fraction = i128::from(bits & ((1 << 52) - 1));
+        let (magnitude, exponent) = match (bits >> 52 & 0x7ff) as i32 {
+            0 => (fraction, -1074),
+            biased => (fraction | 1 << 52, biased - 1075),
+        };
+        let mantissa = if value < 0.0 { -magnitude } else { magnitude };
+        // Below 2^103, and after a shift to the left no more than the bound above. A shift to the right rounds down.
+        let elapsed = mantissa * self.unit;
+        let elapsed = if exponent < 0 {
+            elapsed >> (-exponent).min(127)
+        } else {
+            elapsed << exponent
+        };
+        let instant = self.reference + elapsed;
+        self.timestamp((instant + MICROSECOND / 2).div_euclid(MICROSECOND))
+    }
+
+    fn timestamp(&self, microseconds: i128) -> Result<i64, &'static str> {
+        if self.calendar == Calendar::Mixed && microseconds < FIRST_GREGORIAN {
+            return Err(
+                "an instant from 1582-10-15 on, since the standard calendar is Julian before and timestamps are \
+                 not (the calendar proleptic_gregorian has no such limit)",
+            );
+        }
+        i64::try_from(microseconds)
+            .ok()
+            // Text and calendar functions have no more years than this.
+            .filter(|timestamp| DateTime::from_timestamp_micros(*timestamp).is_some())
+            .ok_or(OUT_OF_RANGE)
+    }
+}
+
+fn decode_all<T: Debug>(
+    values: &[T],
+    decode: impl Fn(&T) -> Result<i64, &'static str>,
+) -> Result<TimestampMicrosecondArray, CfTimeError> {
+    values
+        .iter()
+        .enumerate()
+        .map(|(position, value)| {
+            decode(value)
+                .map_err(|expected| not_a_timestamp(&format!("{value:?}"), position, expected))
+        })
+        .collect::<Result<Vec<_>, _>>()
+        .map(TimestampMicrosecondArray::from)
+}
+
+fn not_a_timestamp(value: &str, position: usize, expected: &str) -> CfTimeError {
+    CfTimeError {
+        field: "time coordinate",
+        found: format!("{value} at position {position}"),
+        expected: expected.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{
+        ArrayRef, BooleanArray, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array,
+        Int64Array, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+    };
+
+    use super::*;
+
+    fn time(units: &str, calendar: &str) -> CfTime {
+        CfTime::parse(units, Some(calendar)).unwrap().unwrap()
+    }
+
+    fn refused(units: &str, calendar: &str, value: impl Array) -> String {
+        let error = time(units, calendar).decode(&value).unwrap_err();
+        error.to_string()
+    }
+
+    #[test]
+    fn instants_before_the_change_of_calendar() {
+        let error = refused(
+            "days since 0001-01-01",
+            "",
+            Int32Array::from(vec![577_737, 577_736]),
+        );
+        assert!(
+            error.starts_with(
+                "time coordinate is 577736 at position 1, expected an instant from 1582-10-15 on"
+            ),
+            "{error}"
+        );
+        refused("days since 1582-10-15", "", Float64Array::from(vec![-1e-9]));
+        refused("days since 1970-01-01", "", Float64Array::from(vec![-1e9]));
+        // Less than half a microsecond before.
+        let decode = |calendar, value: f64| {
+            let time = time("days since 1582-10-15", calendar);
+            time.decode(&Float64Array::from(vec![value]))
+                .unwrap()
+                .value(0)
+        };
+        assert_eq!(decode("standard", -1e-12), decode("standard", 0.0));
+        assert_eq!(
+            decode("proleptic_gregorian", -1.0),
+            decode("standard", 0.0) - 86_400_000_000
+        );
+    }
+
+    #[test]
+    fn every_type_of_number() {
+        let arrays: [ArrayRef; 10] = [
+            Arc::new(Int8Array::from(vec![7])),
+            Arc::new(Int16Array::from(vec![7])),
+            Arc::new(Int32Array::from(vec![7])),
+            Arc::new(Int64Array::from(vec![7])),
+            Arc::new(UInt8Array::from(vec![7])),
+            Arc::new(UInt16Array::from(vec![7])),
+            Arc::new(UInt32Array::from(vec![7])),
+            Arc::new(UInt64Array::from(vec![7])),
+            Arc::new(Float32Array::from(vec![7.0])),
+            Arc::new(Float64Array::from(vec![7.0])),
+        ];
+        let time = time("minutes since 1970-01-01", "");
+        for array in arrays {
+            let decoded = time.decode(&array).unwrap();
+            assert_eq!(decoded.values(), &[420_000_000], "{}", array.data_type());
+            assert_eq!(time.decode(&array.slice(1, 0)).unwrap().len(), 0);
+        }
+        let error = time.decode(&BooleanArray::from(vec![true])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "time coordinate is of type Boolean, expected numbers"
+        );
+    }
+
+    #[test]
+    fn integers_are_exact() {
+        let micros = time("us since 1970-01-01", "proleptic_gregorian");
+        let values = vec![9_007_199_254_740_993, -1, -9_007_199_254_740_993];
+        let decoded = micros.decode(&Int64Array::from(values.clone())).unwrap();
+        assert_eq!(decoded.values(), &values[..]);
+        // Nanoseconds in more than 63 bits.
+        let nanos = time("ns since 1970-01-01", "");
+        let decoded = nanos.decode(&UInt64Array::from(vec![18_446_744_073_709_551_000]));
+        assert_eq!(decoded.unwrap().values(), &[18_446_744_073_709_551]);
+        assert_eq!(
+            refused(
+                "ns since 1970-01-01",
+                "",
+                Int64Array::from(vec![1_000, -999])
+            ),
+            "time coordinate is -999 at position 1, expected a whole number of microseconds"
+        );
+        // The reference date may supply what is missing.
+        let odd = time("ns since 1970-01-01 00:00:00.000000001", "");
+        assert_eq!(
+            odd.decode(&Int64Array::from(vec![-1, 999]))
+                .unwrap()
+                .values(),
+            &[0, 1]
+        );
+    }
+
+    #[test]
+    fn fractions_are_rounded_once() {
+        let decode = |units: &str, value: f64| {
+            let time = time(&format!("{units} since 1970-01-01"), "proleptic_gregorian");
+            time.decode(&Float64Array::from(vec![value]))
+                .unwrap()
+                .value(0)
+        };
+        assert_eq!(decode("days", 1.0 / 24.0), 3_600_000_000);
+        assert_eq!(decode("days", -1.0 / 3.0), -28_800_000_000);
+        assert_eq!(decode("hours", 0.1), 360_000_000);
+        assert_eq!(decode("s", 1.5e-6), 2);
+        assert_eq!(decode("ns", 499.999), 0);
+        assert_eq!(decode("ns", 500.0), 1);
+        assert_eq!(decode("ns", -500.0), 0);
+        assert_eq!(decode("ns", -500.001), -1);
+        for tiny in [0.0, -0.0, f64::MIN_POSITIVE, 5e-324, -5e-324] {
+            assert_eq!(decode("weeks", tiny), 0);
+        }
+        // A microsecond is the last digit that f64 has for such seconds; a product in f64 would be off.
+        assert_eq!(decode("s", 4_611_686_018.427_387), 4_611_686_018_427_387);
+        assert_eq!(decode("us", 9_007_199_254_740_991.0), 9_007_199_254_740_991);
+        assert_eq!(decode("days", 100_000.123_456_789), 8_640_010_666_666_570);
+    }
+
+    #[test]
+    fn values_that_are_no_instants() {
+        let units = "days since 1970-01-01";
+        for (value, name) in [
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+            (1e300, "1e300"),
+            (f64::MAX, "1.7976931348623157e308"),
+            (-1e17, "-1e17"),
+            (1e8, "100000000.0"),
+        ] {
+            let error = refused(
+                units,
+                "proleptic_gregorian",
+                Float64Array::from(vec![0.0, value]),
+            );
+            assert!(
+                error.starts_with(&format!(
+                    "time coordinate is {name} at position 1, expected "
+                )),
+                "{error}"
+            );
+        }
+        for value in [i64::MIN, i64::MAX] {
+            refused(
+                "weeks since 9999-12-31",
+                "proleptic_gregorian",
+                Int64Array::from(vec![value]),
+            );
+        }
+        refused(
+            "weeks since 9999-12-31",
+            "",
+            UInt64Array::from(vec![u64::MAX]),
+        );
+        assert_eq!(
+            refused(units, "", Int8Array::from(vec![Some(0), None])),
+            "time coordinate is NULL at position 1, expected a number"
+        );
+    }
+}
