@@ -10,6 +10,7 @@
 //! values: coordinates, missing values and types of columns are the business of the layers above.
 
 mod bytes;
+mod categories;
 mod chunk;
 mod dataset;
 mod document;
@@ -27,6 +28,7 @@ mod testing;
 mod writer;
 mod zones;
 
+pub use categories::Categories;
 pub use chunk::ChunkReader;
 pub use dataset::Dataset;
 pub use dtype::Dtype;

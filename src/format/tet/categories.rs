@@ -1,0 +1,297 @@
+//! Text columns that are stored as codes.
+//!
+//! The reference's conversion of CSV and Parquet writes a column of text as `i64` codes, and the text of each code into
+//! the attribute `tetration_categories`, as JSON: `{"codes":{"rain":0,"snow":1},"missing":-1}`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+
+/// Bytes of the longest label. The reference's attributes are no longer than this as a whole, and a label may stand in
+/// every row, so that a longer one would cost far more than it takes in the file.
+const MAX_LABEL: usize = 1024;
+/// Characters of a file's text that a message repeats.
+const MAX_QUOTED: usize = 60;
+/// Characters of a message of the JSON parser, which may repeat any length of the text.
+const MAX_MESSAGE: usize = 200;
+
+/// The texts that the codes of a column stand for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Categories {
+    texts: Texts,
+    missing: Option<i64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Texts {
+    /// Codes count from zero, as the reference writes them.
+    Counted(Vec<String>),
+    /// Any other codes.
+    Mapped(HashMap<i64, String>),
+}
+
+impl Categories {
+    /// The attribute with a column's categories.
+    pub const ATTRIBUTE: &str = "tetration_categories";
+
+    /// Reads the attribute's text.
+    ///
+    /// ```
+    /// use tet_sql::format::tet::Categories;
+    ///
+    /// let categories = Categories::parse(r#"{"codes":{"rain":0,"snow":1},"missing":-1}"#)?;
+    /// assert_eq!(categories.text(1), Some("snow"));
+    /// assert_eq!(categories.missing(), Some(-1));
+    /// # Ok::<(), String>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What is wrong with the text, if it is not such an object, if a label or a code is there twice, or if a label has
+    /// the code for missing cells.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        // serde would take an array for the struct's fields in order.
+        if !text.trim_start().starts_with('{') {
+            return Err(format!("{} is no JSON object", quoted(text)));
+        }
+        let stored: Stored =
+            serde_json::from_str(text).map_err(|error| clipped(&error.to_string()))?;
+        let mut texts = BTreeMap::new();
+        for (label, code) in stored.codes.0 {
+            let quoted_label = quoted(&label);
+            if label.len() > MAX_LABEL {
+                return Err(format!(
+                    "label {quoted_label} has {} bytes, more than {MAX_LABEL}",
+                    label.len()
+                ));
+            }
+            if stored.missing == Some(code) {
+                return Err(format!(
+                    "label {quoted_label} has code {code}, which is that of missing cells"
+                ));
+            }
+            if let Some(other) = texts.insert(code, label) {
+                return Err(format!(
+                    "labels {} and {quoted_label} have the same code, {code}",
+                    quoted(&other)
+                ));
+            }
+        }
+        // Codes are distinct, so that they leave nothing out if the first and the last fit their number.
+        let is_counted = match (texts.first_key_value(), texts.last_key_value()) {
+            (Some((0, _)), Some((last, _))) => {
+                usize::try_from(*last).is_ok_and(|last| last == texts.len() - 1)
+            }
+            _ => false,
+        };
+        Ok(Self {
+            texts: if is_counted {
+                Texts::Counted(texts.into_values().collect())
+            } else {
+                Texts::Mapped(texts.into_iter().collect())
+            },
+            missing: stored.missing,
+        })
+    }
+
+    /// The text that a code stands for; `None` for the code of missing cells, and for a code that has no text.
+    pub fn text(&self, code: i64) -> Option<&str> {
+        match &self.texts {
+            Texts::Counted(texts) => texts.get(usize::try_from(code).ok()?),
+            Texts::Mapped(texts) => texts.get(&code),
+        }
+        .map(String::as_str)
+    }
+
+    /// The code of missing cells.
+    pub fn missing(&self) -> Option<i64> {
+        self.missing
+    }
+
+    /// How many texts there are.
+    pub fn len(&self) -> usize {
+        match &self.texts {
+            Texts::Counted(texts) => texts.len(),
+            Texts::Mapped(texts) => texts.len(),
+        }
+    }
+
+    /// Whether no code stands for a text.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[derive(Deserialize)]
+struct Stored {
+    codes: Codes,
+    missing: Option<i64>,
+}
+
+/// The code of each label, none of which is there twice.
+struct Codes(BTreeMap<String, i64>);
+
+impl<'de> Deserialize<'de> for Codes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(CodesVisitor)
+    }
+}
+
+struct CodesVisitor;
+
+impl<'de> Visitor<'de> for CodesVisitor {
+    type Value = Codes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with the code of each label")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Codes, A::Error> {
+        let mut codes = BTreeMap::new();
+        while let Some(label) = entries.next_key::<String>()? {
+            if codes.contains_key(&label) {
+                let label = quoted(&label);
+                return Err(de::Error::custom(format_args!(
+                    "label {label} is there twice"
+                )));
+            }
+            let code = entries.next_value()?;
+            codes.insert(label, code);
+        }
+        Ok(Codes(codes))
+    }
+}
+
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+fn clipped(message: &str) -> String {
+    match message.char_indices().nth(MAX_MESSAGE) {
+        Some((end, _)) => format!("{}...", &message[..end]),
+        None => message.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        let message = Categories::parse(text).unwrap_err();
+        assert!(message.len() < 500, "{message}");
+        message
+    }
+
+    #[test]
+    fn codes_that_count_from_zero() {
+        let text = r#"{"codes":{"b":1,"a":2,"Sa\u00f1o \"x\"":0},"missing":-1}"#;
+        let categories = Categories::parse(text).unwrap();
+        assert!(matches!(categories.texts, Texts::Counted(_)));
+        assert_eq!(categories.text(0), Some("Sa\u{f1}o \"x\""));
+        assert_eq!(categories.text(1), Some("b"));
+        assert_eq!(categories.text(2), Some("a"));
+        for code in [-1, 3, i64::MIN, i64::MAX] {
+            assert_eq!(categories.text(code), None);
+        }
+        assert_eq!(categories.missing(), Some(-1));
+        assert_eq!(categories.len(), 3);
+    }
+
+    #[test]
+    fn other_codes() {
+        let text = format!(r#"{{"codes":{{"a":{},"b":{},"":7}}}}"#, i64::MAX, i64::MIN);
+        let categories = Categories::parse(&text).unwrap();
+        assert!(matches!(categories.texts, Texts::Mapped(_)));
+        assert_eq!(categories.text(i64::MAX), Some("a"));
+        assert_eq!(categories.text(i64::MIN), Some("b"));
+        assert_eq!(categories.text(7), Some(""));
+        assert_eq!(categories.text(0), None);
+        assert_eq!((categories.missing(), categories.len()), (None, 3));
+    }
+
+    #[test]
+    fn none_at_all_and_members_of_later_versions() {
+        let text = "\n{\"codes\": {}, \"missing\": null, \"ordered\": [true]}";
+        let categories = Categories::parse(text).unwrap();
+        assert!(categories.is_empty());
+        assert_eq!((categories.text(0), categories.missing()), (None, None));
+    }
+
+    #[test]
+    fn ambiguous_categories_are_refused() {
+        for (text, message) in [
+            (
+                r#"{"codes":{"a":0,"b":0}}"#,
+                "labels \"a\" and \"b\" have the same code, 0",
+            ),
+            (r#"{"codes":{"a":0,"a":1}}"#, "label \"a\" is there twice"),
+            (
+                r#"{"missing":0,"codes":{"a":0}}"#,
+                "label \"a\" has code 0, which is that of missing cells",
+            ),
+            (r#"{"codes":{},"codes":{}}"#, "duplicate field `codes`"),
+            (r#"{"missing":-1}"#, "missing field `codes`"),
+        ] {
+            let found = refused(text);
+            assert!(found.starts_with(message), "{found}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "",
+            "null",
+            r#"[{"a":0},-1]"#,
+            r#"{"codes":["a","b"]}"#,
+            r#"{"codes":{"a":1.0}}"#,
+            r#"{"codes":{"a":1e0}}"#,
+            r#"{"codes":{"a":"0"}}"#,
+            r#"{"codes":{"a":null}}"#,
+            r#"{"codes":{"a":true}}"#,
+            r#"{"codes":{"a":9223372036854775808}}"#,
+            r#"{"codes":{"a":99999999999999999999999999}}"#,
+            r#"{"codes":{"a":0},"missing":0.5}"#,
+            r#"{"codes":{"a":0},"missing":"-1"}"#,
+            r#"{"codes":{"a":0}} x"#,
+            r#"{"codes":{"a":0}"#,
+            r#"{"codes":{"\ud800":0}}"#,
+        ] {
+            refused(text);
+        }
+    }
+
+    #[test]
+    fn hostile_text_costs_no_more_than_its_length() {
+        let deep = "[".repeat(1 << 20);
+        refused(&deep);
+        refused(&format!(r#"{{"codes":{{"a":{deep}"#));
+        refused(&format!(r#"{{"codes":{deep}"#));
+        refused(&format!(r#"{{"other":{deep}"#));
+        let objects = r#"{"codes":"#.repeat(1 << 18);
+        refused(&objects);
+        let long = "\u{e9}".repeat(1 << 20);
+        refused(&long);
+        refused(&format!(r#"{{"codes":{{"a":"{long}"}}}}"#));
+        refused(&format!(r#"{{"codes":{{"{long}":0}}}}"#));
+        refused(&format!(r#"{{"codes":{{"{long}":0,"{long}":1}}}}"#));
+        let huge = format!(r#"{{"codes":{{"a":{}}}}}"#, "9".repeat(1 << 20));
+        refused(&huge);
+    }
+
+    #[test]
+    fn many_labels() {
+        let entries: Vec<_> = (0..100_000)
+            .map(|code| format!("\"{code}\":{code}"))
+            .collect();
+        let text = format!(r#"{{"codes":{{{}}},"missing":-1}}"#, entries.join(","));
+        let categories = Categories::parse(&text).unwrap();
+        assert_eq!(categories.text(99_999), Some("99999"));
+        assert_eq!(categories.len(), 100_000);
+    }
+}
