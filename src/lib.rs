@@ -64,8 +64,10 @@ pub mod provider;
 
 pub use error::Error;
 pub use format::storage::Access;
+pub use provider::config::TetConfig;
 pub use provider::description::{AttributeDescription, DimensionDescription, TableDescription};
-pub use provider::options::{TetConfig, TetOptions};
+pub use provider::external::{TetTableFactory, open_location};
+pub use provider::options::TetOptions;
 pub use provider::schema::TetSchema;
-pub use provider::session::{TetFolder, TetSessionExt};
+pub use provider::session::{TetFolder, TetSessionExt, enable_tet};
 pub use provider::table::ArrayTable;

@@ -4,16 +4,17 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, UInt64Array, make_comparator};
+use arrow::array::{ArrayRef, AsArray, Int64Array, UInt64Array, make_comparator};
 use arrow::compute::{SortOptions, take};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 
-use crate::grid::coordinates::Coordinates;
+use crate::error::Error;
+use crate::grid::coordinates::{CoordinateReader, Coordinates};
 use crate::grid::index_set::IndexSet;
 
 /// Which rule an axis's coordinates come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CoordinateSource {
     /// No rule applied: positions count from zero.
@@ -24,16 +25,27 @@ pub enum CoordinateSource {
     LabelsByNumber,
     /// Labels bound because no others have the axis's length.
     LabelsByLength,
+    /// The array is its dimension's coordinate variable: its values are the coordinates.
+    OwnValues,
+    /// The one-dimensional array of the dimension's name and length beside this one.
+    Dataset(String),
+    /// A one-dimensional array that the CF attribute `coordinates` names.
+    CoordinatesAttribute(String),
 }
 
 impl fmt::Display for CoordinateSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Index => "index",
-            Self::LabelsByName => "labels",
-            Self::LabelsByNumber => "labels, bound by axis number",
-            Self::LabelsByLength => "labels, bound by length",
-        })
+        match self {
+            Self::Index => f.write_str("index"),
+            Self::LabelsByName => f.write_str("labels"),
+            Self::LabelsByNumber => f.write_str("labels, bound by axis number"),
+            Self::LabelsByLength => f.write_str("labels, bound by length"),
+            Self::OwnValues => f.write_str("own values"),
+            Self::Dataset(name) => write!(f, "dataset {name}"),
+            Self::CoordinatesAttribute(name) => {
+                write!(f, "dataset {name}, by attribute coordinates")
+            }
+        }
     }
 }
 
@@ -53,31 +65,77 @@ pub enum Monotonicity {
 pub struct Axis {
     name: String,
     length: u64,
-    coordinates: Coordinates,
+    coordinates: Arc<AxisCoordinates>,
     source: CoordinateSource,
-    monotonicity: Arc<OnceLock<Monotonicity>>,
+}
+
+/// The coordinates of an axis, read when they are first needed. Axes of several arrays can share them.
+#[derive(Debug)]
+pub struct AxisCoordinates {
+    data_type: DataType,
+    reader: Option<Box<dyn CoordinateReader>>,
+    values: OnceLock<Coordinates>,
+    monotonicity: OnceLock<Monotonicity>,
+}
+
+impl AxisCoordinates {
+    /// Coordinates that are known.
+    pub fn new(coordinates: Coordinates) -> Self {
+        Self {
+            data_type: coordinates.data_type(),
+            reader: None,
+            values: OnceLock::from(coordinates),
+            monotonicity: OnceLock::new(),
+        }
+    }
+
+    /// Coordinates that are to be read.
+    pub fn deferred(reader: impl CoordinateReader + 'static) -> Self {
+        Self {
+            data_type: reader.data_type(),
+            reader: Some(Box::new(reader)),
+            values: OnceLock::new(),
+            monotonicity: OnceLock::new(),
+        }
+    }
+
+    fn get(&self) -> Result<&Coordinates, Error> {
+        if let Some(values) = self.values.get() {
+            return Ok(values);
+        }
+        // A failure is not kept: the file may be there again the next time.
+        let values = match &self.reader {
+            Some(reader) => Coordinates::Values(reader.read()?),
+            // Not reached: without a reader the values are there from the start.
+            None => Coordinates::COUNT,
+        };
+        Ok(self.values.get_or_init(|| values))
+    }
 }
 
 impl Axis {
     /// An axis whose coordinates count from zero.
     pub fn counted(name: impl Into<String>, length: u64) -> Self {
-        Self::with_coordinates(name, length, Coordinates::COUNT, CoordinateSource::Index)
+        let coordinates = Arc::new(AxisCoordinates::new(Coordinates::COUNT));
+        Self::with_coordinates(name, length, coordinates, CoordinateSource::Index)
     }
 
-    /// An axis with a coordinate array, which must have `length` values and no null.
+    /// An axis with a coordinate array, which must have no null.
     pub fn with_values(
         name: impl Into<String>,
         values: ArrayRef,
         source: CoordinateSource,
     ) -> Self {
         let length = values.len() as u64;
-        Self::with_coordinates(name, length, Coordinates::Values(values), source)
+        let coordinates = Arc::new(AxisCoordinates::new(Coordinates::Values(values)));
+        Self::with_coordinates(name, length, coordinates, source)
     }
 
-    fn with_coordinates(
+    /// An axis of `length` positions, with as many coordinates.
+    pub fn with_coordinates(
         name: impl Into<String>,
         length: u64,
-        coordinates: Coordinates,
+        coordinates: Arc<AxisCoordinates>,
         source: CoordinateSource,
     ) -> Self {
         Self {
@@ -85,7 +143,6 @@ impl Axis {
             length,
             coordinates,
             source,
-            monotonicity: Arc::default(),
         }
     }
 
@@ -99,64 +156,133 @@ impl Axis {
         self.length
     }
 
-    /// The coordinates.
-    pub fn coordinates(&self) -> &Coordinates {
-        &self.coordinates
+    /// The coordinates. Reads them, if that has not been done.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn coordinates(&self) -> Result<&Coordinates, Error> {
+        self.coordinates.get()
     }
 
     /// Where the coordinates come from.
-    pub fn source(&self) -> CoordinateSource {
-        self.source
+    pub fn source(&self) -> &CoordinateSource {
+        &self.source
     }
 
-    /// The Arrow type of the coordinates.
+    /// The Arrow type of the coordinates. Reads nothing.
     pub fn data_type(&self) -> DataType {
-        self.coordinates.data_type()
+        self.coordinates.data_type.clone()
+    }
+
+    /// Whether both axes have the same name, length and coordinates. Reads nothing: coordinates that are still to be
+    /// read are the same only if they are shared.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let same_values = || match (
+            self.coordinates.values.get(),
+            other.coordinates.values.get(),
+        ) {
+            (
+                Some(Coordinates::Index { origin: left }),
+                Some(Coordinates::Index { origin: right }),
+            ) => left == right,
+            (Some(Coordinates::Values(left)), Some(Coordinates::Values(right))) => left == right,
+            _ => false,
+        };
+        self.name == other.name
+            && self.length == other.length
+            && (Arc::ptr_eq(&self.coordinates, &other.coordinates) || same_values())
     }
 
     /// Whether the coordinates are strictly monotonic over the whole axis. Found out once.
-    pub fn monotonicity(&self) -> Monotonicity {
-        *self.monotonicity.get_or_init(|| match &self.coordinates {
-            Coordinates::Index { .. } => Monotonicity::Ascending,
-            Coordinates::Values(values) => monotonicity(values).unwrap_or(Monotonicity::None),
-        })
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn monotonicity(&self) -> Result<Monotonicity, Error> {
+        let coordinates = self.coordinates()?;
+        Ok(*self
+            .coordinates
+            .monotonicity
+            .get_or_init(|| match coordinates {
+                Coordinates::Index { .. } => Monotonicity::Ascending,
+                Coordinates::Values(values) => monotonicity(values).unwrap_or(Monotonicity::None),
+            }))
     }
 
-    /// The least and the greatest coordinate of the positions in `set`, as an array of two; `None` if the set is
-    /// empty.
-    pub fn extremes(&self, set: &IndexSet) -> Result<Option<ArrayRef>, ArrowError> {
+    /// The positions of the least and of the greatest coordinate among those in `set`; `None` if the set is empty.
+    ///
+    /// # Errors
+    /// If the coordinates cannot be read.
+    pub fn extreme_positions(&self, set: &IndexSet) -> Result<Option<(u64, u64)>, Error> {
         let (Some(first), Some(last)) = (set.first(), set.last()) else {
             return Ok(None);
         };
-        let (least, greatest) = match (&self.coordinates, self.monotonicity()) {
-            (_, Monotonicity::Ascending) => (first, last),
-            (_, Monotonicity::Descending) => (last, first),
-            (Coordinates::Index { .. }, Monotonicity::None) => (first, last),
+        Ok(match (self.coordinates()?, self.monotonicity()?) {
+            (Coordinates::Index { .. }, _) | (_, Monotonicity::Ascending) => Some((first, last)),
+            (_, Monotonicity::Descending) => Some((last, first)),
+            // Coordinates of any type that a column has can be compared.
             (Coordinates::Values(values), Monotonicity::None) => {
-                let compare = make_comparator(values, values, SortOptions::default())?;
-                let mut extremes = (first, first);
-                for position in set.ranges().flatten() {
-                    if compare(position as usize, extremes.0 as usize) == Ordering::Less {
-                        extremes.0 = position;
-                    }
-                    if compare(position as usize, extremes.1 as usize) == Ordering::Greater {
-                        extremes.1 = position;
-                    }
-                }
-                extremes
+                extreme_positions(values, set).ok()
             }
-        };
-        let extremes = match &self.coordinates {
-            Coordinates::Index { .. } => {
-                let one = |position: u64| self.coordinates.slice(position..position + 1);
-                arrow::compute::concat(&[&one(least), &one(greatest)])?
-            }
-            Coordinates::Values(values) => {
-                take(values, &UInt64Array::from(vec![least, greatest]), None)?
-            }
-        };
-        Ok(Some(extremes))
+        })
     }
+
+    /// The coordinates at some positions of the axis, as an array; `None` if one of them is not a number.
+    ///
+    /// # Errors
+    /// If the coordinates cannot be read.
+    pub fn coordinates_at(&self, positions: Vec<u64>) -> Result<Option<ArrayRef>, Error> {
+        let coordinates: ArrayRef = match self.coordinates()? {
+            Coordinates::Index { origin } => Arc::new(Int64Array::from_iter_values(
+                positions
+                    .into_iter()
+                    .map(|position| origin.wrapping_add(position as i64)),
+            )),
+            Coordinates::Values(values) => {
+                match take(values, &UInt64Array::from(positions), None) {
+                    Ok(values) => values,
+                    // Not reached: the positions are on the axis.
+                    Err(_) => return Ok(None),
+                }
+            }
+        };
+        Ok(Some(coordinates).filter(|coordinates| !has_nan(coordinates)))
+    }
+
+    /// The least and the greatest coordinate of the positions in `set`, as an array of two; `None` if the set is
+    /// empty, or has a coordinate that is not a number.
+    ///
+    /// # Errors
+    /// If the coordinates cannot be read.
+    pub fn extremes(&self, set: &IndexSet) -> Result<Option<ArrayRef>, Error> {
+        match self.extreme_positions(set)? {
+            Some((least, greatest)) => self.coordinates_at(vec![least, greatest]),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The positions of the least and the greatest of the values in a set.
+fn extreme_positions(values: &ArrayRef, set: &IndexSet) -> Result<(u64, u64), ArrowError> {
+    let compare = make_comparator(values, values, SortOptions::default())?;
+    let first = set.first().unwrap_or(0);
+    let mut extremes = (first, first);
+    for position in set.ranges().flatten() {
+        if compare(position as usize, extremes.0 as usize) == Ordering::Less {
+            extremes.0 = position;
+        }
+        if compare(position as usize, extremes.1 as usize) == Ordering::Greater {
+            extremes.1 = position;
+        }
+    }
+    Ok(extremes)
+}
+
+/// NaN is the greatest (or, negative, the least) number in Arrow's total order, so it shows at the ends.
+fn has_nan(values: &ArrayRef) -> bool {
+    let single = values.as_primitive_opt::<Float32Type>();
+    let double = values.as_primitive_opt::<Float64Type>();
+    single.is_some_and(|values| values.values().iter().any(|value| value.is_nan()))
+        || double.is_some_and(|values| values.values().iter().any(|value| value.is_nan()))
 }
 
 fn monotonicity(values: &ArrayRef) -> Result<Monotonicity, ArrowError> {
@@ -173,8 +299,8 @@ fn monotonicity(values: &ArrayRef) -> Result<Monotonicity, ArrowError> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{AsArray, Float64Array};
-    use arrow::datatypes::{Float64Type, Int64Type};
+    use arrow::array::Float64Array;
+    use arrow::datatypes::Int64Type;
 
     use super::*;
 
@@ -188,10 +314,22 @@ mod tests {
 
     #[test]
     fn monotonicity_is_strict() {
-        assert_eq!(axis(&[1., 2., 3.]).monotonicity(), Monotonicity::Ascending);
-        assert_eq!(axis(&[3., 2., 1.]).monotonicity(), Monotonicity::Descending);
-        assert_eq!(axis(&[1., 1., 2.]).monotonicity(), Monotonicity::None);
-        assert_eq!(axis(&[1., 3., 2.]).monotonicity(), Monotonicity::None);
+        assert_eq!(
+            axis(&[1., 2., 3.]).monotonicity().unwrap(),
+            Monotonicity::Ascending
+        );
+        assert_eq!(
+            axis(&[3., 2., 1.]).monotonicity().unwrap(),
+            Monotonicity::Descending
+        );
+        assert_eq!(
+            axis(&[1., 1., 2.]).monotonicity().unwrap(),
+            Monotonicity::None
+        );
+        assert_eq!(
+            axis(&[1., 3., 2.]).monotonicity().unwrap(),
+            Monotonicity::None
+        );
     }
 
     #[test]
@@ -213,5 +351,27 @@ mod tests {
             extremes.as_primitive::<Int64Type>().values(),
             &[0, (1 << 40) - 1]
         );
+    }
+
+    #[test]
+    fn a_coordinate_that_is_not_a_number_leaves_no_extremes() {
+        let odd = axis(&[1., f64::NAN, 3.]);
+        assert!(odd.extremes(&IndexSet::all(3)).unwrap().is_none());
+        let rest = IndexSet::from_ranges(3, [0..1, 2..3]);
+        assert!(odd.extremes(&rest).unwrap().is_some());
+        assert_eq!(
+            axis(&[1., 2., f64::NAN]).monotonicity().unwrap(),
+            Monotonicity::Ascending
+        );
+    }
+
+    #[test]
+    fn axes_are_the_same_by_name_and_coordinates() {
+        let renamed = Axis::counted("y", 3);
+        assert!(axis(&[1., 2.]).is_same(&axis(&[1., 2.])));
+        assert!(!axis(&[1., 2.]).is_same(&axis(&[1., 3.])));
+        assert!(Axis::counted("x", 3).is_same(&Axis::counted("x", 3)));
+        assert!(!Axis::counted("x", 3).is_same(&renamed));
+        assert!(!Axis::counted("x", 2).is_same(&axis(&[0., 1.])));
     }
 }

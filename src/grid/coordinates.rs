@@ -1,10 +1,13 @@
 //! The coordinates along one axis.
 
+use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array};
 use arrow::datatypes::DataType;
+
+use crate::error::Error;
 
 /// The coordinates along one axis, one per position.
 #[derive(Debug, Clone)]
@@ -43,4 +46,16 @@ impl Coordinates {
             }
         }
     }
+}
+
+/// Reads the coordinates of an axis when they are first needed.
+pub trait CoordinateReader: Debug + Send + Sync {
+    /// Their Arrow type, which is known without reading them.
+    fn data_type(&self) -> DataType;
+
+    /// The coordinates, none of them null.
+    ///
+    /// # Errors
+    /// If they cannot be read, or are not what can stand along an axis.
+    fn read(&self) -> Result<ArrayRef, Error>;
 }

@@ -11,12 +11,12 @@ mod index_set;
 mod labels;
 mod selection;
 
-pub use axis::{Axis, CoordinateSource, Monotonicity};
+pub use axis::{Axis, AxisCoordinates, CoordinateSource, Monotonicity};
 pub use cells::Cells;
 pub use cf_time::{CfTime, CfTimeError};
 pub use chunk_grid::{ChunkGrid, Window};
 pub use coordinate_values::{coordinate_values, half_coordinate_values};
-pub use coordinates::Coordinates;
+pub use coordinates::{CoordinateReader, Coordinates};
 pub use index_set::{IndexSet, IndexSetBuilder};
 pub use labels::{infer_labels, text_labels};
 pub use selection::{ChunkSelection, Selection};

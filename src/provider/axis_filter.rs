@@ -10,6 +10,7 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
 
+use crate::error::Error;
 use crate::grid::{Axis, Coordinates, IndexSet, IndexSetBuilder};
 
 /// Coordinates evaluated at a time.
@@ -23,28 +24,32 @@ const MAX_RANGES: usize = 2 << 20;
 /// The positions among `candidates` whose coordinate satisfies a predicate over this axis alone. `None` if that cannot
 /// be found out here, because the axis is too long or the predicate fails on some coordinate: then the scan has to
 /// filter its rows.
+///
+/// # Errors
+/// If the coordinates cannot be read.
 pub(super) fn evaluate(
     session: &dyn Session,
     axis: &Axis,
     predicate: &Expr,
     candidates: &IndexSet,
-) -> Option<IndexSet> {
-    if let Coordinates::Index { origin } = axis.coordinates()
+) -> Result<Option<IndexSet>, Error> {
+    let coordinates = axis.coordinates()?;
+    if let Coordinates::Index { origin } = coordinates
         && let Some(set) = compare(predicate, *origin, axis.length())
     {
-        return Some(set.intersect(candidates));
+        return Ok(Some(set.intersect(candidates)));
     }
     if candidates.count() > MAX_EVALUATED {
-        return None;
+        return Ok(None);
     }
-    evaluate_segments(session, axis, predicate, candidates)
-        .ok()
-        .flatten()
+    let set = evaluate_segments(session, axis, coordinates, predicate, candidates);
+    Ok(set.ok().flatten())
 }
 
 fn evaluate_segments(
     session: &dyn Session,
     axis: &Axis,
+    coordinates: &Coordinates,
     predicate: &Expr,
     candidates: &IndexSet,
 ) -> Result<Option<IndexSet>> {
@@ -57,8 +62,8 @@ fn evaluate_segments(
         let mut start = range.start;
         while start < range.end {
             let end = range.end.min(start + SEGMENT);
-            let coordinates = axis.coordinates().slice(start..end);
-            let batch = RecordBatch::try_new(Arc::clone(&schema), vec![coordinates])?;
+            let segment = coordinates.slice(start..end);
+            let batch = RecordBatch::try_new(Arc::clone(&schema), vec![segment])?;
             let mask = predicate.evaluate(&batch)?.into_array(batch.num_rows())?;
             let Some(mask) = mask.as_boolean_opt() else {
                 return Ok(None);
@@ -169,7 +174,7 @@ mod tests {
     fn ranges(axis: &Axis, predicate: Expr) -> Option<Vec<std::ops::Range<u64>>> {
         let session = SessionContext::new().state();
         let all = IndexSet::all(axis.length());
-        let set = evaluate(&session, axis, &predicate, &all)?;
+        let set = evaluate(&session, axis, &predicate, &all).unwrap()?;
         Some(set.ranges().collect())
     }
 
@@ -215,7 +220,8 @@ mod tests {
         assert_eq!(ranges(&axis, predicate.clone()), None);
         let session = SessionContext::new().state();
         let candidates = IndexSet::from_ranges(10, [1..10]);
-        let set = evaluate(&session, &axis, &predicate, &candidates).unwrap();
+        let set = evaluate(&session, &axis, &predicate, &candidates);
+        let set = set.unwrap().unwrap();
         assert_eq!(set.ranges().collect::<Vec<_>>(), [1..6]);
     }
 }

@@ -1,19 +1,35 @@
 //! Any grid as a table of blocks: a row per selected cell, its coordinates first, then its attributes; a block per
 //! chunk.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
 
+use arrow::array::{Array, AsArray, BooleanArray, UInt64Array};
+use arrow::compute::{sum, take};
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::Session;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
+use datafusion::logical_expr::Expr;
 
-use crate::grid::{Axis, Cells, ChunkSelection, IndexSet, Monotonicity, Selection};
+use crate::grid::{Axis, Cells, ChunkSelection, IndexSet, Monotonicity, Selection, Window};
+use crate::provider::axis_bounds::{AxisBounds, axis_range, fold, in_set};
 use crate::provider::description::TableDescription;
+use crate::provider::grid_reader::GridReader;
 use crate::provider::options::ReadOptions;
+use crate::provider::pushdown::Pushdown;
 use crate::provider::source::{
-    BlockList, BlockReader, BlockSource, GridSource, Progress, ReadCounts, WindowReader,
+    BlockList, BlockReader, BlockSource, BlockStatistics, GridSource, SelectedBlocks,
 };
+
+/// Blocks whose statistics are put together at a time.
+const SEGMENT: usize = 8 << 10;
+/// The most blocks whose statistics are put together into those of the whole.
+const MAX_FOLDED: u64 = 16 << 20;
+/// The most chunks along an axis whose least and greatest coordinates are kept.
+const MAX_AXIS_CHUNKS: u64 = 1 << 20;
+/// The longest axis that is searched for single coordinates.
+const MAX_CONTAINED: u64 = 1 << 20;
 
 /// A grid as a [`BlockSource`].
 #[derive(Debug)]
@@ -56,11 +72,22 @@ impl BlockSource for GridTable {
         Some(self.grid.as_ref())
     }
 
-    fn blocks(&self, selection: &Selection) -> Arc<dyn BlockList> {
-        Arc::new(GridBlocks {
-            grid: Arc::clone(&self.grid),
-            chunks: selection.chunks(self.grid.chunk_grid()),
-            selection: selection.clone(),
+    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
+        self.grid.unusable_statistics(options)
+    }
+
+    fn dimensions(&self) -> Vec<&str> {
+        self.grid.axes().iter().map(Axis::name).collect()
+    }
+
+    fn select(&self, session: &dyn Session, filters: &[Expr]) -> Result<SelectedBlocks> {
+        let Pushdown {
+            selection,
+            residual,
+        } = Pushdown::try_new(session, self.grid.axes(), filters)?;
+        Ok(SelectedBlocks {
+            blocks: Arc::new(GridBlocks::new(&self.grid, selection)),
+            residual,
         })
     }
 
@@ -71,14 +98,143 @@ impl BlockSource for GridTable {
 
 /// The chunks of a grid that a selection touches.
 #[derive(Debug, Clone)]
-struct GridBlocks {
+pub(super) struct GridBlocks {
     grid: Arc<dyn GridSource>,
     selection: Selection,
     chunks: ChunkSelection,
+    /// The least and greatest coordinates along each axis, once they are asked for.
+    axis_bounds: Vec<OnceLock<Option<AxisBounds>>>,
 }
 
 impl GridBlocks {
-    fn chunk(&self, position: u64) -> Result<Vec<u64>> {
+    /// The chunks of a grid that hold a cell of `selection`.
+    pub fn new(grid: &Arc<dyn GridSource>, selection: Selection) -> Self {
+        Self {
+            chunks: selection.chunks(grid.chunk_grid()),
+            axis_bounds: vec![OnceLock::new(); grid.axes().len()],
+            grid: Arc::clone(grid),
+            selection,
+        }
+    }
+
+    fn windows(&self, positions: &[u64]) -> Result<Vec<Window>> {
+        let grid = self.grid.chunk_grid();
+        positions
+            .iter()
+            .map(|position| Ok(grid.window(&self.chunk(*position)?)))
+            .collect()
+    }
+
+    /// The number, along one axis, of the touched chunks that each of these blocks is in.
+    fn ranks(&self, axis: usize, positions: &[u64]) -> UInt64Array {
+        let behind: u64 = self.chunks.axes()[axis + 1..]
+            .iter()
+            .map(IndexSet::count)
+            .product();
+        let count = self.chunks.axes()[axis].count().max(1);
+        UInt64Array::from_iter_values(positions.iter().map(|position| position / behind % count))
+    }
+
+    /// The positions along one axis that are selected in each touched chunk.
+    fn in_chunks(&self, axis: usize) -> impl Iterator<Item = IndexSet> + '_ {
+        let extent = self.grid.chunk_grid().chunk_shape()[axis];
+        let selected = &self.selection.axes()[axis];
+        let chunks = self.chunks.axes()[axis].ranges().flatten();
+        chunks.map(move |chunk| {
+            let start = chunk.saturating_mul(extent);
+            let window = start..start.saturating_add(extent).min(selected.length());
+            selected.intersect(&IndexSet::from_ranges(selected.length(), [window]))
+        })
+    }
+
+    fn axis_bounds(&self, axis: usize) -> Result<Option<&AxisBounds>> {
+        if self.chunks.axes()[axis].count() > MAX_AXIS_CHUNKS {
+            return Ok(None);
+        }
+        if let Some(known) = self.axis_bounds[axis].get() {
+            return Ok(known.as_ref());
+        }
+        let bounds = AxisBounds::new(&self.grid.axes()[axis], self.in_chunks(axis))?;
+        Ok(self.axis_bounds[axis].get_or_init(|| bounds).as_ref())
+    }
+
+    /// Whether the selection holds every cell of every chunk that it touches.
+    fn holds_whole_chunks(&self) -> bool {
+        let shape = self.grid.chunk_grid().shape();
+        let extents = self.grid.chunk_grid().chunk_shape();
+        let axes = self.selection.axes().iter().zip(self.chunks.axes());
+        axes.zip(shape.iter().zip(extents))
+            .all(|((selected, chunks), (length, extent))| {
+                let in_chunks: u64 = chunks
+                    .ranges()
+                    .map(|range| {
+                        (range.end.saturating_mul(*extent)).min(*length) - range.start * extent
+                    })
+                    .sum();
+                selected.count() == in_chunks
+            })
+    }
+
+    /// Minimum, maximum and number of nulls of an attribute, if they are known of every chunk and all of every
+    /// chunk is selected.
+    fn attribute_statistics(
+        &self,
+        attribute: usize,
+        options: &ReadOptions,
+    ) -> Result<Option<ColumnStatistics>> {
+        let Some(count) = self.count().filter(|count| *count <= MAX_FOLDED) else {
+            return Ok(None);
+        };
+        // A query over a few of the chunks is not to wait for the zones of all.
+        let is_worth_it = self
+            .total()
+            .is_some_and(|total| count.saturating_mul(64) >= total);
+        if count == 0
+            || !is_worth_it
+            || !self.holds_whole_chunks()
+            || !self.grid.has_statistics(attribute, options)
+        {
+            return Ok(None);
+        }
+        let (mut least, mut greatest) = (Vec::new(), Vec::new());
+        let mut nulls = 0;
+        for start in (0..count).step_by(SEGMENT) {
+            let positions: Vec<u64> = (start..count.min(start + SEGMENT as u64)).collect();
+            let windows = self.windows(&positions)?;
+            let known = self.grid.window_statistics(attribute, &windows, options)?;
+            let Some(known) = known.filter(|known| known.is_exact) else {
+                return Ok(None);
+            };
+            nulls += sum(&known.nulls).unwrap_or(0);
+            least.push(fold(&known.least, false)?);
+            greatest.push(fold(&known.greatest, true)?);
+        }
+        let extreme = |values: Vec<ScalarValue>, descending| -> Result<_> {
+            let values = ScalarValue::iter_to_array(values)?;
+            let value = fold(&values, descending)?;
+            // Without a value in any chunk, there is none; the engine finds that out by itself.
+            Ok(if value.is_null() {
+                Precision::Absent
+            } else {
+                Precision::Exact(value)
+            })
+        };
+        Ok(Some(ColumnStatistics {
+            null_count: usize::try_from(nulls).map_or(Precision::Absent, Precision::Exact),
+            min_value: extreme(least, false)?,
+            max_value: extreme(greatest, true)?,
+            ..ColumnStatistics::new_unknown()
+        }))
+    }
+    pub fn grid(&self) -> &dyn GridSource {
+        self.grid.as_ref()
+    }
+
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    pub fn chunk(&self, position: u64) -> Result<Vec<u64>> {
         match self.chunks.nth(position) {
             Some(chunk) => Ok(chunk),
             None => internal_err!(
@@ -107,19 +263,31 @@ impl BlockList for GridBlocks {
         Ok(Cells::new(&window, &self.selection).rows())
     }
 
+    fn block_sizes(&self, positions: &[u64]) -> Result<Option<UInt64Array>> {
+        let windows = self.windows(positions)?;
+        let sizes = windows.iter().map(Window::cells);
+        Ok(Some(UInt64Array::from_iter_values(sizes)))
+    }
+
     fn block_bytes(&self, position: u64, options: &ReadOptions) -> Result<u64> {
         self.grid.stored_bytes(&self.chunk(position)?, options)
     }
 
-    fn column_statistics(
-        &self,
-        column: usize,
-        position: Option<u64>,
-        options: &ReadOptions,
-    ) -> Result<ColumnStatistics> {
+    fn slice(&self) -> Option<String> {
+        let axes = self.grid.axes().iter().zip(self.selection.axes());
+        let axes: Vec<_> = axes
+            .map(|(axis, set)| format!("{}: {set}", axis.name()))
+            .collect();
+        Some(format!("[{}]", axes.join(", ")))
+    }
+
+    fn column_statistics(&self, column: usize, options: &ReadOptions) -> Result<ColumnStatistics> {
         let mut statistics = ColumnStatistics::new_unknown();
         let Some(axis) = self.grid.axes().get(column) else {
             let attribute = column - self.grid.axes().len();
+            if let Some(known) = self.attribute_statistics(attribute, options)? {
+                statistics = known;
+            }
             if !self.grid.may_have_nulls(attribute, options) {
                 statistics.null_count = Precision::Exact(0);
             }
@@ -127,22 +295,13 @@ impl BlockList for GridBlocks {
         };
         statistics.null_count = Precision::Exact(0);
         let selected = &self.selection.axes()[column];
-        let range = match position {
-            None if self.selection.is_empty() => None,
-            None => axis_range(axis, selected)?,
-            Some(position) => {
-                let window = self.grid.chunk_grid().window(&self.chunk(position)?);
-                let range = window.ranges()[column].clone();
-                let inside = IndexSet::from_ranges(axis.length(), [range]);
-                axis_range(axis, &selected.intersect(&inside))?
-            }
-        };
-        if let Some((least, greatest)) = range {
+        if !self.selection.is_empty()
+            && let Some((least, greatest)) = axis_range(axis, selected)?
+        {
             statistics.min_value = Precision::Exact(least);
             statistics.max_value = Precision::Exact(greatest);
         }
-        if position.is_none()
-            && axis.monotonicity() != Monotonicity::None
+        if axis.monotonicity()? != Monotonicity::None
             && let Ok(count) = usize::try_from(selected.count())
         {
             statistics.distinct_count = if self.selection.is_empty() {
@@ -152,6 +311,83 @@ impl BlockList for GridBlocks {
             };
         }
         Ok(statistics)
+    }
+
+    fn has_statistics(&self, column: usize, options: &ReadOptions) -> bool {
+        match column.checked_sub(self.grid.axes().len()) {
+            None => true,
+            Some(attribute) => self.grid.has_statistics(attribute, options),
+        }
+    }
+
+    fn block_statistics(
+        &self,
+        column: usize,
+        positions: &[u64],
+        options: &ReadOptions,
+    ) -> Result<Option<BlockStatistics>> {
+        if let Some(attribute) = column.checked_sub(self.grid.axes().len()) {
+            if !self.grid.has_statistics(attribute, options) {
+                return Ok(None);
+            }
+            let windows = self.windows(positions)?;
+            return self.grid.window_statistics(attribute, &windows, options);
+        }
+        let Some(bounds) = self.axis_bounds(column)? else {
+            return Ok(None);
+        };
+        let ranks = self.ranks(column, positions);
+        Ok(Some(BlockStatistics {
+            least: take(&bounds.least, &ranks, None)?,
+            greatest: take(&bounds.greatest, &ranks, None)?,
+            nulls: UInt64Array::from(vec![0; positions.len()]),
+            is_exact: true,
+        }))
+    }
+
+    fn contained(
+        &self,
+        column: usize,
+        positions: &[u64],
+        values: &HashSet<ScalarValue>,
+        options: &ReadOptions,
+    ) -> Result<Option<BooleanArray>> {
+        if let Some(attribute) = column.checked_sub(self.grid.axes().len()) {
+            if !self.grid.has_statistics(attribute, options) {
+                return Ok(None);
+            }
+            let windows = self.windows(positions)?;
+            return self.grid.contained(attribute, &windows, values, options);
+        }
+        let (axis, selected) = (&self.grid.axes()[column], &self.selection.axes()[column]);
+        if selected.count() > MAX_CONTAINED || self.chunks.axes()[column].count() > MAX_CONTAINED {
+            return Ok(None);
+        }
+        let values = values.iter().filter(|value| !value.is_null()).cloned();
+        let Ok(values) = ScalarValue::iter_to_array(values) else {
+            return Ok(None);
+        };
+        let coordinates = axis.coordinates()?.slice(0..axis.length());
+        if values.data_type() != coordinates.data_type() {
+            return Ok(None);
+        }
+        let matching = in_set(&coordinates, &values)?;
+        let by_chunk: BooleanArray = self
+            .in_chunks(column)
+            .map(|set| {
+                let matches = set
+                    .ranges()
+                    .flatten()
+                    .filter(|p| matching.value(*p as usize));
+                match matches.count() as u64 {
+                    0 => Some(false),
+                    all if all == set.count() => Some(true),
+                    _ => None,
+                }
+            })
+            .collect();
+        let ranks = self.ranks(column, positions);
+        Ok(Some(take(&by_chunk, &ranks, None)?.as_boolean().clone()))
     }
 
     fn ordering(&self) -> Vec<(usize, bool)> {
@@ -171,124 +407,15 @@ impl BlockList for GridBlocks {
                 break;
             }
             match axis.monotonicity() {
-                Monotonicity::Ascending => ordering.push((number, false)),
-                Monotonicity::Descending => ordering.push((number, true)),
-                Monotonicity::None => break,
+                Ok(Monotonicity::Ascending) => ordering.push((number, false)),
+                Ok(Monotonicity::Descending) => ordering.push((number, true)),
+                Ok(Monotonicity::None) | Err(_) => break,
             }
         }
         ordering
     }
 
     fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>> {
-        let dimensions = self.grid.axes().len();
-        let attributes: Vec<_> = columns
-            .iter()
-            .filter_map(|column| column.checked_sub(dimensions))
-            .collect();
-        let values = if attributes.is_empty() {
-            None
-        } else {
-            Some(self.grid.window_reader(&attributes, options)?)
-        };
-        Ok(Box::new(GridReader {
-            blocks: self.clone(),
-            columns: columns.to_vec(),
-            values,
-            cells: None,
-            next_row: 0,
-            is_ready: false,
-            runs: Vec::new(),
-        }))
+        Ok(Box::new(GridReader::try_new(self, columns, options)?))
     }
-}
-
-/// Reads one chunk of a grid after another. Without an attribute among its columns it reads no chunk at all.
-struct GridReader {
-    blocks: GridBlocks,
-    columns: Vec<usize>,
-    values: Option<Box<dyn WindowReader>>,
-    cells: Option<Cells>,
-    next_row: u64,
-    is_ready: bool,
-    runs: Vec<Range<u64>>,
-}
-
-impl BlockReader for GridReader {
-    fn open(&mut self, position: u64) -> Result<()> {
-        self.cells = None;
-        let chunk = self.blocks.chunk(position)?;
-        let window = self.blocks.grid.chunk_grid().window(&chunk);
-        if let Some(values) = &mut self.values {
-            values.open(&window)?;
-        }
-        self.cells = Some(Cells::new(&window, &self.blocks.selection));
-        self.next_row = 0;
-        self.is_ready = self.values.is_none();
-        Ok(())
-    }
-
-    fn next(&mut self, max_rows: usize) -> Result<Progress> {
-        let Some(cells) = &self.cells else {
-            return Ok(Progress::Done);
-        };
-        let rows = self.next_row
-            ..cells
-                .rows()
-                .min(self.next_row.saturating_add(max_rows as u64));
-        if rows.is_empty() {
-            self.cells = None;
-            return Ok(Progress::Done);
-        }
-        let mut values = Vec::new();
-        if let Some(reader) = &mut self.values {
-            if !self.is_ready {
-                self.is_ready = reader.advance()?;
-                if !self.is_ready {
-                    return Ok(Progress::Working);
-                }
-            }
-            self.runs.clear();
-            cells.runs(rows.clone(), &mut self.runs);
-            values = reader.read(&self.runs)?;
-        }
-        let mut values = values.into_iter();
-        let axes = self.blocks.grid.axes();
-        let mut columns = Vec::with_capacity(self.columns.len());
-        for column in &self.columns {
-            columns.push(match axes.get(*column) {
-                Some(axis) => cells.coordinates(*column, axis.coordinates(), rows.clone())?,
-                None => match values.next() {
-                    Some(values) => values,
-                    None => return internal_err!("a window reader gave too few attributes"),
-                },
-            });
-        }
-        self.next_row = rows.end;
-        Ok(Progress::Rows {
-            columns,
-            // At most `max_rows`.
-            rows: (rows.end - rows.start) as usize,
-        })
-    }
-
-    fn counts(&self) -> ReadCounts {
-        self.values
-            .as_ref()
-            .map(|values| values.counts())
-            .unwrap_or_default()
-    }
-}
-
-/// The least and the greatest coordinate of the positions in `set`; `None` if it is empty.
-pub(crate) fn axis_range(
-    axis: &Axis,
-    set: &IndexSet,
-) -> Result<Option<(ScalarValue, ScalarValue)>> {
-    let Some(extremes) = axis.extremes(set)? else {
-        return Ok(None);
-    };
-    Ok(Some((
-        ScalarValue::try_from_array(&extremes, 0)?,
-        ScalarValue::try_from_array(&extremes, 1)?,
-    )))
 }

@@ -13,6 +13,7 @@ use crate::provider::source::ReadCounts;
 /// | `chunks_total` | chunks of the whole table |
 /// | `chunks_pruned_by_slice` | of these, the ones outside the selection, or not needed since no value is |
 /// | `chunks_pruned_by_zone_map` | of the rest, the ones that a zone map ruled out |
+/// | `chunks_pruned_by_dynamic_filter` | of the rest, the ones that a join, a TopK or a subquery ruled out while the scan ran |
 /// | `chunks_read` | chunks whose values were read |
 /// | `bytes_read` | stored bytes of compressed chunks, bytes of the cells taken from raw ones |
 /// | `decode_time` | time spent decompressing |
@@ -21,6 +22,8 @@ pub(super) struct ScanMetrics {
     pub baseline: BaselineMetrics,
     chunks_total: Count,
     chunks_pruned_by_slice: Count,
+    chunks_pruned_by_zone_map: Count,
+    chunks_pruned_by_dynamic_filter: Count,
     chunks_read: Count,
     bytes_read: Count,
     decode_time: Time,
@@ -29,12 +32,12 @@ pub(super) struct ScanMetrics {
 impl ScanMetrics {
     pub fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> Self {
         let counter = |name: &'static str| MetricBuilder::new(set).counter(name, partition);
-        // Always there, so that what reads the metrics need not know which files have zone maps.
-        counter("chunks_pruned_by_zone_map");
         Self {
             baseline: BaselineMetrics::new(set, partition),
             chunks_total: counter("chunks_total"),
             chunks_pruned_by_slice: counter("chunks_pruned_by_slice"),
+            chunks_pruned_by_zone_map: counter("chunks_pruned_by_zone_map"),
+            chunks_pruned_by_dynamic_filter: counter("chunks_pruned_by_dynamic_filter"),
             chunks_read: counter("chunks_read"),
             bytes_read: counter("bytes_read"),
             decode_time: MetricBuilder::new(set).subset_time("decode_time", partition),
@@ -42,10 +45,16 @@ impl ScanMetrics {
     }
 
     /// What is known before reading. To be called for one partition only, since the engine adds partitions up.
-    pub fn set_plan(&self, total: Option<u64>, selected: Option<u64>) {
-        let (total, selected) = (total.unwrap_or(u64::MAX), selected.unwrap_or(u64::MAX));
+    pub fn set_plan(&self, total: Option<u64>, sliced: Option<u64>, left: Option<u64>) {
+        let [total, sliced, left] = [total, sliced, left].map(|n| n.unwrap_or(u64::MAX));
         self.chunks_total.add(total as usize);
-        self.chunks_pruned_by_slice.add((total - selected) as usize);
+        self.chunks_pruned_by_slice.add((total - sliced) as usize);
+        self.chunks_pruned_by_zone_map.add((sliced - left) as usize);
+    }
+
+    /// Notes a chunk that was ruled out while the scan ran.
+    pub fn add_pruned(&self) {
+        self.chunks_pruned_by_dynamic_filter.add(1);
     }
 
     /// Adds what a reader has read between two looks at its counts.

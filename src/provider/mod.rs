@@ -3,17 +3,27 @@
 //! Everything above [`source`] works on block sources and grids and does not know a file format; [`tet`] is the adapter
 //! of one.
 
+mod axis_bounds;
 mod axis_filter;
+pub mod config;
 pub mod description;
+pub mod external;
+mod file_blocks;
+pub mod files;
 pub mod grid_blocks;
+mod grid_reader;
+mod location;
 mod metrics;
 pub mod options;
 mod partitions;
+mod pruning;
 mod pushdown;
 pub mod scan;
 pub mod schema;
 pub mod session;
+mod some_blocks;
 pub mod source;
 mod stream;
 pub mod table;
 pub mod tet;
+mod url_catalogs;

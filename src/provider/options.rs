@@ -1,14 +1,13 @@
 //! Options: those bound when a file is opened, and those that a session can change.
 
-use std::any::Any;
+use std::collections::HashSet;
 
-use datafusion::common::config::{
-    ConfigEntry, ConfigExtension, ConfigField, ConfigOptions, ExtensionOptions,
-};
-use datafusion::common::{Result, config_err};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, plan_err};
 
 use crate::format::storage::Access;
 use crate::format::tet::OpenOptions;
+use crate::provider::config::TetConfig;
 
 /// Options for opening and reading `.tet` files.
 ///
@@ -21,7 +20,7 @@ use crate::format::tet::OpenOptions;
 /// let options = TetOptions::new().with_dataset("temperature").with_access(Access::Pread);
 /// assert_eq!(options.dataset.as_deref(), Some("temperature"));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TetOptions {
     /// The dataset to read, where one is wanted. Unset: the only one there is. Registering a whole file takes no
@@ -32,6 +31,20 @@ pub struct TetOptions {
     /// Leaves the footer unread: no dimension names, labels, attributes or fill values. The way to the data of a
     /// file whose footer alone is broken. Bound on opening.
     pub ignore_footer: bool,
+    /// Names for the dimensions of every dataset that has so many and names none of them. Bound on opening.
+    pub dims: Option<Vec<String>>,
+    /// Whether coordinates are taken from other datasets: siblings, and those that the CF attribute `coordinates`
+    /// names. On unless turned off. Bound on opening.
+    pub decode_coords: bool,
+    /// Whether coordinate datasets with CF time units (`hours since 1900-01-01`) become timestamps. On unless turned
+    /// off. Bound on opening.
+    pub decode_times: bool,
+    /// Whether values are unpacked by the CF attributes `scale_factor` and `add_offset`, to Float64. Off unless turned
+    /// on, since converted files carry the attributes of data that is unpacked already. Bound on opening.
+    pub unpack: bool,
+    /// Whether a table over files has a column `file` with the path of each. Bound on creation of the table; a table
+    /// over a single dataset of an open file takes no notice of it.
+    pub file_column: bool,
     /// Memory map or positioned reads. Unset: `tet.access`.
     pub access: Option<Access>,
     /// Whether NaN reads as NULL. Unset: `tet.nan_as_null`.
@@ -41,6 +54,28 @@ pub struct TetOptions {
     pub fill_as_null: Option<bool>,
     /// Whether scans tell the engine the order of their rows. Unset: `tet.declare_ordering`.
     pub declare_ordering: Option<bool>,
+    /// Whether zone maps and value postings drop chunks and answer minima and maxima. Unset: `tet.zone_maps`.
+    pub zone_maps: Option<bool>,
+}
+
+impl Default for TetOptions {
+    fn default() -> Self {
+        Self {
+            dataset: None,
+            text_labels: false,
+            ignore_footer: false,
+            dims: None,
+            decode_coords: true,
+            decode_times: true,
+            unpack: false,
+            file_column: false,
+            access: None,
+            nan_as_null: None,
+            fill_as_null: None,
+            declare_ordering: None,
+            zone_maps: None,
+        }
+    }
 }
 
 impl TetOptions {
@@ -91,6 +126,92 @@ impl TetOptions {
         self
     }
 
+    /// Names the dimensions of datasets that name none of theirs.
+    pub fn with_dims<S: Into<String>>(mut self, dims: impl IntoIterator<Item = S>) -> Self {
+        self.dims = Some(dims.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Chooses whether coordinates are taken from other datasets.
+    pub fn with_decode_coords(mut self, decode_coords: bool) -> Self {
+        self.decode_coords = decode_coords;
+        self
+    }
+
+    /// Chooses whether coordinates in CF time units become timestamps.
+    pub fn with_decode_times(mut self, decode_times: bool) -> Self {
+        self.decode_times = decode_times;
+        self
+    }
+
+    /// Chooses whether values are unpacked by `scale_factor` and `add_offset`.
+    pub fn with_unpack(mut self, unpack: bool) -> Self {
+        self.unpack = unpack;
+        self
+    }
+
+    /// Chooses whether a table over files has a column `file`.
+    pub fn with_file_column(mut self, file_column: bool) -> Self {
+        self.file_column = file_column;
+        self
+    }
+
+    /// Fixes whether zone maps and value postings are used, whatever the session says.
+    pub fn with_zone_maps(mut self, zone_maps: bool) -> Self {
+        self.zone_maps = Some(zone_maps);
+        self
+    }
+
+    /// Sets an option by its name, as in `OPTIONS (dataset 'temperature', unpack true)`. `dims` takes names between commas.
+    ///
+    /// # Errors
+    /// If there is no such option, or it cannot have this value.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let switch = || match value.trim().to_ascii_lowercase().as_str() {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => plan_err!("option {name} is '{value}', expected true or false"),
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "dataset" => self.dataset = Some(value.to_string()),
+            "dims" => {
+                let names: Vec<_> = value
+                    .split(',')
+                    .map(|name| name.trim().to_string())
+                    .collect();
+                let distinct: HashSet<_> = names.iter().collect();
+                if names.iter().any(String::is_empty) || distinct.len() < names.len() {
+                    return plan_err!(
+                        "option dims is '{value}', expected different names between commas"
+                    );
+                }
+                self.dims = Some(names);
+            }
+            "text_labels" => self.text_labels = switch()?,
+            "ignore_footer" => self.ignore_footer = switch()?,
+            "decode_coords" => self.decode_coords = switch()?,
+            "decode_times" => self.decode_times = switch()?,
+            "unpack" => self.unpack = switch()?,
+            "file_column" => self.file_column = switch()?,
+            "nan_as_null" => self.nan_as_null = Some(switch()?),
+            "fill_as_null" => self.fill_as_null = Some(switch()?),
+            "declare_ordering" => self.declare_ordering = Some(switch()?),
+            "zone_maps" => self.zone_maps = Some(switch()?),
+            "access" => match value.parse() {
+                Ok(access) => self.access = Some(access),
+                Err(message) => return plan_err!("option access: {message}"),
+            },
+            _ => {
+                return plan_err!(
+                    "there is no option {name}; there are access, dataset, declare_ordering, decode_coords, \
+                     decode_times, dims, file_column, fill_as_null, ignore_footer, nan_as_null, text_labels, unpack and \
+                     zone_maps"
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// How a file is opened. `session` is what an unset access mode follows.
     pub(crate) fn open_options(&self, session: &ConfigOptions) -> OpenOptions {
         OpenOptions {
@@ -108,6 +229,7 @@ impl TetOptions {
             nan_as_null: self.nan_as_null.unwrap_or(config.nan_as_null),
             fill_as_null: self.fill_as_null.unwrap_or(config.fill_as_null),
             declare_ordering: self.declare_ordering.unwrap_or(config.declare_ordering),
+            zone_maps: self.zone_maps.unwrap_or(config.zone_maps),
         }
     }
 }
@@ -123,108 +245,13 @@ pub struct ReadOptions {
     pub fill_as_null: bool,
     /// Whether scans tell the engine the order of their rows.
     pub declare_ordering: bool,
+    /// Whether zone maps and value postings are used.
+    pub zone_maps: bool,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
         TetOptions::new().read_options(&ConfigOptions::new())
-    }
-}
-
-/// The session's defaults, under the prefix `tet`: `SET tet.nan_as_null = false`.
-///
-/// Registering a file adds it to a session that does not have it yet; a session that wants other defaults adds it
-/// with [`SessionConfig::with_option_extension`](datafusion::prelude::SessionConfig::with_option_extension).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TetConfig {
-    /// `tet.nan_as_null`: whether NaN reads as NULL.
-    pub nan_as_null: bool,
-    /// `tet.fill_as_null`: whether the fill value reads as NULL.
-    pub fill_as_null: bool,
-    /// `tet.access`: `mmap` or `pread`.
-    pub access: Access,
-    /// `tet.declare_ordering`: whether scans tell the engine the order of their rows, which saves sorts along the
-    /// leading dimensions. Off by default: over any table of declared order, DataFusion 55.2 moves the LIMIT of
-    /// `SELECT ..., count(*) OVER () ... ORDER BY ... LIMIT n` below the window and answers wrongly.
-    pub declare_ordering: bool,
-}
-
-impl Default for TetConfig {
-    fn default() -> Self {
-        Self {
-            nan_as_null: true,
-            fill_as_null: true,
-            access: Access::Mmap,
-            declare_ordering: false,
-        }
-    }
-}
-
-impl ConfigExtension for TetConfig {
-    const PREFIX: &'static str = "tet";
-}
-
-impl ExtensionOptions for TetConfig {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn as_any_mut(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn cloned(&self) -> Box<dyn ExtensionOptions> {
-        Box::new(self.clone())
-    }
-
-    fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
-            "nan_as_null" => ConfigField::set(&mut self.nan_as_null, "", value),
-            "fill_as_null" => ConfigField::set(&mut self.fill_as_null, "", value),
-            "declare_ordering" => ConfigField::set(&mut self.declare_ordering, "", value),
-            "access" => match value.parse() {
-                Ok(access) => {
-                    self.access = access;
-                    Ok(())
-                }
-                Err(message) => config_err!("tet.access: {message}"),
-            },
-            _ => config_err!(
-                "no option tet.{key}; there are tet.nan_as_null, tet.fill_as_null, tet.access and \
-                 tet.declare_ordering"
-            ),
-        }
-    }
-
-    fn entries(&self) -> Vec<ConfigEntry> {
-        let entry = |key: &str, value: String, description| ConfigEntry {
-            key: format!("tet.{key}"),
-            value: Some(value),
-            description,
-        };
-        vec![
-            entry(
-                "nan_as_null",
-                self.nan_as_null.to_string(),
-                "Whether NaN in .tet values reads as NULL",
-            ),
-            entry(
-                "fill_as_null",
-                self.fill_as_null.to_string(),
-                "Whether the fill value of a .tet dataset reads as NULL",
-            ),
-            entry(
-                "access",
-                self.access.to_string(),
-                "How .tet files are read: mmap or pread",
-            ),
-            entry(
-                "declare_ordering",
-                self.declare_ordering.to_string(),
-                "Whether scans of .tet files tell the engine the order of their rows",
-            ),
-        ]
     }
 }
 
@@ -248,6 +275,7 @@ mod tests {
                 nan_as_null: false,
                 fill_as_null: true,
                 declare_ordering: false,
+                zone_maps: true,
             }
         );
         let error = session.set("tet.access", "carrier pigeon").unwrap_err();

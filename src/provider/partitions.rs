@@ -88,10 +88,13 @@ fn blocks_for_rows(blocks: &dyn BlockList, wanted: u64, count: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::common::{ColumnStatistics, Result, internal_err};
+    use std::collections::HashSet;
+
+    use arrow::array::{BooleanArray, UInt64Array};
+    use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
     use super::*;
-    use crate::provider::source::BlockReader;
+    use crate::provider::source::{BlockReader, BlockStatistics};
 
     /// Blocks of the given sizes, ten rows each.
     #[derive(Debug)]
@@ -113,13 +116,34 @@ mod tests {
         fn block_bytes(&self, position: u64, _: &ReadOptions) -> Result<u64> {
             Ok(self.0[position as usize])
         }
-        fn column_statistics(
+        fn block_sizes(&self, _: &[u64]) -> Result<Option<UInt64Array>> {
+            Ok(None)
+        }
+        fn slice(&self) -> Option<String> {
+            None
+        }
+        fn column_statistics(&self, _: usize, _: &ReadOptions) -> Result<ColumnStatistics> {
+            Ok(ColumnStatistics::new_unknown())
+        }
+        fn has_statistics(&self, _: usize, _: &ReadOptions) -> bool {
+            false
+        }
+        fn block_statistics(
             &self,
             _: usize,
-            _: Option<u64>,
+            _: &[u64],
             _: &ReadOptions,
-        ) -> Result<ColumnStatistics> {
-            Ok(ColumnStatistics::new_unknown())
+        ) -> Result<Option<BlockStatistics>> {
+            Ok(None)
+        }
+        fn contained(
+            &self,
+            _: usize,
+            _: &[u64],
+            _: &HashSet<ScalarValue>,
+            _: &ReadOptions,
+        ) -> Result<Option<BooleanArray>> {
+            Ok(None)
         }
         fn ordering(&self) -> Vec<(usize, bool)> {
             Vec::new()

@@ -1,24 +1,24 @@
 //! From a query's filters to the selection of a grid.
 
 use datafusion::catalog::Session;
+use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result};
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 
 use crate::grid::{Axis, IndexSet, Selection};
 use crate::provider::axis_filter::evaluate;
 
-/// What is done with one filter over a table whose columns include these axes.
+/// What is done with one filter over a table with these dimensions.
 ///
 /// Over one dimension: exact, since it is evaluated on the axis. Over several, or over a dimension and other columns:
 /// it bounds the selection, and the engine filters again. Pure, since the engine asks several times with different
 /// filters.
-pub(super) fn classify(axes: &[Axis], filter: &Expr) -> TableProviderFilterPushDown {
+pub(super) fn classify(dimensions: &[&str], filter: &Expr) -> TableProviderFilterPushDown {
     if !can_be_evaluated(filter) {
         return TableProviderFilterPushDown::Unsupported;
     }
-    if only_axis(axes, filter).is_some() {
+    if only_dimension(dimensions, filter).is_some() {
         TableProviderFilterPushDown::Exact
     } else if filter.column_refs().is_empty() {
         TableProviderFilterPushDown::Unsupported
@@ -39,25 +39,29 @@ pub(super) struct Pushdown {
 
 impl Pushdown {
     /// Evaluates filters on the axes.
-    pub fn new(session: &dyn Session, axes: &[Axis], filters: &[Expr]) -> Self {
+    ///
+    /// # Errors
+    /// If the coordinates of an axis that a filter speaks of cannot be read.
+    pub fn try_new(session: &dyn Session, axes: &[Axis], filters: &[Expr]) -> Result<Self> {
         let shape: Vec<_> = axes.iter().map(Axis::length).collect();
+        let names: Vec<_> = axes.iter().map(Axis::name).collect();
         let mut selection = Selection::all(&shape);
         let mut failed = Vec::new();
         for filter in filters {
             let filter = unnormalize_col(filter.clone());
-            match classify(axes, &filter) {
+            match classify(&names, &filter) {
                 TableProviderFilterPushDown::Exact => {
-                    let Some(number) = only_axis(axes, &filter) else {
+                    let Some(number) = only_dimension(&names, &filter) else {
                         continue;
                     };
                     let all = IndexSet::all(axes[number].length());
-                    match evaluate(session, &axes[number], &filter, &all) {
+                    match evaluate(session, &axes[number], &filter, &all)? {
                         Some(set) => selection.restrict(number, &set),
                         None => failed.push((number, filter)),
                     }
                 }
                 TableProviderFilterPushDown::Inexact => {
-                    if let Some(bound) = bound(session, axes, &filter) {
+                    if let Some(bound) = bound(session, axes, &filter)? {
                         selection = selection.intersect(&bound);
                     }
                 }
@@ -67,56 +71,60 @@ impl Pushdown {
         // A predicate that fails on some coordinates may not on those that the others have left over.
         let mut residual = Vec::new();
         for (number, filter) in failed {
-            match evaluate(session, &axes[number], &filter, &selection.axes()[number]) {
+            match evaluate(session, &axes[number], &filter, &selection.axes()[number])? {
                 Some(set) => selection.restrict(number, &set),
                 None => residual.push(filter),
             }
         }
-        Self {
+        Ok(Self {
             selection,
             residual,
-        }
+        })
     }
 }
 
 /// A selection that holds every row for which the predicate is true; `None` if it can be true anywhere.
-fn bound(session: &dyn Session, axes: &[Axis], predicate: &Expr) -> Option<Selection> {
-    if let Some(number) = only_axis(axes, predicate) {
+fn bound(session: &dyn Session, axes: &[Axis], predicate: &Expr) -> Result<Option<Selection>> {
+    let names: Vec<_> = axes.iter().map(Axis::name).collect();
+    if let Some(number) = only_dimension(&names, predicate) {
         let shape: Vec<_> = axes.iter().map(Axis::length).collect();
         let mut selection = Selection::all(&shape);
         let all = IndexSet::all(axes[number].length());
-        selection.restrict(number, &evaluate(session, &axes[number], predicate, &all)?);
-        return Some(selection);
+        let Some(set) = evaluate(session, &axes[number], predicate, &all)? else {
+            return Ok(None);
+        };
+        selection.restrict(number, &set);
+        return Ok(Some(selection));
     }
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = predicate else {
-        return None;
+        return Ok(None);
     };
     // The sides of any other operator are not predicates.
     if !matches!(op, Operator::And | Operator::Or) {
-        return None;
+        return Ok(None);
     }
     let sides = [
-        bound(session, axes, left.as_ref()),
-        bound(session, axes, right.as_ref()),
+        bound(session, axes, left.as_ref())?,
+        bound(session, axes, right.as_ref())?,
     ];
-    match (op, sides) {
+    Ok(match (op, sides) {
         (Operator::And, [Some(left), Some(right)]) => Some(left.intersect(&right)),
         (Operator::And, [Some(one), None] | [None, Some(one)]) => Some(one),
         (Operator::Or, [Some(left), Some(right)]) => Some(left.bounding_union(&right)),
         _ => None,
-    }
+    })
 }
 
-/// The number of the only axis that an expression depends on.
-fn only_axis(axes: &[Axis], expr: &Expr) -> Option<usize> {
+/// The number of the only dimension that an expression depends on.
+pub(super) fn only_dimension(dimensions: &[&str], expr: &Expr) -> Option<usize> {
     let columns = expr.column_refs();
-    let mut numbers = columns.iter().map(|column| axis_number(axes, column));
+    let mut numbers = columns.iter().map(|column| {
+        dimensions
+            .iter()
+            .position(|dimension| *dimension == column.name)
+    });
     let first = numbers.next()??;
     numbers.all(|number| number == Some(first)).then_some(first)
-}
-
-fn axis_number(axes: &[Axis], column: &Column) -> Option<usize> {
-    axes.iter().position(|axis| axis.name() == column.name)
 }
 
 /// Whether an expression means the same wherever and however often it is evaluated.
@@ -160,7 +168,7 @@ mod tests {
 
     fn selected(filters: &[Expr]) -> (String, usize) {
         let session = SessionContext::new().state();
-        let pushdown = Pushdown::new(&session, &axes(), filters);
+        let pushdown = Pushdown::try_new(&session, &axes(), filters).unwrap();
         (pushdown.selection.to_string(), pushdown.residual.len())
     }
 
@@ -178,7 +186,7 @@ mod tests {
             (col("x").gt(lit(1)).and(volatile), Unsupported),
             (lit(true), Unsupported),
         ] {
-            assert_eq!(classify(&axes(), &filter), expected, "{filter}");
+            assert_eq!(classify(&["x", "y"], &filter), expected, "{filter}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Formatter};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::compute::SortOptions;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -10,36 +10,43 @@ use datafusion::catalog::Session;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ColumnStatistics, DFSchema, Result, Statistics};
+use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::{DataSource, DataSourceExec};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_expr::conjunction_opt as physical_conjunction_opt;
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
 };
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
-use crate::grid::Selection;
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::options::ReadOptions;
 use crate::provider::partitions;
-use crate::provider::source::{BlockList, BlockSource};
+use crate::provider::pruning::{self, Pruner};
+use crate::provider::pushdown;
+use crate::provider::some_blocks::SomeBlocks;
+use crate::provider::source::{BlockList, BlockSource, SelectedBlocks};
 use crate::provider::stream;
 
 /// What a scan reads of a table. It knows nothing of files: block positions, columns, rows.
 #[derive(Debug, Clone)]
 pub struct ScanPlan {
-    /// The selected cells, for a grid.
-    pub selection: Selection,
     /// The columns of the output, as numbers of the table's columns.
     pub projection: Vec<usize>,
     /// The columns that have to be read: those of the output, then what else the filter needs.
     pub columns: Vec<usize>,
     /// A filter over the read columns, for predicates that could not be evaluated on an axis.
     pub filter: Option<Arc<dyn PhysicalExpr>>,
+    /// Filters over the output whose values become known while the query runs. They rule out blocks; the engine applies
+    /// them to the rows.
+    pub dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
     /// The most rows that a partition gives.
     pub fetch: Option<usize>,
     /// The blocks of each partition, as positions in the list of selected blocks.
@@ -53,7 +60,13 @@ pub struct ScanPlan {
 pub struct ArrayScan {
     source: Arc<dyn BlockSource>,
     blocks: Arc<dyn BlockList>,
+    /// Blocks that dimensions selected, before what is known of values ruled some of them out.
+    sliced: Option<u64>,
+    /// Why zone maps could not be used, if they were wanted.
+    unusable: Option<String>,
     plan: Arc<ScanPlan>,
+    /// Statistics of the columns, once they are asked for: they can take a look at every coordinate and every zone.
+    column_statistics: Arc<OnceLock<Vec<ColumnStatistics>>>,
     /// How many partitions were wanted when the blocks were cut.
     target_partitions: usize,
     /// Of the columns read.
@@ -64,18 +77,37 @@ pub struct ArrayScan {
 }
 
 impl ArrayScan {
-    /// A scan of `selection`, cut into up to as many partitions as the session wants. `residual` are predicates that
-    /// the scan must apply to its rows; `limit` is the most rows wanted.
+    /// A scan of the blocks that `filters` leave, cut into up to as many partitions as the session wants. Filters over
+    /// one dimension are applied exactly, others are only used to rule out blocks. `limit` is the most rows wanted.
     pub fn try_new(
         session: &dyn Session,
         source: Arc<dyn BlockSource>,
-        selection: Selection,
         projection: Vec<usize>,
-        residual: Vec<Expr>,
+        filters: &[Expr],
         limit: Option<usize>,
         options: ReadOptions,
     ) -> Result<Self> {
         let table = Arc::clone(source.schema());
+        let SelectedBlocks {
+            mut blocks,
+            residual,
+        } = source.select(session, filters)?;
+        let mut sliced = blocks.count();
+        let mut unusable = None;
+        if let Some(predicate) = inexact(session, source.as_ref(), filters)? {
+            unusable = source.unusable_statistics(&options);
+            if let Some(surviving) =
+                pruning::surviving(blocks.as_ref(), &table, &predicate, &options)?
+            {
+                blocks = Arc::new(SomeBlocks::new(blocks, surviving));
+                // Without zone maps it is the coordinates that ruled blocks out.
+                let dimensions = source.dimensions().len();
+                let mut attributes = dimensions..table.fields().len();
+                if !attributes.any(|column| blocks.has_statistics(column, &options)) {
+                    sliced = blocks.count();
+                }
+            }
+        }
         let mut columns = projection.clone();
         for column in residual.iter().flat_map(|filter| filter.column_refs()) {
             let number = table.index_of(&column.name)?;
@@ -90,7 +122,6 @@ impl ArrayScan {
                 session.create_physical_expr(filter, &schema)
             })
             .transpose()?;
-        let blocks = source.blocks(&selection);
         let wanted_rows = limit.filter(|_| filter.is_none());
         let config = session.config_options();
         let target_partitions = if config.optimizer.repartition_file_scans {
@@ -112,15 +143,18 @@ impl ArrayScan {
             read_schema,
             source,
             blocks,
+            sliced,
+            unusable,
             plan: Arc::new(ScanPlan {
-                selection,
                 projection,
                 columns,
                 filter,
+                dynamic_filter: None,
                 fetch: limit,
                 partitions,
                 options,
             }),
+            column_statistics: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         })
     }
@@ -152,35 +186,31 @@ impl ArrayScan {
         reads_values(self.source.as_ref(), &self.plan.columns)
     }
 
-    /// Selected blocks whose values are needed; `None` if there are 2^64 or more.
-    fn selected_blocks(&self) -> Option<u64> {
-        if self.reads_values() {
-            self.blocks.count()
-        } else {
-            Some(0)
-        }
+    /// Of some blocks those whose values are needed.
+    fn needed(&self, blocks: Option<u64>) -> Option<u64> {
+        if self.reads_values() { blocks } else { Some(0) }
     }
 
     /// The parts of the description, each with its name.
     fn describe(&self) -> Vec<(&'static str, String)> {
         let mut parts = vec![(self.source.format(), self.source.name().to_string())];
-        if let Some(grid) = self.source.as_grid() {
-            let axes: Vec<_> = grid
-                .axes()
-                .iter()
-                .zip(self.plan.selection.axes())
-                .map(|(axis, set)| format!("{}: {set}", axis.name()))
-                .collect();
-            parts.push(("slice", format!("[{}]", axes.join(", "))));
-        }
+        parts.extend(self.blocks.slice().map(|slice| ("slice", slice)));
         let total = self.blocks.total();
         // A limit may have left only the first of them.
         let in_partitions = self.plan.partitions.last().map_or(0, |last| last.end);
         let read = self
-            .selected_blocks()
+            .needed(self.blocks.count())
             .map(|selected| selected.min(in_partitions));
         let count = |count: Option<u64>| count.map_or("2^64 or more".into(), |n| n.to_string());
         parts.push(("chunks", format!("{} of {}", count(read), count(total))));
+        if let (Some(sliced), Some(left)) = (self.sliced, self.blocks.count())
+            && sliced > left
+        {
+            parts.push(("pruned_by_zone_map", (sliced - left).to_string()));
+        }
+        if let Some(reason) = &self.unusable {
+            parts.push(("unusable_zone_maps", reason.clone()));
+        }
         let names: Vec<_> = self
             .schema
             .fields()
@@ -191,10 +221,24 @@ impl ArrayScan {
         if let Some(filter) = &self.plan.filter {
             parts.push(("filter", filter.to_string()));
         }
+        if let Some(filter) = &self.plan.dynamic_filter {
+            parts.push(("dynamic_filter", filter.to_string()));
+        }
         if let Some(fetch) = self.plan.fetch {
             parts.push(("limit", fetch.to_string()));
         }
         parts
+    }
+
+    fn column_statistics(&self) -> Result<&[ColumnStatistics]> {
+        if let Some(known) = self.column_statistics.get() {
+            return Ok(known);
+        }
+        let columns = self.plan.projection.iter();
+        let statistics = columns
+            .map(|column| self.blocks.column_statistics(*column, &self.plan.options))
+            .collect::<Result<_>>()?;
+        Ok(self.column_statistics.get_or_init(|| statistics))
     }
 
     fn statistics(&self) -> Result<Statistics> {
@@ -204,15 +248,7 @@ impl ArrayScan {
         let mut statistics = Statistics {
             num_rows: rows.map_or(Precision::Absent, Precision::Exact),
             total_byte_size: Precision::Absent,
-            column_statistics: self
-                .plan
-                .projection
-                .iter()
-                .map(|column| {
-                    self.blocks
-                        .column_statistics(*column, None, &self.plan.options)
-                })
-                .collect::<Result<Vec<ColumnStatistics>>>()?,
+            column_statistics: self.column_statistics()?.to_vec(),
         };
         if self.plan.filter.is_some() {
             statistics = statistics.to_inexact();
@@ -238,11 +274,24 @@ impl DataSource for ArrayScan {
     ) -> Result<SendableRecordBatchStream> {
         let metrics = ScanMetrics::new(&self.metrics, partition);
         if partition == 0 {
-            metrics.set_plan(self.blocks.total(), self.selected_blocks());
+            metrics.set_plan(
+                self.blocks.total(),
+                self.needed(self.sliced),
+                self.needed(self.blocks.count()),
+            );
         }
+        let blocks = self.plan.partitions[partition].clone();
+        let options = &self.plan.options;
+        let dynamic_filter = self.plan.dynamic_filter.as_ref();
+        let pruner = dynamic_filter.map(|filter| {
+            let table = self.source.schema();
+            Pruner::new(&self.blocks, table, &self.schema, filter, options)
+        });
         stream::scan(stream::Request {
-            reader: self.blocks.reader(&self.plan.columns, &self.plan.options)?,
-            blocks: self.plan.partitions[partition].clone(),
+            reader: self.blocks.reader(&self.plan.columns, options)?,
+            reads_values: self.reads_values(),
+            blocks,
+            pruner,
             read_schema: Arc::clone(&self.read_schema),
             schema: Arc::clone(&self.schema),
             filter: self.plan.filter.clone(),
@@ -361,23 +410,71 @@ impl DataSource for ArrayScan {
         Ok(None)
     }
 
+    fn try_pushdown_filters(
+        &self,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        _config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn DataSource>>> {
+        // The engine applies all of them to the rows. Those that were known when the scan was planned have had their
+        // say; the others will rule out blocks.
+        let answers = vec![PushedDown::No; filters.len()];
+        let propagation = FilterPushdownPropagation::with_parent_pushdown_result(answers);
+        let known = self.plan.dynamic_filter.iter().cloned();
+        let dynamic = filters.into_iter().filter(pruning::is_dynamic);
+        let all: Vec<_> = known.chain(dynamic).collect();
+        if all.len() == usize::from(self.plan.dynamic_filter.is_some()) {
+            return Ok(propagation);
+        }
+        let plan = ScanPlan {
+            dynamic_filter: physical_conjunction_opt(all),
+            ..self.plan.as_ref().clone()
+        };
+        Ok(propagation.with_updated_node(Arc::new(self.with_plan(plan))))
+    }
+
     fn apply_expressions(
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        match &self.plan.filter {
-            Some(filter) => f(filter),
-            None => Ok(TreeNodeRecursion::Continue),
+        for filter in [&self.plan.filter, &self.plan.dynamic_filter]
+            .into_iter()
+            .flatten()
+        {
+            if f(filter)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
         }
+        Ok(TreeNodeRecursion::Continue)
     }
 }
 
-/// Whether any of these columns holds values. Without one, a grid's blocks are enumerated but not read.
+/// Whether any of these columns holds values. Without one, blocks are enumerated but not read.
 fn reads_values(source: &dyn BlockSource, columns: &[usize]) -> bool {
-    match source.as_grid() {
-        Some(grid) => columns.iter().any(|column| *column >= grid.axes().len()),
-        None => true,
-    }
+    let dimensions = source.dimensions();
+    let fields = source.schema().fields();
+    columns
+        .iter()
+        .any(|column| !dimensions.contains(&fields[*column].name().as_str()))
+}
+
+/// The filters that dimensions alone do not answer, as one predicate over the table's columns.
+fn inexact(
+    session: &dyn Session,
+    source: &dyn BlockSource,
+    filters: &[Expr],
+) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    let dimensions = source.dimensions();
+    let inexact = filters
+        .iter()
+        .map(|filter| unnormalize_col(filter.clone()))
+        .filter(|filter| {
+            pushdown::classify(&dimensions, filter) == TableProviderFilterPushDown::Inexact
+        });
+    let Some(predicate) = conjunction(inexact) else {
+        return Ok(None);
+    };
+    let schema = DFSchema::try_from(Arc::clone(source.schema()))?;
+    session.create_physical_expr(predicate, &schema).map(Some)
 }
 
 fn project(schema: &Schema, columns: &[usize]) -> Result<SchemaRef> {

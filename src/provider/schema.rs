@@ -13,10 +13,10 @@ use crate::error::Error;
 use crate::format::tet::{MemoryBudget, TetFile};
 use crate::provider::options::TetOptions;
 use crate::provider::table::ArrayTable;
-use crate::provider::tet::TetDataset;
+use crate::provider::tet::{TetDataset, TetTables};
 
-/// An open `.tet` file as a schema with a table per dataset, overlaid with a writable one, so that views and external
-/// tables can be created in it.
+/// An open `.tet` file as a schema with a table per dataset, and one for each two or more datasets of a group that share
+/// their axes; overlaid with a writable one, so that views and external tables can be created in it.
 ///
 /// A dataset is found by its exact name, else by the only one that matches without regard to case.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct TetSchema {
     name: String,
     file: Arc<TetFile>,
     options: TetOptions,
-    /// In the order of the file.
+    /// The datasets in the order of the file, then the wide tables.
     tables: Vec<(String, Arc<ArrayTable>)>,
     /// Where each of them is.
     by_name: HashMap<String, usize>,
@@ -54,21 +54,15 @@ impl TetSchema {
     ) -> Result<Self, Error> {
         let file = Arc::new(TetFile::open(path, options.open_options(session))?);
         let mut warnings = file.warnings().to_vec();
-        let mut tables: Vec<(String, _)> = Vec::new();
-        let mut by_name = HashMap::new();
-        for dataset in file.datasets() {
-            let name = dataset.name();
-            if by_name.contains_key(name) {
-                continue;
-            }
-            // If it cannot be read, the file itself has warned of it.
-            if let Ok(dataset) = TetDataset::try_new(&file, name, &options) {
-                warnings.extend_from_slice(dataset.warnings());
-                let table = ArrayTable::from_grid(Arc::new(dataset), options.clone());
-                by_name.insert(name.to_string(), tables.len());
-                tables.push((name.to_string(), Arc::new(table)));
-            }
-        }
+        let found = TetTables::new(&file, &options);
+        warnings.extend(found.warnings);
+        let tables: Vec<_> = found
+            .tables
+            .into_iter()
+            .map(|(name, grid)| (name, Arc::new(ArrayTable::from_grid(grid, options.clone()))))
+            .collect();
+        let names = tables.iter().map(|(name, _)| name.clone());
+        let by_name = names.zip(0..).collect();
         Ok(Self {
             name,
             file,

@@ -4,15 +4,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::catalog::UrlTableFactory;
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::dataframe::DataFrame;
+use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::prelude::SessionContext;
 
 use crate::error::Error;
-use crate::format::tet::is_package;
-use crate::provider::options::{TetConfig, TetOptions};
+use crate::provider::config::TetConfig;
+use crate::provider::external::{STORED_AS, TetTableFactory, TetUrlFactory};
+use crate::provider::location::is_tet;
+use crate::provider::options::TetOptions;
 use crate::provider::schema::TetSchema;
 use crate::provider::table::ArrayTable;
+use crate::provider::url_catalogs::UrlCatalogs;
 
 /// Names that a schema cannot have.
 const RESERVED: [&str; 1] = ["information_schema"];
@@ -84,6 +89,54 @@ pub trait TetSessionExt {
     /// # Errors
     /// As [`ArrayTable::open`].
     async fn read_tet(&self, path: &Path, options: TetOptions) -> Result<DataFrame>;
+}
+
+/// Makes SQL in a session able to open `.tet` files by itself: `CREATE EXTERNAL TABLE ... STORED AS TET`, and a quoted path
+/// in place of a table, `FROM 'weather.tet#temperature'`. In the manner of
+/// [`SessionContext::enable_url_table`], which it includes: quoted paths of other formats work as well. Anybody who
+/// can run SQL in such a session can read any file that the process can.
+///
+/// `defaults` are how such tables are opened where nothing else is said.
+///
+/// ```
+/// # use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
+/// use datafusion::prelude::SessionContext;
+/// use tet_sql::{TetOptions, enable_tet};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("weather.tet");
+/// # let mut writer = TetWriter::create(&path, vec![DatasetSpec::new("a", Dtype::U8, &[2, 3], &[2, 2])])?;
+/// # writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
+/// # writer.finish()?;
+/// let ctx = enable_tet(SessionContext::new(), TetOptions::new());
+/// let query = format!("SELECT value FROM '{}' WHERE dim_1 = 2", path.display());
+/// assert_eq!(ctx.sql(&query).await?.count().await?, 2);
+/// # Ok(())
+/// # }
+/// ```
+pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
+    add_config(&ctx);
+    let session = ctx.copied_config().options().as_ref().clone();
+    let listing = Arc::new(DynamicListTableFactory::default());
+    let next: Arc<dyn UrlTableFactory> = Arc::<DynamicListTableFactory>::clone(&listing);
+    let urls = TetUrlFactory::new(defaults.clone(), session, next);
+    let catalogs = Arc::clone(ctx.state_ref().read().catalog_list());
+    let catalogs = UrlCatalogs::new(catalogs, Arc::new(urls));
+    let session_id = ctx.session_id();
+    let ctx: SessionContext = ctx
+        .into_state_builder()
+        .with_session_id(session_id)
+        .with_catalog_list(Arc::new(catalogs))
+        .with_table_factory(
+            STORED_AS.to_string(),
+            Arc::new(TetTableFactory::new(defaults)),
+        )
+        .build()
+        .into();
+    listing.session_store().with_state(ctx.state_weak_ref());
+    ctx
 }
 
 #[async_trait]
@@ -225,7 +278,7 @@ fn tet_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
         let path = entry.map_err(Error::io(folder, "list"))?.path();
-        if has_extension(&path, "tet") && path.is_file() || is_package(&path) {
+        if is_tet(&path) {
             files.push(path);
         }
     }

@@ -1,21 +1,24 @@
 //! What a table is made of, whatever its file format: blocks of rows, and for dense arrays a grid.
 //!
-//! A [`BlockSource`] is a table as a lazily enumerated sequence of blocks. The scan, its metrics and its
-//! partitions are written against it, once. A block source that is a dense array also answers
-//! [`BlockSource::as_grid`]: axes, attributes, and windows of cells. Selections are made on that.
+//! A [`BlockSource`] is a table as a lazily enumerated sequence of blocks. The scan, its metrics, its partitions and its
+//! pruning are written against it, once. A block source that is a dense array also answers
+//! [`BlockSource::as_grid`]: axes, attributes, and windows of cells.
 //! [`GridTable`](crate::provider::grid_blocks::GridTable) turns any [`GridSource`] into a block source, so that a
 //! dense format implements only the latter.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
 use arrow::datatypes::{FieldRef, SchemaRef};
-use datafusion::common::{ColumnStatistics, Result};
+use datafusion::catalog::Session;
+use datafusion::common::{ColumnStatistics, Result, ScalarValue};
+use datafusion::logical_expr::Expr;
 
-use crate::grid::{Axis, ChunkGrid, Selection, Window};
+use crate::grid::{Axis, ChunkGrid, Window};
 use crate::provider::description::TableDescription;
 use crate::provider::options::ReadOptions;
 
@@ -33,15 +36,32 @@ pub trait BlockSource: Debug + Send + Sync {
     /// The grid, if the table is a dense array.
     fn as_grid(&self) -> Option<&dyn GridSource>;
 
-    /// The blocks that hold a row of the selection. Sources that are not grids ignore it and give all.
-    fn blocks(&self, selection: &Selection) -> Arc<dyn BlockList>;
+    /// The names of the columns whose values are known without reading blocks. A deterministic predicate over one of
+    /// them is answered exactly by [`Self::select`].
+    fn dimensions(&self) -> Vec<&str>;
+
+    /// Why something that is there to rule out blocks cannot be used.
+    fn unusable_statistics(&self, _options: &ReadOptions) -> Option<String> {
+        None
+    }
+
+    /// The blocks that hold a row satisfying the filters, as far as dimensions tell.
+    fn select(&self, session: &dyn Session, filters: &[Expr]) -> Result<SelectedBlocks>;
 
     /// Everything a person may want to know about the table. May look at every block's index entry.
     fn describe(&self) -> Result<TableDescription>;
 }
 
-/// The blocks that a selection touches, numbered from zero and found on demand: there may be far more of them than
-/// fit in memory.
+/// What filters leave of a table.
+#[derive(Debug)]
+pub struct SelectedBlocks {
+    /// The blocks.
+    pub blocks: Arc<dyn BlockList>,
+    /// Filters over one dimension that could not be answered. The scan must apply them to its rows.
+    pub residual: Vec<Expr>,
+}
+
+/// Some blocks of a table, numbered from zero and found on demand: there may be far more of them than fit in memory.
 pub trait BlockList: Debug + Send + Sync {
     /// Blocks of the whole table; `None` if there are 2^64 or more.
     fn total(&self) -> Option<u64>;
@@ -55,16 +75,38 @@ pub trait BlockList: Debug + Send + Sync {
     /// Selected rows of one block.
     fn block_rows(&self, position: u64) -> Result<u64>;
 
+    /// Rows of each of these blocks as a whole, selected or not; `None` if that is not known.
+    fn block_sizes(&self, positions: &[u64]) -> Result<Option<UInt64Array>>;
+
     /// Bytes that one block takes in the file, as a whole. Looks its index entry up.
     fn block_bytes(&self, position: u64, options: &ReadOptions) -> Result<u64>;
 
-    /// Statistics of one column over the selected rows of one block, or of all blocks. Reads no values.
-    fn column_statistics(
+    /// The selected part, as EXPLAIN shows it: `[lat: 3 of 10, lon: all]`.
+    fn slice(&self) -> Option<String>;
+
+    /// Statistics of one column over the selected rows of all blocks. Reads no values.
+    fn column_statistics(&self, column: usize, options: &ReadOptions) -> Result<ColumnStatistics>;
+
+    /// Whether [`Self::block_statistics`] or [`Self::contained`] may have something to say on a column.
+    fn has_statistics(&self, column: usize, options: &ReadOptions) -> bool;
+
+    /// What is known of one column in each of these blocks, without reading values.
+    fn block_statistics(
         &self,
         column: usize,
-        position: Option<u64>,
+        positions: &[u64],
         options: &ReadOptions,
-    ) -> Result<ColumnStatistics>;
+    ) -> Result<Option<BlockStatistics>>;
+
+    /// For each of these blocks whether one column has only (true) or none (false) of some values there; null where that
+    /// is not known. `None` if it is known of no block.
+    fn contained(
+        &self,
+        column: usize,
+        positions: &[u64],
+        values: &HashSet<ScalarValue>,
+        options: &ReadOptions,
+    ) -> Result<Option<BooleanArray>>;
 
     /// The longest list of columns by which the rows, block after block, are sorted, each with whether it
     /// descends. No coordinate repeats along any but the last of them.
@@ -72,6 +114,19 @@ pub trait BlockList: Debug + Send + Sync {
 
     /// A reader of these columns, with buffers of its own.
     fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>>;
+}
+
+/// What is known of one column in each of some blocks. All arrays have a value per block.
+#[derive(Debug, Clone)]
+pub struct BlockStatistics {
+    /// A value of the column's type that none of the block is less than; null where there is none known.
+    pub least: ArrayRef,
+    /// A value of the column's type that none of the block is greater than; null where there is none known.
+    pub greatest: ArrayRef,
+    /// Nulls in the whole block; null where that is not known.
+    pub nulls: UInt64Array,
+    /// Whether the above is exact for every block: least and greatest values occur, unless all are null.
+    pub is_exact: bool,
 }
 
 /// Reads the selected rows of one block after another, into columns.
@@ -135,6 +190,38 @@ pub trait GridSource: Debug + Send + Sync {
 
     /// Whether an attribute may have nulls, under these options.
     fn may_have_nulls(&self, attribute: usize, options: &ReadOptions) -> bool;
+
+    /// Whether anything is known of an attribute's values without reading them. The first call may read what is.
+    fn has_statistics(&self, _attribute: usize, _options: &ReadOptions) -> bool {
+        false
+    }
+
+    /// Why something that is there to rule out chunks cannot be used.
+    fn unusable_statistics(&self, _options: &ReadOptions) -> Option<String> {
+        None
+    }
+
+    /// What is known of an attribute's values in each of these windows, without reading them.
+    fn window_statistics(
+        &self,
+        _attribute: usize,
+        _windows: &[Window],
+        _options: &ReadOptions,
+    ) -> Result<Option<BlockStatistics>> {
+        Ok(None)
+    }
+
+    /// For each of these windows whether an attribute has only (true) or none (false) of some values there; null where
+    /// that is not known. `None` if it is known of no window.
+    fn contained(
+        &self,
+        _attribute: usize,
+        _windows: &[Window],
+        _values: &HashSet<ScalarValue>,
+        _options: &ReadOptions,
+    ) -> Result<Option<BooleanArray>> {
+        Ok(None)
+    }
 
     /// A reader of windows of these attributes, with buffers of its own.
     fn window_reader(

@@ -13,12 +13,16 @@ use datafusion::physical_plan::metrics::RecordOutput;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
 use crate::provider::metrics::ScanMetrics;
+use crate::provider::pruning::Pruner;
 use crate::provider::source::{BlockReader, Progress, ReadCounts};
 
 /// What a partition has to do.
 pub(super) struct Request {
     pub reader: Box<dyn BlockReader>,
+    /// Whether opening a block means reading it.
+    pub reads_values: bool,
     pub blocks: Range<u64>,
+    pub pruner: Option<Pruner>,
     /// The schema of what the reader gives.
     pub read_schema: SchemaRef,
     /// The schema of the output: the first columns of `read_schema`.
@@ -103,8 +107,17 @@ impl Scan {
                 self.coalescer.finish_buffered_batch()?;
                 return Ok(Step::Continue);
             }
-            self.request.reader.open(self.next_block)?;
+            let block = self.next_block;
             self.next_block += 1;
+            if let Some(pruner) = &mut self.request.pruner
+                && !pruner.keeps(block, self.request.blocks.end)?
+            {
+                if self.request.reads_values {
+                    self.request.metrics.add_pruned();
+                }
+                return Ok(Step::Working);
+            }
+            self.request.reader.open(block)?;
             self.is_open = true;
         }
         match self.request.reader.next(self.request.batch_size)? {

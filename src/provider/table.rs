@@ -14,15 +14,13 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::error::Error;
-use crate::format::tet::TetFile;
-use crate::grid::{Axis, Selection};
 use crate::provider::description::TableDescription;
 use crate::provider::grid_blocks::GridTable;
 use crate::provider::options::TetOptions;
-use crate::provider::pushdown::{self, Pushdown};
+use crate::provider::pushdown;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::{BlockSource, GridSource};
-use crate::provider::tet::TetDataset;
+use crate::provider::tet;
 
 /// An array as a table: a row per cell, a column per dimension, then the values.
 ///
@@ -67,10 +65,11 @@ impl ArrayTable {
         Self::new(Arc::new(GridTable::new(grid)), options)
     }
 
-    /// Opens one dataset of a `.tet` file: the one that `options.dataset` names, else the only one.
+    /// Opens one table of a `.tet` file: the dataset (or wide table) that `options.dataset` names, else the only dataset
+    /// that is not there for the coordinates of others.
     ///
     /// # Errors
-    /// [`Error`] if the file cannot be opened, has several datasets and none is named, or the dataset cannot be
+    /// [`Error`] if the file cannot be opened, has several tables and none is named, or the dataset cannot be
     /// read.
     pub fn open(path: impl AsRef<Path>, options: &TetOptions) -> Result<Self, Error> {
         Self::open_in(&ConfigOptions::new(), path.as_ref(), options)
@@ -82,28 +81,8 @@ impl ArrayTable {
         path: &Path,
         options: &TetOptions,
     ) -> Result<Self, Error> {
-        let file = Arc::new(TetFile::open(path, options.open_options(session))?);
-        let name = match (&options.dataset, file.datasets()) {
-            (Some(name), _) => name.clone(),
-            (None, [only]) => only.name().to_string(),
-            (None, []) => return Err(Error::invalid(file.path(), "has no dataset")),
-            (None, several) => {
-                let names: Vec<_> = several
-                    .iter()
-                    .map(|dataset| format!("\"{}\"", dataset.name()))
-                    .collect();
-                return Err(Error::invalid(
-                    file.path(),
-                    format!(
-                        "has {} datasets ({}); name one with the option dataset",
-                        several.len(),
-                        names.join(", ")
-                    ),
-                ));
-            }
-        };
-        let dataset = TetDataset::try_new(&file, &name, options)?;
-        Ok(Self::from_grid(Arc::new(dataset), options.clone()))
+        let grid = tet::open(path, options, session)?;
+        Ok(Self::from_grid(grid, options.clone()))
     }
 
     /// What the table is made of.
@@ -117,10 +96,6 @@ impl ArrayTable {
     /// If a coordinate cannot be compared with others.
     pub fn describe(&self) -> Result<TableDescription> {
         self.source.describe()
-    }
-
-    fn axes(&self) -> &[Axis] {
-        self.source.as_grid().map_or(&[], GridSource::axes)
     }
 }
 
@@ -138,9 +113,10 @@ impl TableProvider for ArrayTable {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let dimensions = self.source.dimensions();
         let classes = filters
             .iter()
-            .map(|filter| pushdown::classify(self.axes(), filter));
+            .map(|filter| pushdown::classify(&dimensions, filter));
         Ok(classes.collect())
     }
 
@@ -151,25 +127,14 @@ impl TableProvider for ArrayTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Pushdown {
-            selection,
-            residual,
-        } = match self.source.as_grid() {
-            Some(grid) => Pushdown::new(state, grid.axes(), filters),
-            None => Pushdown {
-                selection: Selection::all(&[]),
-                residual: Vec::new(),
-            },
-        };
         let projection = projection
             .cloned()
             .unwrap_or_else(|| (0..self.source.schema().fields().len()).collect());
         let scan = ArrayScan::try_new(
             state,
             Arc::clone(&self.source),
-            selection,
             projection,
-            residual,
+            filters,
             limit,
             self.options.read_options(state.config_options()),
         )?;

@@ -5,6 +5,7 @@
 
 mod cells;
 mod command;
+mod coordinates;
 mod corpus;
 mod edge;
 mod exploded;
@@ -14,7 +15,10 @@ mod mutations;
 mod npy;
 mod opening;
 mod packages;
+mod pruning;
 mod reference;
 mod scans;
+mod sql;
 mod sqllogic;
+mod tables;
 mod writer;

@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use tet_sql::grid::Selection;
+use datafusion::prelude::SessionContext;
 use tet_sql::provider::options::ReadOptions;
 use tet_sql::provider::source::Progress;
 use tet_sql::{Access, ArrayTable, TetOptions, TetSchema};
@@ -55,16 +55,15 @@ fn read(path: &Path, access: Access) -> usize {
 
 fn read_table(table: &ArrayTable, access: Access) -> datafusion::common::Result<usize> {
     let source = table.source();
-    let grid = source.as_grid().unwrap();
-    let shape: Vec<_> = grid.axes().iter().map(|axis| axis.length()).collect();
-    let blocks = source.blocks(&Selection::all(&shape));
+    let session = SessionContext::new().state();
+    let blocks = source.select(&session, &[])?.blocks;
     let read_options = ReadOptions {
         access,
         ..ReadOptions::default()
     };
     let columns: Vec<_> = (0..source.schema().fields().len()).collect();
     for column in &columns {
-        blocks.column_statistics(*column, None, &read_options)?;
+        blocks.column_statistics(*column, &read_options)?;
     }
     let mut reader = blocks.reader(&columns, &read_options)?;
     let mut rows = 0;

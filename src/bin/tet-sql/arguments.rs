@@ -67,6 +67,22 @@ pub struct Arguments {
     #[arg(long)]
     text_labels: bool,
 
+    /// Name the dimensions of arrays whose file names none, between commas: time,lat,lon
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    dims: Option<Vec<String>>,
+
+    /// Leave coordinates in CF time units (hours since 1900-01-01) as numbers
+    #[arg(long)]
+    no_decode_times: bool,
+
+    /// Take no coordinates from other arrays
+    #[arg(long)]
+    no_decode_coords: bool,
+
+    /// Unpack values by their attributes scale_factor and add_offset
+    #[arg(long)]
+    unpack: bool,
+
     /// Open files without the names, labels and attributes of their footers
     #[arg(long)]
     ignore_footer: bool,
@@ -107,10 +123,17 @@ impl Arguments {
     }
 
     /// How files are opened.
-    pub fn options(&self) -> TetOptions {
-        TetOptions::new()
+    pub fn options(&self) -> Result<TetOptions, Failure> {
+        let mut options = TetOptions::new()
             .with_text_labels(self.text_labels)
             .with_ignore_footer(self.ignore_footer)
+            .with_decode_times(!self.no_decode_times)
+            .with_decode_coords(!self.no_decode_coords)
+            .with_unpack(self.unpack);
+        if let Some(dims) = &self.dims {
+            options.set("dims", &dims.join(","))?;
+        }
+        Ok(options)
     }
 
     /// The files to open, the demonstration's last.

@@ -65,7 +65,7 @@ fn start(arguments: Arguments) -> Result<(), Failure> {
     let settings = session::Settings {
         spill_folder: spill.as_ref().map(|folder| folder.path().to_owned()),
         inputs: arguments.inputs(demo.as_ref().map(demo::Demo::path))?,
-        options: arguments.options(),
+        options: arguments.options()?,
         access: arguments.access(),
         memory_limit: arguments.memory_limit,
         threads,

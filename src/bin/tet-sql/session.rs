@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sysinfo::System;
 use tet_sql::format::tet::is_package;
-use tet_sql::{Access, TetConfig, TetOptions, TetSchema, TetSessionExt};
+use tet_sql::{Access, TetConfig, TetOptions, TetSchema, TetSessionExt, enable_tet};
 
 /// The least memory a file may ask for: with less, hardly any query could sort or group.
 const LEAST_BUDGET: u64 = 256 << 20;
@@ -98,6 +98,7 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
     let catalog = Arc::new(Catalog::default());
     catalog.register_schema(&names.default_schema, Arc::new(MemorySchemaProvider::new()))?;
     context.register_catalog(names.default_catalog, catalog);
+    let context = enable_tet(context, settings.options.clone());
     let mut schemas: Vec<Arc<TetSchema>> = Vec::new();
     for input in &settings.inputs {
         schemas.extend(register(&context, input, &settings).await?);

@@ -2,12 +2,15 @@
 //! axis.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 
-use crate::error::{Error, Place};
+use crate::error::{Error, Place, Result};
 use crate::format::tet::{Dataset, DatasetMetadata, LabelRule, TetFile};
 use crate::grid::{Axis, CoordinateSource, infer_labels, text_labels};
+use crate::provider::options::TetOptions;
+use crate::provider::tet::coordinates::{self, CoordinateDatasets};
 
 /// Bytes of the longest label, by the reference's limits. A label stands in every row, so that a longer one would cost
 /// far more than it takes in the file.
@@ -15,49 +18,73 @@ const MAX_LABEL: usize = 1024;
 /// The usual name of the value column.
 const VALUE: &str = "value";
 
-/// The axes of a dataset, named by the footer's `dim_names`, else `dim_0`, `dim_1`, ...
+/// The axes of a dataset, and whether it names its dimensions itself or by option.
+#[derive(Debug, Clone)]
+pub(super) struct Axes {
+    pub axes: Vec<Axis>,
+    pub are_named: bool,
+}
+
+/// The axes of a dataset, named by the footer's `dim_names`, else by the option `dims` if it has as many, else `dim_0`,
+/// `dim_1`, ...
 ///
-/// Footer labels become the coordinates of the axis they are bound to. Axes without any count from zero. Names and labels
-/// that do not fit the shape are left unused, with a warning: the cells are none the worse for them.
+/// Footer labels become the coordinates of the axis they are bound to; axes without any take those of a coordinate
+/// dataset, and else count from zero. Names and labels that do not fit the shape are left unused, with a warning: the cells
+/// are none the worse for them.
+///
+/// Labels that are plain numbers give way to a coordinate dataset of times: they are its numbers, written down.
 pub(super) fn axes(
-    file: &TetFile,
+    file: &Arc<TetFile>,
     dataset: &Dataset,
     metadata: &DatasetMetadata,
-    keep_text: bool,
+    options: &TetOptions,
+    shared: &mut CoordinateDatasets,
     warnings: &mut Vec<String>,
-) -> Vec<Axis> {
+) -> Result<Axes> {
     let mut warn = |field, found: String, expected: String, instead: &str| {
         let place = Place::dataset(file.path(), dataset.name());
         let error = Error::malformed(place, field, found, expected);
         warnings.push(format!("{error}; {instead}"));
     };
     let rank = dataset.shape().len();
+    let fit = |names: &[String]| names.len() == rank && are_distinct(names);
     let stored = &metadata.dim_names;
-    let mut names: Vec<_> = (0..rank).map(|axis| format!("dim_{axis}")).collect();
-    if are_distinct(stored) && stored.len() == rank {
-        names.clone_from(stored);
-    } else if !stored.is_empty() {
-        warn(
-            "dim_names",
-            format!("{stored:?}"),
-            format!("{rank} different names, one per dimension"),
-            "they are left unused",
-        );
-    }
-    // Names that are left unused bind no labels either.
-    let without_names;
-    let metadata = if stored.is_empty() || names == *stored {
-        metadata
+    let given = options.dims.as_ref().filter(|names| fit(names));
+    let names = if fit(stored) {
+        Some(stored)
     } else {
-        without_names = DatasetMetadata {
-            dim_names: Vec::new(),
-            ..metadata.clone()
-        };
-        &without_names
+        if !stored.is_empty() {
+            warn(
+                "dim_names",
+                format!("{stored:?}"),
+                format!("{rank} different names, one per dimension"),
+                "they are left unused",
+            );
+        }
+        given
+    };
+    let names: Vec<Option<String>> = match names {
+        Some(names) => names.iter().cloned().map(Some).collect(),
+        None => vec![None; rank],
+    };
+    let are_named = names.iter().all(Option::is_some);
+    // Labels are bound by the names that count.
+    let metadata = DatasetMetadata {
+        dim_names: names.iter().flatten().cloned().collect(),
+        coords: metadata.coords.clone(),
+        ..DatasetMetadata::default()
     };
     let mut axes = Vec::with_capacity(rank);
-    for (number, (name, extent)) in names.into_iter().zip(dataset.shape()).enumerate() {
-        let axis = match metadata.labels(number, dataset.shape()) {
+    for (number, extent) in dataset.shape().iter().enumerate() {
+        let name = names[number]
+            .clone()
+            .unwrap_or_else(|| format!("dim_{number}"));
+        let found = if options.decode_coords {
+            coordinates::find(file, dataset, &names, number)
+        } else {
+            None
+        };
+        let labels = match metadata.labels(number, dataset.shape()) {
             Some((labels, _)) if labels.iter().any(|label| label.len() > MAX_LABEL) => {
                 warn(
                     "coords",
@@ -65,35 +92,48 @@ pub(super) fn axes(
                     "the format's limit".to_string(),
                     "the labels are left unused",
                 );
-                Axis::counted(name, *extent)
+                None
             }
-            Some((labels, rule)) if labels.len() as u64 == *extent => {
-                let values: ArrayRef = if keep_text {
-                    text_labels(labels)
-                } else {
-                    infer_labels(labels)
-                };
-                let source = match rule {
-                    LabelRule::Name => CoordinateSource::LabelsByName,
-                    LabelRule::Number => CoordinateSource::LabelsByNumber,
-                    LabelRule::Length => CoordinateSource::LabelsByLength,
-                };
-                Axis::with_values(name, values, source)
-            }
-            Some((labels, _)) => {
+            Some((labels, _)) if labels.len() as u64 != *extent => {
                 warn(
                     "coords",
                     format!("{} labels on dimension \"{name}\"", labels.len()),
                     format!("{extent}, its extent"),
                     "they are left unused",
                 );
-                Axis::counted(name, *extent)
+                None
+            }
+            fitting => fitting,
+        };
+        if let Some((labels, rule)) = labels {
+            let values: ArrayRef = if options.text_labels {
+                text_labels(labels)
+            } else {
+                infer_labels(labels)
+            };
+            let is_time = |(found, _): &(&Dataset, _)| coordinates::is_time(file, found);
+            let gives_way = values.data_type().is_numeric()
+                && options.decode_times
+                && found.as_ref().is_some_and(is_time);
+            if !gives_way {
+                let source = match rule {
+                    LabelRule::Name => CoordinateSource::LabelsByName,
+                    LabelRule::Number => CoordinateSource::LabelsByNumber,
+                    LabelRule::Length => CoordinateSource::LabelsByLength,
+                };
+                axes.push(Axis::with_values(name, values, source));
+                continue;
+            }
+        }
+        axes.push(match found {
+            Some((found, source)) => {
+                let values = shared.of(file, found, options)?;
+                Axis::with_coordinates(name, *extent, values, source)
             }
             None => Axis::counted(name, *extent),
-        };
-        axes.push(axis);
+        });
     }
-    axes
+    Ok(Axes { axes, are_named })
 }
 
 fn are_distinct(names: &[String]) -> bool {

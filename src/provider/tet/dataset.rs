@@ -1,20 +1,22 @@
 //! One dataset of a `.tet` file as a grid.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use arrow::array::BooleanArray;
 use arrow::datatypes::{Field, FieldRef};
-use datafusion::common::Result;
+use datafusion::common::{Result, ScalarValue};
 
-use crate::format::tet::{Dataset, DatasetMetadata, Dtype, Fill, TetFile, fill_text};
-use crate::grid::{Axis, ChunkGrid, IndexSet, Selection};
+use crate::format::tet::{Dataset, DatasetMetadata, TetFile, fill_text};
+use crate::grid::{Axis, ChunkGrid, CoordinateSource, IndexSet, Selection, Window};
+use crate::provider::axis_bounds::axis_range;
 use crate::provider::description::{AttributeDescription, DimensionDescription, TableDescription};
-use crate::provider::grid_blocks::axis_range;
 use crate::provider::options::{ReadOptions, TetOptions};
-use crate::provider::source::{GridSource, WindowReader};
-use crate::provider::tet::columns;
+use crate::provider::source::{BlockStatistics, GridSource, WindowReader};
+use crate::provider::tet::array::TetArray;
+use crate::provider::tet::columns::{self, Axes};
+use crate::provider::tet::coordinates::{CoordinateDatasets, base};
 use crate::provider::tet::reader::TetWindowReader;
-use crate::provider::tet::values::{self, Missing};
 
 /// Broken chunks that a description spells out; one is usually as telling as a million.
 const MAX_PROBLEMS: usize = 3;
@@ -22,14 +24,10 @@ const MAX_PROBLEMS: usize = 3;
 /// One dataset of an open `.tet` file: its axes, and its values as the one attribute.
 #[derive(Debug, Clone)]
 pub struct TetDataset {
-    file: Arc<TetFile>,
-    dataset: Dataset,
-    dtype: Dtype,
-    axes: Vec<Axis>,
+    array: Arc<TetArray>,
+    axes: Axes,
     attributes: Vec<FieldRef>,
-    fill: Option<Fill>,
     fill_text: Option<String>,
-    grid: ChunkGrid,
     warnings: Vec<String>,
 }
 
@@ -37,47 +35,52 @@ impl TetDataset {
     /// The dataset with this exact name, or the first of them.
     ///
     /// # Errors
-    /// [`Error`](crate::error::Error) if there is no such dataset, or if it cannot be read (an unknown element type, a
-    /// chunk extent of zero).
+    /// [`Error`](crate::error::Error) if there is no such dataset, if it cannot be read (an unknown element type, a
+    /// chunk extent of zero), or if its times cannot become timestamps.
     pub fn try_new(
         file: &Arc<TetFile>,
         name: &str,
         options: &TetOptions,
     ) -> Result<Self, crate::error::Error> {
+        Self::try_new_shared(file, name, options, &mut CoordinateDatasets::default())
+    }
+
+    /// The same; the datasets of a file share the coordinates that they have in common.
+    pub(super) fn try_new_shared(
+        file: &Arc<TetFile>,
+        name: &str,
+        options: &TetOptions,
+        shared: &mut CoordinateDatasets,
+    ) -> Result<Self, crate::error::Error> {
         let dataset = file
             .dataset(name)
-            .ok_or_else(|| file.no_such_dataset(name))?
-            .clone();
-        let dtype = dataset.check(file.path())?;
-        let metadata: DatasetMetadata = file.metadata(&dataset).cloned().unwrap_or_default();
+            .ok_or_else(|| file.no_such_dataset(name))?;
+        let metadata: DatasetMetadata = file.metadata(dataset).cloned().unwrap_or_default();
         let mut warnings = Vec::new();
-        let keep_text = options.text_labels;
-        let axes = columns::axes(file, &dataset, &metadata, keep_text, &mut warnings);
+        let array = TetArray::try_new(file, dataset, &metadata, options, &mut warnings)?;
+        let axes = columns::axes(file, dataset, &metadata, options, shared, &mut warnings)?;
         let attributes: HashMap<_, _> = metadata.attrs.clone().into_iter().collect();
         let value = Field::new(
-            columns::value_name(&dataset, &axes),
-            values::data_type(dtype),
+            columns::value_name(dataset, &axes.axes),
+            array.data_type(),
             // Whatever the options say, so that none of them changes the schema.
             true,
         )
         .with_metadata(attributes);
-        let fill = Fill::of(&metadata, dtype);
         Ok(Self {
-            file: Arc::clone(file),
-            grid: ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec()),
-            dtype,
             axes,
             attributes: vec![Arc::new(value)],
-            fill_text: fill.and_then(|_| fill_text(&metadata).map(str::to_string)),
-            fill,
-            dataset,
+            fill_text: array
+                .fill()
+                .and_then(|_| fill_text(&metadata).map(str::to_string)),
+            array: Arc::new(array),
             warnings,
         })
     }
 
     /// The file.
     pub fn file(&self) -> &Arc<TetFile> {
-        &self.file
+        self.array.file()
     }
 
     /// What the footer says of the dataset that does not fit it, and is left unused.
@@ -87,18 +90,27 @@ impl TetDataset {
 
     /// The directory record.
     pub fn dataset(&self) -> &Dataset {
-        &self.dataset
+        self.array.dataset()
     }
 
-    pub(super) fn dtype(&self) -> Dtype {
-        self.dtype
+    /// Whether the file or an option names its dimensions; others are never the same as those of another dataset.
+    pub(super) fn has_named_axes(&self) -> bool {
+        self.axes.are_named
     }
 
-    pub(super) fn missing(&self, options: &ReadOptions) -> Missing {
-        Missing {
-            nan: options.nan_as_null,
-            fill: self.fill.filter(|_| options.fill_as_null),
-        }
+    /// Whether its values are the coordinates of its own dimension.
+    pub(super) fn is_coordinate_variable(&self) -> bool {
+        self.axes
+            .axes
+            .iter()
+            .any(|axis| *axis.source() == CoordinateSource::OwnValues)
+            || (self.axes.are_named
+                && self.axes.axes.len() == 1
+                && self.axes.axes[0].name() == base(self.dataset().name()))
+    }
+
+    pub(super) fn array(&self) -> &Arc<TetArray> {
+        &self.array
     }
 }
 
@@ -108,11 +120,11 @@ impl GridSource for TetDataset {
     }
 
     fn name(&self) -> &str {
-        self.dataset.name()
+        self.dataset().name()
     }
 
     fn axes(&self) -> &[Axis] {
-        &self.axes
+        &self.axes.axes
     }
 
     fn attributes(&self) -> &[FieldRef] {
@@ -120,16 +132,45 @@ impl GridSource for TetDataset {
     }
 
     fn chunk_grid(&self) -> &ChunkGrid {
-        &self.grid
+        self.array.chunk_grid()
     }
 
     fn stored_bytes(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64> {
-        let row = self.file.chunk_row(&self.dataset, chunk, options.access)?;
+        let row = self
+            .file()
+            .chunk_row(self.dataset(), chunk, options.access)?;
         Ok(row.stored_bytes)
     }
 
     fn may_have_nulls(&self, _attribute: usize, options: &ReadOptions) -> bool {
-        self.missing(options).is_possible(self.dtype)
+        self.array.may_have_nulls(options)
+    }
+
+    fn has_statistics(&self, _attribute: usize, options: &ReadOptions) -> bool {
+        self.array.has_statistics(options)
+    }
+
+    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
+        self.array.unusable_statistics(options)
+    }
+
+    fn window_statistics(
+        &self,
+        _attribute: usize,
+        windows: &[Window],
+        options: &ReadOptions,
+    ) -> Result<Option<BlockStatistics>> {
+        self.array.window_statistics(windows, options)
+    }
+
+    fn contained(
+        &self,
+        _attribute: usize,
+        windows: &[Window],
+        values: &HashSet<ScalarValue>,
+        options: &ReadOptions,
+    ) -> Result<Option<BooleanArray>> {
+        self.array.contained(windows, values, options)
     }
 
     fn window_reader(
@@ -137,26 +178,27 @@ impl GridSource for TetDataset {
         _attributes: &[usize],
         options: &ReadOptions,
     ) -> Result<Box<dyn WindowReader>> {
-        Ok(Box::new(TetWindowReader::try_new(self.clone(), options)?))
+        let array = Arc::clone(&self.array);
+        Ok(Box::new(TetWindowReader::try_new(array, options)?))
     }
 
     fn describe(&self) -> Result<TableDescription> {
+        let (file, dataset) = (self.file(), self.dataset());
+        let grid = self.chunk_grid();
         let mut codecs = BTreeSet::new();
         let mut stored_bytes = 0;
         let mut problems = self.warnings.clone();
+        problems.extend(self.unusable_statistics(&ReadOptions::default()));
         let most_problems = problems.len() + MAX_PROBLEMS;
-        let chunks = Selection::all(self.grid.shape()).chunks(&self.grid);
+        let chunks = Selection::all(grid.shape()).chunks(grid);
         let count = chunks.count();
         // A file can claim far more chunks than it has index rows for.
-        let visited = count.unwrap_or(u64::MAX).min(self.file.chunk_rows());
+        let visited = count.unwrap_or(u64::MAX).min(file.chunk_rows());
         for position in 0..visited {
             let Some(chunk) = chunks.nth(position) else {
                 break;
             };
-            match self
-                .file
-                .chunk_row(&self.dataset, &chunk, self.file.options().access)
-            {
+            match file.chunk_row(dataset, &chunk, file.options().access) {
                 Ok(row) => {
                     codecs.insert(row.codec.to_string());
                     stored_bytes = u64::saturating_add(stored_bytes, row.stored_bytes);
@@ -171,40 +213,46 @@ impl GridSource for TetDataset {
             ));
         }
         let dimensions = self
-            .axes
+            .axes()
             .iter()
             .map(|axis| {
-                let range = axis_range(axis, &IndexSet::all(axis.length()))?;
-                Ok(DimensionDescription {
+                let range = match axis_range(axis, &IndexSet::all(axis.length())) {
+                    Ok(range) => range,
+                    Err(error) => {
+                        problems.push(error.to_string());
+                        None
+                    }
+                };
+                DimensionDescription {
                     name: axis.name().to_string(),
                     extent: axis.length(),
                     data_type: axis.data_type(),
                     range,
                     source: axis.source().to_string(),
-                })
+                }
             })
-            .collect::<Result<_>>()?;
+            .collect();
         let value = &self.attributes[0];
         let metadata: BTreeMap<_, _> = value.metadata().clone().into_iter().collect();
         Ok(TableDescription {
-            name: self.dataset.name().to_string(),
+            name: dataset.name().to_string(),
             format: "tet",
-            location: self.file.path().display().to_string(),
+            location: file.path().display().to_string(),
             dimensions,
             attributes: vec![AttributeDescription {
                 name: value.name().clone(),
-                stored_type: self.dtype.to_string(),
+                stored_type: self.array.dtype().to_string(),
                 data_type: value.data_type().clone(),
                 fill: self.fill_text.clone(),
                 metadata,
             }],
-            chunk_shape: self.dataset.chunk_shape().to_vec(),
+            chunk_shape: dataset.chunk_shape().to_vec(),
             chunks: count,
             codecs: codecs.into_iter().collect(),
             stored_bytes,
-            raw_bytes: Selection::all(self.grid.shape())
+            raw_bytes: Selection::all(grid.shape())
                 .count()
-                .and_then(|cells| cells.checked_mul(self.dtype.size())),
+                .and_then(|cells| cells.checked_mul(self.array.dtype().size())),
             problems,
         })
     }

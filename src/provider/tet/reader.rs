@@ -11,14 +11,14 @@ use datafusion::common::{Result, internal_err};
 use crate::format::tet::{ChunkReader, Codec};
 use crate::grid::{Cells, Selection, Window};
 use crate::provider::options::ReadOptions;
-use crate::provider::source::{GridSource, ReadCounts, WindowReader};
-use crate::provider::tet::dataset::TetDataset;
+use crate::provider::source::{ReadCounts, WindowReader};
+use crate::provider::tet::array::TetArray;
 use crate::provider::tet::values::{self, Missing};
 
 /// Reads windows of one dataset. A window that is exactly a chunk is read in place; any other is put together from the
 /// chunks it touches.
 pub(super) struct TetWindowReader {
-    dataset: TetDataset,
+    array: Arc<TetArray>,
     missing: Missing,
     chunks: ChunkReader,
     state: State,
@@ -48,18 +48,18 @@ struct Assembly {
 }
 
 impl TetWindowReader {
-    pub fn try_new(dataset: TetDataset, options: &ReadOptions) -> Result<Self> {
+    pub fn try_new(array: Arc<TetArray>, options: &ReadOptions) -> Result<Self> {
         Ok(Self {
-            missing: dataset.missing(options),
-            chunks: ChunkReader::new(Arc::clone(dataset.file()), options.access)?,
-            dataset,
+            missing: array.missing(options),
+            chunks: ChunkReader::new(Arc::clone(array.file()), options.access)?,
+            array,
             state: State::Closed,
             counts: ReadCounts::default(),
         })
     }
 
     fn open_chunk(&mut self, chunk: &[u64]) -> Result<()> {
-        self.chunks.open(self.dataset.dataset(), chunk)?;
+        self.chunks.open(self.array.dataset(), chunk)?;
         self.counts.chunks += 1;
         Ok(())
     }
@@ -84,8 +84,8 @@ impl TetWindowReader {
             return Ok(());
         };
         loop {
-            let dataset = self.dataset.dataset();
-            let file = self.dataset.file();
+            let dataset = self.array.dataset();
+            let file = self.array.file();
             file.chunk_row(dataset, &chunk, self.chunks.access())?;
             let next = (0..chunks.len())
                 .rev()
@@ -124,9 +124,9 @@ impl TetWindowReader {
         if !self.advance_chunk()? {
             return Ok(false);
         }
-        let size = self.dataset.dtype().size();
-        let chunk_window = self.dataset.chunk_grid().window(&chunk);
-        let shape = self.dataset.chunk_grid().shape();
+        let size = self.array.dtype().size();
+        let chunk_window = self.array.chunk_grid().window(&chunk);
+        let shape = self.array.chunk_grid().shape();
         let common = common_part(&assembly.window, &chunk_window, shape);
         let (mut sources, mut targets) = (Vec::new(), Vec::new());
         let from = Cells::new(&chunk_window, &common);
@@ -150,14 +150,14 @@ impl TetWindowReader {
 impl WindowReader for TetWindowReader {
     fn open(&mut self, window: &Window) -> Result<()> {
         self.state = State::Closed;
-        if let Some(chunk) = self.dataset.chunk_grid().chunk_equal_to(window) {
+        if let Some(chunk) = self.array.chunk_grid().chunk_equal_to(window) {
             self.open_chunk(&chunk)?;
             self.state = State::Chunk;
         } else {
-            let touched = self.dataset.chunk_grid().chunks_of(window);
+            let touched = self.array.chunk_grid().chunks_of(window);
             // Before memory is taken for the window: a file can claim far more cells than it holds.
             self.check_chunks(&touched)?;
-            let bytes = window.cells() * self.dataset.dtype().size();
+            let bytes = window.cells() * self.array.dtype().size();
             self.state = State::Assembly(Assembly {
                 touched,
                 window: window.clone(),
@@ -188,7 +188,7 @@ impl WindowReader for TetWindowReader {
     }
 
     fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>> {
-        let runs = in_bytes(runs, self.dataset.dtype().size());
+        let runs = in_bytes(runs, self.array.dtype().size());
         let length = runs.iter().map(Range::len).sum();
         let cells = match (&self.state, runs.as_slice(), self.chunks.mapped()) {
             (State::Closed, ..) => {
@@ -216,11 +216,7 @@ impl WindowReader for TetWindowReader {
                 Buffer::from(buffer)
             }
         };
-        Ok(vec![values::array(
-            self.dataset.dtype(),
-            cells,
-            self.missing,
-        )])
+        Ok(vec![self.array.column(cells, self.missing)?])
     }
 
     fn counts(&self) -> ReadCounts {

@@ -120,9 +120,14 @@ fn integer_array<T: ArrowPrimitiveType>(
     )
 }
 
+/// The cells of an f16 dataset.
+pub(super) fn halves(cells: Buffer) -> ScalarBuffer<f16> {
+    aligned(cells)
+}
+
 fn half_array(cells: Buffer, missing: Missing) -> ArrayRef {
-    let halves = aligned::<f16>(cells);
-    let nulls = nulls(&halves, |value| {
+    let halves = halves(cells);
+    let nulls = nulls(&halves, |value: f16| {
         (missing.nan && value.is_nan())
             || missing
                 .fill

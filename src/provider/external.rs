@@ -1,0 +1,143 @@
+//! Tables made by SQL: `CREATE EXTERNAL TABLE ... STORED AS TET` and `FROM 'weather.tet'`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider, TableProviderFactory, UrlTableFactory};
+use datafusion::common::{Result, plan_err};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::CreateExternalTable;
+
+use crate::provider::files::FileTable;
+use crate::provider::location::Location;
+use crate::provider::options::TetOptions;
+use crate::provider::table::ArrayTable;
+
+/// The keyword behind `STORED AS`.
+pub const STORED_AS: &str = "TET";
+/// What the engine puts before options that have no prefix.
+const FORMAT_PREFIX: &str = "format.";
+
+/// Opens one table over a location: a file, the files of a folder, or those that match a pattern, with the dataset behind
+/// a `#`.
+///
+/// # Errors
+/// If there is no such file, one of them cannot be opened, or their columns differ.
+pub fn open_location(
+    location: &str,
+    options: &TetOptions,
+    session: &ConfigOptions,
+) -> Result<ArrayTable> {
+    open_locations(&[location.to_string()], options, session)
+}
+
+fn open_locations(
+    locations: &[String],
+    options: &TetOptions,
+    session: &ConfigOptions,
+) -> Result<ArrayTable> {
+    let mut options = options.clone();
+    let mut files = Vec::new();
+    for text in locations {
+        let location = Location::parse(text)?;
+        files.extend(location.files);
+        match (location.dataset, &options.dataset) {
+            (Some(here), Some(there)) if here != *there => {
+                return plan_err!(
+                    "{text}: the location names the dataset {here:?}, but {there:?} is asked for, too"
+                );
+            }
+            (Some(here), None) => options.dataset = Some(here),
+            _ => {}
+        }
+    }
+    if let ([only], false) = (files.as_slice(), options.file_column) {
+        return Ok(ArrayTable::open_in(session, only, &options)?);
+    }
+    let source = FileTable::open(&locations.join(", "), &files, &options, session)?;
+    Ok(ArrayTable::new(Arc::new(source), options))
+}
+
+/// Makes the tables of `CREATE EXTERNAL TABLE ... STORED AS TET`.
+#[derive(Debug, Clone, Default)]
+pub struct TetTableFactory {
+    defaults: TetOptions,
+}
+
+impl TetTableFactory {
+    /// A factory; `OPTIONS (...)` come on top of these defaults.
+    pub fn new(defaults: TetOptions) -> Self {
+        Self { defaults }
+    }
+}
+
+#[async_trait]
+impl TableProviderFactory for TetTableFactory {
+    async fn create(
+        &self,
+        state: &dyn Session,
+        command: &CreateExternalTable,
+    ) -> Result<Arc<dyn TableProvider>> {
+        let name = &command.name;
+        if !command.schema.fields().is_empty() {
+            return plan_err!(
+                "{name}: the columns of a TET table come from its files; leave them out"
+            );
+        }
+        for (is_given, clause) in [
+            (!command.table_partition_cols.is_empty(), "PARTITIONED BY"),
+            (!command.order_exprs.is_empty(), "WITH ORDER"),
+            (command.unbounded, "UNBOUNDED"),
+        ] {
+            if is_given {
+                return plan_err!("{name}: {clause} means nothing for a TET table; leave it out");
+            }
+        }
+        let mut options = self.defaults.clone();
+        let mut given: Vec<_> = command.options.iter().collect();
+        given.sort();
+        for (key, value) in given {
+            options.set(key.strip_prefix(FORMAT_PREFIX).unwrap_or(key), value)?;
+        }
+        let config = state.config_options();
+        Ok(Arc::new(open_locations(
+            &command.locations,
+            &options,
+            config,
+        )?))
+    }
+}
+
+/// Makes tables of quoted paths, as in `FROM 'weather.tet#temperature'`; what means no `.tet` file is left to the next
+/// factory.
+#[derive(Debug)]
+pub(super) struct TetUrlFactory {
+    defaults: TetOptions,
+    session: ConfigOptions,
+    next: Arc<dyn UrlTableFactory>,
+}
+
+impl TetUrlFactory {
+    pub fn new(
+        defaults: TetOptions,
+        session: ConfigOptions,
+        next: Arc<dyn UrlTableFactory>,
+    ) -> Self {
+        Self {
+            defaults,
+            session,
+            next,
+        }
+    }
+}
+
+#[async_trait]
+impl UrlTableFactory for TetUrlFactory {
+    async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if !Location::is_meant(url) {
+            return self.next.try_new(url).await;
+        }
+        let table = open_location(url, &self.defaults, &self.session)?;
+        Ok(Some(Arc::new(table)))
+    }
+}

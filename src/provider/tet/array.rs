@@ -1,0 +1,143 @@
+//! The values of one dataset, without regard to what its axes mean.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::datatypes::DataType;
+
+use crate::error::{Error, Place};
+use crate::format::storage::Access;
+use crate::format::tet::{ChunkReader, Dataset, DatasetMetadata, Dtype, Fill, TetFile};
+use crate::grid::{ChunkGrid, half_coordinate_values};
+use crate::provider::options::{ReadOptions, TetOptions};
+use crate::provider::tet::decoding::Decoding;
+use crate::provider::tet::values::{self, Missing};
+
+/// The values of one dataset of an open file.
+#[derive(Debug)]
+pub(super) struct TetArray {
+    file: Arc<TetFile>,
+    dataset: Dataset,
+    dtype: Dtype,
+    fill: Option<Fill>,
+    decoding: Decoding,
+    grid: ChunkGrid,
+}
+
+impl TetArray {
+    /// The values of a dataset, if its record can be read.
+    pub fn try_new(
+        file: &Arc<TetFile>,
+        dataset: &Dataset,
+        metadata: &DatasetMetadata,
+        options: &TetOptions,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Error> {
+        let dtype = dataset.check(file.path())?;
+        let mut warn = |field, found: String, expected: String, instead: &str| {
+            let place = Place::dataset(file.path(), dataset.name());
+            let error = Error::malformed(place, field, found, expected);
+            warnings.push(format!("{error}; {instead}"));
+        };
+        Ok(Self {
+            file: Arc::clone(file),
+            dtype,
+            fill: Fill::of(metadata, dtype),
+            decoding: Decoding::of(metadata, dtype, options.unpack, &mut warn),
+            grid: ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec()),
+            dataset: dataset.clone(),
+        })
+    }
+
+    pub fn file(&self) -> &Arc<TetFile> {
+        &self.file
+    }
+
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    pub fn fill(&self) -> Option<Fill> {
+        self.fill
+    }
+
+    pub fn decoding(&self) -> &Decoding {
+        &self.decoding
+    }
+
+    pub fn chunk_grid(&self) -> &ChunkGrid {
+        &self.grid
+    }
+
+    pub fn data_type(&self) -> DataType {
+        self.decoding.data_type(self.dtype)
+    }
+
+    pub fn missing(&self, options: &ReadOptions) -> Missing {
+        Missing {
+            nan: options.nan_as_null,
+            fill: self.fill.filter(|_| options.fill_as_null),
+        }
+    }
+
+    pub fn may_have_nulls(&self, options: &ReadOptions) -> bool {
+        self.missing(options).is_possible(self.dtype) || self.decoding.can_be_null()
+    }
+
+    /// The column of stored cells.
+    pub fn column(&self, cells: Buffer, missing: Missing) -> Result<ArrayRef, Error> {
+        let stored = values::array(self.dtype, cells, missing);
+        self.decoding.decode(stored, || self.place())
+    }
+
+    /// All values of a one-dimensional dataset as coordinates: nothing is missing, and short floats mean the decimal
+    /// number that they are written as.
+    pub fn coordinates(&self) -> Result<ArrayRef, Error> {
+        let cells = self.read_all()?;
+        let nothing = Missing {
+            nan: false,
+            fill: None,
+        };
+        if let (Dtype::F16, Decoding::None) = (self.dtype, &self.decoding) {
+            return Ok(half_coordinate_values(&values::halves(cells)));
+        }
+        let values = self.column(cells, nothing)?;
+        if let Some(position) = values
+            .nulls()
+            .and_then(|nulls| nulls.iter().position(|valid| !valid))
+        {
+            return Err(Error::malformed(
+                self.place(),
+                "coordinate",
+                format!("missing at position {position}"),
+                "a value at every position of the axis",
+            ));
+        }
+        Ok(crate::grid::coordinate_values(&values))
+    }
+
+    /// The cells of a one-dimensional dataset. By positioned reads, so that what is kept for long does not hold a map.
+    fn read_all(&self) -> Result<Buffer, Error> {
+        let chunks = self.grid.count().unwrap_or(u64::MAX);
+        let mut reader = ChunkReader::new(Arc::clone(&self.file), Access::Pread)?;
+        // Memory is taken only for what is really there: a file can claim far more cells than it holds.
+        let mut cells = MutableBuffer::new(0);
+        for chunk in 0..chunks {
+            let bytes = reader.open(&self.dataset, &[chunk])?.raw_bytes as usize;
+            while !reader.advance()? {}
+            let start = cells.len();
+            cells.resize(start + bytes, 0);
+            reader.gather(std::slice::from_ref(&(0..bytes)), &mut cells[start..])?;
+        }
+        Ok(cells.into())
+    }
+
+    pub fn place(&self) -> Place {
+        Place::dataset(self.file.path(), self.dataset.name())
+    }
+}

@@ -1,0 +1,209 @@
+//! Coordinates that lie in datasets of their own.
+//!
+//! Labels are capped at 64 per axis, so that real grids keep their coordinates where NetCDF does: in one-dimensional
+//! datasets beside the data. They are read when a query first needs them, once per file.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef};
+use arrow::datatypes::{DataType, TimeUnit};
+
+use crate::error::{Error, Place, Result};
+use crate::format::tet::{Dataset, DatasetMetadata, TetFile};
+use crate::grid::{AxisCoordinates, CfTime, CfTimeError, CoordinateReader, CoordinateSource};
+use crate::provider::options::TetOptions;
+use crate::provider::tet::array::TetArray;
+use crate::provider::tet::decoding::Decoding;
+
+/// The attribute of the CF conventions (section 5) that names coordinates.
+const COORDINATES: &str = "coordinates";
+/// How to get at coordinates that cannot become timestamps.
+const RAW_TIMES: &str =
+    "decode_times false, --no-decode-times of tet-sql, reads the numbers as they are";
+
+/// The coordinate datasets of one open file, shared by the axes that use them.
+#[derive(Debug, Default)]
+pub(super) struct CoordinateDatasets(HashMap<u64, Arc<AxisCoordinates>>);
+
+impl CoordinateDatasets {
+    /// The coordinates that a dataset holds.
+    ///
+    /// # Errors
+    /// If they are times that cannot become timestamps, or the dataset cannot be read at all.
+    pub fn of(
+        &mut self,
+        file: &Arc<TetFile>,
+        dataset: &Dataset,
+        options: &TetOptions,
+    ) -> Result<Arc<AxisCoordinates>> {
+        if let Some(known) = self.0.get(&dataset.id()) {
+            return Ok(Arc::clone(known));
+        }
+        let coordinates = Arc::new(AxisCoordinates::deferred(CoordinateDataset::try_new(
+            file, dataset, options,
+        )?));
+        self.0.insert(dataset.id(), Arc::clone(&coordinates));
+        Ok(coordinates)
+    }
+}
+
+/// A dataset whose values are coordinates.
+#[derive(Debug)]
+struct CoordinateDataset {
+    values: TetArray,
+    time: Option<CfTime>,
+}
+
+impl CoordinateDataset {
+    fn try_new(file: &Arc<TetFile>, dataset: &Dataset, options: &TetOptions) -> Result<Self> {
+        let metadata = file.metadata(dataset).cloned().unwrap_or_default();
+        // What is odd about it is told where it is a table.
+        let values = TetArray::try_new(file, dataset, &metadata, options, &mut Vec::new())?;
+        let time = match values.decoding() {
+            Decoding::Text(_) => None,
+            _ if !options.decode_times => None,
+            _ => time(&metadata).map_err(|error| refused(&values.place(), &error))?,
+        };
+        Ok(Self { values, time })
+    }
+}
+
+impl CoordinateReader for CoordinateDataset {
+    fn data_type(&self) -> DataType {
+        if self.time.is_some() {
+            return DataType::Timestamp(TimeUnit::Microsecond, None);
+        }
+        match self.values.data_type() {
+            DataType::Float32 => DataType::Float64,
+            other => other,
+        }
+    }
+
+    fn read(&self) -> Result<ArrayRef> {
+        let values = self.values.coordinates()?;
+        debug_assert_eq!(values.null_count(), 0);
+        match &self.time {
+            None => Ok(values),
+            Some(time) => match time.decode(values.as_ref()) {
+                Ok(times) => Ok(Arc::new(times)),
+                Err(error) => Err(refused(&self.values.place(), &error)),
+            },
+        }
+    }
+}
+
+/// The time that the numbers of a dataset count from, if they do.
+fn time(metadata: &DatasetMetadata) -> Result<Option<CfTime>, CfTimeError> {
+    let attribute = |name| metadata.attrs.get(name).map(String::as_str);
+    match attribute("units") {
+        Some(units) => CfTime::parse(units, attribute("calendar")),
+        None => Ok(None),
+    }
+}
+
+fn refused(place: &Place, error: &CfTimeError) -> Error {
+    Error::malformed(
+        place.clone(),
+        error.field,
+        error.found.clone(),
+        format!("{} ({RAW_TIMES})", error.expected),
+    )
+}
+
+/// Whether the values of a dataset count from a time.
+pub(super) fn is_time(file: &TetFile, dataset: &Dataset) -> bool {
+    file.metadata(dataset)
+        .is_some_and(|metadata| !matches!(time(metadata), Ok(None)))
+}
+
+/// The group that a dataset lies in, with the slash behind it; empty for the top.
+pub(super) fn group(name: &str) -> &str {
+    name.rfind('/').map_or("", |slash| &name[..=slash])
+}
+
+/// A dataset's name within its group.
+pub(super) fn base(name: &str) -> &str {
+    &name[group(name).len()..]
+}
+
+/// The dataset that holds the coordinates of one axis, by the first of these rules that finds one:
+///
+/// 1. the dataset itself, if it is one-dimensional and called like its dimension (a coordinate variable: NetCDF User's
+///    Guide, CF section 1.3);
+/// 2. the one-dimensional dataset of the dimension's name in the same group, if it is as long as the axis;
+/// 3. a one-dimensional dataset that the attribute `coordinates` names (CF section 5). It belongs to the dimension that
+///    it has itself, or that is called like it; if names do not tell, to the only axis of its length, provided
+///    that no other of the named ones would fit there.
+pub(super) fn find<'a>(
+    file: &'a TetFile,
+    dataset: &'a Dataset,
+    names: &[Option<String>],
+    axis: usize,
+) -> Option<(&'a Dataset, CoordinateSource)> {
+    let extent = dataset.shape()[axis];
+    if let Some(name) = &names[axis] {
+        if names.len() == 1 && base(dataset.name()) == name {
+            return Some((dataset, CoordinateSource::OwnValues));
+        }
+        let sibling = format!("{}{name}", group(dataset.name()));
+        if let Some(found) = file.dataset(&sibling)
+            && can_stand_along(file, found, extent)
+        {
+            return Some((found, CoordinateSource::Dataset(sibling)));
+        }
+    }
+    let named = file.metadata(dataset)?.attrs.get(COORDINATES)?;
+    let candidates: Vec<_> = named
+        .split_whitespace()
+        .filter_map(|name| resolve(file, dataset, name))
+        .filter(|found| found.shape().len() == 1)
+        .collect();
+    let belongs = |candidate: &Dataset, axis: usize| {
+        let own = file
+            .metadata(candidate)
+            .and_then(|metadata| metadata.dim_names.first());
+        match (&names[axis], own) {
+            (Some(name), Some(own)) => name == own,
+            (Some(name), None) => name == base(candidate.name()),
+            (None, _) => false,
+        }
+    };
+    let by_name = only(
+        candidates
+            .iter()
+            .filter(|candidate| belongs(candidate, axis)),
+    );
+    let by_length = || {
+        let is_free = |candidate: &&&Dataset| {
+            (0..names.len()).all(|axis| !belongs(candidate, axis)) && candidate.shape()[0] == extent
+        };
+        let of_this_length = dataset.shape().iter().filter(|other| **other == extent);
+        only(candidates.iter().filter(is_free)).filter(|_| of_this_length.count() == 1)
+    };
+    let found = by_name.or_else(by_length)?;
+    let source = CoordinateSource::CoordinatesAttribute(found.name().to_string());
+    can_stand_along(file, found, extent).then_some((*found, source))
+}
+
+/// The dataset that a name in an attribute means: in the group of the dataset, else at the top, else the only one of
+/// that name anywhere, since converters lay coordinates into groups of their own.
+fn resolve<'a>(file: &'a TetFile, dataset: &Dataset, name: &str) -> Option<&'a Dataset> {
+    let beside = format!("{}{name}", group(dataset.name()));
+    let mut elsewhere = file
+        .datasets()
+        .iter()
+        .filter(|other| base(other.name()) == name);
+    file.dataset(&beside)
+        .or_else(|| file.dataset(name.trim_start_matches('/')))
+        .or_else(|| elsewhere.next().filter(|_| elsewhere.next().is_none()))
+}
+
+fn can_stand_along(file: &TetFile, dataset: &Dataset, extent: u64) -> bool {
+    dataset.shape() == [extent] && dataset.check(file.path()).is_ok()
+}
+
+fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let first = items.next()?;
+    items.next().is_none().then_some(first)
+}

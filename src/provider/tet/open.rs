@@ -1,0 +1,70 @@
+//! Opening one table of a file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::config::ConfigOptions;
+
+use crate::error::Error;
+use crate::format::tet::TetFile;
+use crate::provider::options::TetOptions;
+use crate::provider::source::GridSource;
+use crate::provider::tet::dataset::TetDataset;
+use crate::provider::tet::tables::TetTables;
+
+/// Opens the table that `options.dataset` names, a dataset or a wide table; unset, the only dataset that is not there
+/// for the coordinates of others. `session` is what an unset access mode follows.
+///
+/// # Errors
+/// [`Error`] if the file cannot be opened, has no such table, or the dataset cannot be read.
+pub(crate) fn open(
+    path: &Path,
+    options: &TetOptions,
+    session: &ConfigOptions,
+) -> Result<Arc<dyn GridSource>, Error> {
+    let file = Arc::new(TetFile::open(path, options.open_options(session))?);
+    if let Some(name) = &options.dataset
+        && file.dataset(name).is_some()
+    {
+        return Ok(Arc::new(TetDataset::try_new(&file, name, options)?));
+    }
+    let TetTables {
+        tables,
+        coordinate_variables,
+        ..
+    } = TetTables::new(&file, options);
+    let Some(name) = &options.dataset else {
+        let names: Vec<_> = tables.iter().map(|(name, _)| format!("{name:?}")).collect();
+        let mut data = file
+            .datasets()
+            .iter()
+            .filter(|dataset| !coordinate_variables.contains(dataset.name()));
+        return match (data.next(), data.next()) {
+            (Some(only), None) => Ok(Arc::new(TetDataset::try_new(&file, only.name(), options)?)),
+            (None, _) => match tables.into_iter().next() {
+                Some((_, only)) if names.len() == 1 => Ok(only),
+                _ => Err(Error::invalid(path, "has no dataset")),
+            },
+            _ => Err(Error::invalid(
+                path,
+                format!(
+                    "has {} tables ({}); name one with the option dataset, or behind a # in the path",
+                    names.len(),
+                    names.join(", ")
+                ),
+            )),
+        };
+    };
+    let lower = name.to_lowercase();
+    let mut matching = tables
+        .into_iter()
+        .filter(|(table, _)| table == name || table.to_lowercase() == lower);
+    match (matching.next(), matching.next()) {
+        (Some((_, table)), None) => Ok(table),
+        (Some(_), Some(_)) => Err(Error::invalid(
+            path,
+            format!("{name:?} differs from several datasets only by case; spell it as in the file"),
+        )),
+        (None, _) => Err(file.no_such_dataset(name)),
+    }
+}

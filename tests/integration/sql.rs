@@ -1,0 +1,142 @@
+//! Writing small files and asking them, in few words.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use tet_sql::format::tet::{DatasetSpec, TetWriter};
+use tet_sql::{TetOptions, TetSessionExt, enable_tet};
+
+/// Writes datasets with their cells, row-major.
+pub fn write(path: &Path, datasets: &[(DatasetSpec, Vec<u8>)]) {
+    let specs = datasets.iter().map(|(spec, _)| spec.clone()).collect();
+    let mut writer = TetWriter::create(path, specs).unwrap();
+    for (number, (_, cells)) in datasets.iter().enumerate() {
+        writer.write_dataset(number, cells).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+/// The cells of some numbers: `cells!(1f32, 2.5)`.
+#[macro_export]
+macro_rules! cells {
+    ($values:expr) => {
+        $values
+            .into_iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect::<Vec<u8>>()
+    };
+}
+
+/// A session that can open files by itself. Of one partition, so that rows come in their order.
+pub fn session() -> SessionContext {
+    let config = SessionConfig::new()
+        .with_target_partitions(1)
+        .with_information_schema(true)
+        .set_usize("datafusion.optimizer.repartition_file_min_size", 1);
+    enable_tet(SessionContext::new_with_config(config), TetOptions::new())
+}
+
+/// The tables of a file, in a session whose default schema it is.
+pub async fn open(path: &Path, options: TetOptions) -> SessionContext {
+    let ctx = session();
+    ctx.register_tet_file_as("f", path, options).await.unwrap();
+    ctx.sql("SET datafusion.catalog.default_schema = 'f'")
+        .await
+        .unwrap();
+    ctx
+}
+
+/// A file of these datasets in a folder that lives as long as the session is needed.
+pub async fn sample(
+    datasets: &[(DatasetSpec, Vec<u8>)],
+    options: TetOptions,
+) -> (tempfile::TempDir, PathBuf, SessionContext) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sample.tet");
+    write(&path, datasets);
+    let ctx = open(&path, options).await;
+    (folder, path, ctx)
+}
+
+/// The rows of an answer, columns joined by a blank.
+pub fn texts(batches: &[RecordBatch]) -> Vec<String> {
+    let options = FormatOptions::default().with_null("NULL");
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns = batch.columns().iter();
+        let columns: Vec<_> = columns
+            .map(|column| ArrayFormatter::try_new(column, &options).unwrap())
+            .collect();
+        for row in 0..batch.num_rows() {
+            let cells: Vec<_> = columns.iter().map(|c| c.value(row).to_string()).collect();
+            rows.push(cells.join(" "));
+        }
+    }
+    rows
+}
+
+/// The rows of a query.
+pub async fn rows(ctx: &SessionContext, sql: &str) -> Vec<String> {
+    let frame = ctx.sql(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+    let batches = frame.collect().await;
+    texts(&batches.unwrap_or_else(|e| panic!("{sql}: {e}")))
+}
+
+/// Why a query cannot be answered.
+pub async fn error(ctx: &SessionContext, sql: &str) -> String {
+    match ctx.sql(sql).await {
+        Err(error) => error.to_string(),
+        Ok(frame) => match frame.collect().await {
+            Err(error) => error.to_string(),
+            Ok(batches) => panic!("{sql}: answered {:?}", texts(&batches)),
+        },
+    }
+}
+
+/// A query that was run, with what its scans did.
+pub struct Ran {
+    pub rows: Vec<String>,
+    plan: Arc<dyn ExecutionPlan>,
+}
+
+pub async fn run(ctx: &SessionContext, sql: &str) -> Ran {
+    let frame = ctx.sql(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+    let plan = frame.create_physical_plan().await.unwrap();
+    let batches = collect(Arc::clone(&plan), ctx.task_ctx()).await.unwrap();
+    Ran {
+        rows: texts(&batches),
+        plan,
+    }
+}
+
+impl Ran {
+    /// Chunks that were read. None as well, if nothing was left to scan.
+    pub fn reads(&self) -> usize {
+        self.metric("chunks_read")
+    }
+
+    /// A metric, summed over all scans.
+    pub fn metric(&self, name: &str) -> usize {
+        fn sum(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
+            let own = if plan.is::<DataSourceExec>() {
+                let metrics = plan.metrics().unwrap();
+                metrics
+                    .sum_by_name(name)
+                    .map_or(0, |value| value.as_usize())
+            } else {
+                0
+            };
+            own + plan
+                .children()
+                .into_iter()
+                .map(|child| sum(child, name))
+                .sum::<usize>()
+        }
+        sum(&self.plan, name)
+    }
+}
