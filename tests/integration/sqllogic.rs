@@ -19,7 +19,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use sqllogictest::{AsyncDB, ColumnType, DBOutput, Normalizer, Runner, strict_column_validator};
 use tempfile::TempDir;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
-use tet_sql::{TetConfig, TetOptions, TetSessionExt};
+use tet_sql::{TetConfig, TetOptions, TetSessionExt, enable_tet};
 
 /// The least size of a partition in the sessions of the command: the engine's own default.
 const USUAL_PARTITION: usize = 10 << 20;
@@ -97,7 +97,7 @@ impl Database {
             // Plans must not depend on the machine.
             .with_target_partitions(4);
         config.options_mut().optimizer.repartition_file_min_size = least_partition;
-        let ctx = SessionContext::new_with_config(config);
+        let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
         let weather = data_folder().join("weather_small.tet");
         for (schema, path) in [("weather", &weather), ("second", &second)] {
             ctx.register_tet_file_as(schema, path, TetOptions::new())

@@ -157,7 +157,7 @@ fn misuse_of_descriptions_is_named() {
         ),
         (
             vec![spec(&[3], &[2]).with_labels("lat", labels(3))],
-            ["3 labels on axis \"lat\"", "None"],
+            ["3 labels on axis \"lat\"", "is none of the dataset's"],
         ),
         (
             vec![spec(&[3], &[2]).with_dim_names(["x", "y"])],

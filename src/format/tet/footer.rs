@@ -310,7 +310,9 @@ pub(crate) fn read_footer(storage: &Storage, access: Access) -> Result<(Footer, 
     let Some(payload_end) = spilled.and_then(|spilled| json_start.checked_sub(spilled)) else {
         return malformed(
             "length of the spilled regions",
-            format!("{spilled:?} bytes"),
+            spilled.map_or("2^64 bytes or more".to_string(), |spilled| {
+                format!("{spilled} bytes")
+            }),
             "lengths that fit before the footer JSON",
         );
     };

@@ -155,8 +155,11 @@ impl DatasetSpec {
                 .or_else(|| axis.parse().ok());
             let extent = position.and_then(|position| self.shape.get(position));
             if extent != Some(&(labels.labels.len() as u64)) {
+                let extent = extent.map_or("is none of the dataset's".to_string(), |extent| {
+                    format!("has {extent} positions")
+                });
                 return Err(invalid(format!(
-                    "{} labels on axis \"{axis}\", whose extent is {extent:?}",
+                    "{} labels on axis \"{axis}\", which {extent}",
                     labels.labels.len()
                 )));
             }
