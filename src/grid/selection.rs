@@ -20,6 +20,14 @@ impl Selection {
         }
     }
 
+    /// No cell of a grid of this shape.
+    pub fn none(shape: &[u64]) -> Self {
+        let none = |extent: &u64| IndexSet::from_ranges(*extent, []);
+        Self {
+            axes: shape.iter().map(none).collect(),
+        }
+    }
+
     /// The product of these sets, one per axis.
     pub fn new(axes: Vec<IndexSet>) -> Self {
         Self { axes }

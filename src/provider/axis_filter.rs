@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::prep_null_mask_filter;
 use arrow::datatypes::{Field, Schema};
 use datafusion::catalog::Session;
@@ -44,6 +44,17 @@ pub(super) fn evaluate(
     }
     let set = evaluate_segments(session, axis, coordinates, predicate, candidates);
     Ok(set.ok().flatten())
+}
+
+/// Whether a predicate over no column is true; `None` if it fails.
+pub(super) fn evaluate_constant(session: &dyn Session, predicate: &Expr) -> Option<bool> {
+    let predicate = session.create_physical_expr(predicate.clone(), &DFSchema::empty());
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let schema = Arc::new(Schema::empty());
+    let row = RecordBatch::try_new_with_options(schema, Vec::new(), &options).ok()?;
+    let mask = predicate.ok()?.evaluate(&row).ok()?.into_array(1).ok()?;
+    let mask = mask.as_boolean_opt()?;
+    Some(mask.is_valid(0) && mask.value(0))
 }
 
 fn evaluate_segments(

@@ -7,21 +7,20 @@ use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 
 use crate::grid::{Axis, IndexSet, Selection};
-use crate::provider::axis_filter::evaluate;
+use crate::provider::axis_filter::{evaluate, evaluate_constant};
 
 /// What is done with one filter over a table with these dimensions.
 ///
-/// Over one dimension: exact, since it is evaluated on the axis. Over several, or over a dimension and other columns:
+/// Over one dimension: exact, since it is evaluated on the axis. Over nothing at all: exact, too, since that is what the
+/// engine simplifies a filter to that it has been told is exact (`lat IS NULL` to `false`). Over several, or over a dimension and other columns:
 /// it bounds the selection, and the engine filters again. Pure, since the engine asks several times with different
 /// filters.
 pub(super) fn classify(dimensions: &[&str], filter: &Expr) -> TableProviderFilterPushDown {
     if !can_be_evaluated(filter) {
         return TableProviderFilterPushDown::Unsupported;
     }
-    if only_dimension(dimensions, filter).is_some() {
+    if only_dimension(dimensions, filter).is_some() || filter.column_refs().is_empty() {
         TableProviderFilterPushDown::Exact
-    } else if filter.column_refs().is_empty() {
-        TableProviderFilterPushDown::Unsupported
     } else {
         TableProviderFilterPushDown::Inexact
     }
@@ -47,11 +46,17 @@ impl Pushdown {
         let names: Vec<_> = axes.iter().map(Axis::name).collect();
         let mut selection = Selection::all(&shape);
         let mut failed = Vec::new();
+        let mut residual = Vec::new();
         for filter in filters {
             let filter = unnormalize_col(filter.clone());
             match classify(&names, &filter) {
                 TableProviderFilterPushDown::Exact => {
                     let Some(number) = only_dimension(&names, &filter) else {
+                        match evaluate_constant(session, &filter) {
+                            Some(true) => {}
+                            Some(false) => selection = Selection::none(&shape),
+                            None => residual.push(filter),
+                        }
                         continue;
                     };
                     let all = IndexSet::all(axes[number].length());
@@ -69,7 +74,6 @@ impl Pushdown {
             }
         }
         // A predicate that fails on some coordinates may not on those that the others have left over.
-        let mut residual = Vec::new();
         for (number, filter) in failed {
             match evaluate(session, &axes[number], &filter, &selection.axes()[number])? {
                 Some(set) => selection.restrict(number, &set),
@@ -156,6 +160,7 @@ fn can_be_evaluated(expr: &Expr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::common::ScalarValue;
     use datafusion::functions::math::random;
     use datafusion::logical_expr::{col, lit};
     use datafusion::prelude::SessionContext;
@@ -184,7 +189,7 @@ mod tests {
             (col("value").gt(lit(1)), Inexact),
             (volatile.clone(), Unsupported),
             (col("x").gt(lit(1)).and(volatile), Unsupported),
-            (lit(true), Unsupported),
+            (lit(true), Exact),
         ] {
             assert_eq!(classify(&["x", "y"], &filter), expected, "{filter}");
         }
@@ -194,6 +199,18 @@ mod tests {
     fn conjunctions_multiply() {
         let filters = [col("x").lt(lit(3)), col("y").gt_eq(lit(15))];
         assert_eq!(selected(&filters), ("3 of 10, 5 of 20".into(), 0));
+    }
+
+    #[test]
+    fn constants_select_all_or_nothing() {
+        let all = || ("all, all".to_string(), 0);
+        assert_eq!(selected(&[lit(true)]), all());
+        let nothing = ("0 of 10, 0 of 20".to_string(), 0);
+        for never in [lit(false), lit(ScalarValue::Boolean(None))] {
+            assert_eq!(selected(&[col("x").lt(lit(3)), never]), nothing);
+        }
+        let failing = (lit(1) / lit(0)).eq(lit(1));
+        assert_eq!(selected(&[failing]), ("all, all".to_string(), 1));
     }
 
     #[test]

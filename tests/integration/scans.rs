@@ -289,3 +289,27 @@ fn blocks_have_rows_bytes_and_statistics() {
     assert_eq!(among(&[4]), [Some(false), None, Some(false)]);
     assert!(blocks.block_rows(6).is_err());
 }
+
+/// The engine simplifies filters after it has been told that they are exact: here to NULL and to false.
+#[tokio::test]
+async fn a_filter_that_becomes_a_constant_is_obeyed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    write(&path, Compression::Raw);
+    let ctx = session(&path, Access::Mmap).await;
+    for (sql, expected) in [
+        ("SELECT value FROM a WHERE x NOT IN (1, NULL)", 0),
+        ("SELECT value FROM a WHERE x NOT IN (1, 2)", 800),
+        (
+            "SELECT l.value FROM a l RIGHT JOIN a r ON l.value = r.value WHERE l.x IS NULL AND l.value < 9",
+            0,
+        ),
+        (
+            "SELECT l.value FROM a l RIGHT JOIN a r ON l.value = r.value WHERE l.x IS NOT NULL AND l.value < 9",
+            9,
+        ),
+    ] {
+        let count = ctx.sql(sql).await.unwrap().count().await.unwrap();
+        assert_eq!(count, expected, "{sql}");
+    }
+}
