@@ -11,6 +11,7 @@ mod edge;
 mod exploded;
 mod hostile;
 mod interop;
+mod memory;
 mod mutations;
 mod npy;
 mod opening;

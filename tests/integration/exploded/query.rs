@@ -1,0 +1,239 @@
+//! Queries over one table.
+
+use super::case::TestTable;
+use super::column::TestColumn;
+use super::random::Random;
+
+/// A query over tables of which there are two of each name: `{t}` stands for `ours` and `theirs`.
+#[derive(Debug)]
+pub struct Query {
+    pub sql: String,
+    /// Whether the rows come in an order.
+    pub is_ordered: bool,
+    /// Whether zeros of either sign may stand for one another: the engine takes them for equal, so that which of them a
+    /// group or a minimum shows depends on the order of rows.
+    pub zeros_are_equal: bool,
+}
+
+impl Query {
+    pub fn rows(sql: String) -> Self {
+        Self {
+            sql,
+            is_ordered: false,
+            zeros_are_equal: false,
+        }
+    }
+
+    pub fn summary(sql: String) -> Self {
+        Self {
+            zeros_are_equal: true,
+            ..Self::rows(sql)
+        }
+    }
+}
+
+impl TestTable {
+    fn columns(&self) -> impl Iterator<Item = &TestColumn> {
+        self.dimensions.iter().chain(&self.values)
+    }
+
+    pub fn list(columns: &[&TestColumn], alias: &str) -> String {
+        let names: Vec<_> = columns
+            .iter()
+            .map(|column| format!("{alias}{}", column.name))
+            .collect();
+        names.join(", ")
+    }
+
+    /// A predicate of some depth; `alias` stands before every column.
+    pub fn predicate(&self, random: &mut Random, alias: &str, depth: usize) -> String {
+        if depth > 0 && random.chance(45) {
+            let left = self.predicate(random, alias, depth - 1);
+            let right = self.predicate(random, alias, depth - 1);
+            return match random.below(6) {
+                0 | 1 => format!("({left} AND {right})"),
+                2..=4 => format!("({left} OR {right})"),
+                _ => format!("NOT ({left})"),
+            };
+        }
+        if random.chance(8) {
+            let (one, other) = (random.pick(&self.dimensions), random.pick(&self.dimensions));
+            if one.values.data_type() == other.values.data_type() {
+                let comparison = random.pick(&["<", "=", ">="]);
+                return format!("{alias}{} {comparison} {alias}{}", one.name, other.name);
+            }
+        }
+        if random.chance(8) {
+            let (one, other) = (random.pick(&self.dimensions), random.pick(&self.values));
+            if one.is_numeric() {
+                return format!("{alias}{} < {alias}{}", one.name, other.name);
+            }
+        }
+        let columns = match random.chance(45) {
+            true => &self.values,
+            false => &self.dimensions,
+        };
+        random.pick(columns).predicate(random, alias)
+    }
+
+    /// A WHERE clause, often none.
+    pub fn condition(&self, random: &mut Random, alias: &str) -> String {
+        let count = *random.pick(&[0, 1, 1, 2, 3]);
+        let predicates: Vec<_> = (0..count)
+            .map(|_| self.predicate(random, alias, 2))
+            .collect();
+        match predicates.is_empty() {
+            true => String::new(),
+            false => format!(" WHERE {}", predicates.join(" AND ")),
+        }
+    }
+
+    /// A WHERE clause over dimensions alone, often none.
+    fn slice(&self, random: &mut Random) -> String {
+        if random.chance(40) {
+            return String::new();
+        }
+        let predicates: Vec<_> = random
+            .some(&self.dimensions, 40)
+            .iter()
+            .map(|dimension| dimension.predicate(random, ""))
+            .collect();
+        format!(" WHERE {}", predicates.join(" AND "))
+    }
+
+    pub fn query(&self, random: &mut Random) -> Query {
+        let condition = self.condition(random, "");
+        let name = &self.name;
+        let all: Vec<_> = self.columns().collect();
+        let chosen = random.some(&all, 50);
+        let list = Self::list(&chosen, "");
+        let aggregates = aggregates(random, &self.values, "");
+        match random.below(13) {
+            0..=2 => Query::rows(format!("SELECT {list} FROM {name}{condition}")),
+            3 => Query::summary(format!("SELECT {aggregates} FROM {name}{condition}")),
+            4 => Query::summary(format!(
+                "SELECT {list}, {aggregates} FROM {name}{condition} GROUP BY {list}"
+            )),
+            // What statistics may answer.
+            5 | 6 => {
+                let condition = match random.chance(70) {
+                    true => self.slice(random),
+                    false => condition,
+                };
+                let extremes = extremes(random, &all);
+                Query::summary(format!(
+                    "SELECT count(*), {aggregates}{extremes} FROM {name}{condition}"
+                ))
+            }
+            7 | 8 => self.top(random, &condition),
+            9 => Query::summary(format!("SELECT DISTINCT {list} FROM {name}{condition}")),
+            10 => {
+                // Without an order any rows may come, but so many of them.
+                let (limit, offset) = (random.below(30), random.below(5));
+                Query::rows(format!(
+                    "SELECT count(*) FROM \
+                     (SELECT {list} FROM {name}{condition} LIMIT {limit} OFFSET {offset})"
+                ))
+            }
+            _ => {
+                let word = match condition.is_empty() {
+                    true => " WHERE",
+                    false => " AND",
+                };
+                let subquery = self.subquery(random);
+                Query::rows(format!(
+                    "SELECT {list} FROM {name}{condition}{word} {subquery}"
+                ))
+            }
+        }
+    }
+
+    /// All columns in an order by all of them, so that rows that tie are the same.
+    fn top(&self, random: &mut Random, condition: &str) -> Query {
+        let mut columns: Vec<_> = self.columns().collect();
+        for position in (1..columns.len()).rev() {
+            columns.swap(position, random.below(position + 1));
+        }
+        let list = Self::list(&columns, "");
+        let order: Vec<_> = columns
+            .iter()
+            .map(|column| {
+                let direction = random.pick(&["", " ASC", " DESC"]);
+                let nulls = random.pick(&["", " NULLS FIRST", " NULLS LAST"]);
+                format!("{}{direction}{nulls}", column.name)
+            })
+            .collect();
+        let limit = match random.chance(80) {
+            true => format!(" LIMIT {}", random.below(20)),
+            false => String::new(),
+        };
+        Query {
+            is_ordered: true,
+            ..Query::rows(format!(
+                "SELECT {list} FROM {}{condition} ORDER BY {}{limit}",
+                self.name,
+                order.join(", ")
+            ))
+        }
+    }
+
+    /// A predicate whose other side is known only once the query runs.
+    fn subquery(&self, random: &mut Random) -> String {
+        let name = &self.name;
+        let slice = self.slice(random);
+        let all: Vec<_> = self.columns().collect();
+        let column = random.pick(&all);
+        let comparison = random.pick(&["=", "<", ">=", "<>"]);
+        let tame: Vec<_> = self.values.iter().filter(|value| value.is_tame).collect();
+        match random.below(4) {
+            0 if !tame.is_empty() => {
+                let value = &random.pick(&tame).name;
+                format!("{value} {comparison} (SELECT avg({value}) FROM {name}{slice})")
+            }
+            1 => {
+                let negated = random.pick(&["", "NOT "]);
+                format!(
+                    "{} {negated}IN (SELECT k FROM few_{})",
+                    column.name,
+                    self.few(column)
+                )
+            }
+            _ if column.has_nan => format!("{} IS NOT NULL", column.name),
+            _ => {
+                let function = random.pick(&["min", "max"]);
+                format!(
+                    "{0} {comparison} (SELECT {function}({0}) FROM {name}{slice})",
+                    column.name
+                )
+            }
+        }
+    }
+
+    /// The column of which there are a few values in a table of their own.
+    pub fn few<'a>(&self, column: &'a TestColumn) -> &'a str {
+        let is_dimension = self.dimensions.iter().any(|one| one.name == column.name);
+        if is_dimension { &column.name } else { "value" }
+    }
+}
+
+/// Aggregates of value columns that do not depend on the order of rows.
+pub fn aggregates(random: &mut Random, columns: &[TestColumn], alias: &str) -> String {
+    let column = random.pick(columns);
+    let name = format!("{alias}{}", column.name);
+    let mut list = format!("count({name})");
+    if column.is_tame {
+        list += &format!(", sum({name}), avg({name})");
+    }
+    if !column.has_nan {
+        list += &format!(", min({name}), max({name})");
+    }
+    list
+}
+
+fn extremes(random: &mut Random, columns: &[&TestColumn]) -> String {
+    let column = random.pick(columns);
+    match column.has_nan {
+        true => format!(", count({}) AS known", column.name),
+        false => format!(", min({0}) AS least, max({0}) AS greatest", column.name),
+    }
+}
