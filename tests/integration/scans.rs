@@ -15,6 +15,7 @@ use futures::StreamExt;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
 use tet_sql::provider::options::ReadOptions;
 use tet_sql::{Access, ArrayTable, TetOptions, TetSessionExt};
+use tetration::catalog::embed_indexes_in_tet;
 
 /// u16 cells that count up, shape (12, 10, 8) in chunks of (3, 4, 8): 4 x 3 x 1 chunks, the last along `y` clipped.
 fn write(path: &Path, compression: Compression) {
@@ -312,4 +313,29 @@ async fn a_filter_that_becomes_a_constant_is_obeyed() {
         let count = ctx.sql(sql).await.unwrap().count().await.unwrap();
         assert_eq!(count, expected, "{sql}");
     }
+}
+
+/// Zero times infinity is not a number, and bounds nothing.
+#[tokio::test]
+async fn zone_maps_of_infinities_scaled_by_zero_are_left_unused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let spec = DatasetSpec::new("a", Dtype::F64, &[4], &[4])
+        .with_attribute("scale_factor", "0")
+        .with_attribute("add_offset", "5");
+    let cells = [f64::NEG_INFINITY, 1.0, 2.0, f64::INFINITY];
+    let mut writer = TetWriter::create(&path, vec![spec]).unwrap();
+    writer
+        .write_dataset(0, &cells.map(f64::to_le_bytes).concat())
+        .unwrap();
+    writer.finish().unwrap();
+    embed_indexes_in_tet(&path, 0).unwrap();
+    let ctx = SessionContext::new();
+    let options = TetOptions::new().with_unpack(true);
+    ctx.register_tet("a".into(), &path, options).await.unwrap();
+    let fives = ctx
+        .sql("SELECT value FROM a WHERE value = 5")
+        .await
+        .unwrap();
+    assert_eq!(fives.count().await.unwrap(), 2);
 }

@@ -167,7 +167,8 @@ impl TetArray {
             let decoded = self.decoding().decode(bounds, || self.place());
             decoded.unwrap_or_else(|_| Arc::new(Float64Array::new_null(ranges.len())))
         };
-        if !(scale.is_finite() && offset.is_finite()) {
+        // Infinity times zero is not a number.
+        if !(scale.is_finite() && offset.is_finite()) || *scale == 0.0 {
             let unknown: ArrayRef = Arc::new(Float64Array::new_null(ranges.len()));
             return (Arc::clone(&unknown), unknown);
         }
