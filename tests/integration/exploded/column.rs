@@ -77,10 +77,23 @@ impl TestColumn {
         // The engine treats short, longer and long lists each in its own way.
         let length = *random.pick(&[1, 2, 3, 6, 25]);
         let mut literals: Vec<_> = (0..length).map(|_| self.literal(random)).collect();
+        if length > 3 {
+            // In these, DataFusion 55.2 tells zeros apart by their signs; anywhere else they are equal.
+            literals.retain(|literal| !literal.contains("'0.0'") && !literal.contains("'-0.0'"));
+            if literals.is_empty() {
+                literals.push("4".to_string());
+            }
+        }
         if random.chance(5) {
             literals.push("NULL".to_string());
         }
         literals.join(", ")
+    }
+
+    /// A comparison, which no null satisfies.
+    pub fn comparison(&self, random: &mut Random, alias: &str) -> String {
+        let comparison = random.pick(&COMPARISONS);
+        format!("{alias}{} {comparison} {}", self.name, self.literal(random))
     }
 
     /// A predicate; `alias` stands before the column's name.
@@ -96,8 +109,7 @@ impl TestColumn {
             ),
             1 | 2 => format!("{name} {negated}IN ({})", self.list(random)),
             3 => format!("{name} IS {negated}NULL"),
-            // Not in joins: DataFusion 55.2 puts it on the wrong side of outer ones.
-            4 if alias.is_empty() => format!("({name} IS {negated}DISTINCT FROM {literal})"),
+            4 => format!("({name} IS {negated}DISTINCT FROM {literal})"),
             5 => format!("{literal} {comparison} {name}"),
             6 => format!("({name} {comparison} {literal}) IS {negated}TRUE"),
             7 | 8 => self.by_type(random, &name, comparison),

@@ -10,9 +10,11 @@ mod join;
 mod query;
 mod random;
 
+use std::panic::AssertUnwindSafe;
+
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::SessionContext;
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 
 use self::case::Case;
 use self::join::join;
@@ -75,8 +77,11 @@ async fn check(seed: u64) -> Result<(), String> {
 /// The rows of a query as text, sorted unless they come in an order.
 async fn rows(ctx: &SessionContext, query: &Query, whose: &str) -> Result<Vec<String>, String> {
     let sql = query.sql.replace("{t}", whose);
-    let frame = ctx.sql(&sql).await.map_err(|e| format!("{sql}: {e}"))?;
-    let batches = frame.collect().await.map_err(|e| format!("{sql}: {e}"))?;
+    let run = async { ctx.sql(&sql).await?.collect().await };
+    let batches = match AssertUnwindSafe(run).catch_unwind().await {
+        Ok(batches) => batches.map_err(|error| format!("{sql}: {error}"))?,
+        Err(_) => return Err(format!("{sql}: panics")),
+    };
     let options = FormatOptions::default().with_null("NULL");
     let mut rows = Vec::new();
     for batch in &batches {
