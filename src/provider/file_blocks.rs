@@ -3,14 +3,18 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, UInt64Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt64Array, new_null_array};
 use arrow::compute::concat;
+use arrow::datatypes::{DataType, UInt64Type};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
 use crate::grid::Axis;
 use crate::provider::options::ReadOptions;
 use crate::provider::source::{BlockList, BlockReader, BlockStatistics, Progress, ReadCounts};
+
+/// The most files whose zone maps are put together into statistics of the whole.
+const MAX_FOLDED: usize = 256;
 
 /// The selected blocks of one file.
 #[derive(Debug, Clone)]
@@ -28,6 +32,8 @@ pub(super) struct FileBlocks {
     ends: Arc<[u64]>,
     total: Option<u64>,
     files: Axis,
+    /// The number of columns that are dimensions of the files' arrays.
+    dimensions: usize,
     /// The number of the column with each row's file.
     file_column: Option<usize>,
 }
@@ -38,6 +44,7 @@ impl FileBlocks {
         parts: Vec<Part>,
         total: Option<u64>,
         files: &Axis,
+        dimensions: usize,
         file_column: Option<usize>,
     ) -> Option<Self> {
         let mut end = 0u64;
@@ -51,6 +58,7 @@ impl FileBlocks {
             ends: ends.into(),
             total,
             files: files.clone(),
+            dimensions,
             file_column,
         })
     }
@@ -142,6 +150,10 @@ impl BlockList for FileBlocks {
                 ..ColumnStatistics::new_unknown()
             });
         }
+        let is_dimension = column < self.dimensions;
+        if !is_dimension && self.parts.len() > MAX_FOLDED {
+            return Ok(ColumnStatistics::new_unknown());
+        }
         let mut whole: Option<ColumnStatistics> = None;
         for part in self.parts.iter() {
             let other = part.blocks.column_statistics(column, options)?;
@@ -158,6 +170,11 @@ impl BlockList for FileBlocks {
         Ok(whole.unwrap_or_default())
     }
 
+    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
+        let mut parts = self.parts.iter();
+        parts.find_map(|part| part.blocks.unusable_statistics(options))
+    }
+
     fn has_statistics(&self, column: usize, options: &ReadOptions) -> bool {
         self.file_column == Some(column)
             || self
@@ -172,41 +189,48 @@ impl BlockList for FileBlocks {
         positions: &[u64],
         options: &ReadOptions,
     ) -> Result<Option<BlockStatistics>> {
-        let (mut least, mut greatest) = (Vec::new(), Vec::new());
-        let mut nulls = Vec::new();
-        let mut is_exact = true;
+        let mut known = Vec::new();
         for (part, positions) in self.by_part(positions)? {
-            if self.file_column == Some(column) {
-                let file = self.repeated_file(part, positions.len())?;
-                least.push(Arc::clone(&file));
-                greatest.push(file);
-                nulls.push(Arc::new(UInt64Array::from(vec![0; positions.len()])) as ArrayRef);
-                continue;
-            }
-            let Some(known) = part.blocks.block_statistics(column, &positions, options)? else {
-                return Ok(None);
-            };
-            least.push(known.least);
-            greatest.push(known.greatest);
-            nulls.push(Arc::new(known.nulls));
-            is_exact &= known.is_exact;
+            let count = positions.len();
+            known.push(if self.file_column == Some(column) {
+                let file = self.repeated_file(part, count)?;
+                let of_part = BlockStatistics {
+                    least: Arc::clone(&file),
+                    greatest: file,
+                    nulls: vec![0; count].into(),
+                    is_exact: true,
+                };
+                (count, Some(of_part))
+            } else {
+                let of_part = part.blocks.block_statistics(column, &positions, options)?;
+                (count, of_part)
+            });
         }
-        if nulls.is_empty() {
+        let Some(data_type) = known
+            .iter()
+            .find_map(|(_, of_part)| Some(of_part.as_ref()?.least.data_type().clone()))
+        else {
             return Ok(None);
-        }
-        let join = |arrays: &[ArrayRef]| {
-            concat(
-                &arrays
-                    .iter()
-                    .map(AsRef::as_ref)
-                    .collect::<Vec<&dyn Array>>(),
-            )
         };
+        // Some files may have zone maps where others have none.
+        let join = |pick: fn(&BlockStatistics) -> ArrayRef, data_type: &DataType| {
+            let arrays: Vec<ArrayRef> = known
+                .iter()
+                .map(|(count, of_part)| match of_part {
+                    Some(of_part) => pick(of_part),
+                    None => new_null_array(data_type, *count),
+                })
+                .collect();
+            concat(&arrays.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+        };
+        let nulls = join(|of_part| Arc::new(of_part.nulls.clone()), &DataType::UInt64)?;
         Ok(Some(BlockStatistics {
-            least: join(&least)?,
-            greatest: join(&greatest)?,
-            nulls: join(&nulls)?.to_data().into(),
-            is_exact,
+            least: join(|of_part| Arc::clone(&of_part.least), &data_type)?,
+            greatest: join(|of_part| Arc::clone(&of_part.greatest), &data_type)?,
+            nulls: nulls.as_primitive::<UInt64Type>().clone(),
+            is_exact: known
+                .iter()
+                .all(|(_, of_part)| of_part.as_ref().is_some_and(|of_part| of_part.is_exact)),
         }))
     }
 

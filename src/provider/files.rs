@@ -18,7 +18,7 @@ use crate::provider::axis_filter::evaluate;
 use crate::provider::description::TableDescription;
 use crate::provider::file_blocks::{FileBlocks, Part};
 use crate::provider::grid_blocks::GridBlocks;
-use crate::provider::options::{ReadOptions, TetOptions};
+use crate::provider::options::TetOptions;
 use crate::provider::pushdown::{Pushdown, only_dimension};
 use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
 use crate::provider::tet;
@@ -164,12 +164,6 @@ impl BlockSource for FileTable {
         None
     }
 
-    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
-        self.members
-            .iter()
-            .find_map(|member| member.unusable_statistics(options))
-    }
-
     fn dimensions(&self) -> Vec<&str> {
         let axes = self.members[0].axes().iter().map(Axis::name);
         axes.chain(self.has_file_column.then_some(FILE)).collect()
@@ -203,7 +197,9 @@ impl BlockSource for FileTable {
             total.checked_add(member.chunk_grid().count()?)
         });
         let file_column = self.has_file_column.then(|| self.schema.fields().len() - 1);
-        let Some(blocks) = FileBlocks::new(parts, total, &self.files, file_column) else {
+        let dimensions = self.members[0].axes().len();
+        let blocks = FileBlocks::new(parts, total, &self.files, dimensions, file_column);
+        let Some(blocks) = blocks else {
             return plan_err!("{}: 2^64 chunks or more", self.location);
         };
         Ok(SelectedBlocks {

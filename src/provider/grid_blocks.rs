@@ -72,10 +72,6 @@ impl BlockSource for GridTable {
         Some(self.grid.as_ref())
     }
 
-    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
-        self.grid.unusable_statistics(options)
-    }
-
     fn dimensions(&self) -> Vec<&str> {
         self.grid.axes().iter().map(Axis::name).collect()
     }
@@ -311,6 +307,10 @@ impl BlockList for GridBlocks {
             };
         }
         Ok(statistics)
+    }
+
+    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
+        self.grid.unusable_statistics(options)
     }
 
     fn has_statistics(&self, column: usize, options: &ReadOptions) -> bool {

@@ -125,6 +125,9 @@ mod tests {
         fn column_statistics(&self, _: usize, _: &ReadOptions) -> Result<ColumnStatistics> {
             Ok(ColumnStatistics::new_unknown())
         }
+        fn unusable_statistics(&self, _: &ReadOptions) -> Option<String> {
+            None
+        }
         fn has_statistics(&self, _: usize, _: &ReadOptions) -> bool {
             false
         }

@@ -95,7 +95,7 @@ impl ArrayScan {
         let mut sliced = blocks.count();
         let mut unusable = None;
         if let Some(predicate) = inexact(session, source.as_ref(), filters)? {
-            unusable = source.unusable_statistics(&options);
+            unusable = blocks.unusable_statistics(&options);
             if let Some(surviving) =
                 pruning::surviving(blocks.as_ref(), &table, &predicate, &options)?
             {
@@ -419,6 +419,10 @@ impl DataSource for ArrayScan {
         // say; the others will rule out blocks.
         let answers = vec![PushedDown::No; filters.len()];
         let propagation = FilterPushdownPropagation::with_parent_pushdown_result(answers);
+        // Of a scan that stops after some rows, in their order, the filters speak of those rows only.
+        if self.plan.fetch.is_some() {
+            return Ok(propagation);
+        }
         let known = self.plan.dynamic_filter.iter().cloned();
         let dynamic = filters.into_iter().filter(pruning::is_dynamic);
         let all: Vec<_> = known.chain(dynamic).collect();

@@ -74,6 +74,10 @@ impl BlockList for SomeBlocks {
         Ok(self.all.column_statistics(column, options)?.to_inexact())
     }
 
+    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
+        self.all.unusable_statistics(options)
+    }
+
     fn has_statistics(&self, column: usize, options: &ReadOptions) -> bool {
         self.all.has_statistics(column, options)
     }

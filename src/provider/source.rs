@@ -40,11 +40,6 @@ pub trait BlockSource: Debug + Send + Sync {
     /// them is answered exactly by [`Self::select`].
     fn dimensions(&self) -> Vec<&str>;
 
-    /// Why something that is there to rule out blocks cannot be used.
-    fn unusable_statistics(&self, _options: &ReadOptions) -> Option<String> {
-        None
-    }
-
     /// The blocks that hold a row satisfying the filters, as far as dimensions tell.
     fn select(&self, session: &dyn Session, filters: &[Expr]) -> Result<SelectedBlocks>;
 
@@ -86,6 +81,9 @@ pub trait BlockList: Debug + Send + Sync {
 
     /// Statistics of one column over the selected rows of all blocks. Reads no values.
     fn column_statistics(&self, column: usize, options: &ReadOptions) -> Result<ColumnStatistics>;
+
+    /// Why something that is there to rule out blocks cannot be used.
+    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String>;
 
     /// Whether [`Self::block_statistics`] or [`Self::contained`] may have something to say on a column.
     fn has_statistics(&self, column: usize, options: &ReadOptions) -> bool;

@@ -80,7 +80,7 @@ pub(super) fn axes(
             .clone()
             .unwrap_or_else(|| format!("dim_{number}"));
         let found = if options.decode_coords {
-            coordinates::find(file, dataset, &names, number)
+            coordinates::find(file, dataset, &names, number, shared)
         } else {
             None
         };

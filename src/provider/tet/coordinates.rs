@@ -18,15 +18,39 @@ use crate::provider::tet::decoding::Decoding;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
 const COORDINATES: &str = "coordinates";
+/// Names in that attribute that are looked at.
+const MAX_NAMED: usize = 64;
 /// How to get at coordinates that cannot become timestamps.
 const RAW_TIMES: &str =
     "decode_times false, --no-decode-times of tet-sql, reads the numbers as they are";
 
 /// The coordinate datasets of one open file, shared by the axes that use them.
 #[derive(Debug, Default)]
-pub(super) struct CoordinateDatasets(HashMap<u64, Arc<AxisCoordinates>>);
+pub(super) struct CoordinateDatasets {
+    coordinates: HashMap<u64, Arc<AxisCoordinates>>,
+    /// The one-dimensional datasets by their names without their groups; `None` where several are called so.
+    by_base: Option<HashMap<String, Option<usize>>>,
+}
 
 impl CoordinateDatasets {
+    /// The only one-dimensional dataset of this name in any group.
+    fn only_of_name<'a>(&mut self, file: &'a TetFile, name: &str) -> Option<&'a Dataset> {
+        let by_base = self.by_base.get_or_insert_with(|| {
+            let mut by_base = HashMap::new();
+            for (number, dataset) in file.datasets().iter().enumerate() {
+                if dataset.shape().len() == 1 {
+                    by_base
+                        .entry(base(dataset.name()).to_string())
+                        .and_modify(|only| *only = None)
+                        .or_insert(Some(number));
+                }
+            }
+            by_base
+        });
+        let number = by_base.get(name).copied().flatten()?;
+        file.datasets().get(number)
+    }
+
     /// The coordinates that a dataset holds.
     ///
     /// # Errors
@@ -37,13 +61,14 @@ impl CoordinateDatasets {
         dataset: &Dataset,
         options: &TetOptions,
     ) -> Result<Arc<AxisCoordinates>> {
-        if let Some(known) = self.0.get(&dataset.id()) {
+        if let Some(known) = self.coordinates.get(&dataset.id()) {
             return Ok(Arc::clone(known));
         }
         let coordinates = Arc::new(AxisCoordinates::deferred(CoordinateDataset::try_new(
             file, dataset, options,
         )?));
-        self.0.insert(dataset.id(), Arc::clone(&coordinates));
+        self.coordinates
+            .insert(dataset.id(), Arc::clone(&coordinates));
         Ok(coordinates)
     }
 }
@@ -140,6 +165,7 @@ pub(super) fn find<'a>(
     dataset: &'a Dataset,
     names: &[Option<String>],
     axis: usize,
+    shared: &mut CoordinateDatasets,
 ) -> Option<(&'a Dataset, CoordinateSource)> {
     let extent = dataset.shape()[axis];
     if let Some(name) = &names[axis] {
@@ -156,7 +182,8 @@ pub(super) fn find<'a>(
     let named = file.metadata(dataset)?.attrs.get(COORDINATES)?;
     let candidates: Vec<_> = named
         .split_whitespace()
-        .filter_map(|name| resolve(file, dataset, name))
+        .take(MAX_NAMED)
+        .filter_map(|name| resolve(file, dataset, name, shared))
         .filter(|found| found.shape().len() == 1)
         .collect();
     let belongs = |candidate: &Dataset, axis: usize| {
@@ -188,15 +215,16 @@ pub(super) fn find<'a>(
 
 /// The dataset that a name in an attribute means: in the group of the dataset, else at the top, else the only one of
 /// that name anywhere, since converters lay coordinates into groups of their own.
-fn resolve<'a>(file: &'a TetFile, dataset: &Dataset, name: &str) -> Option<&'a Dataset> {
+fn resolve<'a>(
+    file: &'a TetFile,
+    dataset: &Dataset,
+    name: &str,
+    shared: &mut CoordinateDatasets,
+) -> Option<&'a Dataset> {
     let beside = format!("{}{name}", group(dataset.name()));
-    let mut elsewhere = file
-        .datasets()
-        .iter()
-        .filter(|other| base(other.name()) == name);
     file.dataset(&beside)
         .or_else(|| file.dataset(name.trim_start_matches('/')))
-        .or_else(|| elsewhere.next().filter(|_| elsewhere.next().is_none()))
+        .or_else(|| shared.only_of_name(file, name))
 }
 
 fn can_stand_along(file: &TetFile, dataset: &Dataset, extent: u64) -> bool {

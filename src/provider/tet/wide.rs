@@ -1,6 +1,6 @@
 //! Several datasets on the same axes as one grid: the coordinates once, then a column per dataset.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -38,16 +38,25 @@ impl WideTable {
     /// called that.
     pub(super) fn of(datasets: &[Arc<TetDataset>], is_taken: impl Fn(&str) -> bool) -> Vec<Self> {
         let mut families: Vec<Vec<Arc<TetDataset>>> = Vec::new();
+        // Where the families with axes of the same names and lengths are.
+        let mut alike: HashMap<AxesKey, Vec<usize>> = HashMap::new();
         for dataset in datasets {
             if !dataset.has_named_axes() || dataset.is_coordinate_variable() {
                 continue;
             }
-            let family = families
-                .iter_mut()
-                .find(|family| are_of_one_family(&family[0], dataset));
+            let axes = dataset.axes().iter();
+            let axes = axes.map(|axis| (axis.name().to_string(), axis.length()));
+            let group = group(dataset.dataset().name()).to_string();
+            let alike = alike.entry((group, axes.collect())).or_default();
+            let family = alike
+                .iter()
+                .find(|number| have_same_axes(&families[**number][0], dataset));
             match family {
-                Some(family) => family.push(Arc::clone(dataset)),
-                None => families.push(vec![Arc::clone(dataset)]),
+                Some(number) => families[*number].push(Arc::clone(dataset)),
+                None => {
+                    alike.push(families.len());
+                    families.push(vec![Arc::clone(dataset)]);
+                }
             }
         }
         let mut tables: Vec<Self> = Vec::new();
@@ -89,11 +98,12 @@ impl WideTable {
     }
 }
 
-fn are_of_one_family(one: &TetDataset, other: &TetDataset) -> bool {
-    let axes = one.axes().iter().zip(other.axes());
-    group(one.dataset().name()) == group(other.dataset().name())
-        && one.axes().len() == other.axes().len()
-        && { axes }.all(|(one, other)| one.is_same(other))
+/// A group, and the names and lengths of axes.
+type AxesKey = (String, Vec<(String, u64)>);
+
+fn have_same_axes(one: &TetDataset, other: &TetDataset) -> bool {
+    let mut axes = one.axes().iter().zip(other.axes());
+    axes.all(|(one, other)| one.is_same(other))
 }
 
 /// A grid by whose windows all of the datasets can be read.
