@@ -12,6 +12,7 @@ mod answers;
 #[cfg(unix)]
 mod bare;
 mod data;
+mod files;
 mod machine;
 mod measure;
 mod memory;
@@ -70,6 +71,7 @@ async fn run(options: &Options) -> Result<()> {
         compare(&ctx, name, &sql, options).await?;
     }
     many_chunks(&ctx, &files.many_chunks, options).await?;
+    files::measure(&ctx, options).await?;
     #[cfg(unix)]
     bare_loops(&files, options)?;
     whole_process(options)?;

@@ -16,6 +16,8 @@ pub struct Size {
     pub slice_side: u64,
     /// Chunks along each of the first two axes of the file of many chunks.
     pub many_chunks_side: u64,
+    /// Files that are one table.
+    pub files: u64,
 }
 
 const FULL: Size = Size {
@@ -23,6 +25,7 @@ const FULL: Size = Size {
     chunk_shape: [10, 256, 256],
     slice_side: 100,
     many_chunks_side: 1000,
+    files: 10_000,
 };
 
 const QUICK: Size = Size {
@@ -30,6 +33,7 @@ const QUICK: Size = Size {
     chunk_shape: [10, 64, 64],
     slice_side: 20,
     many_chunks_side: 100,
+    files: 100,
 };
 
 /// What the environment and the arguments ask for.

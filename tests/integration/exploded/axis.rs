@@ -203,7 +203,9 @@ fn floats(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
         })
         .collect();
     // Up to there an f16 has a number for every tenth.
-    let fit_in_half = decimals.iter().all(|decimal| decimal.is_nan() || decimal.abs() <= 32.0);
+    let fit_in_half = decimals
+        .iter()
+        .all(|decimal| decimal.is_nan() || decimal.abs() <= 32.0);
     let dtype = match random.chance(33) && fit_in_half {
         true => Dtype::F16,
         false => *random.pick(&[Dtype::F32, Dtype::F64]),
