@@ -85,7 +85,7 @@ fn random_changes_are_survived() {
     let first = number("TET_SQL_SEED", 1);
     let originals = originals();
     let folder = tempfile::tempdir().unwrap();
-    for seed in first..first + number("TET_SQL_MUTATIONS", 4000) {
+    for seed in first..first + number("TET_SQL_MUTATIONS", 3000) {
         let mut random = Random(seed);
         let original = random.pick(&originals);
         let bytes = changed(original, &mut random);
