@@ -164,6 +164,11 @@ impl Axis {
         self.coordinates.get()
     }
 
+    /// Whether the coordinates are at hand without being read.
+    pub fn is_read(&self) -> bool {
+        self.coordinates.values.get().is_some()
+    }
+
     /// Where the coordinates come from.
     pub fn source(&self) -> &CoordinateSource {
         &self.source

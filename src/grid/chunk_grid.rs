@@ -92,6 +92,18 @@ impl ChunkGrid {
             .collect()
     }
 
+    /// The position at a place in the row-major order of a box of positions.
+    pub fn nth_of(ranges: &[Range<u64>], nth: u64) -> Vec<u64> {
+        let mut rest = nth;
+        let mut position = vec![0; ranges.len()];
+        for (position, range) in position.iter_mut().zip(ranges).rev() {
+            let extent = range.end - range.start;
+            *position = range.start + rest % extent;
+            rest /= extent;
+        }
+        position
+    }
+
     /// The chunk whose cells are exactly those of the window, if there is one.
     pub fn chunk_equal_to(&self, window: &Window) -> Option<Vec<u64>> {
         let chunk: Vec<u64> = window

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{SortOptions, sort_to_indices};
-use arrow::row::{RowConverter, SortField};
+use arrow::datatypes::Float64Type;
+use arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::{Result, ScalarValue};
 
 use crate::grid::{Axis, IndexSet, coordinate_values};
@@ -47,15 +48,51 @@ pub(super) fn fold(values: &ArrayRef, greatest: bool) -> Result<ScalarValue> {
     }
 }
 
-/// Which of the coordinates are among some values of the same type.
-pub(super) fn in_set(coordinates: &ArrayRef, values: &ArrayRef) -> Result<BooleanArray> {
-    let converter = RowConverter::new(vec![SortField::new(coordinates.data_type().clone())])?;
-    // Coordinates know no negative zero, and the engine takes both zeros for equal.
-    let values = converter.convert_columns(&[coordinate_values(values)])?;
-    let values: HashSet<_> = values.iter().collect();
-    let coordinates = converter.convert_columns(std::slice::from_ref(coordinates))?;
-    let is_among = coordinates.iter().map(|row| Some(values.contains(&row)));
-    Ok(is_among.collect())
+/// Looks for some values among the coordinates of an axis.
+pub(super) struct AxisSearch {
+    converter: RowConverter,
+    values: HashSet<OwnedRow>,
+    /// Zeros of both signs are equal to some of the engine's comparisons and not to others.
+    has_zero: bool,
+}
+
+impl AxisSearch {
+    /// Looks for these values; `None` if they are not of the type of the coordinates.
+    pub fn new(axis: &Axis, values: &ArrayRef) -> Result<Option<Self>> {
+        if *values.data_type() != axis.data_type() {
+            return Ok(None);
+        }
+        let converter = RowConverter::new(vec![SortField::new(axis.data_type())])?;
+        // Coordinates know no negative zero.
+        let values = coordinate_values(values);
+        let has_zero = values
+            .as_primitive_opt::<Float64Type>()
+            .is_some_and(|values| values.values().contains(&0.0));
+        let rows = converter.convert_columns(&[values])?;
+        Ok(Some(Self {
+            values: rows.iter().map(|row| row.owned()).collect(),
+            converter,
+            has_zero,
+        }))
+    }
+
+    /// Whether a part of the axis has only (true) or none (false) of the values; `None` if some of both.
+    pub fn contained(&self, axis: &Axis, part: &IndexSet) -> Result<Option<bool>> {
+        let mut found = 0;
+        for range in part.ranges() {
+            let coordinates = axis.coordinates()?.slice(range);
+            let rows = self.converter.convert_columns(&[coordinates])?;
+            found += rows
+                .iter()
+                .filter(|row| self.values.contains(&row.owned()))
+                .count() as u64;
+        }
+        Ok(match found {
+            0 => Some(false),
+            all if all == part.count() && !self.has_zero => Some(true),
+            _ => None,
+        })
+    }
 }
 
 /// The least and the greatest coordinate of the positions in `set`; `None` if it is empty.

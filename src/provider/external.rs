@@ -42,6 +42,11 @@ fn open_locations(
         let location = Location::parse(text)?;
         files.extend(location.files);
         match (location.dataset, &options.dataset) {
+            (Some(here), _) if locations.len() > 1 => {
+                return plan_err!(
+                    "{text}: of several locations none can name the dataset {here:?}; use the option dataset"
+                );
+            }
             (Some(here), Some(there)) if here != *there => {
                 return plan_err!(
                     "{text}: the location names the dataset {here:?}, but {there:?} is asked for, too"

@@ -1,10 +1,10 @@
 //! Any grid as a table of blocks: a row per selected cell, its coordinates first, then its attributes; a block per
 //! chunk.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, AsArray, BooleanArray, UInt64Array};
+use arrow::array::{BooleanArray, UInt64Array};
 use arrow::compute::{sum, take};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::Session;
@@ -13,10 +13,11 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::Expr;
 
 use crate::grid::{Axis, Cells, ChunkSelection, IndexSet, Monotonicity, Selection, Window};
-use crate::provider::axis_bounds::{AxisBounds, axis_range, fold, in_set};
+use crate::provider::axis_bounds::{AxisBounds, AxisSearch, axis_range, fold};
 use crate::provider::description::TableDescription;
 use crate::provider::grid_reader::GridReader;
 use crate::provider::options::ReadOptions;
+use crate::provider::pruning::is_worth_reading;
 use crate::provider::pushdown::Pushdown;
 use crate::provider::source::{
     BlockList, BlockReader, BlockSource, BlockStatistics, GridSource, SelectedBlocks,
@@ -28,8 +29,8 @@ const SEGMENT: usize = 8 << 10;
 const MAX_FOLDED: u64 = 16 << 20;
 /// The most chunks along an axis whose least and greatest coordinates are kept.
 const MAX_AXIS_CHUNKS: u64 = 1 << 20;
-/// The longest axis that is searched for single coordinates.
-const MAX_CONTAINED: u64 = 1 << 20;
+/// The longest axis whose coordinates are read for nothing but statistics.
+const MAX_READ: u64 = 4 << 20;
 
 /// A grid as a [`BlockSource`].
 #[derive(Debug)]
@@ -131,15 +132,22 @@ impl GridBlocks {
         UInt64Array::from_iter_values(positions.iter().map(|position| position / behind % count))
     }
 
-    /// The positions along one axis that are selected in each touched chunk.
-    fn in_chunks(&self, axis: usize) -> impl Iterator<Item = IndexSet> + '_ {
+    /// The positions along one axis that are selected in some of the touched chunks, which ascend.
+    fn in_chunks<'a>(
+        &'a self,
+        axis: usize,
+        chunks: impl Iterator<Item = u64> + 'a,
+    ) -> impl Iterator<Item = IndexSet> + 'a {
         let extent = self.grid.chunk_grid().chunk_shape()[axis];
         let selected = &self.selection.axes()[axis];
-        let chunks = self.chunks.axes()[axis].ranges().flatten();
         chunks.map(move |chunk| {
             let start = chunk.saturating_mul(extent);
-            let window = start..start.saturating_add(extent).min(selected.length());
-            selected.intersect(&IndexSet::from_ranges(selected.length(), [window]))
+            let end = start.saturating_add(extent).min(selected.length());
+            let within = selected.within(start..end);
+            let ranges = within
+                .ranges()
+                .map(|range| range.start + start..range.end + start);
+            IndexSet::from_ranges(selected.length(), ranges)
         })
     }
 
@@ -150,7 +158,8 @@ impl GridBlocks {
         if let Some(known) = self.axis_bounds[axis].get() {
             return Ok(known.as_ref());
         }
-        let bounds = AxisBounds::new(&self.grid.axes()[axis], self.in_chunks(axis))?;
+        let chunks = self.chunks.axes()[axis].ranges().flatten();
+        let bounds = AxisBounds::new(&self.grid.axes()[axis], self.in_chunks(axis, chunks))?;
         Ok(self.axis_bounds[axis].get_or_init(|| bounds).as_ref())
     }
 
@@ -181,12 +190,8 @@ impl GridBlocks {
         let Some(count) = self.count().filter(|count| *count <= MAX_FOLDED) else {
             return Ok(None);
         };
-        // A query over a few of the chunks is not to wait for the zones of all.
-        let is_worth_it = self
-            .total()
-            .is_some_and(|total| count.saturating_mul(64) >= total);
         if count == 0
-            || !is_worth_it
+            || !is_worth_reading(self.total(), count)
             || !self.holds_whole_chunks()
             || !self.grid.has_statistics(attribute, options)
         {
@@ -290,6 +295,9 @@ impl BlockList for GridBlocks {
             return Ok(statistics);
         };
         statistics.null_count = Precision::Exact(0);
+        if axis.length() > MAX_READ && !axis.is_read() {
+            return Ok(statistics);
+        }
         let selected = &self.selection.axes()[column];
         if !self.selection.is_empty()
             && let Some((least, greatest)) = axis_range(axis, selected)?
@@ -359,35 +367,31 @@ impl BlockList for GridBlocks {
             let windows = self.windows(positions)?;
             return self.grid.contained(attribute, &windows, values, options);
         }
-        let (axis, selected) = (&self.grid.axes()[column], &self.selection.axes()[column]);
-        if selected.count() > MAX_CONTAINED || self.chunks.axes()[column].count() > MAX_CONTAINED {
-            return Ok(None);
-        }
         let values = values.iter().filter(|value| !value.is_null()).cloned();
         let Ok(values) = ScalarValue::iter_to_array(values) else {
             return Ok(None);
         };
-        let coordinates = axis.coordinates()?.slice(0..axis.length());
-        if values.data_type() != coordinates.data_type() {
+        let axis = &self.grid.axes()[column];
+        let Some(search) = AxisSearch::new(axis, &values)? else {
             return Ok(None);
-        }
-        let matching = in_set(&coordinates, &values)?;
-        let by_chunk: BooleanArray = self
-            .in_chunks(column)
-            .map(|set| {
-                let matches = set
-                    .ranges()
-                    .flatten()
-                    .filter(|p| matching.value(*p as usize));
-                match matches.count() as u64 {
-                    0 => Some(false),
-                    all if all == set.count() => Some(true),
-                    _ => None,
-                }
-            })
-            .collect();
+        };
+        // Neighbouring blocks lie in the same chunks along the axis.
         let ranks = self.ranks(column, positions);
-        Ok(Some(take(&by_chunk, &ranks, None)?.as_boolean().clone()))
+        let mut by_rank: HashMap<u64, Option<bool>> = HashMap::new();
+        for rank in ranks.values() {
+            if by_rank.contains_key(rank) {
+                continue;
+            }
+            let chunk = self.chunks.axes()[column].nth(*rank);
+            let parts = self.in_chunks(column, chunk.into_iter());
+            let mut answer = None;
+            for part in parts {
+                answer = search.contained(axis, &part)?;
+            }
+            by_rank.insert(*rank, answer);
+        }
+        let answers = ranks.values().iter().map(|rank| by_rank[rank]);
+        Ok(Some(answers.collect()))
     }
 
     fn ordering(&self) -> Vec<(usize, bool)> {

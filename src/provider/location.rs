@@ -64,7 +64,11 @@ fn files(text: &str) -> Result<Vec<PathBuf>> {
             let path = path.map_err(|error| {
                 Error::io(error.path(), "list")(std::io::Error::other(error.to_string()))
             })?;
-            if path.is_file() || is_package(&path) {
+            // Of a package only the published generation counts, wherever the pattern leads.
+            let package = path.ancestors().filter(|folder| is_package(folder)).last();
+            if let Some(package) = package {
+                files.push(package.to_path_buf());
+            } else if path.is_file() {
                 files.push(path);
             }
         }
@@ -75,6 +79,7 @@ fn files(text: &str) -> Result<Vec<PathBuf>> {
         return plan_err!("{text}: no such file or folder");
     }
     files.sort();
+    files.dedup();
     Ok(files)
 }
 
@@ -137,7 +142,7 @@ mod tests {
                     "b.tet".into(),
                     "deep/er/d.tet".into(),
                     "odd#1.tet".into(),
-                    "p.tet.d/packed.tet".into()
+                    "p.tet.d".into()
                 ],
                 Some("t2m".into())
             )

@@ -10,68 +10,117 @@ use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::logical_expr::ColumnarValue;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
-    DynamicFilterPhysicalExpr, DynamicFilterTracking, lit,
+    DynamicFilterPhysicalExpr, DynamicFilterTracking, InListExpr, Literal, lit,
 };
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 
 use crate::grid::{IndexSet, IndexSetBuilder};
 use crate::provider::options::ReadOptions;
-use crate::provider::source::{BlockList, BlockStatistics};
+use crate::provider::source::{BlockList, BlockSource, BlockStatistics};
 
 /// Blocks that are looked at together.
 const SEGMENT: usize = 8 << 10;
 /// The most blocks that are looked at ahead of a scan for a predicate over dimensions.
 const MAX_BLOCKS: u64 = 16 << 20;
+/// Blocks whose zone maps are read without a second thought.
+const FEW_BLOCKS: u64 = 4096;
+/// The part of a table's blocks below which reading the zone maps of all is not worth it: one in so many.
+const WORTHWHILE: u64 = 64;
 /// Blocks that are looked at together while a scan runs: a dynamic filter may change before the next one.
 const LOOKAHEAD: u64 = 256;
 
-/// The blocks of a list that a predicate over its columns leaves; `None` if that is all of them.
+/// What a predicate leaves of a list of blocks.
+#[derive(Debug, Default)]
+pub(super) struct Pruned {
+    /// The blocks that are left; `None` if that is all of them.
+    pub blocks: Option<IndexSet>,
+    /// Whether something was known of values, and not of dimensions only.
+    pub by_values: bool,
+    /// Why something that was there to rule out blocks could not be used.
+    pub unusable: Option<String>,
+}
+
+/// The blocks that a predicate over the columns of a table leaves.
 pub(super) fn surviving(
-    blocks: &dyn BlockList,
-    schema: &SchemaRef,
+    source: &dyn BlockSource,
+    blocks: &Arc<dyn BlockList>,
     predicate: &Arc<dyn PhysicalExpr>,
     options: &ReadOptions,
-) -> Result<Option<IndexSet>> {
+) -> Result<Pruned> {
+    let schema = source.schema();
     let Some(count) = blocks.count().filter(|count| *count <= MAX_BLOCKS) else {
-        return Ok(None);
+        return Ok(Pruned::default());
     };
-    let is_known = |name: &str| {
-        schema
-            .index_of(name)
-            .is_ok_and(|column| blocks.has_statistics(column, options))
-    };
-    if !collect_columns(predicate)
-        .iter()
-        .any(|column| is_known(column.name()))
-    {
-        return Ok(None);
-    }
     let Some(predicate) = pruning_predicate(predicate, schema) else {
-        return Ok(None);
+        return Ok(Pruned::default());
     };
+    let dimensions = source.dimensions();
+    let mut pruned = Pruned::default();
+    let mut is_known = false;
+    for column in collect_columns(predicate.orig_expr()) {
+        if dimensions.contains(&column.name()) {
+            is_known = true;
+        } else if is_worth_reading(blocks.total(), count) {
+            let number = schema.index_of(column.name())?;
+            pruned.by_values |= blocks.has_statistics(number, options);
+            pruned.unusable = pruned
+                .unusable
+                .or_else(|| blocks.unusable_statistics(options));
+        }
+    }
+    if count == 0 || !(is_known || pruned.by_values) {
+        return Ok(pruned);
+    }
     let mut surviving = IndexSetBuilder::new(count);
     for start in (0..count).step_by(SEGMENT) {
         let positions: Vec<u64> = (start..count.min(start + SEGMENT as u64)).collect();
-        let kept = keeps(blocks, schema, &predicate, &positions, options)?;
+        let kept = keeps(blocks.as_ref(), schema, &predicate, &positions, options)?;
         for (position, _) in positions.iter().zip(kept).filter(|(_, kept)| *kept) {
             surviving.push(*position..*position + 1);
         }
     }
     let surviving = surviving.finish();
-    Ok((!surviving.is_all()).then_some(surviving))
+    pruned.blocks = (!surviving.is_all()).then_some(surviving);
+    Ok(pruned)
+}
+
+/// Whether the zone maps of a whole table, which are read as a whole, are worth it for some of its blocks.
+pub(super) fn is_worth_reading(total: Option<u64>, count: u64) -> bool {
+    total.is_some_and(|total| total <= FEW_BLOCKS || count.saturating_mul(WORTHWHILE) >= total)
 }
 
 fn pruning_predicate(
     predicate: &Arc<dyn PhysicalExpr>,
     schema: &SchemaRef,
 ) -> Option<Arc<PruningPredicate>> {
+    // The engine compares bits when it looks for a number in a list, so that -0.0 is not in (0.0, 1.0), but -0.0 = 0.0.
+    let conjuncts = split_conjunction(predicate);
+    let certain = conjuncts.into_iter().filter(|conjunct| {
+        !conjunct
+            .exists(|expr| Ok(is_list_with_zero(expr)))
+            .unwrap_or(true)
+    });
+    let predicate = conjunction_opt(certain.cloned())?;
     PruningPredicateBuilder::new()
         .with_file_schema(Arc::clone(schema))
-        .build(Arc::clone(predicate))
+        .build(predicate)
+}
+
+fn is_list_with_zero(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let Some(list) = expr.downcast_ref::<InListExpr>() else {
+        return false;
+    };
+    list.list().iter().any(|item| {
+        let literal = item.downcast_ref::<Literal>().map(Literal::value);
+        matches!(
+            literal,
+            Some(ScalarValue::Float32(Some(0.0)) | ScalarValue::Float64(Some(0.0)))
+        )
+    })
 }
 
 /// Whether each of these blocks of a table may have a row that satisfies the predicate.

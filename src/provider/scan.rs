@@ -95,15 +95,12 @@ impl ArrayScan {
         let mut sliced = blocks.count();
         let mut unusable = None;
         if let Some(predicate) = inexact(session, source.as_ref(), filters)? {
-            unusable = blocks.unusable_statistics(&options);
-            if let Some(surviving) =
-                pruning::surviving(blocks.as_ref(), &table, &predicate, &options)?
-            {
+            let pruned = pruning::surviving(source.as_ref(), &blocks, &predicate, &options)?;
+            unusable = pruned.unusable;
+            if let Some(surviving) = pruned.blocks {
                 blocks = Arc::new(SomeBlocks::new(blocks, surviving));
                 // Without zone maps it is the coordinates that ruled blocks out.
-                let dimensions = source.dimensions().len();
-                let mut attributes = dimensions..table.fields().len();
-                if !attributes.any(|column| blocks.has_statistics(column, &options)) {
+                if !pruned.by_values {
                     sliced = blocks.count();
                 }
             }

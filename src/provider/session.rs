@@ -165,7 +165,11 @@ impl TetSessionExt for SessionContext {
             refused: Vec::new(),
         };
         for file in tet_files(path)? {
-            let name = stem(&file)?;
+            let Ok(name) = stem(&file) else {
+                let message = "the name is not UTF-8, so that it cannot be a schema's";
+                folder.refused.push(Error::invalid(&file, message));
+                continue;
+            };
             match TetSchema::open_in(config.options(), name, &file, options.clone()) {
                 Ok(schema)
                     if folder

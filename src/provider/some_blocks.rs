@@ -1,7 +1,7 @@
 //! Some of the blocks of a list.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{BooleanArray, UInt64Array};
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
@@ -15,16 +15,18 @@ use crate::provider::source::{BlockList, BlockReader, BlockStatistics, Progress,
 pub(super) struct SomeBlocks {
     all: Arc<dyn BlockList>,
     kept: IndexSet,
-    rows: Option<u64>,
+    /// Counted when they are first asked for.
+    rows: OnceLock<Option<u64>>,
 }
 
 impl SomeBlocks {
     /// The blocks of `all` at the positions `kept`.
     pub fn new(all: Arc<dyn BlockList>, kept: IndexSet) -> Self {
-        let rows = kept.ranges().flatten().try_fold(0u64, |rows, position| {
-            rows.checked_add(all.block_rows(position).ok()?)
-        });
-        Self { all, kept, rows }
+        Self {
+            all,
+            kept,
+            rows: OnceLock::new(),
+        }
     }
 
     fn position(&self, position: u64) -> Result<u64> {
@@ -50,7 +52,12 @@ impl BlockList for SomeBlocks {
     }
 
     fn rows(&self) -> Option<u64> {
-        self.rows
+        *self.rows.get_or_init(|| {
+            let mut positions = self.kept.ranges().flatten();
+            positions.try_fold(0u64, |rows, position| {
+                rows.checked_add(self.all.block_rows(position).ok()?)
+            })
+        })
     }
 
     fn block_rows(&self, position: u64) -> Result<u64> {

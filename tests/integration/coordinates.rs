@@ -534,3 +534,58 @@ async fn packed_values_are_unpacked_on_request() {
         "{twice}, expected {expected}"
     );
 }
+
+#[tokio::test]
+async fn f32_integers_and_times_are_exact() {
+    let seconds = cells!([1_700_000_128f32, 1_700_000_256.0]);
+    for (units, expected) in [
+        ("m", ["1700000128.0", "1700000256.0"]),
+        (
+            "seconds since 1970-01-01",
+            ["2023-11-14T22:15:28", "2023-11-14T22:17:36"],
+        ),
+    ] {
+        let stored = one("x", Dtype::F32, 2)
+            .with_dim_names(["x"])
+            .with_attribute("units", units);
+        let file = [counting("data", &["x"], &[2]), (stored, seconds.clone())];
+        let (_folder, _, ctx) = sample(&file, TetOptions::new()).await;
+        assert_eq!(rows(&ctx, "SELECT x FROM data").await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_sibling_on_another_dimension_is_none() {
+    let (_folder, _, ctx) = sample(
+        &[
+            counting("data", &["x"], &[3]),
+            (
+                one("x", Dtype::I16, 3).with_dim_names(["y"]),
+                cells!([9i16, 8, 7]),
+            ),
+        ],
+        TetOptions::new(),
+    )
+    .await;
+    assert_eq!(rows(&ctx, "SELECT x FROM data").await, ["0", "1", "2"]);
+}
+
+#[tokio::test]
+async fn labels_stay_where_times_cannot_be_had() {
+    let labelled = |calendar: &str| {
+        let (data, cells) = counting("data", &["time"], &[2]);
+        let time = one("time", Dtype::I32, 2)
+            .with_dim_names(["time"])
+            .with_attribute("units", "days since 2000-01-01")
+            .with_attribute("calendar", calendar);
+        [
+            (data.with_labels("time", ["0", "31"]), cells),
+            (time, cells!([0i32, 31])),
+        ]
+    };
+    let (_folder, _, ctx) = sample(&labelled("standard"), TetOptions::new()).await;
+    let found = rows(&ctx, "SELECT max(time) FROM data").await;
+    assert_eq!(found, ["2000-02-01T00:00:00"]);
+    let (_folder, _, ctx) = sample(&labelled("noleap"), TetOptions::new()).await;
+    assert_eq!(rows(&ctx, "SELECT max(time) FROM data").await, ["31"]);
+}

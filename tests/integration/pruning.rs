@@ -349,3 +349,47 @@ async fn joins_top_rows_and_subqueries_drop_chunks_as_they_run() {
     let ran = run(&ctx, "EXECUTE one(9.0, 98.0)").await;
     assert_eq!(ran.rows, ["99.0"]);
 }
+
+/// Rows that a limit took are not those that a filter above it would rather have had.
+#[tokio::test]
+async fn a_limit_in_the_scan_comes_before_filters_from_above() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("v.tet");
+    let spec = DatasetSpec::new("v", Dtype::I32, &[30], &[10]).with_dim_names(["i"]);
+    let numbers = (50i32..60).chain(0..10).chain(90..100);
+    write(&path, &[(spec, cells!(numbers))]);
+    embed_indexes_in_tet(&path, 0).unwrap();
+    for declared in [false, true] {
+        let options = TetOptions::new().with_declare_ordering(declared);
+        let ctx = open(&path, options).await;
+        ctx.sql("SET datafusion.execution.batch_size = 10")
+            .await
+            .unwrap();
+        let sql =
+            "SELECT value FROM (SELECT * FROM v ORDER BY i LIMIT 20) ORDER BY value DESC LIMIT 2";
+        assert_eq!(rows(&ctx, sql).await, ["59", "58"], "{declared}");
+    }
+}
+
+/// Zeros of both signs are one value to some of the engine's comparisons, and two to others.
+#[tokio::test]
+async fn lists_with_zeros_do_not_drop_chunks_of_zeros() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("v.tet");
+    let spec = DatasetSpec::new("v", Dtype::F32, &[8], &[2]);
+    let numbers = [-0f32, -0.0, 0.0, 0.0, 1.0, 2.0, -0.0, 0.0];
+    write(&path, &[(spec, cells!(numbers))]);
+    embed_indexes_in_tet(&path, 0).unwrap();
+    let with = open(&path, TetOptions::new()).await;
+    let without = open(&path, TetOptions::new().with_zone_maps(false)).await;
+    for condition in [
+        "value IN (0.0, 5.0)",
+        "value NOT IN (0.0, 1.0)",
+        "value NOT IN (0.0, 1.0, 5.0, 6.0, 7.0, 8.0, 9.0)",
+        "value = 0.0",
+        "value <> -0.0",
+    ] {
+        let sql = format!("SELECT dim_0, value FROM v WHERE {condition}");
+        assert_eq!(rows(&with, &sql).await, rows(&without, &sql).await, "{sql}");
+    }
+}

@@ -394,3 +394,24 @@ async fn more_files_than_descriptors() {
         ["0"]
     );
 }
+
+#[tokio::test]
+async fn a_dataset_that_cannot_be_read_does_not_hide_the_only_one_that_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("two.tet");
+    let one = |name: &str| on(name, Dtype::U8, &[2], &[2]);
+    write(
+        &path,
+        &[(one("good"), vec![1, 2]), (one("odd"), vec![3, 4])],
+    );
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The element type of the second record of the directory, which starts behind the 40 bytes ahead of it.
+    let words = bytes[40..].chunks_exact(4).enumerate();
+    let mut types = words.filter(|(_, word)| **word == [5, 0, 0, 0]);
+    let dtype = 40 + 4 * types.nth(1).unwrap().0;
+    bytes[dtype] = 77;
+    std::fs::write(&path, bytes).unwrap();
+    let ctx = session();
+    let found = rows(&ctx, &format!("SELECT value FROM '{}'", path.display())).await;
+    assert_eq!(found, ["1", "2"]);
+}

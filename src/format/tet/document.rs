@@ -7,7 +7,7 @@ use std::io::{self, BufReader, Read};
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
@@ -26,21 +26,31 @@ const MAX_TEXT: u64 = 64 << 10;
 /// Characters of a message about unreadable JSON, which quotes what it found.
 const MAX_MESSAGE: usize = 200;
 
-/// A document that is read when it is first asked for. The result is kept, be it good or bad.
+/// A document that is read when it is first asked for. The result is kept, be it good or bad, unless the operating system
+/// stood in the way.
 #[derive(Debug)]
-pub(crate) struct Lazy<T>(OnceLock<Result<Option<Arc<T>>>>);
+pub(crate) struct Lazy<T>(Mutex<Option<Result<Option<Arc<T>>>>>);
 
 impl<T> Default for Lazy<T> {
     fn default() -> Self {
-        Self(OnceLock::new())
+        Self(Mutex::default())
     }
 }
 
 impl<T> Lazy<T> {
     pub fn get(&self, read: impl FnOnce() -> Result<Option<T>>) -> Result<Option<Arc<T>>> {
-        match self.0.get_or_init(|| Ok(read()?.map(Arc::new))) {
-            Ok(document) => Ok(document.as_ref().map(Arc::clone)),
-            Err(error) => Err(error.copy()),
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_none() {
+            match read() {
+                Err(error @ Error::Io { .. }) => return Err(error),
+                result => *kept = Some(result.map(|document| document.map(Arc::new))),
+            }
+        }
+        match kept.as_ref() {
+            Some(Ok(document)) => Ok(document.as_ref().map(Arc::clone)),
+            Some(Err(error)) => Err(error.copy()),
+            // Not reached: it was just read.
+            None => Ok(None),
         }
     }
 }

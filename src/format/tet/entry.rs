@@ -28,8 +28,8 @@ pub(crate) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// The dataset of this number, if it can be read.
-    pub fn of(path: &'a Path, file: &'a TetFile, id: u64) -> Result<Self> {
+    /// The dataset of this number; `None` if it cannot be read, so that nothing can be said of it.
+    pub fn of(path: &'a Path, file: &'a TetFile, id: u64) -> Result<Option<Self>> {
         let datasets = file.datasets();
         let position = usize::try_from(id).ok();
         let Some(dataset) = position.and_then(|id| datasets.get(id)) else {
@@ -40,15 +40,17 @@ impl<'a> Subject<'a> {
                 format!("one of the file's {} datasets", datasets.len()),
             ));
         };
-        let dtype = dataset.check(path)?;
+        let Ok(dtype) = dataset.check(path) else {
+            return Ok(None);
+        };
         let metadata = file.metadata(dataset);
         let fill = metadata.and_then(|metadata| Fill::of(metadata, dtype));
-        Ok(Self {
+        Ok(Some(Self {
             path,
             dataset,
             dtype,
             fill,
-        })
+        }))
     }
 
     /// An error about the dataset, or one of its chunks.

@@ -134,7 +134,14 @@ impl Rows for Builder<'_> {
 impl<'a> Builder<'a> {
     /// Starts on the postings of a dataset.
     fn start(&mut self, id: u64, dtype_tag: u64) -> Result<(Subject<'a>, u64)> {
-        let subject = Subject::of(self.path, self.file, id)?;
+        let Some(subject) = Subject::of(self.path, self.file, id)? else {
+            return Err(Error::malformed(
+                Place::file(self.path),
+                "dataset_id",
+                id,
+                "a dataset that can be read",
+            ));
+        };
         if self.datasets.contains_key(&id) {
             let found = "two entries of value postings of this dataset";
             return Err(subject.malformed(None, "indexes", found, "one"));

@@ -148,12 +148,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn subject(&mut self, id: u64) -> Result<Subject<'a>> {
+    fn subject(&mut self, id: u64) -> Result<Option<Subject<'a>>> {
         match self.subject {
-            Some(subject) if subject.dataset.id() == id => Ok(subject),
+            Some(subject) if subject.dataset.id() == id => Ok(Some(subject)),
             _ => {
                 let subject = Subject::of(self.path, self.file, id)?;
-                self.subject = Some(subject);
+                self.subject = subject;
                 Ok(subject)
             }
         }
@@ -170,7 +170,9 @@ impl<'a> Builder<'a> {
             ));
         }
         self.count += 1;
-        let subject = self.subject(stored.dataset_id)?;
+        let Some(subject) = self.subject(stored.dataset_id)? else {
+            return Ok(());
+        };
         let entry = check(&subject, stored)?;
         // The dataset is one of the file's, as many as there are lists.
         self.datasets[stored.dataset_id as usize].push(entry);

@@ -98,15 +98,10 @@ impl TetArray {
     /// All values of a one-dimensional dataset as coordinates: nothing is missing, and short floats mean the decimal
     /// number that they are written as.
     pub fn coordinates(&self) -> Result<ArrayRef, Error> {
-        let cells = self.read_all()?;
-        let nothing = Missing {
-            nan: false,
-            fill: None,
-        };
         if let (Dtype::F16, Decoding::None) = (self.dtype, &self.decoding) {
-            return Ok(half_coordinate_values(&values::halves(cells)));
+            return Ok(half_coordinate_values(&values::halves(self.read_all()?)));
         }
-        let values = self.column(cells, nothing)?;
+        let values = self.numbers()?;
         if let Some(position) = values
             .nulls()
             .and_then(|nulls| nulls.iter().position(|valid| !valid))
@@ -119,6 +114,15 @@ impl TetArray {
             ));
         }
         Ok(crate::grid::coordinate_values(&values))
+    }
+
+    /// All values of a one-dimensional dataset as they are; nothing is missing but texts.
+    pub fn numbers(&self) -> Result<ArrayRef, Error> {
+        let nothing = Missing {
+            nan: false,
+            fill: None,
+        };
+        self.column(self.read_all()?, nothing)
     }
 
     /// The cells of a one-dimensional dataset. By positioned reads, so that what is kept for long does not hold a map.

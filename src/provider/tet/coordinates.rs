@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef};
+use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, TimeUnit};
 
 use crate::error::{Error, Place, Result};
@@ -106,11 +106,9 @@ impl CoordinateReader for CoordinateDataset {
     }
 
     fn read(&self) -> Result<ArrayRef> {
-        let values = self.values.coordinates()?;
-        debug_assert_eq!(values.null_count(), 0);
         match &self.time {
-            None => Ok(values),
-            Some(time) => match time.decode(values.as_ref()) {
+            None => self.values.coordinates(),
+            Some(time) => match time.decode(self.values.numbers()?.as_ref()) {
                 Ok(times) => Ok(Arc::new(times)),
                 Err(error) => Err(refused(&self.values.place(), &error)),
             },
@@ -136,10 +134,10 @@ fn refused(place: &Place, error: &CfTimeError) -> Error {
     )
 }
 
-/// Whether the values of a dataset count from a time.
+/// Whether the values of a dataset are times that can become timestamps.
 pub(super) fn is_time(file: &TetFile, dataset: &Dataset) -> bool {
     file.metadata(dataset)
-        .is_some_and(|metadata| !matches!(time(metadata), Ok(None)))
+        .is_some_and(|metadata| matches!(time(metadata), Ok(Some(_))))
 }
 
 /// The group that a dataset lies in, with the slash behind it; empty for the top.
@@ -156,7 +154,8 @@ pub(super) fn base(name: &str) -> &str {
 ///
 /// 1. the dataset itself, if it is one-dimensional and called like its dimension (a coordinate variable: NetCDF User's
 ///    Guide, CF section 1.3);
-/// 2. the one-dimensional dataset of the dimension's name in the same group, if it is as long as the axis;
+/// 2. the one-dimensional dataset of the dimension's name in the same group, if it is as long as the axis and not on
+///    another dimension;
 /// 3. a one-dimensional dataset that the attribute `coordinates` names (CF section 5). It belongs to the dimension that
 ///    it has itself, or that is called like it; if names do not tell, to the only axis of its length, provided
 ///    that no other of the named ones would fit there.
@@ -173,8 +172,13 @@ pub(super) fn find<'a>(
             return Some((dataset, CoordinateSource::OwnValues));
         }
         let sibling = format!("{}{name}", group(dataset.name()));
+        let is_its_own = |found: &Dataset| {
+            let own = file.metadata(found).and_then(|own| own.dim_names.first());
+            own.is_none_or(|own| own == name)
+        };
         if let Some(found) = file.dataset(&sibling)
             && can_stand_along(file, found, extent)
+            && is_its_own(found)
         {
             return Some((found, CoordinateSource::Dataset(sibling)));
         }

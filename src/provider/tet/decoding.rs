@@ -10,9 +10,6 @@ use crate::error::{Error, Place};
 use crate::format::tet::{Categories, DatasetMetadata, Dtype};
 use crate::provider::tet::values;
 
-/// The attribute under which the reference's CSV conversion keeps the texts of a column of codes.
-const CATEGORIES: &str = "tetration_categories";
-
 /// How stored numbers become the values of the column.
 #[derive(Debug, Clone)]
 pub(super) enum Decoding {
@@ -37,12 +34,12 @@ impl Decoding {
         unpack: bool,
         warn: &mut dyn FnMut(&'static str, String, String, &str),
     ) -> Self {
-        if let Some(text) = metadata.attrs.get(CATEGORIES) {
+        if let Some(text) = metadata.attrs.get(Categories::ATTRIBUTE) {
             if dtype == Dtype::I64 {
                 match Categories::parse(text) {
                     Ok(categories) => return Self::Text(Arc::new(categories)),
                     Err(error) => warn(
-                        CATEGORIES,
+                        Categories::ATTRIBUTE,
                         format!("unreadable ({error})"),
                         "a JSON object of texts and codes".to_string(),
                         "the codes are left as they are",
@@ -50,7 +47,7 @@ impl Decoding {
                 }
             } else {
                 warn(
-                    CATEGORIES,
+                    Categories::ATTRIBUTE,
                     format!("on a dataset of {dtype}"),
                     "one of i64".to_string(),
                     "the values are left as they are",
@@ -117,7 +114,7 @@ impl Decoding {
                                 place(),
                                 "cell",
                                 format!("code {code}"),
-                                format!("a code of the attribute {CATEGORIES}"),
+                                format!("a code of the attribute {}", Categories::ATTRIBUTE),
                             ));
                         }
                         Some((_, None)) | None => texts.append_null(),

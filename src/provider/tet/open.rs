@@ -31,19 +31,18 @@ pub(crate) fn open(
     let TetTables {
         tables,
         coordinate_variables,
-        ..
+        warnings,
     } = TetTables::new(&file, options);
     let Some(name) = &options.dataset else {
         let names: Vec<_> = tables.iter().map(|(name, _)| format!("{name:?}")).collect();
-        let mut data = file
-            .datasets()
-            .iter()
-            .filter(|dataset| !coordinate_variables.contains(dataset.name()));
-        return match (data.next(), data.next()) {
-            (Some(only), None) => Ok(Arc::new(TetDataset::try_new(&file, only.name(), options)?)),
-            (None, _) => match tables.into_iter().next() {
-                Some((_, only)) if names.len() == 1 => Ok(only),
-                _ => Err(Error::invalid(path, "has no dataset")),
+        let mut data = tables.iter().filter(|(name, _)| {
+            file.dataset(name).is_some() && !coordinate_variables.contains(name)
+        });
+        return match (data.next(), data.next(), tables.as_slice()) {
+            (Some((_, only)), None, _) | (None, _, [(_, only)]) => Ok(Arc::clone(only)),
+            (None, _, []) => match warnings.first() {
+                Some(warning) => Err(Error::invalid(path, format!("has no table: {warning}"))),
+                None => Err(Error::invalid(path, "has no dataset")),
             },
             _ => Err(Error::invalid(
                 path,

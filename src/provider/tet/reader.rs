@@ -9,7 +9,7 @@ use arrow::buffer::{Buffer, MutableBuffer};
 use datafusion::common::{Result, internal_err};
 
 use crate::format::tet::{ChunkReader, Codec};
-use crate::grid::{Cells, Selection, Window};
+use crate::grid::{Cells, ChunkGrid, Selection, Window};
 use crate::provider::options::ReadOptions;
 use crate::provider::source::{ReadCounts, WindowReader};
 use crate::provider::tet::array::TetArray;
@@ -110,13 +110,7 @@ impl TetWindowReader {
         if assembly.done == count {
             return Ok(true);
         }
-        let mut rest = assembly.done;
-        let mut chunk = vec![0; assembly.touched.len()];
-        for (position, range) in chunk.iter_mut().zip(&assembly.touched).rev() {
-            let extent = range.end - range.start;
-            *position = range.start + rest % extent;
-            rest /= extent;
-        }
+        let chunk = ChunkGrid::nth_of(&assembly.touched, assembly.done);
         if !assembly.is_open {
             self.open_chunk(&chunk)?;
             assembly.is_open = true;

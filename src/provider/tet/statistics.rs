@@ -17,7 +17,7 @@ use datafusion::common::{Result, ScalarValue};
 use half::f16;
 
 use crate::format::tet::{Dtype, ValuePostings, Zone, ZoneMaps};
-use crate::grid::Window;
+use crate::grid::{ChunkGrid, Window};
 use crate::provider::options::ReadOptions;
 use crate::provider::source::BlockStatistics;
 use crate::provider::tet::array::TetArray;
@@ -117,13 +117,7 @@ impl TetArray {
         let order = |bits| self.dtype().order(bits);
         let mut whole: Option<Zone> = None;
         for number in 0..count {
-            let mut rest = number;
-            let mut chunk = vec![0; touched.len()];
-            for (position, range) in chunk.iter_mut().zip(&touched).rev() {
-                let extent = range.end - range.start;
-                *position = range.start + rest % extent;
-                rest /= extent;
-            }
+            let chunk = ChunkGrid::nth_of(&touched, number);
             let zone = zones.zone(self.dataset(), &chunk)?;
             whole = Some(match whole {
                 None => zone,
@@ -193,24 +187,37 @@ impl TetArray {
         let Some(postings) = postings.of(self.dataset()) else {
             return Ok(None);
         };
-        let mut wanted = Vec::new();
+        let mut wanted = HashSet::new();
         for value in values {
             match self.stored(value) {
                 Some(bits) => wanted.extend(bits),
                 None => return Ok(None),
             }
         }
+        let is_wanted: Vec<bool> = postings
+            .values()
+            .iter()
+            .map(|value| wanted.contains(value))
+            .collect();
+        // The engine takes zeros of both signs for equal in some places and not in others.
+        let sign = 1u64 << (self.dtype().size() * 8 - 1);
+        let is_zero = |value: u64| self.dtype().is_float() && value & !sign == 0;
         let in_window = windows.iter().map(|window| {
             let chunk = self.chunk_grid().chunk_equal_to(window)?;
             let ordinal = self.dataset().chunk_ordinal(&chunk)?;
-            let mut found = postings
-                .values()
-                .iter()
-                .filter(|value| postings.contains(**value, ordinal))
-                .map(|value| wanted.contains(value));
+            let here = (0..is_wanted.len()).filter(|nth| postings.contains_nth(*nth, ordinal));
+            let (mut any, mut wanted, mut zero) = (false, Some(false), false);
+            for nth in here {
+                if !any {
+                    wanted = Some(is_wanted[nth]);
+                } else if wanted != Some(is_wanted[nth]) {
+                    return None;
+                }
+                any = true;
+                zero |= is_zero(postings.values()[nth]);
+            }
             // A chunk that has no value at all is not covered by the postings.
-            let first = found.next()?;
-            found.all(|other| other == first).then_some(first)
+            wanted.filter(|wanted| any && !(*wanted && zero))
         });
         Ok(Some(in_window.collect()))
     }

@@ -42,7 +42,7 @@ impl TetTables {
                 }
                 // The file itself has warned of records that cannot be read.
                 Err(_) if dataset.check(file.path()).is_err() => {}
-                Err(error) => warnings.push(format!("{error}; the dataset is left out")),
+                Err(error) => warnings.push(format!("{error}; the dataset {name:?} is left out")),
             }
         }
         let wide = WideTable::of(&datasets, |name| names.contains(name));

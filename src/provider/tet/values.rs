@@ -43,8 +43,7 @@ pub(super) struct Missing {
 impl Missing {
     /// Whether cells of this type can be missing at all.
     pub fn is_possible(self, dtype: Dtype) -> bool {
-        let is_float = matches!(dtype, Dtype::F16 | Dtype::F32 | Dtype::F64);
-        self.fill.is_some() || (self.nan && is_float)
+        self.fill.is_some() || (self.nan && dtype.is_float())
     }
 }
 

@@ -18,6 +18,9 @@ use crate::provider::tet::dataset::TetDataset;
 /// Bytes of a row of windows, one per column, up to which windows are made large enough for the chunks of every column.
 const MAX_WINDOW_BYTES: u64 = 32 << 20;
 
+/// The most wide tables of a file.
+const MAX_TABLES: usize = 1024;
+
 /// The datasets of one group of a file that share all their axes, as one table.
 ///
 /// Its windows are those of the largest chunks along each axis, so that where the extents of the datasets' chunks divide
@@ -60,12 +63,21 @@ impl WideTable {
             }
         }
         let mut tables: Vec<Self> = Vec::new();
+        // The last name that was given to axes of these names: others of the same names may still differ.
+        let mut last: HashMap<String, String> = HashMap::new();
         for family in families.into_iter().filter(|family| family.len() > 1) {
             let names: Vec<_> = family[0].axes().iter().map(Axis::name).collect();
-            let mut name = format!("{}{}", group(family[0].dataset().name()), names.join("_"));
-            // Axes of the same names may still differ.
+            let base = format!("{}{}", group(family[0].dataset().name()), names.join("_"));
+            let mut name = match last.get(&base) {
+                Some(last) => format!("{last}_"),
+                None => base.clone(),
+            };
             while is_taken(&name) || tables.iter().any(|other| other.name == name) {
                 name.push('_');
+            }
+            last.insert(base, name.clone());
+            if tables.len() == MAX_TABLES {
+                break;
             }
             tables.push(Self::new(name, family));
         }

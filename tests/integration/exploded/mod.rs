@@ -32,7 +32,7 @@ async fn any_query_answers_as_over_exploded_rows() {
         std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
     };
     let first = number("TET_SQL_SEED", 1);
-    let seeds = first..first + number("TET_SQL_CASES", 100);
+    let seeds = first..first + number("TET_SQL_CASES", 200);
     let mut failures = Vec::new();
     let mut cases = stream::iter(seeds)
         .map(|seed| async move { (seed, tokio::spawn(check(seed)).await) })

@@ -150,7 +150,9 @@ fn postings_of_a_reference_file_agree_with_its_cells() {
             continue;
         };
         indexed += 1;
-        let subject = Subject::of(file.path(), &file, dataset.id()).unwrap();
+        let subject = Subject::of(file.path(), &file, dataset.id())
+            .unwrap()
+            .unwrap();
         for ordinal in 0..dataset.chunk_count().unwrap() {
             let (mut expected, _) = cells(&mut chunks, &subject, &dataset.chunk_at(ordinal));
             expected.sort_unstable();

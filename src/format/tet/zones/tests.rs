@@ -240,7 +240,7 @@ fn zones_of_reference_files_agree_with_their_cells() {
         for dataset in file.datasets() {
             checked += 1;
             assert!(zones.is_complete(dataset));
-            let subject = Subject::of(&path, &file, dataset.id()).unwrap();
+            let subject = Subject::of(&path, &file, dataset.id()).unwrap().unwrap();
             for ordinal in 0..dataset.chunk_count().unwrap() {
                 let chunk = dataset.chunk_at(ordinal);
                 let (mut present, chunk_nulls) = cells(&mut chunks, &subject, &chunk);
