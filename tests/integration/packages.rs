@@ -68,3 +68,28 @@ fn the_indexes_of_tetration_pass_our_checks_whatever_the_type() {
         file.value_postings(Access::Pread).unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_package_is_a_file_to_sql() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weather.tet.d");
+    let package = TetPackage::create(&path).unwrap();
+    publish(&package, 1, &data("weather_small.tet"));
+    let ctx = crate::sql::session();
+    let quoted = format!("'{}#pressure'", path.display());
+    let stations = "WHERE station = 'KSEA'";
+    let count = format!("SELECT count(*) FROM {quoted} {stations}");
+    assert_eq!(crate::sql::rows(&ctx, &count).await, ["48"]);
+    // A folder of packages, and the table of a package that stays with its generation.
+    let options = tet_sql::TetOptions::new();
+    let found = tet_sql::TetSessionExt::register_tet_folder(&ctx, folder.path(), options)
+        .await
+        .unwrap();
+    assert_eq!((found.schemas.len(), found.refused.len()), (1, 0));
+    publish(&package, 2, &data("specials_f64.tet"));
+    let sql = "SELECT count(*) FROM weather.pressure WHERE station = 'KSEA'";
+    assert_eq!(crate::sql::rows(&ctx, sql).await, ["48"]);
+    // Opened anew, it is the next generation.
+    let message = crate::sql::error(&ctx, &count).await;
+    assert!(message.contains("no dataset \"pressure\""), "{message}");
+}
