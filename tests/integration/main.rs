@@ -7,6 +7,7 @@ mod cells;
 mod command;
 mod coordinates;
 mod corpus;
+mod decoding;
 mod edge;
 mod exploded;
 mod hostile;
