@@ -41,7 +41,11 @@
 //! expression) is evaluated on that dimension's axis, once per coordinate. The sets of positions that come out of it,
 //! one per axis, are the [selection](grid::Selection): it is exact, and chunks outside it are never touched. (On an axis
 //! of more than 16 million positions only comparisons of the index with integers are; others are left to the rows.) `count(*)`,
-//! and `min` and `max` of coordinates, read no chunk at all. `EXPLAIN` shows the selection, `EXPLAIN ANALYZE` what was
+//! and `min` and `max` of coordinates, read no chunk at all.
+//!
+//! Zone maps and value postings, where a file has them, rule out chunks for predicates over values, and answer `min`, `max`
+//! and `count` of whole chunks. Joins, `ORDER BY ... LIMIT` and scalar subqueries rule out chunks by both while a scan
+//! runs. `EXPLAIN` shows the selection, `EXPLAIN ANALYZE` what was
 //! read.
 //!
 //! # Layers

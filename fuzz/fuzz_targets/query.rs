@@ -3,6 +3,7 @@
 
 #![no_main]
 
+// Each target uses a part of what the mutation tests share.
 #[allow(dead_code)]
 #[path = "../../tests/integration/mutations/exercise.rs"]
 mod exercise;

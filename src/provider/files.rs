@@ -17,7 +17,7 @@ use crate::grid::{Axis, CoordinateSource, IndexSet};
 use crate::provider::axis_filter::evaluate;
 use crate::provider::description::TableDescription;
 use crate::provider::file_blocks::{FileBlocks, Part};
-use crate::provider::grid_blocks::GridBlocks;
+use crate::provider::grid_blocks::{GridBlocks, columns};
 use crate::provider::options::TetOptions;
 use crate::provider::pushdown::{Pushdown, only_dimension};
 use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
@@ -107,17 +107,6 @@ impl FileTable {
         }
         Ok(selected)
     }
-}
-
-/// The columns of a grid's table.
-fn columns(grid: &dyn GridSource) -> Fields {
-    let dimensions = grid
-        .axes()
-        .iter()
-        .map(|axis| Arc::new(Field::new(axis.name(), axis.data_type(), false)));
-    dimensions
-        .chain(grid.attributes().iter().map(Arc::clone))
-        .collect()
 }
 
 /// Attributes may differ from file to file, names and types may not.

@@ -1,12 +1,13 @@
 //! Any grid as a table of blocks: a row per selected cell, its coordinates first, then its attributes; a block per
 //! chunk.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{BooleanArray, UInt64Array};
 use arrow::compute::{sum, take};
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
@@ -17,14 +18,16 @@ use crate::provider::axis_bounds::{AxisBounds, AxisSearch, axis_range, fold};
 use crate::provider::description::TableDescription;
 use crate::provider::grid_reader::GridReader;
 use crate::provider::options::ReadOptions;
-use crate::provider::pruning::is_worth_reading;
+use crate::provider::pruning::segments;
 use crate::provider::pushdown::Pushdown;
 use crate::provider::source::{
     BlockList, BlockReader, BlockSource, BlockStatistics, GridSource, SelectedBlocks,
 };
 
-/// Blocks whose statistics are put together at a time.
-const SEGMENT: usize = 8 << 10;
+/// Chunks of a table whose zone maps are read without a second thought.
+const FEW_BLOCKS: u64 = 4096;
+/// The part of a table's chunks below which reading the zone maps of all is not worth it: one in so many.
+const WORTHWHILE: u64 = 64;
 /// The most blocks whose statistics are put together into those of the whole.
 const MAX_FOLDED: u64 = 16 << 20;
 /// The most chunks along an axis whose least and greatest coordinates are kept.
@@ -40,20 +43,24 @@ pub struct GridTable {
 }
 
 impl GridTable {
-    /// The table of a grid: the dimensions in order, never null, then the attributes.
+    /// The table of a grid.
     pub fn new(grid: Arc<dyn GridSource>) -> Self {
-        let dimensions = grid
-            .axes()
-            .iter()
-            .map(|axis| Arc::new(Field::new(axis.name(), axis.data_type(), false)));
-        let fields: Vec<_> = dimensions
-            .chain(grid.attributes().iter().map(Arc::clone))
-            .collect();
         Self {
-            schema: Arc::new(Schema::new(fields)),
+            schema: Arc::new(Schema::new(columns(grid.as_ref()))),
             grid,
         }
     }
+}
+
+/// The columns of a grid's table: the dimensions in order, never null, then the attributes.
+pub(super) fn columns(grid: &dyn GridSource) -> Fields {
+    let dimensions = grid
+        .axes()
+        .iter()
+        .map(|axis| Arc::new(Field::new(axis.name(), axis.data_type(), false)));
+    dimensions
+        .chain(grid.attributes().iter().map(Arc::clone))
+        .collect()
 }
 
 impl BlockSource for GridTable {
@@ -132,23 +139,17 @@ impl GridBlocks {
         UInt64Array::from_iter_values(positions.iter().map(|position| position / behind % count))
     }
 
-    /// The positions along one axis that are selected in some of the touched chunks, which ascend.
-    fn in_chunks<'a>(
-        &'a self,
-        axis: usize,
-        chunks: impl Iterator<Item = u64> + 'a,
-    ) -> impl Iterator<Item = IndexSet> + 'a {
+    /// The positions along one axis that are selected in a chunk, which is given by its position along that axis.
+    fn in_chunk(&self, axis: usize, chunk: u64) -> IndexSet {
         let extent = self.grid.chunk_grid().chunk_shape()[axis];
         let selected = &self.selection.axes()[axis];
-        chunks.map(move |chunk| {
-            let start = chunk.saturating_mul(extent);
-            let end = start.saturating_add(extent).min(selected.length());
-            let within = selected.within(start..end);
-            let ranges = within
-                .ranges()
-                .map(|range| range.start + start..range.end + start);
-            IndexSet::from_ranges(selected.length(), ranges)
-        })
+        let start = chunk.saturating_mul(extent);
+        let end = start.saturating_add(extent).min(selected.length());
+        let within = selected.within(start..end);
+        let ranges = within
+            .ranges()
+            .map(|range| range.start + start..range.end + start);
+        IndexSet::from_ranges(selected.length(), ranges)
     }
 
     fn axis_bounds(&self, axis: usize) -> Result<Option<&AxisBounds>> {
@@ -159,7 +160,8 @@ impl GridBlocks {
             return Ok(known.as_ref());
         }
         let chunks = self.chunks.axes()[axis].ranges().flatten();
-        let bounds = AxisBounds::new(&self.grid.axes()[axis], self.in_chunks(axis, chunks))?;
+        let parts = chunks.map(|chunk| self.in_chunk(axis, chunk));
+        let bounds = AxisBounds::new(&self.grid.axes()[axis], parts)?;
         Ok(self.axis_bounds[axis].get_or_init(|| bounds).as_ref())
     }
 
@@ -190,17 +192,12 @@ impl GridBlocks {
         let Some(count) = self.count().filter(|count| *count <= MAX_FOLDED) else {
             return Ok(None);
         };
-        if count == 0
-            || !is_worth_reading(self.total(), count)
-            || !self.holds_whole_chunks()
-            || !self.grid.has_statistics(attribute, options)
-        {
+        if count == 0 || !self.holds_whole_chunks() || !self.is_known(attribute, options) {
             return Ok(None);
         }
         let (mut least, mut greatest) = (Vec::new(), Vec::new());
         let mut nulls = 0;
-        for start in (0..count).step_by(SEGMENT) {
-            let positions: Vec<u64> = (start..count.min(start + SEGMENT as u64)).collect();
+        for positions in segments(count) {
             let windows = self.windows(&positions)?;
             let known = self.grid.window_statistics(attribute, &windows, options)?;
             let Some(known) = known.filter(|known| known.is_exact) else {
@@ -227,14 +224,32 @@ impl GridBlocks {
             ..ColumnStatistics::new_unknown()
         }))
     }
+
+    /// Whether what is known of an attribute's values is there and worth reading: zone maps are read as a whole, which a
+    /// query over a few of very many chunks is not to wait for.
+    fn is_known(&self, attribute: usize, options: &ReadOptions) -> bool {
+        self.is_worth_reading() && self.grid.has_statistics(attribute, options)
+    }
+
+    fn is_worth_reading(&self) -> bool {
+        self.total()
+            .zip(self.count())
+            .is_some_and(|(total, count)| {
+                total <= FEW_BLOCKS || count.saturating_mul(WORTHWHILE) >= total
+            })
+    }
+
+    /// The grid.
     pub fn grid(&self) -> &dyn GridSource {
         self.grid.as_ref()
     }
 
+    /// The selected cells.
     pub fn selection(&self) -> &Selection {
         &self.selection
     }
 
+    /// The chunk that is the block at a position.
     pub fn chunk(&self, position: u64) -> Result<Vec<u64>> {
         match self.chunks.nth(position) {
             Some(chunk) => Ok(chunk),
@@ -318,13 +333,16 @@ impl BlockList for GridBlocks {
     }
 
     fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
+        if !self.is_worth_reading() {
+            return None;
+        }
         self.grid.unusable_statistics(options)
     }
 
     fn has_statistics(&self, column: usize, options: &ReadOptions) -> bool {
         match column.checked_sub(self.grid.axes().len()) {
             None => true,
-            Some(attribute) => self.grid.has_statistics(attribute, options),
+            Some(attribute) => self.is_known(attribute, options),
         }
     }
 
@@ -335,7 +353,7 @@ impl BlockList for GridBlocks {
         options: &ReadOptions,
     ) -> Result<Option<BlockStatistics>> {
         if let Some(attribute) = column.checked_sub(self.grid.axes().len()) {
-            if !self.grid.has_statistics(attribute, options) {
+            if !self.is_known(attribute, options) {
                 return Ok(None);
             }
             let windows = self.windows(positions)?;
@@ -361,7 +379,7 @@ impl BlockList for GridBlocks {
         options: &ReadOptions,
     ) -> Result<Option<BooleanArray>> {
         if let Some(attribute) = column.checked_sub(self.grid.axes().len()) {
-            if !self.grid.has_statistics(attribute, options) {
+            if !self.is_known(attribute, options) {
                 return Ok(None);
             }
             let windows = self.windows(positions)?;
@@ -379,18 +397,16 @@ impl BlockList for GridBlocks {
         let ranks = self.ranks(column, positions);
         let mut by_rank: HashMap<u64, Option<bool>> = HashMap::new();
         for rank in ranks.values() {
-            if by_rank.contains_key(rank) {
-                continue;
+            if let Entry::Vacant(vacant) = by_rank.entry(*rank)
+                && let Some(chunk) = self.chunks.axes()[column].nth(*rank)
+            {
+                vacant.insert(search.contained(axis, &self.in_chunk(column, chunk))?);
             }
-            let chunk = self.chunks.axes()[column].nth(*rank);
-            let parts = self.in_chunks(column, chunk.into_iter());
-            let mut answer = None;
-            for part in parts {
-                answer = search.contained(axis, &part)?;
-            }
-            by_rank.insert(*rank, answer);
         }
-        let answers = ranks.values().iter().map(|rank| by_rank[rank]);
+        let answers = ranks
+            .values()
+            .iter()
+            .map(|rank| by_rank.get(rank).copied().flatten());
         Ok(Some(answers.collect()))
     }
 

@@ -14,6 +14,7 @@ pub mod grid_blocks;
 mod grid_reader;
 mod location;
 mod metrics;
+mod names;
 pub mod options;
 mod partitions;
 mod pruning;

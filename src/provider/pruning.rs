@@ -26,10 +26,6 @@ use crate::provider::source::{BlockList, BlockSource, BlockStatistics};
 const SEGMENT: usize = 8 << 10;
 /// The most blocks that are looked at ahead of a scan for a predicate over dimensions.
 const MAX_BLOCKS: u64 = 16 << 20;
-/// Blocks whose zone maps are read without a second thought.
-const FEW_BLOCKS: u64 = 4096;
-/// The part of a table's blocks below which reading the zone maps of all is not worth it: one in so many.
-const WORTHWHILE: u64 = 64;
 /// Blocks that are looked at together while a scan runs: a dynamic filter may change before the next one.
 const LOOKAHEAD: u64 = 256;
 
@@ -64,7 +60,7 @@ pub(super) fn surviving(
     for column in collect_columns(predicate.orig_expr()) {
         if dimensions.contains(&column.name()) {
             is_known = true;
-        } else if is_worth_reading(blocks.total(), count) {
+        } else {
             let number = schema.index_of(column.name())?;
             pruned.by_values |= blocks.has_statistics(number, options);
             pruned.unusable = pruned
@@ -76,8 +72,7 @@ pub(super) fn surviving(
         return Ok(pruned);
     }
     let mut surviving = IndexSetBuilder::new(count);
-    for start in (0..count).step_by(SEGMENT) {
-        let positions: Vec<u64> = (start..count.min(start + SEGMENT as u64)).collect();
+    for positions in segments(count) {
         let kept = keeps(blocks.as_ref(), schema, &predicate, &positions, options)?;
         for (position, _) in positions.iter().zip(kept).filter(|(_, kept)| *kept) {
             surviving.push(*position..*position + 1);
@@ -88,9 +83,11 @@ pub(super) fn surviving(
     Ok(pruned)
 }
 
-/// Whether the zone maps of a whole table, which are read as a whole, are worth it for some of its blocks.
-pub(super) fn is_worth_reading(total: Option<u64>, count: u64) -> bool {
-    total.is_some_and(|total| total <= FEW_BLOCKS || count.saturating_mul(WORTHWHILE) >= total)
+/// The positions of so many blocks, in pieces that are looked at together.
+pub(super) fn segments(count: u64) -> impl Iterator<Item = Vec<u64>> {
+    (0..count)
+        .step_by(SEGMENT)
+        .map(move |start| (start..count.min(start + SEGMENT as u64)).collect())
 }
 
 fn pruning_predicate(

@@ -11,6 +11,7 @@ use datafusion::config::ConfigOptions;
 
 use crate::error::Error;
 use crate::format::tet::{MemoryBudget, TetFile};
+use crate::provider::names::ignoring_case;
 use crate::provider::options::TetOptions;
 use crate::provider::table::ArrayTable;
 use crate::provider::tet::{TetDataset, TetTables};
@@ -107,18 +108,13 @@ impl TetSchema {
             // It could not be read; once more, for the reason.
             TetDataset::try_new(&self.file, name, &self.options)?;
         }
-        let lower = name.to_lowercase();
-        let mut matching = self
-            .tables
-            .iter()
-            .filter(|(table, _)| table.to_lowercase() == lower);
-        match (matching.next(), matching.next()) {
-            (Some((first, _)), Some((second, _))) => plan_err!(
+        let names = self.tables.iter().map(|(table, _)| table.as_str());
+        match ignoring_case(names, name) {
+            Ok(position) => Ok(position.map(|position| &self.tables[position].1)),
+            Err([first, second]) => plan_err!(
                 "{name} could be \"{first}\" or \"{second}\" of {}; quote one of them",
                 self.path().display()
             ),
-            (Some((_, table)), None) => Ok(Some(table)),
-            (None, _) => Ok(None),
         }
     }
 }

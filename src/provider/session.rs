@@ -1,5 +1,6 @@
 //! Registering `.tet` files in a session.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -164,6 +165,7 @@ impl TetSessionExt for SessionContext {
             schemas: Vec::new(),
             refused: Vec::new(),
         };
+        let mut names = HashSet::new();
         for file in tet_files(path)? {
             let Ok(name) = stem(&file) else {
                 let message = "the name is not UTF-8, so that it cannot be a schema's";
@@ -171,12 +173,7 @@ impl TetSessionExt for SessionContext {
                 continue;
             };
             match TetSchema::open_in(config.options(), name, &file, options.clone()) {
-                Ok(schema)
-                    if folder
-                        .schemas
-                        .iter()
-                        .any(|other| other.name() == schema.name()) =>
-                {
+                Ok(schema) if !names.insert(schema.name().to_string()) => {
                     let message = "another file of the folder has the same stem";
                     folder.refused.push(Error::invalid(&file, message));
                 }
@@ -227,15 +224,14 @@ fn register_schemas(ctx: &SessionContext, schemas: &[Arc<TetSchema>]) -> Result<
     let Some(catalog) = ctx.catalog(&catalog_name) else {
         return plan_err!("the session has no catalog \"{catalog_name}\"");
     };
-    for (position, schema) in schemas.iter().enumerate() {
+    let mut names: HashSet<String> = catalog.schema_names().into_iter().collect();
+    for schema in schemas {
         let name = schema.name();
         let file = schema.path().display();
         if RESERVED.contains(&name) {
             return plan_err!("{file}: a schema cannot be called \"{name}\"; choose another name");
         }
-        if schemas[..position].iter().any(|other| other.name() == name)
-            || catalog.schema_names().iter().any(|other| other == name)
-        {
+        if !names.insert(name.to_string()) {
             return plan_err!(
                 "{file}: there is a schema called \"{name}\" already; choose another name"
             );

@@ -14,6 +14,7 @@ Examples:
   tet-sql weather.tet -c 'SELECT avg(value) FROM temperature WHERE lat > 60'
   tet-sql --format csv -o mean.csv w=weather.tet -c 'SELECT * FROM w.pressure'
   tet-sql archive/ -f report.sql
+  tet-sql -c \"SELECT max(value) FROM 'era5.tet#t2m' WHERE lat > 60\"
   tet-sql --demo -c .tables
 
 A file is a schema called after its stem, each of its arrays a table. The first file is the default schema.";
@@ -22,7 +23,7 @@ A file is a schema called after its stem, each of its arrays a table. The first 
 #[derive(Debug, Parser)]
 #[command(name = "tet-sql", version, after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Files to open: FILE, NAME=FILE to choose the schema's name, or a folder for every *.tet in it
+    /// Files to open: FILE or package (X.tet.d), NAME=FILE to choose the schema's name, or a folder for all in it
     #[arg(value_name = "FILES")]
     pub files: Vec<PathBuf>,
 

@@ -122,19 +122,24 @@ pub struct AxisLabels {
 }
 
 impl DatasetMetadata {
-    /// The labels bound to an axis of a dataset of this shape, with the rule that bound them: the entry called like
-    /// the dimension; else the one called like the axis's decimal number; else the only one with as many labels as
+    /// The labels bound to an axis of a dataset of this shape and with these names, if any, of its dimensions; with the
+    /// rule that bound them: the entry called like the dimension; else the one called like the axis's decimal number; else the only one with as many labels as
     /// the axis has positions.
     ///
     /// The last rule is for files that name labels but no dimensions. It does not take labels that belong to
     /// another axis by name or number, nor choose between two axes of the same length.
-    pub fn labels(&self, axis: usize, shape: &[u64]) -> Option<(&[String], LabelRule)> {
+    pub fn labels(
+        &self,
+        names: &[String],
+        axis: usize,
+        shape: &[u64],
+    ) -> Option<(&[String], LabelRule)> {
         let found = |key: &str, rule| Some((self.coords.get(key)?.labels.as_slice(), rule));
-        let named = |axis: usize| found(self.dim_names.get(axis)?, LabelRule::Name);
+        let named = |axis: usize| found(names.get(axis)?, LabelRule::Name);
         let numbered = |axis: usize| {
             // Unless that is the name of a dimension.
             let key = axis.to_string();
-            (!self.dim_names.contains(&key))
+            (!names.contains(&key))
                 .then(|| found(&key, LabelRule::Number))
                 .flatten()
         };
@@ -142,7 +147,7 @@ impl DatasetMetadata {
             return Some(bound);
         }
         let is_claimed = |key: &String| {
-            self.dim_names.contains(key) || key.parse().is_ok_and(|axis: usize| axis < shape.len())
+            names.contains(key) || key.parse().is_ok_and(|axis: usize| axis < shape.len())
         };
         let extent = shape.get(axis)?;
         let mut fitting = self
@@ -365,7 +370,6 @@ mod tests {
 
     fn bound(names: &[&str], coords: &[(&str, usize)], shape: &[u64]) -> Vec<Option<LabelRule>> {
         let metadata = DatasetMetadata {
-            dim_names: names.iter().map(ToString::to_string).collect(),
             coords: coords
                 .iter()
                 .map(|(key, count)| {
@@ -375,8 +379,9 @@ mod tests {
                 .collect(),
             ..DatasetMetadata::default()
         };
+        let names: Vec<_> = names.iter().map(ToString::to_string).collect();
         (0..shape.len())
-            .map(|axis| Some(metadata.labels(axis, shape)?.1))
+            .map(|axis| Some(metadata.labels(&names, axis, shape)?.1))
             .collect()
     }
 

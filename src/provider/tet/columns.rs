@@ -50,8 +50,9 @@ pub(super) fn axes(
     let fit = |names: &[String]| names.len() == rank && are_distinct(names);
     let stored = &metadata.dim_names;
     let given = options.dims.as_ref().filter(|names| fit(names));
-    let names = if fit(stored) {
-        Some(stored)
+    // One per dimension, or none.
+    let names: &[String] = if fit(stored) {
+        stored
     } else {
         if !stored.is_empty() {
             warn(
@@ -61,30 +62,20 @@ pub(super) fn axes(
                 "they are left unused",
             );
         }
-        given
-    };
-    let names: Vec<Option<String>> = match names {
-        Some(names) => names.iter().cloned().map(Some).collect(),
-        None => vec![None; rank],
-    };
-    let are_named = names.iter().all(Option::is_some);
-    // Labels are bound by the names that count.
-    let metadata = DatasetMetadata {
-        dim_names: names.iter().flatten().cloned().collect(),
-        coords: metadata.coords.clone(),
-        ..DatasetMetadata::default()
+        given.map_or(&[], Vec::as_slice)
     };
     let mut axes = Vec::with_capacity(rank);
     for (number, extent) in dataset.shape().iter().enumerate() {
-        let name = names[number]
-            .clone()
-            .unwrap_or_else(|| format!("dim_{number}"));
+        let name = match names.get(number) {
+            Some(name) => name.clone(),
+            None => format!("dim_{number}"),
+        };
         let found = if options.decode_coords {
-            coordinates::find(file, dataset, &names, number, shared)
+            coordinates::find(file, dataset, names, number, shared)
         } else {
             None
         };
-        let labels = match metadata.labels(number, dataset.shape()) {
+        let labels = match metadata.labels(names, number, dataset.shape()) {
             Some((labels, _)) if labels.iter().any(|label| label.len() > MAX_LABEL) => {
                 warn(
                     "coords",
@@ -133,7 +124,10 @@ pub(super) fn axes(
             None => Axis::counted(name, *extent),
         });
     }
-    Ok(Axes { axes, are_named })
+    Ok(Axes {
+        axes,
+        are_named: names.len() == rank,
+    })
 }
 
 fn are_distinct(names: &[String]) -> bool {

@@ -82,13 +82,14 @@ struct CoordinateDataset {
 
 impl CoordinateDataset {
     fn try_new(file: &Arc<TetFile>, dataset: &Dataset, options: &TetOptions) -> Result<Self> {
-        let metadata = file.metadata(dataset).cloned().unwrap_or_default();
+        let nothing = DatasetMetadata::default();
+        let metadata = file.metadata(dataset).unwrap_or(&nothing);
         // What is odd about it is told where it is a table.
-        let values = TetArray::try_new(file, dataset, &metadata, options, &mut Vec::new())?;
+        let values = TetArray::try_new(file, dataset, metadata, options, &mut Vec::new())?;
         let time = match values.decoding() {
             Decoding::Text(_) => None,
             _ if !options.decode_times => None,
-            _ => time(&metadata).map_err(|error| refused(&values.place(), &error))?,
+            _ => time(metadata).map_err(|error| refused(&values.place(), &error))?,
         };
         Ok(Self { values, time })
     }
@@ -150,7 +151,7 @@ pub(super) fn base(name: &str) -> &str {
     &name[group(name).len()..]
 }
 
-/// The dataset that holds the coordinates of one axis, by the first of these rules that finds one:
+/// The dataset that holds the coordinates of one axis, where `names` are those of the dimensions, or none at all; by the first of these rules that finds one:
 ///
 /// 1. the dataset itself, if it is one-dimensional and called like its dimension (a coordinate variable: NetCDF User's
 ///    Guide, CF section 1.3);
@@ -162,12 +163,12 @@ pub(super) fn base(name: &str) -> &str {
 pub(super) fn find<'a>(
     file: &'a TetFile,
     dataset: &'a Dataset,
-    names: &[Option<String>],
+    names: &[String],
     axis: usize,
     shared: &mut CoordinateDatasets,
 ) -> Option<(&'a Dataset, CoordinateSource)> {
     let extent = dataset.shape()[axis];
-    if let Some(name) = &names[axis] {
+    if let Some(name) = names.get(axis) {
         if names.len() == 1 && base(dataset.name()) == name {
             return Some((dataset, CoordinateSource::OwnValues));
         }
@@ -194,7 +195,7 @@ pub(super) fn find<'a>(
         let own = file
             .metadata(candidate)
             .and_then(|metadata| metadata.dim_names.first());
-        match (&names[axis], own) {
+        match (names.get(axis), own) {
             (Some(name), Some(own)) => name == own,
             (Some(name), None) => name == base(candidate.name()),
             (None, _) => false,

@@ -55,10 +55,11 @@ impl TetDataset {
         let dataset = file
             .dataset(name)
             .ok_or_else(|| file.no_such_dataset(name))?;
-        let metadata: DatasetMetadata = file.metadata(dataset).cloned().unwrap_or_default();
+        let nothing = DatasetMetadata::default();
+        let metadata = file.metadata(dataset).unwrap_or(&nothing);
         let mut warnings = Vec::new();
-        let array = TetArray::try_new(file, dataset, &metadata, options, &mut warnings)?;
-        let axes = columns::axes(file, dataset, &metadata, options, shared, &mut warnings)?;
+        let array = TetArray::try_new(file, dataset, metadata, options, &mut warnings)?;
+        let axes = columns::axes(file, dataset, metadata, options, shared, &mut warnings)?;
         let attributes: HashMap<_, _> = metadata.attrs.clone().into_iter().collect();
         let value = Field::new(
             columns::value_name(dataset, &axes.axes),
@@ -72,7 +73,7 @@ impl TetDataset {
             attributes: vec![Arc::new(value)],
             fill_text: array
                 .fill()
-                .and_then(|_| fill_text(&metadata).map(str::to_string)),
+                .and_then(|_| fill_text(metadata).map(str::to_string)),
             array: Arc::new(array),
             warnings,
         })

@@ -7,6 +7,7 @@ use datafusion::config::ConfigOptions;
 
 use crate::error::Error;
 use crate::format::tet::TetFile;
+use crate::provider::names::ignoring_case;
 use crate::provider::options::TetOptions;
 use crate::provider::source::GridSource;
 use crate::provider::tet::dataset::TetDataset;
@@ -54,16 +55,14 @@ pub(crate) fn open(
             )),
         };
     };
-    let lower = name.to_lowercase();
-    let mut matching = tables
-        .into_iter()
-        .filter(|(table, _)| table == name || table.to_lowercase() == lower);
-    match (matching.next(), matching.next()) {
-        (Some((_, table)), None) => Ok(table),
-        (Some(_), Some(_)) => Err(Error::invalid(
+    let mut names = tables.iter().map(|(table, _)| table.as_str());
+    let exact = names.clone().position(|table| table == name);
+    match exact.map_or_else(|| ignoring_case(&mut names, name), |exact| Ok(Some(exact))) {
+        Ok(Some(position)) => Ok(Arc::clone(&tables[position].1)),
+        Ok(None) => Err(file.no_such_dataset(name)),
+        Err([first, second]) => Err(Error::invalid(
             path,
-            format!("{name:?} differs from several datasets only by case; spell it as in the file"),
+            format!("{name:?} could be {first:?} or {second:?}; spell it as in the file"),
         )),
-        (None, _) => Err(file.no_such_dataset(name)),
     }
 }

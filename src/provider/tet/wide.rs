@@ -18,7 +18,7 @@ use crate::provider::tet::dataset::TetDataset;
 /// Bytes of a row of windows, one per column, up to which windows are made large enough for the chunks of every column.
 const MAX_WINDOW_BYTES: u64 = 32 << 20;
 
-/// The most wide tables of a file.
+/// The most wide tables of a file, which a hostile one could have very many of.
 const MAX_TABLES: usize = 1024;
 
 /// The datasets of one group of a file that share all their axes, as one table.
@@ -38,7 +38,7 @@ impl WideTable {
     /// are not among their columns, and datasets that name no dimensions share none.
     ///
     /// A table is called after its group and dimensions, `ocean/time_lat_lon`; with underscores behind if a dataset is
-    /// called that.
+    /// called that. There are at most 1024 of a file.
     pub(super) fn of(datasets: &[Arc<TetDataset>], is_taken: impl Fn(&str) -> bool) -> Vec<Self> {
         let mut families: Vec<Vec<Arc<TetDataset>>> = Vec::new();
         // Where the families with axes of the same names and lengths are.
@@ -65,7 +65,8 @@ impl WideTable {
         let mut tables: Vec<Self> = Vec::new();
         // The last name that was given to axes of these names: others of the same names may still differ.
         let mut last: HashMap<String, String> = HashMap::new();
-        for family in families.into_iter().filter(|family| family.len() > 1) {
+        let families = families.into_iter().filter(|family| family.len() > 1);
+        for family in families.take(MAX_TABLES) {
             let names: Vec<_> = family[0].axes().iter().map(Axis::name).collect();
             let base = format!("{}{}", group(family[0].dataset().name()), names.join("_"));
             let mut name = match last.get(&base) {
@@ -76,9 +77,6 @@ impl WideTable {
                 name.push('_');
             }
             last.insert(base, name.clone());
-            if tables.len() == MAX_TABLES {
-                break;
-            }
             tables.push(Self::new(name, family));
         }
         tables
