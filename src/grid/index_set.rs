@@ -101,6 +101,15 @@ impl IndexSet {
         Some(self.ranges[range].start + offset)
     }
 
+    /// How many positions of the set are below `position`.
+    pub fn rank(&self, position: u64) -> u64 {
+        let after = self.ranges.partition_point(|range| range.start < position);
+        match after.checked_sub(1).map(|range| self.ranges[range]) {
+            Some(range) => range.rank + position.min(range.end) - range.start,
+            None => 0,
+        }
+    }
+
     /// The range that holds the position of this rank, and the position's offset in it.
     fn locate(&self, rank: u64) -> Option<(usize, u64)> {
         if rank >= self.count {
@@ -354,6 +363,10 @@ mod tests {
                 assert!(a.contains(*position));
             }
             assert_eq!(a.nth(a.count()), None);
+            for position in 0..=6 {
+                let below = a_positions.iter().filter(|p| **p < position).count();
+                assert_eq!(a.rank(position), below as u64);
+            }
             for (b, b_positions) in &subsets {
                 let both: Vec<_> = (0..6)
                     .filter(|p| a_positions.contains(p) && b_positions.contains(p))

@@ -9,6 +9,7 @@ mod coordinate_values;
 mod coordinates;
 mod index_set;
 mod labels;
+pub mod reduce;
 mod selection;
 
 pub use axis::{Axis, AxisCoordinates, CoordinateSource, Monotonicity};

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::prep_null_mask_filter;
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::reassign_expr_columns;
 
 use crate::error::Error;
 use crate::grid::{Axis, Coordinates, IndexSet, IndexSetBuilder};
@@ -57,6 +59,27 @@ pub(super) fn evaluate_constant(session: &dyn Session, predicate: &Expr) -> Opti
     Some(mask.is_valid(0) && mask.value(0))
 }
 
+/// The same for a predicate that is planned already, over the one column of the axis.
+pub(super) fn evaluate_physical(
+    axis: &Axis,
+    predicate: &Arc<dyn PhysicalExpr>,
+    candidates: &IndexSet,
+) -> Result<Option<IndexSet>, Error> {
+    if candidates.count() > MAX_EVALUATED {
+        return Ok(None);
+    }
+    let coordinates = axis.coordinates()?;
+    let schema = axis_schema(axis);
+    let set = reassign_expr_columns(Arc::clone(predicate), &schema)
+        .and_then(|predicate| segments(&schema, coordinates, &predicate, candidates));
+    Ok(set.ok().flatten())
+}
+
+fn axis_schema(axis: &Axis) -> SchemaRef {
+    let field = Field::new(axis.name(), axis.data_type(), false);
+    Arc::new(Schema::new(vec![field]))
+}
+
 fn evaluate_segments(
     session: &dyn Session,
     axis: &Axis,
@@ -64,17 +87,25 @@ fn evaluate_segments(
     predicate: &Expr,
     candidates: &IndexSet,
 ) -> Result<Option<IndexSet>> {
-    let field = Field::new(axis.name(), axis.data_type(), false);
-    let schema = Arc::new(Schema::new(vec![field]));
+    let schema = axis_schema(axis);
     let df_schema = DFSchema::try_from(Arc::clone(&schema))?;
     let predicate = session.create_physical_expr(predicate.clone(), &df_schema)?;
-    let mut builder = IndexSetBuilder::new(axis.length());
+    segments(&schema, coordinates, &predicate, candidates)
+}
+
+fn segments(
+    schema: &SchemaRef,
+    coordinates: &Coordinates,
+    predicate: &Arc<dyn PhysicalExpr>,
+    candidates: &IndexSet,
+) -> Result<Option<IndexSet>> {
+    let mut builder = IndexSetBuilder::new(candidates.length());
     for range in candidates.ranges() {
         let mut start = range.start;
         while start < range.end {
             let end = range.end.min(start + SEGMENT);
             let segment = coordinates.slice(start..end);
-            let batch = RecordBatch::try_new(Arc::clone(&schema), vec![segment])?;
+            let batch = RecordBatch::try_new(Arc::clone(schema), vec![segment])?;
             let mask = predicate.evaluate(&batch)?.into_array(batch.num_rows())?;
             let Some(mask) = mask.as_boolean_opt() else {
                 return Ok(None);

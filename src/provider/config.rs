@@ -27,6 +27,9 @@ pub struct TetConfig {
     /// `tet.zone_maps`: whether zone maps and value postings drop chunks and answer minima and maxima. They are what the
     /// file's writer says of its values; nothing but reading the values shows whether it is true.
     pub zone_maps: bool,
+    /// `tet.array_aggregates`: whether aggregates are computed in array space, in a session that
+    /// [`enable_tet`](crate::enable_tet) made.
+    pub array_aggregates: bool,
 }
 
 impl Default for TetConfig {
@@ -37,6 +40,7 @@ impl Default for TetConfig {
             access: Access::Mmap,
             declare_ordering: false,
             zone_maps: true,
+            array_aggregates: true,
         }
     }
 }
@@ -64,6 +68,7 @@ impl ExtensionOptions for TetConfig {
             "fill_as_null" => ConfigField::set(&mut self.fill_as_null, "", value),
             "declare_ordering" => ConfigField::set(&mut self.declare_ordering, "", value),
             "zone_maps" => ConfigField::set(&mut self.zone_maps, "", value),
+            "array_aggregates" => ConfigField::set(&mut self.array_aggregates, "", value),
             "access" => match value.parse() {
                 Ok(access) => {
                     self.access = access;
@@ -73,7 +78,7 @@ impl ExtensionOptions for TetConfig {
             },
             _ => config_err!(
                 "no option tet.{key}; there are tet.nan_as_null, tet.fill_as_null, tet.access, \
-                 tet.declare_ordering and tet.zone_maps"
+                 tet.declare_ordering, tet.zone_maps and tet.array_aggregates"
             ),
         }
     }
@@ -109,6 +114,11 @@ impl ExtensionOptions for TetConfig {
                 "zone_maps",
                 self.zone_maps.to_string(),
                 "Whether the zone maps and value postings of .tet files are used",
+            ),
+            entry(
+                "array_aggregates",
+                self.array_aggregates.to_string(),
+                "Whether aggregates over .tet files are computed in array space",
             ),
         ]
     }

@@ -11,7 +11,9 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
 use crate::grid::Axis;
 use crate::provider::options::ReadOptions;
-use crate::provider::source::{BlockList, BlockReader, BlockStatistics, Progress, ReadCounts};
+use crate::provider::source::{
+    BlockList, BlockReader, BlockStatistics, GridPart, Progress, ReadCounts,
+};
 
 /// The most files whose zone maps are put together into statistics of the whole.
 const MAX_FOLDED: usize = 256;
@@ -259,6 +261,21 @@ impl BlockList for FileBlocks {
             [only] => only.blocks.ordering(),
             _ => Vec::new(),
         }
+    }
+
+    fn grid_parts(&self) -> Option<Vec<GridPart>> {
+        let mut all = Vec::with_capacity(self.parts.len());
+        for part in self.parts.iter() {
+            let file = match self.file_column {
+                Some(_) => Some(self.file(part).ok()?),
+                None => None,
+            };
+            for grid in part.blocks.grid_parts()? {
+                let file = file.as_ref().map(Arc::clone);
+                all.push(GridPart { file, ..grid });
+            }
+        }
+        Some(all)
     }
 
     fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>> {

@@ -21,7 +21,7 @@ use crate::provider::options::ReadOptions;
 use crate::provider::pruning::segments;
 use crate::provider::pushdown::Pushdown;
 use crate::provider::source::{
-    BlockList, BlockReader, BlockSource, BlockStatistics, GridSource, SelectedBlocks,
+    BlockList, BlockReader, BlockSource, BlockStatistics, GridPart, GridSource, SelectedBlocks,
 };
 
 /// Chunks of a table whose zone maps are read without a second thought.
@@ -249,6 +249,11 @@ impl GridBlocks {
         &self.selection
     }
 
+    /// Touched chunks along each axis; all of their products are blocks.
+    pub fn chunk_counts(&self) -> Vec<u64> {
+        self.chunks.axes().iter().map(IndexSet::count).collect()
+    }
+
     /// The chunk that is the block at a position.
     pub fn chunk(&self, position: u64) -> Result<Vec<u64>> {
         match self.chunks.nth(position) {
@@ -433,6 +438,15 @@ impl BlockList for GridBlocks {
             }
         }
         ordering
+    }
+
+    fn grid_parts(&self) -> Option<Vec<GridPart>> {
+        Some(vec![GridPart {
+            grid: Arc::clone(&self.grid),
+            selection: self.selection.clone(),
+            kept: None,
+            file: None,
+        }])
     }
 
     fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>> {

@@ -14,6 +14,7 @@ use crate::provider::source::ReadCounts;
 /// | `chunks_pruned_by_slice` | of these, the ones outside the selection, or not needed since no value is |
 /// | `chunks_pruned_by_zone_map` | of the rest, the ones that a zone map ruled out |
 /// | `chunks_pruned_by_dynamic_filter` | of the rest, the ones that a join, a TopK or a subquery ruled out while the scan ran |
+/// | `chunks_known_by_zone_map` | of the rest, the ones whose part of an aggregate a zone map told |
 /// | `chunks_read` | chunks whose values were read |
 /// | `bytes_read` | stored bytes of compressed chunks, bytes of the cells taken from raw ones |
 /// | `decode_time` | time spent decompressing |
@@ -24,6 +25,7 @@ pub(super) struct ScanMetrics {
     chunks_pruned_by_slice: Count,
     chunks_pruned_by_zone_map: Count,
     chunks_pruned_by_dynamic_filter: Count,
+    chunks_known_by_zone_map: Count,
     chunks_read: Count,
     bytes_read: Count,
     decode_time: Time,
@@ -38,6 +40,7 @@ impl ScanMetrics {
             chunks_pruned_by_slice: counter("chunks_pruned_by_slice"),
             chunks_pruned_by_zone_map: counter("chunks_pruned_by_zone_map"),
             chunks_pruned_by_dynamic_filter: counter("chunks_pruned_by_dynamic_filter"),
+            chunks_known_by_zone_map: counter("chunks_known_by_zone_map"),
             chunks_read: counter("chunks_read"),
             bytes_read: counter("bytes_read"),
             decode_time: MetricBuilder::new(set).subset_time("decode_time", partition),
@@ -55,6 +58,11 @@ impl ScanMetrics {
     /// Notes a chunk that was ruled out while the scan ran.
     pub fn add_pruned(&self) {
         self.chunks_pruned_by_dynamic_filter.add(1);
+    }
+
+    /// Notes a chunk that need not be read for what is asked of it.
+    pub fn add_known(&self) {
+        self.chunks_known_by_zone_map.add(1);
     }
 
     /// Adds what a reader has read between two looks at its counts.

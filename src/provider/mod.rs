@@ -3,6 +3,7 @@
 //! Everything above [`source`] works on block sources and grids and does not know a file format; [`tet`] is the adapter
 //! of one.
 
+pub mod aggregate;
 mod axis_bounds;
 mod axis_filter;
 pub mod config;

@@ -94,7 +94,7 @@ mod tests {
     use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
     use super::*;
-    use crate::provider::source::{BlockReader, BlockStatistics};
+    use crate::provider::source::{BlockReader, BlockStatistics, GridPart};
 
     /// Blocks of the given sizes, ten rows each.
     #[derive(Debug)]
@@ -150,6 +150,9 @@ mod tests {
         }
         fn ordering(&self) -> Vec<(usize, bool)> {
             Vec::new()
+        }
+        fn grid_parts(&self) -> Option<Vec<GridPart>> {
+            None
         }
         fn reader(&self, _: &[usize], _: &ReadOptions) -> Result<Box<dyn BlockReader>> {
             internal_err!("not read")

@@ -316,7 +316,9 @@ impl Pruner {
 }
 
 /// The filter with the values of its scalar subqueries, which are known by the time that a scan runs.
-fn with_subquery_values(filter: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+pub(super) fn with_subquery_values(
+    filter: &Arc<dyn PhysicalExpr>,
+) -> Result<Arc<dyn PhysicalExpr>> {
     let replaced = Arc::clone(filter).transform_up(|expr| {
         let Some(subquery) = expr.downcast_ref::<ScalarSubqueryExpr>() else {
             return Ok(Transformed::no(expr));

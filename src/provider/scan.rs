@@ -171,6 +171,30 @@ impl ArrayScan {
         &self.source
     }
 
+    /// The selected blocks.
+    pub fn blocks(&self) -> &Arc<dyn BlockList> {
+        &self.blocks
+    }
+
+    /// Tells an operator that takes the scan's place what is known before reading.
+    pub(super) fn set_plan_metrics(&self, metrics: &ScanMetrics, reads_values: bool) {
+        let needed = |blocks: Option<u64>| if reads_values { blocks } else { Some(0) };
+        metrics.set_plan(
+            self.blocks.total(),
+            needed(self.sliced),
+            needed(self.blocks.count()),
+        );
+    }
+
+    /// The description of what is read, but for columns and filters.
+    pub(super) fn description_without_projection(&self) -> Vec<String> {
+        let parts = self.describe().into_iter();
+        parts
+            .filter(|(name, _)| !matches!(*name, "projection" | "filter" | "dynamic_filter"))
+            .map(|(name, text)| format!("{name}={text}"))
+            .collect()
+    }
+
     fn with_plan(&self, plan: ScanPlan) -> Self {
         Self {
             plan: Arc::new(plan),

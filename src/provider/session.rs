@@ -9,9 +9,11 @@ use datafusion::catalog::UrlTableFactory;
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::SessionContext;
 
 use crate::error::Error;
+use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::config::TetConfig;
 use crate::provider::external::{STORED_AS, TetTableFactory, TetUrlFactory};
 use crate::provider::location::is_tet;
@@ -20,6 +22,8 @@ use crate::provider::schema::TetSchema;
 use crate::provider::table::ArrayTable;
 use crate::provider::url_catalogs::UrlCatalogs;
 
+/// The engine's rule that distributes a plan over partitions.
+const DISTRIBUTION: &str = "EnsureRequirements";
 /// Names that a schema cannot have.
 const RESERVED: [&str; 1] = ["information_schema"];
 
@@ -126,10 +130,17 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
     let catalogs = Arc::clone(ctx.state_ref().read().catalog_list());
     let catalogs = UrlCatalogs::new(catalogs, Arc::new(urls));
     let session_id = ctx.session_id();
+    let mut rules = ctx.state_ref().read().physical_optimizers().to_vec();
+    let aggregates = ArrayAggregates::new();
+    if !rules.iter().any(|rule| rule.name() == aggregates.name()) {
+        let distribution = rules.iter().position(|rule| rule.name() == DISTRIBUTION);
+        rules.insert(distribution.unwrap_or(rules.len()), Arc::new(aggregates));
+    }
     let ctx: SessionContext = ctx
         .into_state_builder()
         .with_session_id(session_id)
         .with_catalog_list(Arc::new(catalogs))
+        .with_physical_optimizer_rules(rules)
         .with_table_factory(
             STORED_AS.to_string(),
             Arc::new(TetTableFactory::new(defaults)),

@@ -8,7 +8,9 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
 use crate::grid::IndexSet;
 use crate::provider::options::ReadOptions;
-use crate::provider::source::{BlockList, BlockReader, BlockStatistics, Progress, ReadCounts};
+use crate::provider::source::{
+    BlockList, BlockReader, BlockStatistics, GridPart, Progress, ReadCounts,
+};
 
 /// The blocks at some positions of another list.
 #[derive(Debug)]
@@ -113,6 +115,21 @@ impl BlockList for SomeBlocks {
     fn ordering(&self) -> Vec<(usize, bool)> {
         // Leaving blocks out leaves the others in order.
         self.all.ordering()
+    }
+
+    fn grid_parts(&self) -> Option<Vec<GridPart>> {
+        let mut parts = self.all.grid_parts()?;
+        let mut start = 0u64;
+        for part in &mut parts {
+            if part.kept.is_some() {
+                return None;
+            }
+            let count = part.selection.chunks(part.grid.chunk_grid()).count()?;
+            let end = start.checked_add(count)?;
+            part.kept = Some(self.kept.within(start..end));
+            start = end;
+        }
+        Some(parts)
     }
 
     fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>> {

@@ -18,7 +18,8 @@ use datafusion::catalog::Session;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue};
 use datafusion::logical_expr::Expr;
 
-use crate::grid::{Axis, ChunkGrid, Window};
+use crate::grid::reduce::CellType;
+use crate::grid::{Axis, ChunkGrid, IndexSet, Selection, Window};
 use crate::provider::description::TableDescription;
 use crate::provider::options::ReadOptions;
 
@@ -110,8 +111,24 @@ pub trait BlockList: Debug + Send + Sync {
     /// descends. No coordinate repeats along any but the last of them.
     fn ordering(&self) -> Vec<(usize, bool)>;
 
+    /// The blocks as chunks of grids, if that is what they are, one grid after another.
+    fn grid_parts(&self) -> Option<Vec<GridPart>>;
+
     /// A reader of these columns, with buffers of its own.
     fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>>;
+}
+
+/// The selected cells of one grid among the blocks of a table.
+#[derive(Debug, Clone)]
+pub struct GridPart {
+    /// The grid, whose axes and attributes are the table's first columns.
+    pub grid: Arc<dyn GridSource>,
+    /// The selected cells.
+    pub selection: Selection,
+    /// Of the chunks that hold one, in row-major order, the positions of those that may be needed; `None` for all.
+    pub kept: Option<IndexSet>,
+    /// The value of the table's last column, if it is one with the grid's file: an array of one.
+    pub file: Option<ArrayRef>,
 }
 
 /// What is known of one column in each of some blocks. All arrays have a value per block.
@@ -166,6 +183,17 @@ pub struct ReadCounts {
     pub decode_time: Duration,
 }
 
+/// How the cells of an attribute are stored: as numbers, little-endian, one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CellFormat {
+    /// The type of the numbers.
+    pub cell_type: CellType,
+    /// The bits of the number that marks missing cells.
+    pub fill: Option<u64>,
+    /// Whether cells that are not numbers are missing.
+    pub nan_is_null: bool,
+}
+
 /// A dense array: axes, one or more attributes with a value per cell, and chunks.
 pub trait GridSource: Debug + Send + Sync {
     /// Short name of the format, as EXPLAIN shows it: `tet`.
@@ -188,6 +216,11 @@ pub trait GridSource: Debug + Send + Sync {
 
     /// Whether an attribute may have nulls, under these options.
     fn may_have_nulls(&self, attribute: usize, options: &ReadOptions) -> bool;
+
+    /// How an attribute's cells are stored, if they are plain numbers whose values are those of the column.
+    fn cell_format(&self, _attribute: usize, _options: &ReadOptions) -> Option<CellFormat> {
+        None
+    }
 
     /// Whether anything is known of an attribute's values without reading them. The first call may read what is.
     fn has_statistics(&self, _attribute: usize, _options: &ReadOptions) -> bool {
@@ -252,6 +285,10 @@ pub trait WindowReader: Send {
 
     /// Does a bounded piece of the work that the window still needs. Returns whether it can be read.
     fn advance(&mut self) -> Result<bool>;
+
+    /// The stored cells of a range of the window's row-major order, of one of the reader's attributes, which must have a
+    /// [cell format](GridSource::cell_format). The window must be ready.
+    fn cells(&mut self, attribute: usize, range: Range<u64>) -> Result<&[u8]>;
 
     /// Some cells of the window, as one array per attribute. The runs are ranges of cell numbers in the window's
     /// row-major order; they ascend and do not overlap.

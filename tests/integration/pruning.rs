@@ -43,8 +43,9 @@ async fn reads(
     assert_eq!(without.metric("chunks_pruned_by_zone_map"), 0);
     let read = with.reads();
     if pruned > 0 {
+        let known = with.metric("chunks_known_by_zone_map");
         assert_eq!(
-            pruned + with.metric("chunks_pruned_by_slice") + read,
+            pruned + with.metric("chunks_pruned_by_slice") + known + read,
             10,
             "{sql}"
         );
@@ -116,11 +117,11 @@ async fn zone_maps_answer_minimum_maximum_and_count() {
         ("true", "0.0 99.0 85 100", 0),
         ("day BETWEEN 3 AND 5", "30.0 59.0 15 30", 0),
         ("day IN (4, 8)", "80.0 89.0 10 20", 0),
-        // Without a value there is nothing to answer with; the engine looks for itself.
-        ("day = 4", "NULL NULL 0 10", 1),
+        ("day = 4", "NULL NULL 0 10", 0),
         // Of parts of chunks nothing exact is known.
         ("x < 5 AND day > 7", "80.0 94.0 10 10", 2),
-        ("value > 50 AND day = 6", "60.0 69.0 10 10", 1),
+        ("value > 50 AND day = 6", "60.0 69.0 10 10", 0),
+        ("value > 65 AND day > 4", "66.0 99.0 34 34", 1),
     ] {
         let sql = format!("SELECT {EXTREMES} FROM v WHERE {condition}");
         let (found, [read, _]) = reads(&with, &without, &sql).await;
@@ -332,6 +333,11 @@ async fn joins_top_rows_and_subqueries_drop_chunks_as_they_run() {
     let sql = "SELECT count(*), min(value) FROM v WHERE day = (SELECT max(day) FROM v)";
     let ran = run(&ctx, sql).await;
     assert_eq!(ran.rows, ["10 90.0"]);
+    assert_eq!((ran.reads(), ran.metric(dynamic)), (0, 9));
+    assert_eq!(ran.metric("chunks_known_by_zone_map"), 1);
+    let sql = "SELECT sum(value) FROM v WHERE day = (SELECT max(day) FROM v)";
+    let ran = run(&ctx, sql).await;
+    assert_eq!(ran.rows, ["945.0"]);
     assert_eq!((ran.reads(), ran.metric(dynamic)), (1, 9));
     let sql = "SELECT count(*) FROM v WHERE value > (SELECT max(value) - 5 FROM v)";
     let ran = run(&ctx, sql).await;

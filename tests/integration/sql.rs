@@ -9,6 +9,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::{DatasetSpec, TetWriter};
+use tet_sql::provider::aggregate::ArrayAggregateExec;
 use tet_sql::{TetOptions, TetSessionExt, enable_tet};
 
 /// Writes datasets with their cells, row-major.
@@ -123,7 +124,7 @@ impl Ran {
     /// A metric, summed over all scans.
     pub fn metric(&self, name: &str) -> usize {
         fn sum(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
-            let own = if plan.is::<DataSourceExec>() {
+            let own = if plan.is::<DataSourceExec>() || plan.is::<ArrayAggregateExec>() {
                 let metrics = plan.metrics().unwrap();
                 metrics
                     .sum_by_name(name)

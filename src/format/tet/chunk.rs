@@ -201,6 +201,35 @@ impl ChunkReader {
         self.bytes_read += bytes as u64;
     }
 
+    /// A byte range of the chunk's cells, without a copy where that can be; the chunk must be ready and hold the range.
+    pub fn cells(&mut self, range: Range<usize>) -> Result<&[u8]> {
+        if let State::Positioned(chunk, place) = &self.state {
+            let (start, place) = (chunk.start, place.clone());
+            let length = range.len();
+            grow(&mut self.decoded, length, &place)?;
+            let cells = &mut self.decoded[..length];
+            let storage = self.file.storage();
+            storage
+                .read_at(start + range.start as u64, cells)
+                .map_err(|error| error.at(&place))?;
+            self.bytes_read += length as u64;
+            return Ok(cells);
+        }
+        match &self.state {
+            State::Mapped(map, chunk) => {
+                self.bytes_read += range.len() as u64;
+                Ok(&map[chunk.start + range.start..chunk.start + range.end])
+            }
+            State::Decoded(length) => Ok(&self.decoded[..*length][range]),
+            _ => Err(self.not_ready()),
+        }
+    }
+
+    fn not_ready(&self) -> Error {
+        let message = "cells were asked for before the chunk was ready";
+        Error::invalid(self.file.path(), message)
+    }
+
     /// Fills `output` with byte ranges of the chunk's cells; the chunk must be ready. The ranges ascend, do not
     /// overlap, lie within the chunk, and are together as long as `output`.
     pub fn gather(&mut self, runs: &[Range<usize>], output: &mut [u8]) -> Result<()> {
@@ -216,10 +245,7 @@ impl ChunkReader {
                 return Ok(());
             }
             State::Closed | State::Compressed(_) => {
-                return Err(Error::invalid(
-                    self.file.path(),
-                    "cells were asked for before the chunk was ready",
-                ));
+                return Err(self.not_ready());
             }
         };
         let mut output = output;
@@ -240,7 +266,7 @@ impl Compressed {
         output: &mut Vec<u8>,
     ) -> Result<Option<usize>> {
         let length = self.row.raw_bytes as usize;
-        self.grow(output, length)?;
+        grow(output, length, &self.place)?;
         match one_call.decompress_to_buffer(self.stored.bytes(), &mut output[..length]) {
             Ok(produced) => Ok(Some(produced)),
             Err(error) if error.to_string().contains(TOO_SMALL) => Ok(Some(length + 1)),
@@ -254,7 +280,7 @@ impl Compressed {
         // One byte more than the chunk needs, to notice frames that decode to more.
         let most = self.row.raw_bytes as usize + 1;
         let end = most.min(self.produced + STEP_BYTES);
-        self.grow(output, end)?;
+        grow(output, end, &self.place)?;
         let decoder = match &mut self.decoder {
             Some(decoder) => decoder,
             None => {
@@ -281,19 +307,19 @@ impl Compressed {
         Ok(None)
     }
 
-    fn grow(&self, output: &mut Vec<u8>, length: usize) -> Result<()> {
-        if output.len() < length {
-            output
-                .try_reserve(length - output.len())
-                .map_err(|error| undecodable(&self.place, &io::Error::other(error)))?;
-            output.resize(length, 0);
-        }
-        Ok(())
-    }
-
     fn undecodable(&self, error: &io::Error) -> Error {
         undecodable(&self.place, error)
     }
+}
+
+fn grow(output: &mut Vec<u8>, length: usize, place: &Place) -> Result<()> {
+    if output.len() < length {
+        output
+            .try_reserve(length - output.len())
+            .map_err(|error| undecodable(place, &io::Error::other(error)))?;
+        output.resize(length, 0);
+    }
+    Ok(())
 }
 
 fn undecodable(place: &Place, error: &io::Error) -> Error {

@@ -9,8 +9,10 @@ use arrow::datatypes::DataType;
 use crate::error::{Error, Place};
 use crate::format::storage::Access;
 use crate::format::tet::{ChunkReader, Dataset, DatasetMetadata, Dtype, Fill, TetFile};
+use crate::grid::reduce::CellType;
 use crate::grid::{ChunkGrid, half_coordinate_values};
 use crate::provider::options::{ReadOptions, TetOptions};
+use crate::provider::source::CellFormat;
 use crate::provider::tet::decoding::Decoding;
 use crate::provider::tet::values::{self, Missing};
 
@@ -87,6 +89,29 @@ impl TetArray {
 
     pub fn may_have_nulls(&self, options: &ReadOptions) -> bool {
         self.missing(options).is_possible(self.dtype) || self.decoding.can_be_null()
+    }
+
+    pub fn cell_format(&self, options: &ReadOptions) -> Option<CellFormat> {
+        if !matches!(self.decoding, Decoding::None) {
+            return None;
+        }
+        let missing = self.missing(options);
+        Some(CellFormat {
+            cell_type: match self.dtype {
+                Dtype::F16 => CellType::F16,
+                Dtype::F32 => CellType::F32,
+                Dtype::F64 => CellType::F64,
+                Dtype::I16 => CellType::I16,
+                Dtype::I32 => CellType::I32,
+                Dtype::I64 => CellType::I64,
+                Dtype::U8 => CellType::U8,
+                Dtype::U16 => CellType::U16,
+                Dtype::U32 => CellType::U32,
+                Dtype::U64 => CellType::U64,
+            },
+            fill: missing.fill.map(Fill::bits),
+            nan_is_null: missing.nan,
+        })
     }
 
     /// The column of stored cells.

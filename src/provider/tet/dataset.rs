@@ -12,7 +12,7 @@ use crate::grid::{Axis, ChunkGrid, CoordinateSource, IndexSet, Selection, Window
 use crate::provider::axis_bounds::axis_range;
 use crate::provider::description::{AttributeDescription, DimensionDescription, TableDescription};
 use crate::provider::options::{ReadOptions, TetOptions};
-use crate::provider::source::{BlockStatistics, GridSource, WindowReader};
+use crate::provider::source::{BlockStatistics, CellFormat, GridSource, WindowReader};
 use crate::provider::tet::array::TetArray;
 use crate::provider::tet::columns::{self, Axes};
 use crate::provider::tet::coordinates::{CoordinateDatasets, base};
@@ -145,6 +145,10 @@ impl GridSource for TetDataset {
 
     fn may_have_nulls(&self, _attribute: usize, options: &ReadOptions) -> bool {
         self.array.may_have_nulls(options)
+    }
+
+    fn cell_format(&self, _attribute: usize, options: &ReadOptions) -> Option<CellFormat> {
+        self.array.cell_format(options)
     }
 
     fn has_statistics(&self, _attribute: usize, options: &ReadOptions) -> bool {

@@ -181,6 +181,16 @@ impl WindowReader for TetWindowReader {
         }
     }
 
+    fn cells(&mut self, _attribute: usize, range: Range<u64>) -> Result<&[u8]> {
+        let size = self.array.dtype().size();
+        let range = (range.start * size) as usize..(range.end * size) as usize;
+        match &self.state {
+            State::Closed => internal_err!("a window reader was read without a window"),
+            State::Chunk => Ok(self.chunks.cells(range)?),
+            State::Assembly(assembly) => Ok(&assembly.cells[range]),
+        }
+    }
+
     fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>> {
         let runs = in_bytes(runs, self.array.dtype().size());
         let length = runs.iter().map(Range::len).sum();

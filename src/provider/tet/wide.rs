@@ -11,7 +11,7 @@ use datafusion::common::{Result, ScalarValue};
 use crate::grid::{Axis, ChunkGrid, Window};
 use crate::provider::description::TableDescription;
 use crate::provider::options::ReadOptions;
-use crate::provider::source::{BlockStatistics, GridSource, ReadCounts, WindowReader};
+use crate::provider::source::{BlockStatistics, CellFormat, GridSource, ReadCounts, WindowReader};
 use crate::provider::tet::coordinates::{base, group};
 use crate::provider::tet::dataset::TetDataset;
 
@@ -189,6 +189,10 @@ impl GridSource for WideTable {
         self.datasets[attribute].may_have_nulls(0, options)
     }
 
+    fn cell_format(&self, attribute: usize, options: &ReadOptions) -> Option<CellFormat> {
+        self.datasets[attribute].cell_format(0, options)
+    }
+
     fn has_statistics(&self, attribute: usize, options: &ReadOptions) -> bool {
         self.datasets[attribute].has_statistics(0, options)
     }
@@ -280,6 +284,10 @@ impl WindowReader for WideReader {
             self.ready += 1;
         }
         Ok(self.ready == self.readers.len())
+    }
+
+    fn cells(&mut self, attribute: usize, range: Range<u64>) -> Result<&[u8]> {
+        self.readers[attribute].cells(0, range)
     }
 
     fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>> {

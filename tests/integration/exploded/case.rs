@@ -12,7 +12,7 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
 use tet_sql::format::tet::TetWriter;
-use tet_sql::{Access, TetOptions, open_location};
+use tet_sql::{Access, TetOptions, enable_tet, open_location};
 use tetration::catalog::embed_indexes_in_tet;
 
 use super::array::TestArray;
@@ -93,6 +93,10 @@ impl Case {
             .set_usize("datafusion.optimizer.repartition_file_min_size", 1)
             .set_bool("datafusion.optimizer.prefer_hash_join", random.chance(85));
         let ctx = SessionContext::new_with_config(config);
+        let ctx = match random.chance(90) {
+            true => enable_tet(ctx, TetOptions::new()),
+            false => ctx,
+        };
         let folder = tempfile::tempdir().unwrap();
         let axes = self.write(folder.path());
         let files = folder.path().join("*.tet");

@@ -17,8 +17,10 @@ pub struct TestColumn {
     pub values: ArrayRef,
     /// Whether numbers are so few and small that sums of them are exact in any order, and every cast succeeds.
     pub is_tame: bool,
-    /// The engine's least and greatest of numbers among which are NaN depend on the order of rows.
+    /// The engine's least and greatest of numbers among which are NaN depend on the order of rows; those of a group whose
+    /// numbers are all infinite are finite in DataFusion 55.2.
     pub has_nan: bool,
+    pub has_negative_zero: bool,
 }
 
 impl TestColumn {
@@ -36,13 +38,36 @@ impl TestColumn {
         Self {
             name: name.into(),
             is_tame: all(&|number| number.abs() < 10_000.0 && (number * 64.0).fract() == 0.0),
-            has_nan: numbers.is_some() && !all(&|number| !number.is_nan()),
+            has_nan: numbers.is_some() && !all(&|number| number.is_finite()),
+            has_negative_zero: numbers.is_some()
+                && !all(&|number| number != 0.0 || number.is_sign_positive()),
             values,
         }
     }
 
     pub fn is_numeric(&self) -> bool {
         self.values.data_type().is_numeric()
+    }
+
+    /// Something that rows can be grouped by: most often the column itself.
+    pub fn key(&self, random: &mut Random) -> String {
+        let name = &self.name;
+        if random.chance(60) {
+            return name.clone();
+        }
+        match self.values.data_type() {
+            DataType::Timestamp(..) | DataType::Date32 => {
+                let unit = random.pick(&["year", "month", "day", "hour"]);
+                format!("date_trunc('{unit}', {name})")
+            }
+            DataType::Utf8 => format!("substr({name}, 1, 1)"),
+            _ if self.is_numeric() && self.is_tame => match random.below(3) {
+                0 => format!("floor({name} / 2)"),
+                1 => format!("CASE WHEN {name} > 1 THEN 'far' ELSE 'near' END"),
+                _ => format!("-{name}"),
+            },
+            _ => name.clone(),
+        }
     }
 
     /// A literal: most often one of the column's values.

@@ -1,0 +1,143 @@
+//! Squared deviations from the mean.
+//!
+//! Cells are looked at twice while they are in a cache: for their mean, then for how far they are from it. That loses no
+//! digits, whatever the mean. Results are put together by the formulas of Chan, Golub and LeVeque (1979).
+
+use multiversion::multiversion;
+
+use crate::grid::reduce::cell::{Cell, Keep};
+use crate::grid::reduce::piece::Piece;
+
+/// Columns that are worked on at once.
+const TILE: usize = 256;
+/// Cells of a run that are looked at twice.
+const LOOK: usize = 4096;
+/// Sums that a run is added up in.
+const WIDTH: usize = 16;
+
+/// Count, mean and sum of squared deviations of the cells of each group.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Deviation {
+    /// Cells.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// The sum of the squares of what they differ from it.
+    pub squares: f64,
+}
+
+impl Deviation {
+    /// Adds other cells.
+    pub fn merge(&mut self, other: Self) {
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            *self = other;
+            return;
+        }
+        let count = self.count + other.count;
+        let (mine, theirs, all) = (self.count as f64, other.count as f64, count as f64);
+        let apart = other.mean - self.mean;
+        self.mean += apart * theirs / all;
+        self.squares += other.squares + apart * apart * mine * theirs / all;
+        self.count = count;
+    }
+}
+
+/// Deviations by column: the cells at the same place of all rows go to the same group, the next ones to the next.
+#[multiversion(targets(
+    "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
+    "x86_64+avx2+fma"
+))]
+pub fn deviation_columns<C: Cell, K: Keep<C>>(
+    piece: &Piece<'_, C::Bytes>,
+    keep: K,
+    deviations: &mut [Deviation],
+) {
+    piece.for_each_rows(|group, rows| {
+        for at in (0..piece.length).step_by(TILE) {
+            let width = (piece.length - at).min(TILE);
+            let mut counts = [0u64; TILE];
+            let mut means = [0.0; TILE];
+            for row in rows {
+                let cells = row[at..][..width].iter();
+                for ((bytes, mean), count) in cells.zip(&mut means).zip(&mut counts) {
+                    let cell = C::load(*bytes);
+                    let keeps = keep.keeps(cell);
+                    *mean += if keeps { cell.to_f64() } else { 0.0 };
+                    *count += u64::from(keeps);
+                }
+            }
+            for (mean, count) in means.iter_mut().zip(&counts) {
+                *mean /= *count as f64;
+            }
+            let mut squares = [0.0; TILE];
+            for row in rows {
+                let cells = row[at..][..width].iter();
+                for ((bytes, mean), squares) in cells.zip(&means).zip(&mut squares) {
+                    let cell = C::load(*bytes);
+                    let apart = cell.to_f64() - mean;
+                    *squares += if keep.keeps(cell) { apart * apart } else { 0.0 };
+                }
+            }
+            let targets = &mut deviations[group + at..][..width];
+            for (i, target) in targets.iter_mut().enumerate() {
+                target.merge(Deviation {
+                    count: counts[i],
+                    mean: means[i],
+                    squares: squares[i],
+                });
+            }
+        }
+    });
+}
+
+/// Deviations by row: all cells of a row go to the group of its base.
+#[multiversion(targets(
+    "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
+    "x86_64+avx2+fma"
+))]
+pub fn deviation_rows<C: Cell, K: Keep<C>>(
+    piece: &Piece<'_, C::Bytes>,
+    keep: K,
+    deviations: &mut [Deviation],
+) {
+    piece.for_each_rows(|group, rows| {
+        for row in rows {
+            for cells in row.chunks(LOOK) {
+                let mut count = 0u64;
+                let sum = add_up::<C>(cells, |cell| {
+                    let keeps = keep.keeps(cell);
+                    count += u64::from(keeps);
+                    if keeps { cell.to_f64() } else { 0.0 }
+                });
+                let mean = sum / count as f64;
+                let squares = add_up::<C>(cells, |cell| {
+                    let apart = cell.to_f64() - mean;
+                    if keep.keeps(cell) { apart * apart } else { 0.0 }
+                });
+                deviations[group].merge(Deviation {
+                    count,
+                    mean,
+                    squares,
+                });
+            }
+        }
+    });
+}
+
+#[inline(always)]
+fn add_up<C: Cell>(cells: &[C::Bytes], mut term: impl FnMut(C) -> f64) -> f64 {
+    let mut sums = [0.0; WIDTH];
+    let (blocks, rest) = cells.as_chunks::<WIDTH>();
+    for block in blocks {
+        for i in 0..WIDTH {
+            sums[i] += term(C::load(block[i]));
+        }
+    }
+    for cell in rest {
+        sums[0] += term(C::load(*cell));
+    }
+    sums.iter().sum()
+}

@@ -1,0 +1,374 @@
+//! The results of all groups for one type of cell.
+
+use crate::grid::reduce::cell::{Keep, Number, SumInto, Total, Within, WithinExcept};
+use crate::grid::reduce::deviations::{Deviation, deviation_columns, deviation_rows};
+use crate::grid::reduce::extremes::{Extremes, extreme_columns, extreme_rows};
+use crate::grid::reduce::layout::{self, NO_GROUP, Target};
+use crate::grid::reduce::piece::{Base, Piece};
+use crate::grid::reduce::sums::{Sums, sum_columns, sum_rows};
+
+/// What is wanted of the cells of each group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Wanted {
+    /// Their sum.
+    pub sum: Option<SumKind>,
+    /// Their number.
+    pub count: bool,
+    /// The least.
+    pub least: bool,
+    /// The greatest.
+    pub greatest: bool,
+    /// Their mean and how far they are from it.
+    pub deviation: bool,
+}
+
+/// What sums are kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SumKind {
+    /// Doubles, whatever the cells.
+    Float,
+    /// Doubles of floating-point numbers, and of integers 64-bit integers, which wrap around.
+    Natural,
+}
+
+/// Sums of all groups.
+#[derive(Debug, Clone)]
+pub(super) enum Totals<N> {
+    Float(Vec<f64>),
+    Natural(Vec<N>),
+}
+
+/// Least or greatest cells of all groups.
+#[derive(Debug, Clone)]
+pub(super) struct Found<C> {
+    pub cells: Vec<C>,
+    pub seen: Vec<bool>,
+}
+
+/// The results of all groups for cells of one type.
+#[derive(Debug, Clone)]
+pub(super) struct Moments<C: Number> {
+    groups: usize,
+    within: Within<C>,
+    fill: Option<C>,
+    /// Whether all cells count but those that are not numbers, so that few need be looked at one by one.
+    is_hopeful: bool,
+    /// As [`Sums::counts`].
+    pub counts: Vec<i64>,
+    pub totals: Option<Totals<C::Natural>>,
+    pub least: Option<Found<C>>,
+    pub greatest: Option<Found<C>>,
+    pub deviations: Option<Vec<Deviation>>,
+    scratch: Scratch<C>,
+}
+
+/// Results of a row whose cells go to scattered groups.
+#[derive(Debug, Clone)]
+struct Scratch<C: Number> {
+    floats: Vec<f64>,
+    naturals: Vec<C::Natural>,
+    counts: Vec<i64>,
+    found: Vec<C>,
+    seen: Vec<bool>,
+    deviations: Vec<Deviation>,
+}
+
+impl<C: Number> Default for Scratch<C> {
+    fn default() -> Self {
+        Self {
+            floats: Vec::new(),
+            naturals: Vec::new(),
+            counts: Vec::new(),
+            found: Vec::new(),
+            seen: Vec::new(),
+            deviations: Vec::new(),
+        }
+    }
+}
+
+impl<C: Number> Moments<C> {
+    /// Nothing yet, of so many groups. Cells out of bounds, cells that are `fill`, and those that are not numbers do not
+    /// count.
+    pub fn new(groups: usize, wanted: Wanted, bounds: Option<Within<C>>, fill: Option<C>) -> Self {
+        let is_hopeful = bounds.is_none() && fill.is_none();
+        let found = |wanted: bool, start: C| {
+            wanted.then(|| Found {
+                cells: vec![start; groups],
+                seen: Vec::new(),
+            })
+        };
+        let sums = match wanted.sum {
+            // Counts come with sums.
+            None => (wanted.count || !is_hopeful).then_some(SumKind::Natural),
+            some => some,
+        };
+        Self {
+            groups,
+            within: bounds.unwrap_or(Within {
+                least: C::LEAST,
+                greatest: C::GREATEST,
+            }),
+            fill,
+            is_hopeful,
+            counts: if is_hopeful {
+                Vec::new()
+            } else {
+                vec![0; groups]
+            },
+            totals: sums.map(|kind| match kind {
+                SumKind::Float => Totals::Float(vec![0.0; groups]),
+                SumKind::Natural => Totals::Natural(vec![C::Natural::default(); groups]),
+            }),
+            least: found(wanted.least, C::GREATEST),
+            greatest: found(wanted.greatest, C::LEAST),
+            deviations: wanted.deviation.then(|| vec![Deviation::default(); groups]),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Whether the counts are less the cells that do not count, not the number of those that do.
+    pub fn is_hopeful(&self) -> bool {
+        self.is_hopeful
+    }
+
+    /// Adds the cells of chunks of the same layout.
+    pub fn add(&mut self, sources: &[&[C::Bytes]], pieces: &[layout::Piece]) {
+        for piece in pieces {
+            let target = &piece.target;
+            let piece = Piece {
+                sources,
+                outer: &piece.outer,
+                inner: &piece.inner,
+                rows: &piece.rows,
+                length: piece.length,
+            };
+            match (self.is_hopeful, self.fill) {
+                (true, _) => self.add_piece::<_, true>(&piece, target, self.within),
+                (false, None) => self.add_piece::<_, false>(&piece, target, self.within),
+                (false, Some(fill)) => {
+                    let within = self.within;
+                    self.add_piece::<_, false>(&piece, target, WithinExcept { within, fill });
+                }
+            }
+        }
+    }
+
+    fn add_piece<K: Keep<C>, const HOPEFUL: bool>(
+        &mut self,
+        piece: &Piece<'_, C::Bytes>,
+        target: &Target,
+        keep: K,
+    ) {
+        let scratch = &mut self.scratch;
+        match &mut self.totals {
+            Some(Totals::Float(totals)) => {
+                let counts = &mut self.counts;
+                let sums = Sums { totals, counts };
+                let (floats, counts) = (&mut scratch.floats, &mut scratch.counts);
+                add_sums::<C, f64, K, HOPEFUL>(piece, target, keep, sums, floats, counts);
+            }
+            Some(Totals::Natural(totals)) => {
+                let counts = &mut self.counts;
+                let sums = Sums { totals, counts };
+                let (naturals, counts) = (&mut scratch.naturals, &mut scratch.counts);
+                add_sums::<C, _, K, HOPEFUL>(piece, target, keep, sums, naturals, counts);
+            }
+            None => {}
+        }
+        if let Some(least) = &mut self.least {
+            add_extremes::<C, K, false, HOPEFUL>(piece, target, keep, least, scratch);
+        }
+        if let Some(greatest) = &mut self.greatest {
+            add_extremes::<C, K, true, HOPEFUL>(piece, target, keep, greatest, scratch);
+        }
+        if let Some(deviations) = &mut self.deviations {
+            match target {
+                Target::Base => deviation_rows(piece, keep, deviations),
+                Target::Neighbours => deviation_columns(piece, keep, deviations),
+                Target::Scattered(terms) => for_each_base(piece, |group, piece| {
+                    let line = &mut scratch.deviations;
+                    line.clear();
+                    line.resize(piece.length, Deviation::default());
+                    deviation_columns(piece, keep, line);
+                    for_each_term(terms, group, |i, group| deviations[group].merge(line[i]));
+                }),
+            }
+        }
+    }
+
+    /// Adds the results of others.
+    pub fn merge(&mut self, other: &Self) {
+        if !other.counts.is_empty() {
+            self.counts.resize(self.groups, 0);
+            let counts = self.counts.iter_mut().zip(&other.counts);
+            counts.for_each(|(count, other)| *count += other);
+        }
+        match (&mut self.totals, &other.totals) {
+            (Some(Totals::Float(totals)), Some(Totals::Float(others))) => {
+                let totals = totals.iter_mut().zip(others);
+                totals.for_each(|(total, other)| *total += other);
+            }
+            (Some(Totals::Natural(totals)), Some(Totals::Natural(others))) => {
+                let totals = totals.iter_mut().zip(others);
+                totals.for_each(|(total, other)| total.add(*other));
+            }
+            _ => {}
+        }
+        if let (Some(least), Some(other)) = (&mut self.least, &other.least) {
+            least.merge(other, |cell, before| cell < before);
+        }
+        if let (Some(greatest), Some(other)) = (&mut self.greatest, &other.greatest) {
+            greatest.merge(other, |cell, before| cell > before);
+        }
+        if let (Some(deviations), Some(others)) = (&mut self.deviations, &other.deviations) {
+            let deviations = deviations.iter_mut().zip(others);
+            deviations.for_each(|(deviation, other)| deviation.merge(*other));
+        }
+    }
+
+    /// Adds what is known of some cells of one group: their least and greatest, and how many there are that count, and
+    /// that do not. Only extremes and counts can be known in this way.
+    pub fn add_known(&mut self, group: usize, extremes: Option<(C, C)>, count: u64, missing: u64) {
+        if self.is_hopeful {
+            if missing > 0 {
+                self.counts.resize(self.groups, 0);
+                self.counts[group] -= missing as i64;
+            }
+        } else {
+            self.counts[group] += count as i64;
+        }
+        let Some((least, greatest)) = extremes else {
+            return;
+        };
+        if let Some(found) = &mut self.least {
+            found.add_known(group, least, |cell, before| cell <= before);
+        }
+        if let Some(found) = &mut self.greatest {
+            found.add_known(group, greatest, |cell, before| cell >= before);
+        }
+    }
+}
+
+impl<C: Copy> Found<C> {
+    fn merge(&mut self, other: &Self, is_better: impl Fn(C, C) -> bool) {
+        for (cell, other) in self.cells.iter_mut().zip(&other.cells) {
+            if is_better(*other, *cell) {
+                *cell = *other;
+            }
+        }
+        self.seen
+            .resize(self.seen.len().max(other.seen.len()), false);
+        for (seen, other) in self.seen.iter_mut().zip(&other.seen) {
+            *seen |= other;
+        }
+    }
+
+    fn add_known(&mut self, group: usize, cell: C, is_as_good: impl Fn(C, C) -> bool) {
+        self.seen.resize(self.cells.len(), false);
+        self.seen[group] = true;
+        if is_as_good(cell, self.cells[group]) {
+            self.cells[group] = cell;
+        }
+    }
+}
+
+fn add_sums<C: SumInto<T>, T: Total, K: Keep<C>, const HOPEFUL: bool>(
+    piece: &Piece<'_, C::Bytes>,
+    target: &Target,
+    keep: K,
+    mut sums: Sums<'_, T>,
+    line: &mut Vec<T>,
+    counts: &mut Vec<i64>,
+) {
+    match target {
+        Target::Base => sum_rows::<C, T, K, HOPEFUL>(piece, keep, &mut sums),
+        Target::Neighbours => sum_columns::<C, T, K, HOPEFUL>(piece, keep, &mut sums),
+        Target::Scattered(terms) => for_each_base(piece, |group, piece| {
+            line.clear();
+            line.resize(piece.length, T::default());
+            counts.clear();
+            if !HOPEFUL {
+                counts.resize(piece.length, 0);
+            }
+            let mut of_line = Sums {
+                totals: line,
+                counts,
+            };
+            sum_columns::<C, T, K, HOPEFUL>(piece, keep, &mut of_line);
+            for_each_term(terms, group, |i, group| sums.totals[group].add(line[i]));
+            if !counts.is_empty() {
+                sums.counts.resize(sums.totals.len(), 0);
+                for_each_term(terms, group, |i, group| sums.counts[group] += counts[i]);
+            }
+        }),
+    }
+}
+
+fn add_extremes<C: Number, K: Keep<C>, const MAX: bool, const HOPEFUL: bool>(
+    piece: &Piece<'_, C::Bytes>,
+    target: &Target,
+    keep: K,
+    found: &mut Found<C>,
+    scratch: &mut Scratch<C>,
+) {
+    let mut extremes = Extremes {
+        found: &mut found.cells,
+        seen: &mut found.seen,
+    };
+    match target {
+        Target::Base => extreme_rows::<C, K, MAX, HOPEFUL>(piece, keep, &mut extremes),
+        Target::Neighbours => extreme_columns::<C, K, MAX, HOPEFUL>(piece, keep, &mut extremes),
+        Target::Scattered(terms) => for_each_base(piece, |group, piece| {
+            let (line, seen) = (&mut scratch.found, &mut scratch.seen);
+            line.clear();
+            line.resize(piece.length, if MAX { C::LEAST } else { C::GREATEST });
+            seen.clear();
+            let mut of_line = Extremes { found: line, seen };
+            extreme_columns::<C, K, MAX, HOPEFUL>(piece, keep, &mut of_line);
+            for_each_term(terms, group, |i, group| {
+                let is_better = if MAX {
+                    line[i] > extremes.found[group]
+                } else {
+                    line[i] < extremes.found[group]
+                };
+                if is_better {
+                    extremes.found[group] = line[i];
+                }
+            });
+            if !seen.is_empty() {
+                extremes.seen.resize(extremes.found.len(), false);
+                for_each_term(terms, group, |i, group| extremes.seen[group] |= seen[i]);
+            }
+        }),
+    }
+}
+
+/// Each base of a piece as a piece of its own, whose results count from zero, and its group.
+fn for_each_base<B>(piece: &Piece<'_, B>, mut visit: impl FnMut(usize, &Piece<'_, B>)) {
+    for outer in piece.outer {
+        for inner in piece.inner {
+            let base = [Base {
+                offset: outer.offset + inner.offset,
+                group: 0,
+            }];
+            let origin = [Base {
+                offset: 0,
+                group: 0,
+            }];
+            let one = Piece {
+                outer: &base,
+                inner: &origin,
+                ..*piece
+            };
+            visit(outer.group + inner.group, &one);
+        }
+    }
+}
+
+fn for_each_term(terms: &[usize], group: usize, mut visit: impl FnMut(usize, usize)) {
+    for (i, term) in terms.iter().enumerate() {
+        if *term != NO_GROUP {
+            visit(i, group + term);
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The results of all groups, whatever the type of the cells.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, ArrowPrimitiveType, Float64Array, PrimitiveArray, UInt64Array};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{
+    ArrowNativeType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
+};
+use half::f16;
+
+use crate::grid::reduce::cell::{Cell, Number, Within};
+use crate::grid::reduce::layout::Layout;
+use crate::grid::reduce::moments::{Found, Moments, Totals, Wanted};
+
+/// How numbers are stored. All are little-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CellType {
+    /// IEEE 754 half precision. Reduced as f32.
+    F16,
+    /// IEEE 754 single precision.
+    F32,
+    /// IEEE 754 double precision.
+    F64,
+    /// Signed, 16 bits.
+    I16,
+    /// Signed, 32 bits.
+    I32,
+    /// Signed, 64 bits.
+    I64,
+    /// Unsigned, 8 bits.
+    U8,
+    /// Unsigned, 16 bits.
+    U16,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Unsigned, 64 bits.
+    U64,
+}
+
+impl CellType {
+    /// Whether cells are floating-point numbers.
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::F16 | Self::F32 | Self::F64)
+    }
+
+    /// Whether numbers are signed integers.
+    pub fn is_signed_integer(self) -> bool {
+        matches!(self, Self::I16 | Self::I32 | Self::I64)
+    }
+
+    /// Whether numbers are unsigned integers of fewer bytes than these.
+    pub fn is_unsigned_below(self, bytes: usize) -> bool {
+        matches!(self, Self::U8 | Self::U16 | Self::U32 | Self::U64) && self.size() < bytes
+    }
+
+    /// Bytes of a cell.
+    pub fn size(self) -> usize {
+        match self {
+            Self::U8 => 1,
+            Self::F16 | Self::I16 | Self::U16 => 2,
+            Self::F32 | Self::I32 | Self::U32 => 4,
+            Self::F64 | Self::I64 | Self::U64 => 8,
+        }
+    }
+}
+
+/// Reduces the cells of many chunks to results for each of many groups.
+#[derive(Debug, Clone)]
+pub struct Reduction {
+    moments: AnyMoments,
+    /// Whether cells are halves, and the one that marks missing cells.
+    halves: Option<Option<u16>>,
+    /// Halves as singles.
+    widened: Vec<Vec<u8>>,
+}
+
+#[derive(Debug, Clone)]
+enum AnyMoments {
+    F32(Moments<f32>),
+    F64(Moments<f64>),
+    I16(Moments<i16>),
+    I32(Moments<i32>),
+    I64(Moments<i64>),
+    U8(Moments<u8>),
+    U16(Moments<u16>),
+    U32(Moments<u32>),
+    U64(Moments<u64>),
+}
+
+macro_rules! for_any {
+    ($any:expr, $moments:ident => $then:expr) => {
+        match $any {
+            AnyMoments::F32($moments) => $then,
+            AnyMoments::F64($moments) => $then,
+            AnyMoments::I16($moments) => $then,
+            AnyMoments::I32($moments) => $then,
+            AnyMoments::I64($moments) => $then,
+            AnyMoments::U8($moments) => $then,
+            AnyMoments::U16($moments) => $then,
+            AnyMoments::U32($moments) => $then,
+            AnyMoments::U64($moments) => $then,
+        }
+    };
+}
+
+impl Reduction {
+    /// Nothing yet, of so many groups. Cells that are not numbers do not count, nor those with the bits `fill`, nor those
+    /// outside the bounds, which are bits of the cells' type (of f32 for halves) and belong to what is within.
+    pub fn new(
+        cell_type: CellType,
+        groups: usize,
+        wanted: Wanted,
+        bounds: Option<(u64, u64)>,
+        fill: Option<u64>,
+    ) -> Self {
+        fn typed<C: Number>(
+            groups: usize,
+            wanted: Wanted,
+            bounds: Option<(u64, u64)>,
+            fill: Option<u64>,
+        ) -> Moments<C> {
+            let within = bounds.map(|(least, greatest)| Within {
+                least: C::from_pattern(least),
+                greatest: C::from_pattern(greatest),
+            });
+            Moments::new(groups, wanted, within, fill.map(C::from_pattern))
+        }
+        let moments = match cell_type {
+            CellType::F16 => AnyMoments::F32(typed(groups, wanted, bounds, None)),
+            CellType::F32 => AnyMoments::F32(typed(groups, wanted, bounds, fill)),
+            CellType::F64 => AnyMoments::F64(typed(groups, wanted, bounds, fill)),
+            CellType::I16 => AnyMoments::I16(typed(groups, wanted, bounds, fill)),
+            CellType::I32 => AnyMoments::I32(typed(groups, wanted, bounds, fill)),
+            CellType::I64 => AnyMoments::I64(typed(groups, wanted, bounds, fill)),
+            CellType::U8 => AnyMoments::U8(typed(groups, wanted, bounds, fill)),
+            CellType::U16 => AnyMoments::U16(typed(groups, wanted, bounds, fill)),
+            CellType::U32 => AnyMoments::U32(typed(groups, wanted, bounds, fill)),
+            CellType::U64 => AnyMoments::U64(typed(groups, wanted, bounds, fill)),
+        };
+        let halves = (cell_type == CellType::F16).then(|| fill.map(|fill| fill as u16));
+        Self {
+            moments,
+            halves,
+            widened: Vec::new(),
+        }
+    }
+
+    /// Adds the cells of some chunks of the same layout: of each those of the layout's span.
+    pub fn add(&mut self, sources: &[&[u8]], layout: &Layout) {
+        if let Some(fill) = self.halves {
+            self.widened.resize_with(sources.len(), Vec::new);
+            for (source, widened) in sources.iter().zip(&mut self.widened) {
+                widen(source, fill, widened);
+            }
+        }
+        fn typed<C: Number>(moments: &mut Moments<C>, sources: &[&[u8]], layout: &Layout) {
+            let sources: Vec<&[C::Bytes]> = sources.iter().map(|bytes| C::split(bytes)).collect();
+            moments.add(&sources, &layout.pieces);
+        }
+        if self.halves.is_some() {
+            let sources: Vec<&[u8]> = self.widened.iter().map(Vec::as_slice).collect();
+            for_any!(&mut self.moments, moments => typed(moments, &sources, layout));
+        } else {
+            for_any!(&mut self.moments, moments => typed(moments, sources, layout));
+        }
+    }
+
+    /// Adds the results of another reduction of the same kind.
+    pub fn merge(&mut self, other: &Self) {
+        match (&mut self.moments, &other.moments) {
+            (AnyMoments::F32(one), AnyMoments::F32(other)) => one.merge(other),
+            (AnyMoments::F64(one), AnyMoments::F64(other)) => one.merge(other),
+            (AnyMoments::I16(one), AnyMoments::I16(other)) => one.merge(other),
+            (AnyMoments::I32(one), AnyMoments::I32(other)) => one.merge(other),
+            (AnyMoments::I64(one), AnyMoments::I64(other)) => one.merge(other),
+            (AnyMoments::U8(one), AnyMoments::U8(other)) => one.merge(other),
+            (AnyMoments::U16(one), AnyMoments::U16(other)) => one.merge(other),
+            (AnyMoments::U32(one), AnyMoments::U32(other)) => one.merge(other),
+            (AnyMoments::U64(one), AnyMoments::U64(other)) => one.merge(other),
+            _ => debug_assert!(false, "reductions of different types"),
+        }
+    }
+
+    /// Adds what is known of some cells of one group without reading them: the bits of their least and greatest (of f32 for
+    /// halves), how many there are that count, and how many do not. Not for sums and deviations.
+    pub fn add_known(
+        &mut self,
+        group: usize,
+        extremes: Option<(u64, u64)>,
+        count: u64,
+        missing: u64,
+    ) {
+        fn typed<C: Cell>(extremes: Option<(u64, u64)>) -> Option<(C, C)> {
+            extremes.map(|(least, greatest)| (C::from_pattern(least), C::from_pattern(greatest)))
+        }
+        for_any!(&mut self.moments, moments => {
+            moments.add_known(group, typed(extremes), count, missing);
+        });
+    }
+
+    /// The results, given how many cells each group has in all, whether they count or not.
+    pub fn results(self, cells: &[u64]) -> Results {
+        fn typed<C, T, N>(moments: Moments<C>, cells: &[u64]) -> Results
+        where
+            C: Number<Natural: ArrowNativeType> + ArrowNativeType,
+            T: ArrowPrimitiveType<Native = C>,
+            N: ArrowPrimitiveType<Native = C::Natural>,
+        {
+            let counts: Vec<u64> = match (moments.is_hopeful(), moments.counts.as_slice()) {
+                (true, []) => cells.to_vec(),
+                (true, counts) => {
+                    let counts = cells.iter().zip(counts);
+                    counts
+                        .map(|(all, less)| all.wrapping_add_signed(*less))
+                        .collect()
+                }
+                (false, counts) => counts.iter().map(|count| *count as u64).collect(),
+            };
+            let extremes = |found: Option<Found<C>>, start: C| -> Option<ArrayRef> {
+                let found = found?;
+                let is_found = found.cells.iter().enumerate().map(|(group, cell)| {
+                    *cell != start || found.seen.get(group).copied().unwrap_or(false)
+                });
+                let nulls: NullBuffer = is_found.collect::<Vec<bool>>().into();
+                let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
+                Some(Arc::new(PrimitiveArray::<T>::new(
+                    found.cells.into(),
+                    nulls,
+                )))
+            };
+            Results {
+                least: extremes(moments.least, C::GREATEST),
+                greatest: extremes(moments.greatest, C::LEAST),
+                sums: moments.totals.map(|totals| match totals {
+                    Totals::Float(totals) => Arc::new(Float64Array::from(totals)) as ArrayRef,
+                    Totals::Natural(totals) => {
+                        Arc::new(PrimitiveArray::<N>::new(totals.into(), None))
+                    }
+                }),
+                deviations: moments.deviations.map(|deviations| {
+                    let deviations = deviations.iter();
+                    [
+                        Arc::new(UInt64Array::from_iter_values(
+                            deviations.clone().map(|deviation| deviation.count),
+                        )) as ArrayRef,
+                        Arc::new(Float64Array::from_iter_values(
+                            deviations.clone().map(|deviation| deviation.mean),
+                        )),
+                        Arc::new(Float64Array::from_iter_values(
+                            deviations.map(|deviation| deviation.squares),
+                        )),
+                    ]
+                }),
+                counts,
+            }
+        }
+        match self.moments {
+            AnyMoments::F32(moments) => typed::<_, Float32Type, Float64Type>(moments, cells),
+            AnyMoments::F64(moments) => typed::<_, Float64Type, Float64Type>(moments, cells),
+            AnyMoments::I16(moments) => typed::<_, Int16Type, Int64Type>(moments, cells),
+            AnyMoments::I32(moments) => typed::<_, Int32Type, Int64Type>(moments, cells),
+            AnyMoments::I64(moments) => typed::<_, Int64Type, Int64Type>(moments, cells),
+            AnyMoments::U8(moments) => typed::<_, UInt8Type, Int64Type>(moments, cells),
+            AnyMoments::U16(moments) => typed::<_, UInt16Type, Int64Type>(moments, cells),
+            AnyMoments::U32(moments) => typed::<_, UInt32Type, Int64Type>(moments, cells),
+            AnyMoments::U64(moments) => typed::<_, UInt64Type, Int64Type>(moments, cells),
+        }
+    }
+}
+
+/// The results of a reduction, a value per group each.
+#[derive(Debug, Clone)]
+pub struct Results {
+    /// Cells that count.
+    pub counts: Vec<u64>,
+    /// Float64, or Int64 that may have wrapped around. Zero where no cell counts.
+    pub sums: Option<ArrayRef>,
+    /// Of the cells' type; null where no cell counts.
+    pub least: Option<ArrayRef>,
+    /// Of the cells' type; null where no cell counts.
+    pub greatest: Option<ArrayRef>,
+    /// The number of cells, their mean, and the sum of squared deviations from it.
+    pub deviations: Option<[ArrayRef; 3]>,
+}
+
+/// Halves as singles; missing ones are not a number.
+fn widen(halves: &[u8], fill: Option<u16>, singles: &mut Vec<u8>) {
+    singles.clear();
+    singles.reserve(halves.len() * 2);
+    for half in halves.as_chunks().0 {
+        let bits = u16::from_le_bytes(*half);
+        let single = if fill == Some(bits) {
+            f32::NAN
+        } else {
+            f16::from_bits(bits).to_f32()
+        };
+        singles.extend_from_slice(&single.to_le_bytes());
+    }
+}

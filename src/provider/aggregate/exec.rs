@@ -1,0 +1,290 @@
+//! The operator.
+
+use std::fmt::{self, Formatter};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
+};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet, RecordOutput};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+
+use crate::provider::aggregate::aggregation::Aggregation;
+use crate::provider::aggregate::job::Job;
+use crate::provider::aggregate::output::{self, Stage};
+use crate::provider::aggregate::program::{Columns, Output, Program};
+use crate::provider::aggregate::worker::{self, Found};
+use crate::provider::metrics::ScanMetrics;
+use crate::provider::scan::ArrayScan;
+use crate::provider::source::GridPart;
+
+/// The most groups of one aggregation; with more it stays the engine's.
+pub(super) const MOST_GROUPS: usize = 1 << 26;
+
+/// Computes aggregates of the cells of arrays, grouped by what follows from their positions.
+///
+/// One partition; as many workers as the scan has partitions take chunks one after another. What they add up in what order
+/// depends on their pace, so that sums and averages of floating-point numbers, and what is made of them, may differ in
+/// their last digits from run to run: relative to the sum of the numbers' magnitudes by less than 1e-12 for groups of
+/// up to a billion cells.
+#[derive(Debug)]
+pub struct ArrayAggregateExec {
+    scan: ArrayScan,
+    aggregation: Arc<Aggregation>,
+    /// The names of the groups.
+    names: Vec<String>,
+    stage: Stage,
+    /// The aggregates that the engine computes, row by row.
+    by_row: Vec<String>,
+    /// At most so many groups, if that is known.
+    groups: Option<u64>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl ArrayAggregateExec {
+    /// The operator for an aggregation over the columns of a scan's table.
+    pub(super) fn new(
+        parts: &[GridPart],
+        scan: ArrayScan,
+        aggregation: Aggregation,
+        names: Vec<String>,
+        stage: Stage,
+        groups: Option<u64>,
+        schema: SchemaRef,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        )
+        .with_scheduling_type(SchedulingType::Cooperative);
+        let columns = Columns::of(parts, &scan.plan().options);
+        let program = Program::new(&aggregation, &columns);
+        let outputs = program.outputs.iter().zip(&aggregation.aggregates);
+        let by_row = outputs.filter(|(output, _)| **output == Output::Engine);
+        Self {
+            by_row: by_row
+                .map(|(_, one)| one.function.name().to_string())
+                .collect(),
+            scan,
+            aggregation: Arc::new(aggregation),
+            names,
+            stage,
+            groups,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+}
+
+impl DisplayAs for ArrayAggregateExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
+        let groups: Vec<_> = self
+            .aggregation
+            .groups
+            .iter()
+            .zip(&self.names)
+            .map(|(expr, name)| {
+                let text = expr.to_string();
+                let bare = text.split('@').next().unwrap_or_default();
+                if bare == name {
+                    text
+                } else {
+                    format!("{text} as {name}")
+                }
+            })
+            .collect();
+        let aggregates: Vec<_> = self
+            .aggregation
+            .aggregates
+            .iter()
+            .map(|aggregate| aggregate.function.name())
+            .collect();
+        let mode = match self.stage {
+            Stage::Partial => "Partial",
+            Stage::Whole => "Single",
+        };
+        let mut parts = vec![
+            format!("mode={mode}"),
+            format!("gby=[{}]", groups.join(", ")),
+            format!("aggr=[{}]", aggregates.join(", ")),
+        ];
+        if !self.by_row.is_empty() {
+            parts.push(format!("by_row=[{}]", self.by_row.join(", ")));
+        }
+        if !self.aggregation.conjuncts.is_empty() {
+            let conjuncts = self.aggregation.conjuncts.iter();
+            let conjuncts: Vec<_> = conjuncts.map(|conjunct| conjunct.to_string()).collect();
+            parts.push(format!("predicate={}", conjuncts.join(" AND ")));
+        }
+        parts.extend(self.scan.description_without_projection());
+        match t {
+            DisplayFormatType::TreeRender => write!(f, "{}", parts.join("\n")),
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                write!(f, "ArrayAggregateExec: {}", parts.join(", "))
+            }
+        }
+    }
+}
+
+impl ExecutionPlan for ArrayAggregateExec {
+    fn name(&self) -> &'static str {
+        "ArrayAggregateExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for expr in self.aggregation.expressions() {
+            if f(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("ArrayAggregateExec has no partition {partition}");
+        }
+        let run = Run {
+            scan: self.scan.clone(),
+            aggregation: Arc::clone(&self.aggregation),
+            stage: self.stage,
+            schema: self.schema(),
+            metrics: self.metrics.clone(),
+            context,
+        };
+        let batches = futures::stream::once(run.run());
+        let batches = futures::TryStreamExt::try_flatten(batches);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            batches,
+        )))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _input_stats: &[Arc<Statistics>],
+        _args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        if self.aggregation.groups.is_empty() {
+            statistics.num_rows = Precision::Exact(1);
+        } else if let Some(groups) = self.groups.and_then(|groups| usize::try_from(groups).ok()) {
+            statistics.num_rows = Precision::Inexact(groups);
+        }
+        Ok(Arc::new(statistics))
+    }
+}
+
+/// One execution.
+struct Run {
+    scan: ArrayScan,
+    aggregation: Arc<Aggregation>,
+    stage: Stage,
+    schema: SchemaRef,
+    metrics: ExecutionPlanMetricsSet,
+    context: Arc<TaskContext>,
+}
+
+type Batches = futures::stream::Iter<std::vec::IntoIter<Result<arrow::array::RecordBatch>>>;
+
+impl Run {
+    async fn run(self) -> Result<Batches> {
+        let metrics = ScanMetrics::new(&self.metrics, 0);
+        let Some(parts) = self.scan.blocks().grid_parts() else {
+            return internal_err!("the scan is not over grids");
+        };
+        let config = self.context.session_config();
+        let workers = self.scan.plan().partitions.len();
+        let job = Job::try_new(
+            &self.aggregation,
+            parts,
+            self.scan.source().schema(),
+            self.scan.plan().options,
+            workers,
+            MOST_GROUPS,
+        )?;
+        self.scan.set_plan_metrics(&metrics, job.units() > 0);
+        let job = Arc::new(job);
+        let workers = (workers as u64).min(job.units()).max(1);
+        let consumer = MemoryConsumer::new("ArrayAggregateExec");
+        let reservation = consumer.register(self.context.memory_pool());
+        reservation.try_grow(job.bytes().saturating_mul(workers as usize))?;
+        let batch_size = config.batch_size();
+        let mut others = Vec::new();
+        for number in 1..workers {
+            let metrics = ScanMetrics::new(&self.metrics, number as usize);
+            others.push(SpawnedTask::spawn(worker::work(
+                Arc::clone(&job),
+                metrics,
+                batch_size,
+            )));
+        }
+        let mut found: Found = worker::work(Arc::clone(&job), metrics.clone(), batch_size).await?;
+        for other in others {
+            let other = other.join().await.map_err(|error| {
+                datafusion::error::DataFusionError::ExecutionJoin(Box::new(error))
+            })??;
+            found.merge(other, job.groups.count())?;
+        }
+        let timer = metrics.baseline.elapsed_compute().timer();
+        let rows = output::rows(&job, found, self.stage, &self.schema)?;
+        drop(timer);
+        let mut batches = Vec::with_capacity(rows.num_rows().div_ceil(batch_size.max(1)));
+        let mut start = 0;
+        while start < rows.num_rows() {
+            let length = batch_size.max(1).min(rows.num_rows() - start);
+            let batch = rows.slice(start, length);
+            batches.push(Ok(batch.record_output(&metrics.baseline)));
+            start += length;
+        }
+        metrics.baseline.done();
+        Ok(futures::stream::iter(batches))
+    }
+}

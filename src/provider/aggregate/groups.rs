@@ -1,0 +1,355 @@
+//! Which groups there are, and which each position of an axis is in.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, UInt64Array};
+use arrow::compute::{interleave, take};
+use arrow::datatypes::{Field, Schema};
+use arrow::record_batch::RecordBatch;
+use arrow::row::{OwnedRow, RowConverter, SortField};
+use datafusion::common::{Result, internal_err, resources_err};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+
+use crate::grid::reduce::{AxisGroups, NO_GROUP};
+use crate::grid::{Axis, Coordinates, IndexSet, Monotonicity, Selection, Window};
+use crate::provider::source::GridPart;
+
+/// The groups of an aggregation: the products of what positions along single axes are grouped by.
+#[derive(Debug)]
+pub(super) struct Groups {
+    axes: Vec<GroupAxis>,
+    count: usize,
+    /// For each grouping expression, the axis that it is over, and its number among those over that axis.
+    columns: Vec<(usize, usize)>,
+}
+
+/// The groups along one axis. The file that a part is of counts as an axis of one position.
+#[derive(Debug)]
+struct GroupAxis {
+    /// The number of the table's column.
+    column: usize,
+    /// For each grouping expression over the axis, its value in each group.
+    values: Vec<ArrayRef>,
+    count: usize,
+    /// What the number of a group grows by from one to the next.
+    stride: usize,
+    /// For each part, the group of each selected position.
+    parts: Vec<Ordinals>,
+}
+
+#[derive(Debug)]
+enum Ordinals {
+    /// Each position has its own, in their order.
+    Ranks,
+    Of(Vec<u32>),
+}
+
+impl Ordinals {
+    fn of(&self, rank: usize) -> usize {
+        match self {
+            Self::Ranks => rank,
+            Self::Of(ordinals) => ordinals[rank] as usize,
+        }
+    }
+}
+
+/// The columns that grouping expressions are over, one each; `None` if one of them is over none, several, or none of
+/// the first `dimensions` and `file`.
+pub(super) fn group_columns(
+    groups: &[Arc<dyn PhysicalExpr>],
+    dimensions: usize,
+    file: Option<usize>,
+) -> Option<Vec<usize>> {
+    let column = |expr: &Arc<dyn PhysicalExpr>| {
+        let columns = collect_columns(expr);
+        let mut columns = columns.iter().map(Column::index);
+        let column = columns.next()?;
+        let is_known = column < dimensions || Some(column) == file;
+        (is_known && columns.all(|other| other == column)).then_some(column)
+    };
+    groups.iter().map(column).collect()
+}
+
+impl Groups {
+    /// The groups of these expressions, each over one of `columns`, over the selected positions of these parts.
+    ///
+    /// # Errors
+    /// If coordinates cannot be read, an expression fails, or there are more groups than `most`.
+    pub fn try_new(
+        expressions: &[Arc<dyn PhysicalExpr>],
+        columns: &[usize],
+        parts: &[GridPart],
+        most: usize,
+    ) -> Result<Self> {
+        let mut by_axis: Vec<(usize, Vec<&Arc<dyn PhysicalExpr>>)> = Vec::new();
+        let mut places = Vec::with_capacity(expressions.len());
+        for (expr, column) in expressions.iter().zip(columns) {
+            match by_axis.iter().position(|(axis, _)| axis == column) {
+                Some(axis) => {
+                    by_axis[axis].1.push(expr);
+                    places.push((axis, by_axis[axis].1.len() - 1));
+                }
+                None => {
+                    by_axis.push((*column, vec![expr]));
+                    places.push((by_axis.len() - 1, 0));
+                }
+            }
+        }
+        let axes = by_axis
+            .iter()
+            .map(|(column, expressions)| GroupAxis::try_new(*column, expressions, parts));
+        let mut axes = axes.collect::<Result<Vec<_>>>()?;
+        // In the order of the cells: the last axis varies fastest, and files are furthest apart.
+        let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
+        let mut order: Vec<usize> = (0..axes.len()).collect();
+        order.sort_by_key(|axis| {
+            let column = axes[*axis].column;
+            if column < dimensions { column + 1 } else { 0 }
+        });
+        let mut count = 1usize;
+        for axis in order.into_iter().rev() {
+            axes[axis].stride = count;
+            count = match count.checked_mul(axes[axis].count) {
+                Some(count) if count <= most => count,
+                _ => return resources_err!("there are more than {most} groups"),
+            };
+        }
+        Ok(Self {
+            axes,
+            count,
+            columns: places,
+        })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What the cells of a window of a part are grouped by along each axis, and what all groups there have in
+    /// common.
+    pub fn of_window(
+        &self,
+        part: usize,
+        selection: &Selection,
+        window: &Window,
+    ) -> (Vec<AxisGroups>, usize) {
+        let ranges = window.ranges().iter().zip(selection.axes());
+        let mut axes: Vec<AxisGroups> = ranges
+            .map(|(range, set)| AxisGroups {
+                selected: set.within(range.clone()),
+                terms: None,
+            })
+            .collect();
+        let mut base = 0;
+        for axis in &self.axes {
+            let ordinals = &axis.parts[part];
+            let Some(in_window) = axes.get_mut(axis.column) else {
+                base += ordinals.of(0) * axis.stride;
+                continue;
+            };
+            let set = &selection.axes()[axis.column];
+            let first = set.rank(window.ranges()[axis.column].start) as usize;
+            // A window's positions fit into memory: its cells do.
+            let mut terms = vec![NO_GROUP; in_window.selected.length() as usize];
+            let positions = in_window.selected.ranges().flatten();
+            for (number, position) in positions.enumerate() {
+                terms[position as usize] = ordinals.of(first + number) * axis.stride;
+            }
+            in_window.terms = Some(terms);
+        }
+        (axes, base)
+    }
+
+    /// How many selected cells each group has.
+    pub fn cells(&self, parts: &[GridPart]) -> Vec<u64> {
+        let mut cells = vec![0; self.count];
+        for (number, part) in parts.iter().enumerate() {
+            if part.selection.is_empty() {
+                continue;
+            }
+            let is_grouped = |axis: usize| self.axes.iter().any(|group| group.column == axis);
+            let sets = part.selection.axes().iter().enumerate();
+            let in_each: u64 = sets
+                .filter(|(axis, _)| !is_grouped(*axis))
+                .fold(1, |cells, (_, set)| set.count().saturating_mul(cells));
+            if let ([_], true) = (parts, self.axes.iter().all(|axis| axis.is_simple(number))) {
+                return vec![in_each; self.count];
+            }
+            let mut some = vec![(0, in_each)];
+            for axis in &self.axes {
+                let histogram = axis.histogram(number, part);
+                let some_before = std::mem::take(&mut some);
+                for (group, cells) in some_before {
+                    let groups = histogram
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, count)| **count > 0);
+                    some.extend(
+                        groups
+                            .map(|(ordinal, count)| (group + ordinal * axis.stride, cells * count)),
+                    );
+                }
+            }
+            for (group, count) in some {
+                cells[group] += count;
+            }
+        }
+        cells
+    }
+
+    /// The values that some groups are grouped by, for each grouping expression.
+    pub fn values(&self, groups: &[usize]) -> Result<Vec<ArrayRef>> {
+        let columns = self.columns.iter().map(|(axis, number)| {
+            let axis = &self.axes[*axis];
+            let ordinals = groups
+                .iter()
+                .map(|group| (group / axis.stride % axis.count) as u64);
+            let ordinals = UInt64Array::from_iter_values(ordinals);
+            Ok(take(&axis.values[*number], &ordinals, None)?)
+        });
+        columns.collect()
+    }
+}
+
+impl GroupAxis {
+    fn try_new(
+        column: usize,
+        expressions: &[&Arc<dyn PhysicalExpr>],
+        parts: &[GridPart],
+    ) -> Result<Self> {
+        let mut axis = Self {
+            column,
+            values: Vec::new(),
+            count: 0,
+            stride: 0,
+            parts: Vec::with_capacity(parts.len()),
+        };
+        let is_bare = |expr: &&Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().is_some();
+        if let [part] = parts
+            && expressions.iter().all(is_bare)
+            && let Some(axis_of_grid) = part.grid.axes().get(column)
+            && axis_of_grid.monotonicity()? != Monotonicity::None
+        {
+            let set = &part.selection.axes()[column];
+            let coordinates = selected_coordinates(axis_of_grid, set)?;
+            axis.count = coordinates.len();
+            axis.values = vec![coordinates; expressions.len()];
+            axis.parts.push(Ordinals::Ranks);
+            return Ok(axis);
+        }
+        let mut converter: Option<RowConverter> = None;
+        let mut known: HashMap<OwnedRow, u32> = HashMap::new();
+        let mut evaluated = Vec::with_capacity(parts.len());
+        let mut firsts: Vec<(usize, usize)> = Vec::new();
+        for (number, part) in parts.iter().enumerate() {
+            let (name, coordinates) = match (part.grid.axes().get(column), &part.file) {
+                (Some(axis), _) => {
+                    let set = &part.selection.axes()[column];
+                    (axis.name(), selected_coordinates(axis, set)?)
+                }
+                (None, Some(file)) => ("file", Arc::clone(file)),
+                (None, None) => return internal_err!("column {column} is not along an axis"),
+            };
+            let values = evaluate(expressions, name, coordinates)?;
+            let converter = match &mut converter {
+                Some(converter) => converter,
+                None => {
+                    let fields = values
+                        .iter()
+                        .map(|values| SortField::new(values.data_type().clone()));
+                    converter.insert(RowConverter::new(fields.collect())?)
+                }
+            };
+            let rows = converter.convert_columns(&values)?;
+            let mut ordinals: Vec<u32> = Vec::with_capacity(rows.num_rows());
+            for row in 0..rows.num_rows() {
+                // Neighbours are often in the same group.
+                let same = ordinals
+                    .last()
+                    .copied()
+                    .filter(|_| rows.row(row) == rows.row(row - 1));
+                ordinals.push(match same {
+                    Some(ordinal) => ordinal,
+                    None => {
+                        let next = firsts.len() as u32;
+                        let ordinal = *known.entry(rows.row(row).owned()).or_insert(next);
+                        if ordinal == next {
+                            firsts.push((number, row));
+                        }
+                        ordinal
+                    }
+                });
+            }
+            axis.parts.push(Ordinals::Of(ordinals));
+            evaluated.push(values);
+        }
+        axis.count = firsts.len();
+        for number in 0..expressions.len() {
+            let values: Vec<&dyn Array> = evaluated
+                .iter()
+                .map(|values: &Vec<ArrayRef>| values[number].as_ref())
+                .collect();
+            axis.values.push(interleave(&values, &firsts)?);
+        }
+        Ok(axis)
+    }
+
+    fn is_simple(&self, part: usize) -> bool {
+        matches!(self.parts[part], Ordinals::Ranks)
+    }
+
+    /// How many selected positions of a part are in each group of the axis.
+    fn histogram(&self, part: usize, of: &GridPart) -> Vec<u64> {
+        let mut histogram = vec![0; self.count];
+        match &self.parts[part] {
+            Ordinals::Ranks => {
+                let set = &of.selection.axes()[self.column];
+                histogram[..set.count() as usize].fill(1);
+            }
+            Ordinals::Of(ordinals) => {
+                for ordinal in ordinals {
+                    histogram[*ordinal as usize] += 1;
+                }
+            }
+        }
+        histogram
+    }
+}
+
+fn selected_coordinates(axis: &Axis, selected: &IndexSet) -> Result<ArrayRef> {
+    let coordinates = axis.coordinates()?;
+    if let Some(range) = selected.as_range() {
+        return Ok(coordinates.slice(range));
+    }
+    let positions = UInt64Array::from_iter_values(selected.ranges().flatten());
+    Ok(match coordinates {
+        Coordinates::Values(values) => take(values, &positions, None)?,
+        Coordinates::Index { .. } => {
+            let last = selected.last().map_or(0, |last| last + 1);
+            let first = selected.first().unwrap_or(0);
+            let from_first: UInt64Array = positions.unary(|position| position - first);
+            take(&coordinates.slice(first..last), &from_first, None)?
+        }
+    })
+}
+
+/// The values of expressions over a single column.
+fn evaluate(
+    expressions: &[&Arc<dyn PhysicalExpr>],
+    name: &str,
+    column: ArrayRef,
+) -> Result<Vec<ArrayRef>> {
+    let field = Field::new(name, column.data_type().clone(), false);
+    let schema = Arc::new(Schema::new(vec![field]));
+    let rows = column.len();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column])?;
+    let evaluate = |expr: &&Arc<dyn PhysicalExpr>| {
+        let expr = reassign_expr_columns(Arc::clone(expr), &schema)?;
+        expr.evaluate(&batch)?.into_array(rows)
+    };
+    expressions.iter().map(evaluate).collect()
+}

@@ -1,0 +1,324 @@
+//! The work of an aggregation, in units that workers take one after another.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{Result, internal_err};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::collect_columns;
+
+use crate::grid::{IndexSet, Selection};
+use crate::provider::aggregate::aggregation::Aggregation;
+use crate::provider::aggregate::groups::{Groups, group_columns};
+use crate::provider::aggregate::program::{Columns, Output, Program};
+use crate::provider::axis_filter::evaluate_physical;
+use crate::provider::grid_blocks::GridBlocks;
+use crate::provider::options::ReadOptions;
+use crate::provider::pruning::with_subquery_values;
+use crate::provider::source::{BlockList, GridPart};
+
+/// Rows of cells that are best added up at once.
+const ROWS: u64 = 16;
+/// Groups of a chunk below which their results stay in a cache anyway.
+const FEW_GROUPS: u64 = 4096;
+/// Units per worker, so that none waits long for the last.
+const UNITS_PER_WORKER: u64 = 8;
+
+/// Everything that workers need to know.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub aggregation: Aggregation,
+    pub program: Program,
+    pub groups: Groups,
+    pub parts: Vec<JobPart>,
+    /// Of the table.
+    pub schema: SchemaRef,
+    pub options: ReadOptions,
+    /// The table's columns that are needed row by row.
+    pub row_columns: Vec<usize>,
+    /// The attributes that are read.
+    pub attributes: Vec<usize>,
+    /// Where the units of each part end.
+    ends: Vec<u64>,
+    next: AtomicU64,
+}
+
+/// The chunks of one grid.
+#[derive(Debug)]
+pub(super) struct JobPart {
+    pub part: GridPart,
+    /// The chunks, by the selection that the scan was planned with.
+    pub blocks: GridBlocks,
+    batches: Option<Batches>,
+    /// Whether something is known of the values of a reduction's attribute.
+    pub is_known: Vec<bool>,
+}
+
+/// Chunks that follow each other along an axis which is not grouped by, several at a time.
+#[derive(Debug)]
+struct Batches {
+    axis: usize,
+    size: u64,
+    /// Chunks along each axis.
+    counts: Vec<u64>,
+}
+
+impl Job {
+    /// Prepares an aggregation over some parts of a table, for so many workers. Reads coordinates, but no values.
+    pub fn try_new(
+        aggregation: &Aggregation,
+        parts: Vec<GridPart>,
+        schema: &SchemaRef,
+        options: ReadOptions,
+        workers: usize,
+        most_groups: usize,
+    ) -> Result<Self> {
+        let mut aggregation = aggregation.map(with_subquery_values)?;
+        let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
+        let originals: Vec<Selection> = parts.iter().map(|part| part.selection.clone()).collect();
+        let mut parts = parts;
+        narrow(&mut aggregation.conjuncts, &mut parts, dimensions)?;
+        let file = parts
+            .iter()
+            .any(|part| part.file.is_some())
+            .then(|| schema.fields().len() - 1);
+        let Some(columns) = group_columns(&aggregation.groups, dimensions, file) else {
+            return internal_err!("an aggregation is grouped by more than single dimensions");
+        };
+        let groups = Groups::try_new(&aggregation.groups, &columns, &parts, most_groups)?;
+        let program = Program::new(&aggregation, &Columns::of(&parts, &options));
+        let mut row_columns = Vec::new();
+        let mut attributes: Vec<usize> = Vec::new();
+        let mut note = |column: usize, attributes: &mut Vec<usize>| {
+            if !row_columns.contains(&column) {
+                row_columns.push(column);
+            }
+            if column >= dimensions && Some(column) != file {
+                let attribute = column - dimensions;
+                if !attributes.contains(&attribute) {
+                    attributes.push(attribute);
+                }
+            }
+        };
+        if program.needs_rows() {
+            for expr in program.row_expressions(&aggregation) {
+                for column in collect_columns(expr) {
+                    note(column.index(), &mut attributes);
+                }
+            }
+        }
+        for plan in &program.reductions {
+            if !attributes.contains(&plan.attribute) {
+                attributes.push(plan.attribute);
+            }
+        }
+        let is_read = program.needs_rows() || !program.reductions.is_empty();
+        let mut ends = Vec::with_capacity(parts.len());
+        let mut end = 0u64;
+        let mut job_parts = Vec::with_capacity(parts.len());
+        for (part, original) in parts.into_iter().zip(originals) {
+            let blocks = GridBlocks::new(&part.grid, original);
+            let known = program
+                .reductions
+                .iter()
+                .map(|plan| blocks.has_statistics(dimensions + plan.attribute, &options));
+            let mut part = JobPart {
+                is_known: known.collect(),
+                batches: None,
+                blocks,
+                part,
+            };
+            if !program.needs_rows() {
+                part.batches = part.batches(&columns, workers);
+            }
+            if is_read && !part.part.selection.is_empty() {
+                let Some(units) = part.units().and_then(|units| end.checked_add(units)) else {
+                    return internal_err!("there are 2^64 chunks or more");
+                };
+                end = units;
+            }
+            ends.push(end);
+            job_parts.push(part);
+        }
+        row_columns.sort_unstable();
+        Ok(Self {
+            aggregation,
+            program,
+            groups,
+            parts: job_parts,
+            schema: Arc::clone(schema),
+            options,
+            row_columns,
+            attributes,
+            ends,
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// How many units there are.
+    pub fn units(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Bytes that the results of all groups take, about.
+    pub fn bytes(&self) -> usize {
+        let reductions = self.program.reductions.iter().map(|plan| {
+            let size = plan.format.cell_type.size();
+            let wanted = &plan.wanted;
+            16 + size * (usize::from(wanted.least) + usize::from(wanted.greatest))
+                + if wanted.deviation { 24 } else { 0 }
+        });
+        let engine = self
+            .program
+            .outputs
+            .iter()
+            .filter(|output| **output == Output::Engine);
+        let per_group = 8 + reductions.sum::<usize>() + engine.count() * 16;
+        per_group.saturating_mul(self.groups.count())
+    }
+
+    /// The parts, as they are left by the predicate.
+    pub fn grid_parts(&self) -> Vec<GridPart> {
+        self.parts.iter().map(|part| part.part.clone()).collect()
+    }
+
+    /// The next unit that no worker has: the number of a part, and positions of its chunks.
+    pub fn take(&self) -> Option<(usize, Vec<u64>)> {
+        let unit = self.next.fetch_add(1, Ordering::Relaxed);
+        let part = self.ends.partition_point(|end| *end <= unit);
+        let start = match part.checked_sub(1) {
+            Some(before) => self.ends[before],
+            None => 0,
+        };
+        let positions = self.parts.get(part)?.positions(unit - start);
+        Some((part, positions))
+    }
+}
+
+impl JobPart {
+    fn units(&self) -> Option<u64> {
+        match (&self.part.kept, &self.batches) {
+            (Some(kept), _) => Some(kept.count()),
+            (None, None) => self.blocks.count(),
+            (None, Some(batches)) => Some(
+                batches
+                    .counts
+                    .iter()
+                    .enumerate()
+                    .map(|(axis, count)| batches.steps(axis, *count))
+                    .product(),
+            ),
+        }
+    }
+
+    fn positions(&self, unit: u64) -> Vec<u64> {
+        let Some(batches) = &self.batches else {
+            let kept = self.part.kept.as_ref();
+            return vec![kept.and_then(|kept| kept.nth(unit)).unwrap_or(unit)];
+        };
+        let mut rest = unit;
+        let mut ranges: Vec<Range<u64>> = vec![0..0; batches.counts.len()];
+        for (axis, count) in batches.counts.iter().enumerate().rev() {
+            let steps = batches.steps(axis, *count);
+            let step = rest % steps;
+            rest /= steps;
+            ranges[axis] = if axis == batches.axis {
+                step * batches.size..count.min(&((step + 1) * batches.size)).to_owned()
+            } else {
+                step..step + 1
+            };
+        }
+        let along = ranges[batches.axis].clone();
+        let position = |number: u64| {
+            let places = ranges.iter().zip(&batches.counts).enumerate();
+            places.fold(0, |position, (axis, (range, count))| {
+                let place = if axis == batches.axis {
+                    number
+                } else {
+                    range.start
+                };
+                position * count + place
+            })
+        };
+        along.map(position).collect()
+    }
+
+    /// Whether, and which, chunks are to be taken several at a time: if each has few cells per group, loading and
+    /// storing the groups' results would cost more than adding the cells up.
+    fn batches(&self, grouped: &[usize], workers: usize) -> Option<Batches> {
+        let counts = self.blocks.chunk_counts();
+        let total = self.blocks.count()?;
+        if self.part.kept.is_some() || total == 0 {
+            return None;
+        }
+        let grid = self.part.grid.chunk_grid();
+        let extents = grid.chunk_shape().iter().zip(grid.shape());
+        let extents: Vec<u64> = extents.map(|(chunk, all)| *chunk.min(all)).collect();
+        let product = |is_grouped: bool| -> u64 {
+            let extents = extents.iter().enumerate();
+            extents
+                .filter(|(axis, _)| grouped.contains(axis) == is_grouped)
+                .fold(1, |product, (_, extent)| extent.saturating_mul(product))
+        };
+        let (rows, groups) = (product(false), product(true));
+        if groups < FEW_GROUPS || rows >= ROWS {
+            return None;
+        }
+        let axis = (0..counts.len())
+            .filter(|axis| !grouped.contains(axis))
+            .max_by_key(|axis| counts[*axis])?;
+        let fair = total / (workers as u64 * UNITS_PER_WORKER);
+        let size = (ROWS / rows.max(1)).min(counts[axis]).min(fair);
+        (size > 1).then_some(Batches { axis, size, counts })
+    }
+}
+
+impl Batches {
+    fn steps(&self, axis: usize, count: u64) -> u64 {
+        if axis == self.axis {
+            count.div_ceil(self.size)
+        } else {
+            count
+        }
+    }
+}
+
+/// Restricts the parts to what conjuncts over single dimensions leave, and keeps the other conjuncts.
+fn narrow(
+    conjuncts: &mut Vec<Arc<dyn PhysicalExpr>>,
+    parts: &mut [GridPart],
+    dimensions: usize,
+) -> Result<()> {
+    let mut error = None;
+    conjuncts.retain(|conjunct| {
+        let columns = collect_columns(conjunct);
+        let mut numbers = columns.iter().map(|column| column.index());
+        let dimension = match (numbers.next(), numbers.next()) {
+            (Some(only), None) if only < dimensions => only,
+            _ => return true,
+        };
+        let mut sets: Vec<IndexSet> = Vec::with_capacity(parts.len());
+        for part in parts.iter() {
+            let selected = &part.selection.axes()[dimension];
+            match evaluate_physical(&part.grid.axes()[dimension], conjunct, selected) {
+                Ok(Some(set)) => sets.push(set),
+                // It can be asked of every row.
+                Ok(None) => return true,
+                Err(failure) => {
+                    error = Some(failure);
+                    return true;
+                }
+            }
+        }
+        for (part, set) in parts.iter_mut().zip(&sets) {
+            part.selection.restrict(dimension, set);
+        }
+        false
+    });
+    match error {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
+}

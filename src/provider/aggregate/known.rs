@@ -1,0 +1,153 @@
+//! What is known of a chunk without reading it.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{
+    DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use datafusion::common::Result;
+
+use crate::grid::Window;
+use crate::grid::reduce::{AxisGroups, CellType};
+use crate::provider::aggregate::job::JobPart;
+use crate::provider::aggregate::program::ReductionPlan;
+use crate::provider::aggregate::value_bounds::Bounds;
+use crate::provider::options::ReadOptions;
+
+/// What a reduction need not read a chunk for.
+pub(super) enum Known {
+    /// No cell of it counts.
+    Nothing,
+    /// All of it is in one group, of which this is all that is wanted.
+    OfGroup {
+        group: usize,
+        extremes: Option<(u64, u64)>,
+        count: u64,
+        missing: u64,
+    },
+    /// All cells have these bits.
+    Constant(u64),
+}
+
+/// What is known for a reduction of the selected cells of a window; `None` if they have to be read.
+pub(super) fn known(
+    plan: &ReductionPlan,
+    part: &JobPart,
+    window: &Window,
+    axes: &[AxisGroups],
+    base: usize,
+    options: &ReadOptions,
+) -> Result<Option<Known>> {
+    let windows = std::slice::from_ref(window);
+    let grid = &part.part.grid;
+    let Some(known) = grid.window_statistics(plan.attribute, windows, options)? else {
+        return Ok(None);
+    };
+    let nulls = known.nulls.is_valid(0).then(|| known.nulls.value(0));
+    let extremes = bits(&known.least).zip(bits(&known.greatest));
+    let cell_type = plan.format.cell_type;
+    let place = match (extremes, plan.bounds) {
+        (_, None) => Place::Inside,
+        (None, Some(_)) => Place::Unclear,
+        (Some(extremes), Some(bounds)) => place(extremes, bounds),
+    };
+    let is_all_missing = nulls == Some(window.cells());
+    if place == Place::Outside || (place == Place::Unclear && is_all_missing) {
+        return Ok(Some(Known::Nothing));
+    }
+    if !known.is_exact {
+        return Ok(None);
+    }
+    let Some(nulls) = nulls else {
+        return Ok(None);
+    };
+    // A half is written as its bits, which are not those of the single that stands for it; and zeros have two signs.
+    if let Some((least, greatest)) = extremes
+        && least == greatest
+        && nulls == 0
+        && cell_type != CellType::F16
+        && least << 1 != 0
+    {
+        return Ok(Some(Known::Constant(least)));
+    }
+    let mut group = base;
+    for axis in axes {
+        if !axis.selected.is_all() {
+            return Ok(None);
+        }
+        if let Some(terms) = &axis.terms {
+            if terms.iter().any(|term| *term != terms[0]) {
+                return Ok(None);
+            }
+            group += terms[0];
+        }
+    }
+    let wanted = plan.wanted;
+    if wanted.sum.is_some() || wanted.deviation || place == Place::Unclear {
+        return Ok(None);
+    }
+    let cells = window.cells();
+    if extremes.is_none() && nulls != cells {
+        return Ok(None);
+    }
+    Ok(Some(Known::OfGroup {
+        group,
+        extremes,
+        count: cells - nulls,
+        missing: nulls,
+    }))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Inside,
+    Outside,
+    Unclear,
+}
+
+/// Where values between two extremes are as seen from some bounds.
+fn place((least, greatest): (u64, u64), bounds: Bounds) -> Place {
+    fn compare<T: PartialOrd>(least: T, greatest: T, low: T, high: T) -> Place {
+        if greatest < low || least > high || low > high {
+            Place::Outside
+        } else if low <= least && greatest <= high {
+            Place::Inside
+        } else {
+            Place::Unclear
+        }
+    }
+    match bounds {
+        Bounds::Single(low, high) => {
+            let single = |bits: u64| f32::from_bits(bits as u32);
+            compare(single(least), single(greatest), low, high)
+        }
+        Bounds::Double(low, high) => {
+            compare(f64::from_bits(least), f64::from_bits(greatest), low, high)
+        }
+        Bounds::Signed(low, high) => compare(least as i64, greatest as i64, low, high),
+        Bounds::Unsigned(low, high) => compare(least, greatest, low, high),
+    }
+}
+
+/// The bits of the first number of an array; those of a signed integer as one of 64 bits.
+fn bits(numbers: &ArrayRef) -> Option<u64> {
+    if numbers.is_null(0) {
+        return None;
+    }
+    Some(match numbers.data_type() {
+        DataType::Float32 => numbers
+            .as_primitive::<Float32Type>()
+            .value(0)
+            .to_bits()
+            .into(),
+        DataType::Float64 => numbers.as_primitive::<Float64Type>().value(0).to_bits(),
+        DataType::Int16 => i64::from(numbers.as_primitive::<Int16Type>().value(0)) as u64,
+        DataType::Int32 => i64::from(numbers.as_primitive::<Int32Type>().value(0)) as u64,
+        DataType::Int64 => numbers.as_primitive::<Int64Type>().value(0) as u64,
+        DataType::UInt8 => numbers.as_primitive::<UInt8Type>().value(0).into(),
+        DataType::UInt16 => numbers.as_primitive::<UInt16Type>().value(0).into(),
+        DataType::UInt32 => numbers.as_primitive::<UInt32Type>().value(0).into(),
+        DataType::UInt64 => numbers.as_primitive::<UInt64Type>().value(0),
+        _ => return None,
+    })
+}

@@ -1,0 +1,20 @@
+//! Aggregates in array space: the group of a cell follows from its position, so that no row, no coordinate and no hash is
+//! needed.
+//!
+//! [`ArrayAggregates`] is the optimizer's rule, [`ArrayAggregateExec`] the operator that it puts in place of the engine's
+//! aggregation over a scan of arrays.
+
+mod aggregation;
+mod engine;
+mod exec;
+mod groups;
+mod job;
+mod known;
+mod output;
+mod program;
+mod rule;
+mod value_bounds;
+mod worker;
+
+pub use exec::ArrayAggregateExec;
+pub use rule::ArrayAggregates;

@@ -1,0 +1,399 @@
+//! How each aggregate is computed: by reducing stored cells, or by the engine's own accumulators.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::functions_aggregate::average::Avg;
+use datafusion::functions_aggregate::count::Count;
+use datafusion::functions_aggregate::min_max::{Max, Min};
+use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
+use datafusion::functions_aggregate::sum::Sum;
+use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
+use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
+use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
+
+use crate::grid::reduce::{CellType, SumKind, Wanted};
+use crate::provider::aggregate::aggregation::{Aggregate, Aggregation};
+use crate::provider::aggregate::value_bounds::Bounds;
+use crate::provider::options::ReadOptions;
+use crate::provider::source::{CellFormat, GridPart};
+
+/// What is known of the columns of a table.
+pub(super) struct Columns {
+    /// How many of them are dimensions, ahead of all others.
+    pub dimensions: usize,
+    /// How the cells of each attribute are stored, where that can be used.
+    pub formats: Vec<Option<CellFormat>>,
+    /// Whether an attribute may have nulls.
+    pub may_have_nulls: Vec<bool>,
+}
+
+impl Columns {
+    /// What holds of the columns in all parts of a table.
+    pub fn of(parts: &[GridPart], options: &ReadOptions) -> Self {
+        let first = parts.first().map(|part| &part.grid);
+        let attributes = first.map_or(0, |grid| grid.attributes().len());
+        let format = |attribute: usize| -> Option<CellFormat> {
+            let mut formats = parts
+                .iter()
+                .map(|part| part.grid.cell_format(attribute, options));
+            let first = formats.next()??;
+            formats.all(|other| other == Some(first)).then_some(first)
+        };
+        let may_have_nulls = |attribute: usize| {
+            let mut grids = parts.iter().map(|part| &part.grid);
+            grids.any(|grid| grid.may_have_nulls(attribute, options))
+        };
+        Self {
+            dimensions: first.map_or(0, |grid| grid.axes().len()),
+            formats: (0..attributes).map(format).collect(),
+            may_have_nulls: (0..attributes).map(may_have_nulls).collect(),
+        }
+    }
+
+    fn attribute(&self, column: usize) -> Option<usize> {
+        let attribute = column.checked_sub(self.dimensions)?;
+        (attribute < self.formats.len()).then_some(attribute)
+    }
+
+    fn format(&self, column: usize) -> Option<CellFormat> {
+        self.formats[self.attribute(column)?]
+    }
+
+    fn is_never_null(&self, column: usize) -> bool {
+        match self.attribute(column) {
+            Some(attribute) => !self.may_have_nulls[attribute],
+            // Dimensions, and the file.
+            None => true,
+        }
+    }
+}
+
+/// How the aggregates of an aggregation are computed.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    /// Reductions of stored cells.
+    pub reductions: Vec<ReductionPlan>,
+    /// Where each aggregate comes from.
+    pub outputs: Vec<Output>,
+    /// Which rows there are.
+    pub presence: Presence,
+    /// What rows have to satisfy that is not in the bounds of reductions.
+    pub predicate: Option<Arc<dyn PhysicalExpr>>,
+}
+
+/// A reduction of the cells of one attribute.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ReductionPlan {
+    /// The number of the attribute.
+    pub attribute: usize,
+    /// How its cells are stored.
+    pub format: CellFormat,
+    /// The cells that count.
+    pub bounds: Option<Bounds>,
+    /// What is wanted of them.
+    pub wanted: Wanted,
+}
+
+/// Which rows there are in each group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// All selected cells.
+    Selected,
+    /// The cells that count in a reduction.
+    Counted(usize),
+    /// Those that the predicate leaves.
+    Rows,
+}
+
+/// Where an aggregate comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// The number of rows.
+    Rows,
+    /// A reduction, by its number.
+    Reduced(usize, Reduced),
+    /// The engine's accumulators.
+    Engine,
+}
+
+/// What becomes of the results of a reduction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reduced {
+    Count,
+    Sum,
+    Average,
+    Least,
+    Greatest,
+    Deviation,
+}
+
+impl Program {
+    /// How to compute an aggregation over these columns.
+    pub fn new(aggregation: &Aggregation, columns: &Columns) -> Self {
+        let predicate = conjunction_opt(aggregation.conjuncts.iter().cloned());
+        let cell_type = |column: usize| {
+            let format = columns.format(column)?;
+            is_reducible(format).then_some(format.cell_type)
+        };
+        let bounds = predicate
+            .as_ref()
+            .map(|predicate| Bounds::of(predicate, &cell_type));
+        let mut program = Self {
+            reductions: Vec::new(),
+            outputs: Vec::new(),
+            presence: Presence::Selected,
+            predicate: None,
+        };
+        let rows = match bounds {
+            None => None,
+            Some(Some((column, bounds))) => Some((column, bounds)),
+            Some(None) => {
+                program.predicate = predicate;
+                program.presence = Presence::Rows;
+                None
+            }
+        };
+        if let Some((column, bounds)) = rows
+            && let Some(index) = program.reduction_for(columns, column, Some(bounds), None)
+        {
+            program.reductions[index].wanted.count = true;
+            program.presence = Presence::Counted(index);
+        }
+        for aggregate in &aggregation.aggregates {
+            let output = program.output(aggregate, columns, &cell_type, rows);
+            program.outputs.push(output.unwrap_or(Output::Engine));
+        }
+        // Where the engine has to look at rows anyway, they need the predicate.
+        if program.outputs.contains(&Output::Engine) && program.predicate.is_none() {
+            program.predicate = conjunction_opt(aggregation.conjuncts.iter().cloned());
+        }
+        program
+    }
+
+    /// Whether rows have to be looked at one by one.
+    pub fn needs_rows(&self) -> bool {
+        self.outputs.contains(&Output::Engine) || self.presence == Presence::Rows
+    }
+
+    /// The expressions that are evaluated row by row.
+    pub fn row_expressions<'a>(
+        &'a self,
+        aggregation: &'a Aggregation,
+    ) -> impl Iterator<Item = &'a Arc<dyn PhysicalExpr>> {
+        let aggregates = self.outputs.iter().zip(&aggregation.aggregates);
+        aggregates
+            .filter(|(output, _)| **output == Output::Engine)
+            .flat_map(|(_, aggregate)| aggregate.arguments.iter().chain(&aggregate.filter))
+            .chain(&self.predicate)
+    }
+
+    fn output(
+        &mut self,
+        aggregate: &Aggregate,
+        columns: &Columns,
+        cell_type: &dyn Fn(usize) -> Option<CellType>,
+        rows: Option<(usize, Bounds)>,
+    ) -> Option<Output> {
+        let function = &aggregate.function;
+        if function.is_distinct() {
+            return None;
+        }
+        let inner = function.fun().inner();
+        if inner.is::<Count>() && aggregate.filter.is_none() {
+            let is_row = aggregate.arguments.iter().all(|argument| {
+                match (argument.downcast_ref::<Literal>(), value_of(argument)) {
+                    (Some(literal), _) => !literal.value().is_null(),
+                    (None, Some((column, _))) => columns.is_never_null(column),
+                    (None, None) => false,
+                }
+            });
+            if is_row {
+                return Some(Output::Rows);
+            }
+        }
+        // Rows that a predicate over other columns leaves are only known one by one.
+        if self.presence == Presence::Rows {
+            return None;
+        }
+        let [argument] = aggregate.arguments.as_slice() else {
+            return None;
+        };
+        let (column, cast) = value_of(argument)?;
+        let bounds = match (&aggregate.filter, rows) {
+            (None, None) => None,
+            (filter, rows) => {
+                // Both at once, as one predicate.
+                let mut whole = rows;
+                if let Some(filter) = filter {
+                    let (filtered, of_filter) = Bounds::of(filter, cell_type)?;
+                    whole = Some(match rows {
+                        None => (filtered, of_filter),
+                        Some((same, before)) if same == filtered => {
+                            (same, before.intersect(of_filter)?)
+                        }
+                        Some(_) => return None,
+                    });
+                }
+                let (bounded, bounds) = whole?;
+                if bounded != column {
+                    return None;
+                }
+                Some(bounds)
+            }
+        };
+        let format = columns.format(column)?;
+        let (reduced, wanted) = reduce(aggregate, format, cast.as_ref())?;
+        let index = self.reduction_for(columns, column, bounds, wanted.sum)?;
+        let before = &mut self.reductions[index].wanted;
+        *before = Wanted {
+            sum: before.sum.or(wanted.sum),
+            count: before.count || wanted.count,
+            least: before.least || wanted.least,
+            greatest: before.greatest || wanted.greatest,
+            deviation: before.deviation || wanted.deviation,
+        };
+        Some(Output::Reduced(index, reduced))
+    }
+
+    /// The reduction of a column's cells within bounds, whose sums are of that kind or can become so.
+    fn reduction_for(
+        &mut self,
+        columns: &Columns,
+        column: usize,
+        bounds: Option<Bounds>,
+        sum: Option<SumKind>,
+    ) -> Option<usize> {
+        let attribute = columns.attribute(column)?;
+        let format = columns
+            .format(column)
+            .filter(|format| is_reducible(*format))?;
+        let found = self.reductions.iter().position(|plan| {
+            let sums_agree = match (plan.wanted.sum, sum) {
+                (Some(one), Some(other)) => one == other,
+                _ => true,
+            };
+            plan.attribute == attribute && plan.bounds == bounds && sums_agree
+        });
+        Some(found.unwrap_or_else(|| {
+            self.reductions.push(ReductionPlan {
+                attribute,
+                format,
+                bounds,
+                wanted: Wanted::default(),
+            });
+            self.reductions.len() - 1
+        }))
+    }
+}
+
+/// Whether what the engine makes of the cells is what a reduction makes of them: it does not order what is no number.
+fn is_reducible(format: CellFormat) -> bool {
+    format.nan_is_null || !format.cell_type.is_float()
+}
+
+/// The column that an expression is, and what it is cast to.
+fn value_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Option<DataType>)> {
+    match expr.downcast_ref::<CastExpr>() {
+        Some(cast) => {
+            let column = cast.expr().downcast_ref::<Column>()?;
+            Some((column.index(), Some(cast.cast_type().clone())))
+        }
+        None => Some((expr.downcast_ref::<Column>()?.index(), None)),
+    }
+}
+
+/// What a function of a column, cast or not, takes of a reduction.
+fn reduce(
+    aggregate: &Aggregate,
+    format: CellFormat,
+    cast: Option<&DataType>,
+) -> Option<(Reduced, Wanted)> {
+    let cell_type = format.cell_type;
+    // Casts that keep every value, or round it to the nearest double, and never fail.
+    let is_exact = match cast {
+        None | Some(DataType::Float64) => true,
+        Some(DataType::Int64) => cell_type.is_signed_integer() || cell_type.is_unsigned_below(8),
+        Some(DataType::UInt64) => cell_type.is_unsigned_below(9),
+        Some(_) => false,
+    };
+    if !is_exact {
+        return None;
+    }
+    let is_float = cell_type.is_float() || cast == Some(&DataType::Float64);
+    let state = aggregate.function.state_fields().ok()?;
+    let state: Vec<&DataType> = state.iter().map(|field| field.data_type()).collect();
+    let natural = if is_float {
+        SumKind::Float
+    } else {
+        SumKind::Natural
+    };
+    let sum_type = match (is_float, cell_type.is_signed_integer()) {
+        (true, _) => DataType::Float64,
+        (false, true) => DataType::Int64,
+        (false, false) => DataType::UInt64,
+    };
+    let nothing = Wanted::default();
+    let inner = aggregate.function.fun().inner();
+    let (reduced, wanted, expected) = if inner.is::<Count>() {
+        let wanted = Wanted {
+            count: true,
+            ..nothing
+        };
+        (Reduced::Count, wanted, vec![DataType::Int64])
+    } else if inner.is::<Sum>() {
+        let wanted = Wanted {
+            sum: Some(natural),
+            count: true,
+            ..nothing
+        };
+        (Reduced::Sum, wanted, vec![sum_type])
+    } else if inner.is::<Avg>() && is_float {
+        let wanted = Wanted {
+            sum: Some(SumKind::Float),
+            count: true,
+            ..nothing
+        };
+        let expected = vec![DataType::UInt64, DataType::Float64];
+        (Reduced::Average, wanted, expected)
+    } else if inner.is::<Min>() || inner.is::<Max>() {
+        let is_min = inner.is::<Min>();
+        let wanted = Wanted {
+            least: is_min,
+            greatest: !is_min,
+            ..nothing
+        };
+        let reduced = if is_min {
+            Reduced::Least
+        } else {
+            Reduced::Greatest
+        };
+        // Of the type of the argument, whatever that is.
+        (
+            reduced,
+            wanted,
+            vec![aggregate.function.field().data_type().clone()],
+        )
+    } else if is_float
+        && (inner.is::<VarianceSample>()
+            || inner.is::<VariancePopulation>()
+            || inner.is::<Stddev>()
+            || inner.is::<StddevPop>())
+    {
+        let wanted = Wanted {
+            deviation: true,
+            ..nothing
+        };
+        let expected = vec![DataType::UInt64, DataType::Float64, DataType::Float64];
+        (Reduced::Deviation, wanted, expected)
+    } else {
+        return None;
+    };
+    // Should the engine's state not be what is made here, the engine makes it.
+    (state.len() == expected.len()
+        && state
+            .iter()
+            .zip(&expected)
+            .all(|(one, other)| *one == other))
+    .then_some((reduced, wanted))
+}

@@ -1,0 +1,304 @@
+//! The rule that puts [`ArrayAggregateExec`] in place of the engine's aggregations.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{Partitioning, PhysicalExpr, split_conjunction};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::union::UnionExec;
+
+use crate::provider::aggregate::aggregation::{Aggregation, with_columns};
+use crate::provider::aggregate::exec::{ArrayAggregateExec, MOST_GROUPS};
+use crate::provider::aggregate::groups::group_columns;
+use crate::provider::aggregate::output::Stage;
+use crate::provider::config::TetConfig;
+use crate::provider::scan::ArrayScan;
+
+/// Selected cells per group, below which groups are rather made as they come.
+const SPARSE: u64 = 4;
+/// Groups that are never too many.
+const FEW_GROUPS: u64 = 1 << 16;
+
+/// Computes aggregations over scans of arrays in array space, where they are grouped by nothing or by expressions over
+/// single dimensions. What it cannot take it leaves as it was.
+///
+/// [`enable_tet`](crate::enable_tet) puts it where it finds most: ahead of the rule that distributes plans over
+/// partitions. It works anywhere behind the rule that folds aggregates into statistics, also as the last one.
+#[derive(Debug, Default)]
+pub struct ArrayAggregates {}
+
+impl ArrayAggregates {
+    /// The rule.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl PhysicalOptimizerRule for ArrayAggregates {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let is_wanted = config
+            .extensions
+            .get::<TetConfig>()
+            .is_none_or(|config| config.array_aggregates);
+        if !is_wanted {
+            return Ok(plan);
+        }
+        let replaced = plan.transform_down(|plan| {
+            let Some(node) = plan.downcast_ref::<AggregateExec>() else {
+                return Ok(Transformed::no(plan));
+            };
+            match replace(node)? {
+                Some(replaced) => Ok(Transformed::new(replaced, true, TreeNodeRecursion::Jump)),
+                None => Ok(Transformed::no(plan)),
+            }
+        })?;
+        Ok(replaced.data)
+    }
+
+    fn name(&self) -> &str {
+        "array_aggregates"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// What takes the place of an aggregation, if it can be taken.
+fn replace(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    // Above, somebody may count on the order of its rows.
+    if node.properties().output_ordering().is_some() {
+        return Ok(None);
+    }
+    let whole: Option<Arc<dyn ExecutionPlan>> = match node.mode() {
+        AggregateMode::Final | AggregateMode::FinalPartitioned => {
+            match below_exchange(node.input()).downcast_ref::<AggregateExec>() {
+                Some(first) if *first.mode() == AggregateMode::Partial => {
+                    one(first, node, Stage::Whole)?
+                }
+                _ => None,
+            }
+        }
+        AggregateMode::Single | AggregateMode::SinglePartitioned => one(node, node, Stage::Whole)?,
+        AggregateMode::Partial => return partial(node),
+        AggregateMode::PartialReduce => None,
+    };
+    let Some(whole) = whole else {
+        return Ok(None);
+    };
+    // Late, somebody above may count on how its rows are spread over partitions.
+    Ok(Some(match &node.properties().partitioning {
+        Partitioning::UnknownPartitioning(_) => whole,
+        spread if spread.partition_count() == 1 => whole,
+        spread => Arc::new(RepartitionExec::try_new(whole, spread.clone())?),
+    }))
+}
+
+fn below_exchange(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    let input = if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
+        repartition.input()
+    } else if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {
+        coalesce.input()
+    } else if let Some(cooperative) = plan.downcast_ref::<CooperativeExec>() {
+        cooperative.input()
+    } else {
+        return plan;
+    };
+    below_exchange(input)
+}
+
+/// An aggregation over a single scan: what `first` looks at, as what `last` gives.
+fn one(
+    first: &AggregateExec,
+    last: &AggregateExec,
+    stage: Stage,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(aggregation) = Aggregation::of(first) else {
+        return Ok(None);
+    };
+    let Some((scan, aggregation)) = over_scan(first.input(), aggregation)? else {
+        return Ok(None);
+    };
+    operator(scan, aggregation, last, stage)
+}
+
+/// The first stage of an aggregation, over one scan or the union of several.
+fn partial(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(aggregation) = Aggregation::of(node) else {
+        return Ok(None);
+    };
+    let Some((input, aggregation)) = see_through(node.input(), aggregation)? else {
+        return Ok(None);
+    };
+    let Some(union) = input.downcast_ref::<UnionExec>() else {
+        return one(node, node, Stage::Partial);
+    };
+    let mut inputs = Vec::with_capacity(union.inputs().len());
+    for input in union.inputs() {
+        let Some((scan, aggregation)) = over_scan(input, aggregation.clone())? else {
+            return Ok(None);
+        };
+        match operator(scan, aggregation, node, Stage::Partial)? {
+            Some(operator) => inputs.push(operator),
+            None => return Ok(None),
+        }
+    }
+    UnionExec::try_new(inputs).map(Some)
+}
+
+fn operator(
+    scan: ArrayScan,
+    aggregation: Aggregation,
+    node: &AggregateExec,
+    stage: Stage,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(parts) = scan.blocks().grid_parts() else {
+        return Ok(None);
+    };
+    let fields = scan.source().schema().fields().len();
+    let Some(first) = parts.first() else {
+        // Nothing is left to aggregate, which the engine does as well.
+        return Ok(None);
+    };
+    let dimensions = first.grid.axes().len();
+    let file = first.file.is_some().then(|| fields - 1);
+    let Some(columns) = group_columns(&aggregation.groups, dimensions, file) else {
+        return Ok(None);
+    };
+    // At most so many groups: each grouped axis has at most as many as it has selected positions.
+    let mut groups = Some(1u64);
+    let mut distinct = columns.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    for column in distinct {
+        let positions = if column < dimensions {
+            parts.iter().try_fold(0u64, |sum, part| {
+                sum.checked_add(part.selection.axes()[column].count())
+            })
+        } else {
+            Some(parts.len() as u64)
+        };
+        groups = groups
+            .zip(positions)
+            .and_then(|(one, other)| one.checked_mul(other));
+    }
+    let cells = scan.blocks().rows();
+    let is_small = groups.is_some_and(|groups| {
+        groups <= FEW_GROUPS
+            || (groups <= MOST_GROUPS as u64
+                && cells.is_none_or(|cells| groups <= cells.saturating_mul(SPARSE)))
+    });
+    if !is_small {
+        return Ok(None);
+    }
+    let names = node.group_expr().expr().iter();
+    Ok(Some(Arc::new(ArrayAggregateExec::new(
+        &parts,
+        scan,
+        aggregation,
+        names.map(|(_, name)| name.clone()).collect(),
+        stage,
+        groups,
+        node.schema(),
+    ))))
+}
+
+/// An aggregation in terms of the columns of a scan's table, if there is a scan below and nothing in between that cannot be
+/// left out.
+fn over_scan(
+    input: &Arc<dyn ExecutionPlan>,
+    aggregation: Aggregation,
+) -> Result<Option<(ArrayScan, Aggregation)>> {
+    let Some((input, aggregation)) = see_through(input, aggregation)? else {
+        return Ok(None);
+    };
+    let Some(source) = input.downcast_ref::<DataSourceExec>() else {
+        return Ok(None);
+    };
+    let Some(scan) = source.data_source().downcast_ref::<ArrayScan>() else {
+        return Ok(None);
+    };
+    let plan = scan.plan();
+    if plan.fetch.is_some() {
+        return Ok(None);
+    }
+    let schema = scan.source().schema();
+    let column = |columns: &[usize], number: usize| -> Option<Arc<dyn PhysicalExpr>> {
+        let number = *columns.get(number)?;
+        Some(Arc::new(Column::new(schema.field(number).name(), number)))
+    };
+    let mut aggregation =
+        aggregation.map(|expr| with_columns(expr, &|number| column(&plan.projection, number)))?;
+    if let Some(filter) = &plan.filter {
+        let filter = with_columns(filter, &|number| column(&plan.columns, number))?;
+        aggregation
+            .conjuncts
+            .extend(split_conjunction(&filter).into_iter().cloned());
+    }
+    Ok(Some((scan.clone(), aggregation)))
+}
+
+/// The node below filters, projections and exchanges, and the aggregation in terms of its columns; `None` if there is
+/// one that has to stay.
+fn see_through(
+    input: &Arc<dyn ExecutionPlan>,
+    mut aggregation: Aggregation,
+) -> Result<Option<(Arc<dyn ExecutionPlan>, Aggregation)>> {
+    let mut node = Arc::clone(input);
+    loop {
+        let next = if let Some(filter) = node.downcast_ref::<FilterExec>() {
+            if filter.fetch().is_some() || is_volatile(filter.predicate()) {
+                return Ok(None);
+            }
+            if let Some(projection) = filter.projection() {
+                let schema = filter.input().schema();
+                aggregation = aggregation.map(|expr| {
+                    with_columns(expr, &|number| {
+                        let number = *projection.get(number)?;
+                        Some(Arc::new(Column::new(schema.field(number).name(), number)))
+                    })
+                })?;
+            }
+            let conjuncts = split_conjunction(filter.predicate()).into_iter().cloned();
+            aggregation.conjuncts.extend(conjuncts);
+            Arc::clone(filter.input())
+        } else if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+            let expressions = projection.expr();
+            if expressions
+                .iter()
+                .any(|projected| is_volatile(&projected.expr))
+            {
+                return Ok(None);
+            }
+            aggregation = aggregation.map(|expr| {
+                with_columns(expr, &|number| {
+                    Some(Arc::clone(&expressions.get(number)?.expr))
+                })
+            })?;
+            Arc::clone(projection.input())
+        } else {
+            let below = below_exchange(&node);
+            if Arc::ptr_eq(below, &node) {
+                return Ok(Some((node, aggregation)));
+            }
+            Arc::clone(below)
+        };
+        node = next;
+    }
+}
