@@ -59,7 +59,15 @@ pub async fn generate(options: &Options) -> Result<Files> {
         (&files.zstd, Compression::Zstd { level: ZSTD_LEVEL }),
     ] {
         if is_missing(path) {
-            write_array(path, &options.size, &field, compression)?;
+            let chunk_shape = options.size.chunk_shape;
+            write_array(
+                path,
+                &options.size,
+                chunk_shape,
+                Dtype::F32,
+                &field,
+                compression,
+            )?;
         }
     }
     if is_missing(&files.parquet) {
@@ -69,6 +77,36 @@ pub async fn generate(options: &Options) -> Result<Files> {
         write_many_chunks(&files.many_chunks, side)?;
     }
     Ok(files)
+}
+
+/// The file with the same cells in another layout, written if it is not there yet.
+pub fn layout(
+    options: &Options,
+    chunk_shape: [u64; 3],
+    dtype: Dtype,
+    is_compressed: bool,
+) -> Result<PathBuf> {
+    let [time, lat, lon] = options.size.shape;
+    let [a, b, c] = chunk_shape;
+    let (codec, compression) = if is_compressed {
+        ("zstd", Compression::Zstd { level: ZSTD_LEVEL })
+    } else {
+        ("raw", Compression::Raw)
+    };
+    let name = format!("layout-{RECIPE}-{time}x{lat}x{lon}-{a}x{b}x{c}-{dtype}-{codec}.tet");
+    let path = options.folder.join(name);
+    if is_missing(&path) {
+        let field = Temperatures::new(&options.size);
+        write_array(
+            &path,
+            &options.size,
+            chunk_shape,
+            dtype,
+            &field,
+            compression,
+        )?;
+    }
+    Ok(path)
 }
 
 fn is_missing(path: &Path) -> bool {
@@ -122,14 +160,19 @@ impl Temperatures {
 fn write_array(
     path: &Path,
     size: &Size,
+    chunk_shape: [u64; 3],
+    dtype: Dtype,
     field: &Temperatures,
     compression: Compression,
 ) -> Result<()> {
-    let spec = DatasetSpec::new("temperature", Dtype::F32, &size.shape, &size.chunk_shape)
+    let mut spec = DatasetSpec::new("temperature", dtype, &size.shape, &chunk_shape)
         .with_compression(compression)
         .with_dim_names(["time", "lat", "lon"]);
+    if dtype == Dtype::I16 {
+        spec = spec.with_attribute("_FillValue", "-32768");
+    }
     let mut writer = TetWriter::create(path, vec![spec])?;
-    let chunks: [u64; 3] = std::array::from_fn(|axis| size.shape[axis] / size.chunk_shape[axis]);
+    let chunks: [u64; 3] = std::array::from_fn(|axis| size.shape[axis].div_ceil(chunk_shape[axis]));
     let mut cells = Vec::new();
     for number in 0..chunks.iter().product() {
         let chunk = [
@@ -138,14 +181,28 @@ fn write_array(
             number % chunks[2],
         ];
         let range = |axis: usize| {
-            let start = chunk[axis] * size.chunk_shape[axis];
-            start..start + size.chunk_shape[axis]
+            let start = chunk[axis] * chunk_shape[axis];
+            start..(start + chunk_shape[axis]).min(size.shape[axis])
         };
         cells.clear();
         for time in range(0) {
             for lat in range(1) {
                 for lon in range(2) {
-                    cells.extend_from_slice(&field.value(time, lat, lon).to_le_bytes());
+                    let value = field.value(time, lat, lon);
+                    match dtype {
+                        Dtype::F64 => cells.extend_from_slice(&f64::from(value).to_le_bytes()),
+                        // In hundredths of a kelvin, one in a thousand missing.
+                        Dtype::I16 => {
+                            let number = (time * size.shape[1] + lat) * size.shape[2] + lon;
+                            let packed = if number.is_multiple_of(1000) {
+                                i16::MIN
+                            } else {
+                                ((value - 273.15) * 100.0) as i16
+                            };
+                            cells.extend_from_slice(&packed.to_le_bytes());
+                        }
+                        _ => cells.extend_from_slice(&value.to_le_bytes()),
+                    }
                 }
             }
         }

@@ -13,16 +13,19 @@ mod answers;
 mod bare;
 mod data;
 mod files;
+mod layouts;
 mod machine;
 mod measure;
 mod memory;
 mod options;
+#[cfg(unix)]
+mod probe;
 
 use std::path::Path;
 use std::process::Command;
 
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
-use tet_sql::{Access, ArrayTable, TetOptions, TetSessionExt};
+use tet_sql::{Access, ArrayTable, TetOptions, TetSessionExt, enable_tet};
 
 use crate::data::Files;
 use crate::measure::{Figures, Times};
@@ -40,6 +43,10 @@ const TABLES: [(&str, &str, Option<Access>); 5] = [
 ];
 
 fn main() -> Result<()> {
+    #[cfg(unix)]
+    if let Some(path) = probe::asked_for() {
+        return probe::in_a_process_of_its_own(&path);
+    }
     let options = Options::from_environment()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(options.threads)
@@ -53,7 +60,7 @@ async fn run(options: &Options) -> Result<()> {
     println!("{}\n", machine::describe(options));
     print_sizes(&files)?;
     let config = SessionConfig::new().with_target_partitions(options.threads);
-    let ctx = SessionContext::new_with_config(config);
+    let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
     for (table, path) in [
         ("raw", &files.raw),
         ("zstd", &files.zstd),
@@ -70,10 +77,13 @@ async fn run(options: &Options) -> Result<()> {
     for (name, sql) in queries(&options.size) {
         compare(&ctx, name, &sql, options).await?;
     }
+    layouts::measure(&ctx, options).await?;
     many_chunks(&ctx, &files.many_chunks, options).await?;
     files::measure(&ctx, options).await?;
     #[cfg(unix)]
     bare_loops(&files, options)?;
+    #[cfg(unix)]
+    probe::fresh(&files.raw, options)?;
     whole_process(options)?;
     println!("\nload averages at the end: {}", machine::load());
     println!(

@@ -11,6 +11,7 @@ pub mod description;
 pub mod external;
 mod file_blocks;
 pub mod files;
+pub mod functions;
 pub mod grid_blocks;
 mod grid_reader;
 mod location;

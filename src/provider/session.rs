@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::config::TetConfig;
 use crate::provider::external::{STORED_AS, TetTableFactory, TetUrlFactory};
+use crate::provider::functions;
 use crate::provider::location::is_tet;
 use crate::provider::options::TetOptions;
 use crate::provider::schema::TetSchema;
@@ -147,6 +148,9 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         )
         .build()
         .into();
+    for function in functions::all() {
+        ctx.register_udaf(function);
+    }
     listing.session_store().with_state(ctx.state_weak_ref());
     ctx
 }

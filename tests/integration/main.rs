@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod aggregates;
 mod cells;
 mod command;
 mod coordinates;

@@ -5,8 +5,12 @@ use multiversion::multiversion;
 use crate::grid::reduce::cell::{Cell, Keep};
 use crate::grid::reduce::piece::Piece;
 
-/// Results that are worked on at once.
+/// Results that a run is looked at for.
 const WIDTH: usize = 64;
+/// Columns that are worked on at once.
+const TILE: usize = 1024;
+/// Columns for which less is set up.
+const NARROW: usize = 64;
 /// Cells of a run between two looks at its result.
 const LOOK: usize = 4096;
 
@@ -42,50 +46,54 @@ pub fn extreme_columns<C: Cell, K: Keep<C>, const MAX: bool, const HOPEFUL: bool
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
-    let length = piece.length;
     piece.for_each_rows(|group, rows| {
-        let mut at = 0;
-        while at + WIDTH <= length {
-            columns::<C, K, MAX, HOPEFUL, WIDTH>(rows, at, group, keep, extremes);
-            at += WIDTH;
-        }
-        while at + 8 <= length {
-            columns::<C, K, MAX, HOPEFUL, 8>(rows, at, group, keep, extremes);
-            at += 8;
-        }
-        while at < length {
-            columns::<C, K, MAX, HOPEFUL, 1>(rows, at, group, keep, extremes);
-            at += 1;
+        if piece.length <= NARROW {
+            columns::<C, K, MAX, HOPEFUL, NARROW>(rows, 0, piece.length, group, keep, extremes);
+        } else {
+            for at in (0..piece.length).step_by(TILE) {
+                let width = (piece.length - at).min(TILE);
+                columns::<C, K, MAX, HOPEFUL, TILE>(rows, at, width, group, keep, extremes);
+            }
         }
     });
 }
 
 #[inline(always)]
-fn columns<C: Cell, K: Keep<C>, const MAX: bool, const HOPEFUL: bool, const WIDTH: usize>(
+fn columns<C: Cell, K: Keep<C>, const MAX: bool, const HOPEFUL: bool, const TILE: usize>(
     rows: &[&[C::Bytes]],
     at: usize,
+    width: usize,
     group: usize,
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
-    let mut found = [start::<C, MAX>(); WIDTH];
-    for row in rows {
-        if let Some(cells) = row[at..].first_chunk::<WIDTH>() {
-            for i in 0..WIDTH {
-                let cell = C::load(cells[i]);
-                let cell = if HOPEFUL || keep.keeps(cell) {
+    // On the stack, where nothing else can point to: the compiler need not ask before it vectorizes.
+    let mut found = [start::<C, MAX>(); TILE];
+    if HOPEFUL {
+        let (fours, rest) = rows.as_chunks::<4>();
+        for four in fours {
+            hopeful::<C, MAX, TILE, 4>(four, at, width, &mut found);
+        }
+        for one in rest {
+            hopeful::<C, MAX, TILE, 1>(&[one], at, width, &mut found);
+        }
+    } else {
+        for row in rows {
+            for (bytes, found) in row[at..][..width].iter().zip(&mut found) {
+                let cell = C::load(*bytes);
+                let cell = if keep.keeps(cell) {
                     cell
                 } else {
                     start::<C, MAX>()
                 };
-                found[i] = better::<C, MAX>(cell, found[i]);
+                *found = better::<C, MAX>(cell, *found);
             }
         }
     }
-    let mut is_unclear = false;
-    for one in found {
-        is_unclear |= one == start::<C, MAX>();
-    }
+    let found = &found[..width];
+    let is_unclear = found
+        .iter()
+        .fold(false, |any, one| any | (*one == start::<C, MAX>()));
     if is_unclear {
         for (i, one) in found.iter().enumerate() {
             let is_seen = *one == start::<C, MAX>()
@@ -99,9 +107,27 @@ fn columns<C: Cell, K: Keep<C>, const MAX: bool, const HOPEFUL: bool, const WIDT
             }
         }
     }
-    let targets = &mut extremes.found[group + at..][..WIDTH];
-    for i in 0..WIDTH {
-        targets[i] = better::<C, MAX>(found[i], targets[i]);
+    let targets = &mut extremes.found[group + at..][..width];
+    for (target, one) in targets.iter_mut().zip(found) {
+        *target = better::<C, MAX>(*one, *target);
+    }
+}
+
+/// Looks at all cells of some rows; one that is not a number is never better.
+#[inline(always)]
+fn hopeful<C: Cell, const MAX: bool, const TILE: usize, const ROWS: usize>(
+    rows: &[&[C::Bytes]; ROWS],
+    at: usize,
+    width: usize,
+    found: &mut [C; TILE],
+) {
+    let rows: [&[C::Bytes]; ROWS] = std::array::from_fn(|row| &rows[row][at..][..width]);
+    for (i, found) in found[..width].iter_mut().enumerate() {
+        let mut best = *found;
+        for row in rows {
+            best = better::<C, MAX>(C::load(row[i]), best);
+        }
+        *found = best;
     }
 }
 

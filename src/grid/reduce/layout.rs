@@ -13,6 +13,10 @@ pub const NO_GROUP: usize = usize::MAX;
 const SHORT: usize = 128;
 /// The most cells of a line that is put together from two axes.
 const LONGEST_LINE: usize = 16 << 10;
+/// The most cells of one that is lengthened by a part of an axis.
+const LONGER_LINE: usize = 1 << 10;
+/// Rows that a longer line must be left with.
+const MANY_ROWS: usize = 64;
 /// Selected positions per run on average, below which the gaps are read along.
 const SPARSE: usize = 16;
 /// Rows that are read in turn, as far from each other as can be.
@@ -303,18 +307,36 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
         });
         return;
     };
-    // Rows of a few cells each cost more than what is done with them.
+    // Rows of a few cells each cost more than what is done with them. Where there are rows enough, more axes make a
+    // longer line.
     while line.extent < SHORT
         && let Some(ahead) = parts.last()
-        && !(line.is_reduced() && ahead.is_reduced() && parts.len() == 1)
-        && (line.is_reduced() || line.extent < STREAMS)
         && line.extent * ahead.extent <= LONGEST_LINE
-        && parts[..parts.len() - 1]
-            .iter()
-            .any(|part| part.is_reduced() && part.positions().count() >= STREAMS)
+        && has_rows(&parts[..parts.len() - 1])
     {
         line = ahead.combine(&line);
         parts.pop();
+    }
+    // Or a part of an axis whose positions make no difference.
+    if line.extent < SHORT
+        && !line.is_reduced()
+        && let Some(ahead) = parts.last_mut()
+        && ahead.is_reduced()
+        && ahead.is_whole()
+        && let Some(share) = (2..=LONGER_LINE / line.extent)
+            .rev()
+            .find(|share| ahead.extent.is_multiple_of(*share) && ahead.extent / share >= MANY_ROWS)
+    {
+        let inner = Part {
+            extent: share,
+            stride: ahead.stride,
+            selected: std::iter::once(0..share).collect(),
+            terms: Terms::Same(0),
+        };
+        line = inner.combine(&line);
+        ahead.stride *= share;
+        ahead.extent /= share;
+        ahead.selected = std::iter::once(0..ahead.extent).collect();
     }
     let count: usize = line.selected.iter().map(Range::len).sum();
     if line.selected.len() > 1 && count < line.selected.len() * SPARSE {
@@ -348,6 +370,12 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
             });
         }
     }
+}
+
+/// Whether one of these axes makes rows that are added to each other.
+fn has_rows(parts: &[Part]) -> bool {
+    let mut parts = parts.iter();
+    parts.any(|part| part.is_reduced() && part.positions().nth(STREAMS - 1).is_some())
 }
 
 /// Whether every selected position of an axis has a group of its own.
@@ -388,7 +416,7 @@ fn bases(parts: &[Part]) -> (Vec<Base>, Vec<Base>) {
     };
     match simple.split_last() {
         // A single one is the outer: neighbours of that level are read in turn.
-        Some((only, [])) => (product(&[only]), nothing()),
+        Some((only, [])) => (spread(product(&[only])), nothing()),
         Some((last, ahead)) => (product(ahead), product(&[last])),
         None => (nothing(), nothing()),
     }
@@ -419,7 +447,7 @@ fn rows(parts: &[Part]) -> Vec<(usize, Vec<usize>)> {
 
 /// The same rows in an order in which the next one is far away: rows that are read together are then streams, each of
 /// which goes on where it was.
-fn spread(rows: Vec<usize>) -> Vec<usize> {
+fn spread<T: Copy>(rows: Vec<T>) -> Vec<T> {
     let turns = rows.len() / STREAMS;
     if turns < 2 {
         return rows;
@@ -431,121 +459,4 @@ fn spread(rows: Vec<usize>) -> Vec<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The group of each cell of the chunk, by the pieces; every cell at most once.
-    fn groups(layout: &Layout, cells: usize) -> Vec<Option<usize>> {
-        let mut groups = vec![None; cells];
-        for piece in &layout.pieces {
-            for outer in &piece.outer {
-                for inner in &piece.inner {
-                    for row in &piece.rows {
-                        for cell in 0..piece.length {
-                            let group = outer.group + inner.group;
-                            let group = match &piece.target {
-                                Target::Base => group,
-                                Target::Neighbours => group + cell,
-                                Target::Scattered(terms) if terms[cell] == NO_GROUP => continue,
-                                Target::Scattered(terms) => group + terms[cell],
-                            };
-                            let at = outer.offset + inner.offset + row + cell;
-                            let at = layout.span.start as usize + at;
-                            assert!((at as u64) < layout.span.end);
-                            assert_eq!(groups[at].replace(group), None);
-                        }
-                    }
-                }
-            }
-        }
-        groups
-    }
-
-    fn by_hand(axes: &[AxisGroups]) -> Vec<Option<usize>> {
-        let cells = axes.iter().map(|axis| axis.selected.length()).product();
-        (0..cells)
-            .map(|cell| {
-                let mut rest = cell;
-                let mut group = Some(0);
-                for axis in axes.iter().rev() {
-                    let position = rest % axis.selected.length();
-                    rest /= axis.selected.length();
-                    group = group.filter(|_| axis.selected.contains(position));
-                    if let (Some(group), Some(terms)) = (&mut group, &axis.terms) {
-                        *group += terms[position as usize];
-                    }
-                }
-                group
-            })
-            .collect()
-    }
-
-    /// Selections and terms of an axis: everything that is told apart.
-    fn variants(extent: u64) -> Vec<AxisGroups> {
-        let sets = [
-            IndexSet::all(extent),
-            IndexSet::from_ranges(extent, [extent / 3..extent]),
-            IndexSet::from_ranges(extent, (0..extent).step_by(2).map(|p| p..p + 1)),
-        ];
-        let terms = |term: fn(usize) -> usize| Some((0..extent as usize).map(term).collect());
-        let terms = [
-            None,
-            terms(|_| 3),
-            terms(|position| position * 7),
-            terms(|position| position),
-            terms(|position| position / 3),
-            terms(|position| position % 2 * 5),
-            terms(|position| 100 - position),
-        ];
-        let sets = sets.into_iter().filter(|set| !set.is_empty());
-        sets.flat_map(|selected| {
-            terms.clone().map(|terms| AxisGroups {
-                selected: selected.clone(),
-                terms,
-            })
-        })
-        .collect()
-    }
-
-    #[test]
-    fn layouts_agree_with_walking_every_cell() {
-        for extents in [[9, 4, 6], [1, 8, 3], [20, 3, 2], [2, 1, 1]] {
-            for a in variants(extents[0]) {
-                for b in variants(extents[1]) {
-                    for c in variants(extents[2]) {
-                        let axes = [a.clone(), b.clone(), c];
-                        let expected = by_hand(&axes);
-                        let layout = Layout::new(&axes, 0);
-                        assert_eq!(groups(&layout, expected.len()), expected, "{axes:?}");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn whole_chunks_are_few_pieces() {
-        let all = |terms| AxisGroups {
-            selected: IndexSet::all(16),
-            terms,
-        };
-        let steps = |step: usize| Some((0..16).map(|position| position * step).collect());
-        let layout = Layout::new(&[all(None), all(None), all(None)], 0);
-        assert_eq!(layout.span, 0..4096);
-        assert_eq!((layout.pieces.len(), layout.pieces[0].length), (1, 4096));
-        assert_eq!(layout.pieces[0].target, Target::Base);
-        let layout = Layout::new(&[all(None), all(steps(16)), all(steps(1))], 0);
-        assert_eq!((layout.pieces.len(), layout.pieces[0].length), (1, 256));
-        assert_eq!(layout.pieces[0].target, Target::Neighbours);
-        assert_eq!(layout.pieces[0].rows.len(), 16);
-        // Short rows of a reduced axis are not added up one by one.
-        let layout = Layout::new(&[all(None), all(steps(1)), all(None)], 0);
-        assert_eq!((layout.pieces.len(), layout.pieces[0].length), (1, 256));
-        assert_eq!(layout.pieces[0].rows.len(), 16);
-    }
-
-    #[test]
-    fn an_array_without_axes_is_a_cell() {
-        assert_eq!(groups(&Layout::new(&[], 0), 1), [Some(0)]);
-    }
-}
+mod tests;

@@ -18,4 +18,4 @@ mod sums;
 
 pub use layout::{AxisGroups, Layout, NO_GROUP};
 pub use moments::{SumKind, Wanted};
-pub use reduction::{CellType, Reduction, Results};
+pub use reduction::{CellType, Counts, Reduction, Results};

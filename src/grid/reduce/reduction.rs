@@ -201,22 +201,22 @@ impl Reduction {
     }
 
     /// The results, given how many cells each group has in all, whether they count or not.
-    pub fn results(self, cells: &[u64]) -> Results {
-        fn typed<C, T, N>(moments: Moments<C>, cells: &[u64]) -> Results
+    pub fn results(self, cells: &Counts) -> Results {
+        fn typed<C, T, N>(moments: Moments<C>, cells: &Counts) -> Results
         where
             C: Number<Natural: ArrowNativeType> + ArrowNativeType,
             T: ArrowPrimitiveType<Native = C>,
             N: ArrowPrimitiveType<Native = C::Natural>,
         {
-            let counts: Vec<u64> = match (moments.is_hopeful(), moments.counts.as_slice()) {
-                (true, []) => cells.to_vec(),
+            let counts = match (moments.is_hopeful(), moments.counts.as_slice()) {
+                (true, []) => cells.clone(),
                 (true, counts) => {
-                    let counts = cells.iter().zip(counts);
-                    counts
-                        .map(|(all, less)| all.wrapping_add_signed(*less))
-                        .collect()
+                    let counts = counts.iter().enumerate();
+                    let counts =
+                        counts.map(|(group, less)| cells.of(group).wrapping_add_signed(*less));
+                    Counts::Each(counts.collect())
                 }
-                (false, counts) => counts.iter().map(|count| *count as u64).collect(),
+                (false, counts) => Counts::Each(counts.iter().map(|count| *count as u64).collect()),
             };
             let extremes = |found: Option<Found<C>>, start: C| -> Option<ArrayRef> {
                 let found = found?;
@@ -270,11 +270,38 @@ impl Reduction {
     }
 }
 
+/// How many cells there are in each group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Counts {
+    /// In each of them the same.
+    Same(u64),
+    /// A number per group.
+    Each(Vec<u64>),
+}
+
+impl Counts {
+    /// Those of one group.
+    pub fn of(&self, group: usize) -> u64 {
+        match self {
+            Self::Same(count) => *count,
+            Self::Each(counts) => counts[group],
+        }
+    }
+
+    /// Whether a group has none.
+    pub fn has_zero(&self) -> bool {
+        match self {
+            Self::Same(count) => *count == 0,
+            Self::Each(counts) => counts.contains(&0),
+        }
+    }
+}
+
 /// The results of a reduction, a value per group each.
 #[derive(Debug, Clone)]
 pub struct Results {
     /// Cells that count.
-    pub counts: Vec<u64>,
+    pub counts: Counts,
     /// Float64, or Int64 that may have wrapped around. Zero where no cell counts.
     pub sums: Option<ArrayRef>,
     /// Of the cells' type; null where no cell counts.

@@ -7,7 +7,7 @@
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Keep, SumInto};
-use crate::grid::reduce::piece::Piece;
+use crate::grid::reduce::piece::{Base, Piece};
 
 /// Sums that a run is added up in: few enough for the registers of any processor.
 const WIDTH: usize = 32;
@@ -15,8 +15,12 @@ const WIDTH: usize = 32;
 const TILE: usize = 512;
 /// Places in memory that are read in turn: a processor fetches each of them ahead.
 const STREAMS: usize = 8;
+/// Rows of them that are added up at once: for as many a partial sum has room.
+const MOST_ROWS: usize = 1024;
 /// Columns that are rather worked on a few at a time.
 const NARROW: usize = 128;
+/// Rows of one group that are rather added up by column.
+const FEW_ROWS: usize = 4;
 /// Cells of a run between two looks at its sum.
 const LOOK: usize = 16384;
 
@@ -38,6 +42,22 @@ impl<T> Sums<'_, T> {
         for (total, partial) in totals.iter_mut().zip(partial) {
             C::flush(*partial, total);
         }
+    }
+
+    /// Adds the sum of some cells to a group.
+    #[inline(always)]
+    fn add_run<C: SumInto<T>, const HOPEFUL: bool>(
+        &mut self,
+        group: usize,
+        partial: C::Partial,
+        count: Option<u32>,
+        cells: usize,
+    ) {
+        if let Some(count) = count {
+            let hoped = if HOPEFUL { cells as i64 } else { 0 };
+            self.count(group, &[count], hoped);
+        }
+        C::flush(partial, &mut self.totals[group]);
     }
 
     /// Adds the counts of neighbouring groups, of each of which `hoped` cells were taken for granted.
@@ -80,50 +100,66 @@ fn narrow_columns<C: SumInto<T>, T, K: Keep<C>>(
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    for outer in piece.outer.chunks(STREAMS) {
-        for inner in piece.inner {
-            for at in (0..piece.length).step_by(WIDTH) {
-                let width = (piece.length - at).min(WIDTH);
-                let mut partial = [[C::Partial::default(); WIDTH]; STREAMS];
-                for source in piece.sources {
-                    let (eights, rest) = piece.rows.as_chunks::<8>();
-                    for rows in eights {
-                        for (outer, partial) in outer.iter().zip(&mut partial) {
-                            let offset = outer.offset + inner.offset + at;
-                            if width == WIDTH {
-                                hopeful_block::<C, T, 8>(source, offset, rows, partial);
-                            } else {
-                                let rows = rows.map(|row| &source[offset + row..]);
-                                hopeful_rows::<C, T, WIDTH, 8>(&rows, 0, width, partial);
-                            }
-                        }
+    for source in piece.sources {
+        for rows in piece.rows.chunks(MOST_ROWS) {
+            for outer in piece.outer.chunks(STREAMS) {
+                for inner in piece.inner {
+                    for at in (0..piece.length).step_by(WIDTH) {
+                        let inner = Base {
+                            offset: inner.offset + at,
+                            group: inner.group + at,
+                        };
+                        let width = (piece.length - at).min(WIDTH);
+                        narrow_block::<C, T, K>(source, rows, outer, inner, width, keep, sums);
                     }
-                    for row in rest {
-                        for (outer, partial) in outer.iter().zip(&mut partial) {
-                            let offset = outer.offset + inner.offset + at;
-                            let row = &source[offset + row..];
-                            hopeful_rows::<C, T, WIDTH, 1>(&[row], 0, width, partial);
-                        }
-                    }
-                }
-                for (outer, partial) in outer.iter().zip(&mut partial) {
-                    let group = outer.group + inner.group + at;
-                    if C::HAS_NAN && is_tainted::<C, T>(&partial[..width]) {
-                        *partial = [C::Partial::default(); WIDTH];
-                        let mut counts = [0; WIDTH];
-                        let offset = outer.offset + inner.offset + at;
-                        for source in piece.sources {
-                            for row in piece.rows {
-                                let cells = &source[offset + row..][..width];
-                                careful::<C, T, K, WIDTH>(cells, keep, partial, &mut counts);
-                            }
-                        }
-                        sums.count(group, &counts[..width], piece.depth() as i64);
-                    }
-                    sums.add::<C>(group, &partial[..width]);
                 }
             }
         }
+    }
+}
+
+/// A few columns of rows, from each of some outer bases.
+#[inline(always)]
+fn narrow_block<C: SumInto<T>, T, K: Keep<C>>(
+    source: &[C::Bytes],
+    rows: &[usize],
+    outer: &[Base],
+    inner: Base,
+    width: usize,
+    keep: K,
+    sums: &mut Sums<'_, T>,
+) {
+    let mut partial = [[C::Partial::default(); WIDTH]; STREAMS];
+    let (eights, rest) = rows.as_chunks::<8>();
+    for eight in eights {
+        for (outer, partial) in outer.iter().zip(&mut partial) {
+            let offset = outer.offset + inner.offset;
+            if width == WIDTH {
+                hopeful_block::<C, T, 8>(source, offset, eight, partial);
+            } else {
+                let eight = eight.map(|row| &source[offset + row..]);
+                hopeful_rows::<C, T, WIDTH, 8>(&eight, 0, width, partial);
+            }
+        }
+    }
+    for row in rest {
+        for (outer, partial) in outer.iter().zip(&mut partial) {
+            let row = &source[outer.offset + inner.offset + row..];
+            hopeful_rows::<C, T, WIDTH, 1>(&[row], 0, width, partial);
+        }
+    }
+    for (outer, partial) in outer.iter().zip(&mut partial) {
+        let (offset, group) = (outer.offset + inner.offset, outer.group + inner.group);
+        if C::HAS_NAN && is_tainted::<C, T>(&partial[..width]) {
+            *partial = [C::Partial::default(); WIDTH];
+            let mut counts = [0; WIDTH];
+            for row in rows {
+                let cells = &source[offset + row..][..width];
+                careful::<C, T, K, WIDTH>(cells, keep, partial, &mut counts);
+            }
+            sums.count(group, &counts[..width], rows.len() as i64);
+        }
+        sums.add::<C>(group, &partial[..width]);
     }
 }
 
@@ -250,43 +286,94 @@ pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>, const HOPEFUL: bool>(
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    let mut add = |group: usize, cells: &[C::Bytes]| {
-        let (mut partial, mut count) = if !HOPEFUL {
-            careful_run::<C, T, K>(cells, keep)
-        } else if cells.len() == LOOK {
-            (hopeful_streams::<C, T>(cells), 0)
-        } else {
-            (hopeful_run::<C, T>(cells), 0)
-        };
-        let mut hoped = 0;
-        if HOPEFUL && C::is_tainted(partial) {
-            (partial, count) = careful_run::<C, T, K>(cells, keep);
-            hoped = cells.len() as i64;
-        }
-        if !HOPEFUL || hoped != 0 {
-            sums.count(group, &[count], hoped);
-        }
-        C::flush(partial, &mut sums.totals[group]);
-    };
     if let ([source], [row], true) = (piece.sources, piece.rows, piece.length <= LOOK) {
         // Short rows, where every step around them counts. From several outer bases in turn, which are streams again.
         for outer in piece.outer.chunks(STREAMS) {
             for inner in piece.inner {
                 for outer in outer {
                     let offset = outer.offset + inner.offset + row;
-                    add(outer.group + inner.group, &source[offset..][..piece.length]);
+                    let cells = &source[offset..][..piece.length];
+                    let (partial, count) = run::<C, T, K, HOPEFUL>(cells, keep);
+                    let group = outer.group + inner.group;
+                    sums.add_run::<C, HOPEFUL>(group, partial, count, cells.len());
                 }
             }
         }
         return;
     }
     piece.for_each_rows(|group, rows| {
+        if rows.len() >= FEW_ROWS {
+            for at in (0..piece.length).step_by(TILE) {
+                let width = (piece.length - at).min(TILE);
+                row_tile::<C, T, K, HOPEFUL>(rows, at, width, group, keep, sums);
+            }
+            return;
+        }
         for row in rows {
             for cells in row.chunks(LOOK) {
-                add(group, cells);
+                let (partial, count) = run::<C, T, K, HOPEFUL>(cells, keep);
+                sums.add_run::<C, HOPEFUL>(group, partial, count, cells.len());
             }
         }
     });
+}
+
+/// Some columns of rows that all go to one group: added up by column first, which are streams again.
+#[inline(always)]
+fn row_tile<C: SumInto<T>, T, K: Keep<C>, const HOPEFUL: bool>(
+    rows: &[&[C::Bytes]],
+    at: usize,
+    width: usize,
+    group: usize,
+    keep: K,
+    sums: &mut Sums<'_, T>,
+) {
+    let mut partial = [C::Partial::default(); TILE];
+    let mut count = None;
+    if HOPEFUL {
+        hopeful::<C, T, TILE>(rows, at, width, &mut partial);
+    }
+    if !HOPEFUL || (C::HAS_NAN && is_tainted::<C, T>(&partial[..width])) {
+        partial = [C::Partial::default(); TILE];
+        let mut counts = [0; TILE];
+        for row in rows {
+            careful::<C, T, K, TILE>(&row[at..][..width], keep, &mut partial, &mut counts);
+        }
+        count = Some(counts[..width].iter().sum());
+    }
+    // A partial sum has room for the cells of one row at least.
+    let mut lanes = [C::Partial::default(); WIDTH];
+    let (blocks, rest) = partial[..width].as_chunks::<WIDTH>();
+    for block in blocks {
+        for i in 0..WIDTH {
+            lanes[i] = C::plus(lanes[i], block[i]);
+        }
+    }
+    for one in rest {
+        lanes[0] = C::plus(lanes[0], *one);
+    }
+    let sum = fold::<C, T>(lanes);
+    sums.add_run::<C, HOPEFUL>(group, sum, count, rows.len() * width);
+}
+
+/// The sum of a run, and the number of cells that count if they had to be counted.
+#[inline(always)]
+fn run<C: SumInto<T>, T, K: Keep<C>, const HOPEFUL: bool>(
+    cells: &[C::Bytes],
+    keep: K,
+) -> (C::Partial, Option<u32>) {
+    if HOPEFUL {
+        let partial = if cells.len() == LOOK {
+            hopeful_streams::<C, T>(cells)
+        } else {
+            hopeful_run::<C, T>(cells)
+        };
+        if !C::is_tainted(partial) {
+            return (partial, None);
+        }
+    }
+    let (partial, count) = careful_run::<C, T, K>(cells, keep);
+    (partial, Some(count))
 }
 
 /// The sum of [`LOOK`] cells, read as several streams.

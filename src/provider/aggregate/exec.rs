@@ -3,6 +3,7 @@
 use std::fmt::{self, Formatter};
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::stats::Precision;
@@ -19,9 +20,11 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
+use futures::{Stream, TryStreamExt};
+
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::job::Job;
-use crate::provider::aggregate::output::{self, Stage};
+use crate::provider::aggregate::output::{Answer, Stage};
 use crate::provider::aggregate::program::{Columns, Output, Program};
 use crate::provider::aggregate::worker::{self, Found};
 use crate::provider::metrics::ScanMetrics;
@@ -196,7 +199,7 @@ impl ExecutionPlan for ArrayAggregateExec {
             context,
         };
         let batches = futures::stream::once(run.run());
-        let batches = futures::TryStreamExt::try_flatten(batches);
+        let batches = batches.try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
             batches,
@@ -232,10 +235,8 @@ struct Run {
     context: Arc<TaskContext>,
 }
 
-type Batches = futures::stream::Iter<std::vec::IntoIter<Result<arrow::array::RecordBatch>>>;
-
 impl Run {
-    async fn run(self) -> Result<Batches> {
+    async fn run(self) -> Result<impl Stream<Item = Result<RecordBatch>>> {
         let metrics = ScanMetrics::new(&self.metrics, 0);
         let Some(parts) = self.scan.blocks().grid_parts() else {
             return internal_err!("the scan is not over grids");
@@ -274,17 +275,14 @@ impl Run {
             found.merge(other, job.groups.count())?;
         }
         let timer = metrics.baseline.elapsed_compute().timer();
-        let rows = output::rows(&job, found, self.stage, &self.schema)?;
+        let answer = Answer::new(&job, found, self.stage, &self.schema)?;
         drop(timer);
-        let mut batches = Vec::with_capacity(rows.num_rows().div_ceil(batch_size.max(1)));
-        let mut start = 0;
-        while start < rows.num_rows() {
-            let length = batch_size.max(1).min(rows.num_rows() - start);
-            let batch = rows.slice(start, length);
-            batches.push(Ok(batch.record_output(&metrics.baseline)));
-            start += length;
-        }
-        metrics.baseline.done();
+        let rows = answer.rows();
+        let starts = (0..rows).step_by(batch_size.max(1));
+        let batches = starts.map(move |start| {
+            let batch = answer.batch(start..rows.min(start + batch_size.max(1)))?;
+            Ok(batch.record_output(&metrics.baseline))
+        });
         Ok(futures::stream::iter(batches))
     }
 }

@@ -1,6 +1,7 @@
 //! Which groups there are, and which each position of an axis is in.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, UInt64Array};
@@ -13,8 +14,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 
-use crate::grid::reduce::{AxisGroups, NO_GROUP};
-use crate::grid::{Axis, Coordinates, IndexSet, Monotonicity, Selection, Window};
+use crate::grid::reduce::{AxisGroups, Counts, NO_GROUP};
+use crate::grid::{Axis, Cells, Coordinates, IndexSet, Monotonicity, Selection, Window};
 use crate::provider::source::GridPart;
 
 /// The groups of an aggregation: the products of what positions along single axes are grouped by.
@@ -165,8 +166,8 @@ impl Groups {
     }
 
     /// How many selected cells each group has.
-    pub fn cells(&self, parts: &[GridPart]) -> Vec<u64> {
-        let mut cells = vec![0; self.count];
+    pub fn cells(&self, parts: &[GridPart]) -> Counts {
+        let mut cells = Vec::new();
         for (number, part) in parts.iter().enumerate() {
             if part.selection.is_empty() {
                 continue;
@@ -176,8 +177,9 @@ impl Groups {
             let in_each: u64 = sets
                 .filter(|(axis, _)| !is_grouped(*axis))
                 .fold(1, |cells, (_, set)| set.count().saturating_mul(cells));
-            if let ([_], true) = (parts, self.axes.iter().all(|axis| axis.is_simple(number))) {
-                return vec![in_each; self.count];
+            let mut axes = self.axes.iter();
+            if let ([_], true) = (parts, axes.all(|axis| axis.is_simple(number))) {
+                return Counts::Same(in_each);
             }
             let mut some = vec![(0, in_each)];
             for axis in &self.axes {
@@ -194,24 +196,61 @@ impl Groups {
                     );
                 }
             }
+            cells.resize(self.count, 0);
             for (group, count) in some {
                 cells[group] += count;
             }
         }
-        cells
+        if cells.is_empty() {
+            Counts::Same(0)
+        } else {
+            Counts::Each(cells)
+        }
+    }
+
+    /// The values that a range of groups are grouped by, for each grouping expression.
+    pub fn values_of_range(&self, groups: Range<usize>) -> Result<Vec<ArrayRef>> {
+        // The groups are a grid themselves, with the axes in the order of their strides.
+        let mut order: Vec<usize> = (0..self.axes.len()).collect();
+        // Axes of one group have the stride of the one behind them, wherever they come.
+        order.sort_by_key(|axis| {
+            std::cmp::Reverse((self.axes[*axis].stride, self.axes[*axis].count))
+        });
+        let counts = order.iter().map(|axis| self.axes[*axis].count as u64);
+        let counts: Vec<u64> = counts.collect();
+        let window = Window::new(counts.iter().map(|count| 0..*count).collect());
+        let cells = Cells::new(&window, &Selection::all(&counts));
+        let range = groups.start as u64..groups.end as u64;
+        let columns = self.columns.iter().map(|(axis, number)| {
+            let place = order.iter().position(|other| other == axis).unwrap_or(0);
+            let values = Coordinates::Values(Arc::clone(&self.axes[*axis].values[*number]));
+            // A value may be null, which a coordinate is not.
+            if self.axes[*axis].values[*number].null_count() > 0 {
+                return self.take(*axis, *number, groups.clone());
+            }
+            Ok(cells.coordinates(place, &values, range.clone())?)
+        });
+        columns.collect()
     }
 
     /// The values that some groups are grouped by, for each grouping expression.
     pub fn values(&self, groups: &[usize]) -> Result<Vec<ArrayRef>> {
-        let columns = self.columns.iter().map(|(axis, number)| {
-            let axis = &self.axes[*axis];
-            let ordinals = groups
-                .iter()
-                .map(|group| (group / axis.stride % axis.count) as u64);
-            let ordinals = UInt64Array::from_iter_values(ordinals);
-            Ok(take(&axis.values[*number], &ordinals, None)?)
-        });
-        columns.collect()
+        let columns = self.columns.iter();
+        columns
+            .map(|(axis, number)| self.take(*axis, *number, groups.iter().copied()))
+            .collect()
+    }
+
+    fn take(
+        &self,
+        axis: usize,
+        number: usize,
+        groups: impl Iterator<Item = usize>,
+    ) -> Result<ArrayRef> {
+        let axis = &self.axes[axis];
+        let ordinals = groups.map(|group| (group / axis.stride % axis.count) as u64);
+        let ordinals = UInt64Array::from_iter_values(ordinals);
+        Ok(take(&axis.values[number], &ordinals, None)?)
     }
 }
 

@@ -1,16 +1,18 @@
 //! From what workers have found to the rows of the answer.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch,
+    RecordBatchOptions, UInt64Array,
 };
 use arrow::compute::{cast, nullif, take};
-use arrow::datatypes::{DataType, Int64Type, SchemaRef, UInt64Type};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
-use crate::grid::reduce::Results;
+use crate::grid::reduce::{Counts, Results};
 use crate::provider::aggregate::engine::Accumulated;
 use crate::provider::aggregate::job::Job;
 use crate::provider::aggregate::program::{Output, Presence, Reduced};
@@ -25,95 +27,161 @@ pub(super) enum Stage {
     Whole,
 }
 
-/// The rows of the answer, as one batch.
-pub(super) fn rows(
-    job: &Job,
-    found: Found,
-    stage: Stage,
-    schema: &SchemaRef,
-) -> Result<RecordBatch> {
-    let count = job.groups.count();
-    if count == 0 {
-        return Ok(RecordBatch::new_empty(Arc::clone(schema)));
-    }
-    let cells = job.groups.cells(&job.grid_parts());
-    let reductions = found.reductions.into_iter();
-    let results: Vec<Results> = reductions
-        .map(|reduction| reduction.results(&cells))
-        .collect();
-    let rows = match (job.program.presence, found.rows) {
-        (Presence::Selected, _) => cells,
-        (Presence::Counted(index), _) => results[index].counts.clone(),
-        (Presence::Rows, Some(rows)) => rows,
-        (Presence::Rows, None) => return internal_err!("rows were not counted"),
-    };
-    let is_grouped = !job.aggregation.groups.is_empty();
-    let present: Vec<usize> = if is_grouped {
-        (0..count).filter(|group| rows[*group] > 0).collect()
-    } else {
-        vec![0]
-    };
-    let mut columns = job.groups.values(&present)?;
-    let all = present.len() == count;
-    let chosen = UInt64Array::from_iter_values(present.iter().map(|group| *group as u64));
-    let mut engine = found.engine.into_iter();
-    for (output, aggregate) in job.program.outputs.iter().zip(&job.aggregation.aggregates) {
-        let function = &aggregate.function;
-        let arrays = match output {
-            Output::Rows => vec![counts(&rows)],
-            Output::Reduced(index, reduced) => {
-                let states = states(&results[*index], *reduced, function)?;
-                match (stage, reduced) {
-                    (Stage::Partial, _) => states,
-                    (_, Reduced::Average | Reduced::Deviation) => {
-                        let mut accumulated = Accumulated::new(function, is_grouped)?;
-                        accumulated.merge(&states, count)?;
-                        vec![accumulated.evaluate()?]
-                    }
-                    _ => states,
-                }
-            }
-            Output::Engine => {
-                let Some(mut accumulated) = engine.next() else {
-                    return internal_err!("an aggregate was not computed");
-                };
-                match stage {
-                    Stage::Partial => accumulated.state()?,
-                    Stage::Whole => vec![accumulated.evaluate()?],
-                }
-            }
-        };
-        for array in arrays {
-            columns.push(if all {
-                array
-            } else {
-                take(&array, &chosen, None)?
-            });
-        }
-    }
-    let columns = columns.into_iter().zip(schema.fields());
-    let columns = columns
-        .map(|(column, field)| {
-            if column.data_type() == field.data_type() {
-                Ok(column)
-            } else {
-                // The same in another encoding, as far as the engine's types go.
-                cast(&column, field.data_type())
-            }
-        })
-        .collect::<Result<_, _>>()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(present.len()));
-    Ok(RecordBatch::try_new_with_options(
-        Arc::clone(schema),
-        columns,
-        &options,
-    )?)
+/// The answer.
+pub(super) struct Answer {
+    job: Arc<Job>,
+    /// The groups that have rows; `None` if all have.
+    present: Option<Vec<usize>>,
+    /// Behind the values that they are grouped by.
+    columns: Vec<ArrayRef>,
+    schema: SchemaRef,
 }
 
-fn counts(counts: &[u64]) -> ArrayRef {
-    Arc::new(Int64Array::from_iter_values(
-        counts.iter().map(|count| *count as i64),
-    ))
+impl Answer {
+    /// What the workers have found, as far as there are rows.
+    pub fn new(job: &Arc<Job>, found: Found, stage: Stage, schema: &SchemaRef) -> Result<Self> {
+        let count = job.groups.count();
+        if count == 0 {
+            return Ok(Self {
+                job: Arc::clone(job),
+                present: None,
+                columns: Vec::new(),
+                schema: Arc::clone(schema),
+            });
+        }
+        let cells = job.groups.cells(&job.grid_parts());
+        let reductions = found.reductions.into_iter();
+        let results: Vec<Results> = reductions
+            .map(|reduction| reduction.results(&cells))
+            .collect();
+        let rows = match (job.program.presence, found.rows) {
+            (Presence::Selected, _) => cells,
+            (Presence::Counted(index), _) => results[index].counts.clone(),
+            (Presence::Rows, Some(rows)) => Counts::Each(rows),
+            (Presence::Rows, None) => return internal_err!("rows were not counted"),
+        };
+        let is_grouped = !job.aggregation.groups.is_empty();
+        let present = (is_grouped && rows.has_zero()).then(|| {
+            (0..count)
+                .filter(|group| rows.of(*group) > 0)
+                .collect::<Vec<_>>()
+        });
+        let chosen = present.as_ref().map(|present| {
+            UInt64Array::from_iter_values(present.iter().map(|group| *group as u64))
+        });
+        let mut columns = Vec::new();
+        let mut engine = found.engine.into_iter();
+        for (output, aggregate) in job.program.outputs.iter().zip(&job.aggregation.aggregates) {
+            let function = &aggregate.function;
+            let arrays = match output {
+                Output::Rows => vec![counts(&rows, count)],
+                Output::Reduced(index, reduced) => {
+                    let results = &results[*index];
+                    match (stage, reduced) {
+                        (Stage::Whole, Reduced::Average) => vec![averages(results, function)?],
+                        (Stage::Whole, Reduced::Deviation) => {
+                            let states = states(results, *reduced, function, count)?;
+                            let mut accumulated = Accumulated::new(function, is_grouped)?;
+                            accumulated.merge(&states, count)?;
+                            vec![accumulated.evaluate()?]
+                        }
+                        _ => states(results, *reduced, function, count)?,
+                    }
+                }
+                Output::Engine => {
+                    let Some(mut accumulated) = engine.next() else {
+                        return internal_err!("an aggregate was not computed");
+                    };
+                    match stage {
+                        Stage::Partial => accumulated.state()?,
+                        Stage::Whole => vec![accumulated.evaluate()?],
+                    }
+                }
+            };
+            for array in arrays {
+                columns.push(match &chosen {
+                    None => array,
+                    Some(chosen) => take(&array, chosen, None)?,
+                });
+            }
+        }
+        Ok(Self {
+            job: Arc::clone(job),
+            present,
+            columns,
+            schema: Arc::clone(schema),
+        })
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        let all = self.job.groups.count();
+        self.present.as_ref().map_or(all, Vec::len)
+    }
+
+    /// Some of the rows.
+    pub fn batch(&self, rows: Range<usize>) -> Result<RecordBatch> {
+        let mut columns = match &self.present {
+            None => self.job.groups.values_of_range(rows.clone())?,
+            Some(present) => self.job.groups.values(&present[rows.clone()])?,
+        };
+        let length = rows.len();
+        let aggregates = self.columns.iter();
+        columns.extend(aggregates.map(|column| column.slice(rows.start, length)));
+        let columns = columns.into_iter().zip(self.schema.fields());
+        let columns = columns
+            .map(|(column, field)| {
+                if column.data_type() == field.data_type() {
+                    Ok(column)
+                } else {
+                    // The same in another encoding, as far as the engine's types go.
+                    cast(&column, field.data_type())
+                }
+            })
+            .collect::<Result<_, _>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(length));
+        let schema = Arc::clone(&self.schema);
+        Ok(RecordBatch::try_new_with_options(
+            schema, columns, &options,
+        )?)
+    }
+}
+
+fn counts(counts: &Counts, groups: usize) -> ArrayRef {
+    Arc::new(match counts {
+        Counts::Same(count) => Int64Array::from_value(*count as i64, groups),
+        Counts::Each(counts) => {
+            Int64Array::from_iter_values(counts.iter().map(|count| *count as i64))
+        }
+    })
+}
+
+/// Null where no cell counts.
+fn where_any(values: &ArrayRef, counts: &Counts) -> Result<ArrayRef> {
+    if !counts.has_zero() {
+        return Ok(Arc::clone(values));
+    }
+    let is_none = (0..values.len()).map(|group| Some(counts.of(group) == 0));
+    Ok(nullif(values, &is_none.collect::<BooleanArray>())?)
+}
+
+fn averages(results: &Results, function: &AggregateFunctionExpr) -> Result<ArrayRef> {
+    let Some(sums) = &results.sums else {
+        return missing(function);
+    };
+    let sums = sums.as_primitive::<Float64Type>();
+    let averages: Float64Array = match &results.counts {
+        Counts::Same(count) => sums.unary(|sum| sum / *count as f64),
+        Counts::Each(counts) => {
+            let sums = sums.values().iter().zip(counts);
+            Float64Array::from_iter_values(sums.map(|(sum, count)| sum / *count as f64))
+        }
+    };
+    where_any(&(Arc::new(averages) as ArrayRef), &results.counts)
+}
+
+fn missing<T>(function: &AggregateFunctionExpr) -> Result<T> {
+    internal_err!("a reduction lacks what {} needs", function.name())
 }
 
 /// What a reduction found, as the state that the engine's accumulators of a function exchange.
@@ -121,32 +189,26 @@ fn states(
     results: &Results,
     reduced: Reduced,
     function: &AggregateFunctionExpr,
+    groups: usize,
 ) -> Result<Vec<ArrayRef>> {
-    let missing = || internal_err!("a reduction lacks what {} needs", function.name());
     Ok(match reduced {
-        Reduced::Count => vec![counts(&results.counts)],
+        Reduced::Count => vec![counts(&results.counts, groups)],
         Reduced::Sum | Reduced::Average => {
             let Some(sums) = &results.sums else {
-                return missing();
+                return missing(function);
             };
-            // Without a cell that counts there is no sum.
-            let is_none: BooleanArray = results
-                .counts
-                .iter()
-                .map(|count| Some(*count == 0))
-                .collect();
             let sums = if function.field().data_type() == &DataType::UInt64 {
                 let bits = sums.as_primitive::<Int64Type>();
                 Arc::new(bits.unary::<_, UInt64Type>(|sum| sum as u64)) as ArrayRef
             } else {
                 Arc::clone(sums)
             };
-            let sums = nullif(&sums, &is_none)?;
+            let sums = where_any(&sums, &results.counts)?;
             if reduced == Reduced::Sum {
                 vec![sums]
             } else {
-                let counts: ArrayRef = Arc::new(UInt64Array::from(results.counts.clone()));
-                vec![nullif(&counts, &is_none)?, sums]
+                let counts = cast(&counts(&results.counts, groups), &DataType::UInt64)?;
+                vec![where_any(&counts, &results.counts)?, sums]
             }
         }
         Reduced::Least | Reduced::Greatest => {
@@ -155,13 +217,13 @@ fn states(
                 _ => &results.greatest,
             };
             let Some(found) = found else {
-                return missing();
+                return missing(function);
             };
             vec![cast(found, function.field().data_type())?]
         }
         Reduced::Deviation => match &results.deviations {
             Some(deviations) => deviations.to_vec(),
-            None => return missing(),
+            None => return missing(function),
         },
     })
 }

@@ -1,0 +1,113 @@
+//! A probe of memory bandwidth: the greatest of all numbers of a mapped file, by vectors, on several threads.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use memmap2::Mmap;
+use multiversion::multiversion;
+
+use crate::Result;
+use crate::measure::{self, Figures, Times};
+use crate::options::Options;
+
+/// Cells that a thread takes at a time.
+const PIECE: usize = 1 << 19;
+const ARGUMENT: &str = "--probe";
+
+/// The file that this process is asked to do nothing but probe.
+pub fn asked_for() -> Option<PathBuf> {
+    let mut arguments = std::env::args_os().skip(1);
+    arguments
+        .find(|argument| argument.as_os_str() == ARGUMENT)
+        .and_then(|_| arguments.next())
+        .map(PathBuf::from)
+}
+
+/// Maps the file and looks at it once.
+pub fn in_a_process_of_its_own(path: &Path) -> Result<()> {
+    let threads = std::env::var("TET_SQL_BENCH_THREADS").ok();
+    let threads = threads.map_or(Ok(2), |threads| threads.parse())?;
+    println!("{}", greatest(&map(path)?, threads));
+    Ok(())
+}
+
+/// A map of a file.
+pub fn map(path: &Path) -> Result<Mmap> {
+    // SAFETY: the file is the benchmark's own, and nobody writes to it while it runs.
+    Ok(unsafe { Mmap::map(&File::open(path)?)? })
+}
+
+/// The greatest number of a map of f32, headers and all.
+pub fn greatest(map: &[u8], threads: usize) -> f32 {
+    let cells = map.as_chunks::<4>().0;
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut most = f32::NEG_INFINITY;
+        while let Some(piece) = cells
+            .chunks(PIECE)
+            .nth(next.fetch_add(1, Ordering::Relaxed))
+        {
+            most = most.max(greatest_of(piece));
+        }
+        most
+    };
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let found = handles.into_iter().filter_map(|handle| handle.join().ok());
+        found.fold(f32::NEG_INFINITY, f32::max)
+    })
+}
+
+#[multiversion(targets(
+    "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
+    "x86_64+avx2+fma"
+))]
+fn greatest_of(cells: &[[u8; 4]]) -> f32 {
+    let mut most = [f32::NEG_INFINITY; 64];
+    for block in cells.as_chunks::<64>().0 {
+        for (most, bytes) in most.iter_mut().zip(block) {
+            let cell = f32::from_le_bytes(*bytes);
+            *most = if cell > *most { cell } else { *most };
+        }
+    }
+    most.into_iter().fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// The probe and an average, each in a new process that faults the whole file in.
+pub fn fresh(path: &Path, options: &Options) -> Result<()> {
+    const PROBE: &str = "fresh process: probe";
+    const AVERAGE: &str = "fresh process: avg";
+    if options.wants(PROBE) {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(ARGUMENT).arg(path);
+        command.env("TET_SQL_BENCH_THREADS", options.threads.to_string());
+        let times = Times::of(options.runs, || Ok(command.output()?))?;
+        measure::print_figures(PROBE, "raw", &Figures::only(times));
+    }
+    if options.wants(AVERAGE) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tet-sql"));
+        let schema = format!("f={}", path.display());
+        let set = format!(
+            "SET datafusion.execution.target_partitions = {}",
+            options.threads
+        );
+        command.args([
+            "-c",
+            &set,
+            "-c",
+            "SELECT avg(value) FROM f.temperature",
+            &schema,
+        ]);
+        let times = Times::of(options.runs, || {
+            let output = command.output()?;
+            if !output.status.success() {
+                return Err(String::from_utf8_lossy(&output.stderr).into());
+            }
+            Ok(output)
+        })?;
+        measure::print_figures(AVERAGE, "raw", &Figures::only(times));
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! Aggregate functions that are usual over arrays and that DataFusion 55 does not have.
+//!
+//! | function | result |
+//! | --- | --- |
+//! | `arg_min(x, value)`, `arg_max(x, value)` | `x` where `value` is least, greatest: [`extreme_argument`] |
+//! | `product(value)` | all values multiplied, as a double |
+//! | `norm_l1(value)`, `norm_l2(value)` | the sum of magnitudes, the root of the sum of squares, as doubles |
+//! | `histogram(value, low, high, bins)` | how many values each bin holds: [`histogram`] |
+//! | `quantile(value, fraction)` | DataFusion's exact `percentile_cont`, by another name |
+//!
+//! NULLs do not count. Without a value that counts the result is NULL, that of `histogram` zeros.
+
+pub mod extreme_argument;
+pub mod histogram;
+pub mod powers;
+
+use std::sync::Arc;
+
+use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
+use datafusion::logical_expr::AggregateUDF;
+
+use crate::provider::functions::extreme_argument::ExtremeArgument;
+use crate::provider::functions::histogram::Histogram;
+use crate::provider::functions::powers::{Power, PowerSum};
+
+/// All of them, to be registered in a session. [`enable_tet`](crate::enable_tet) does so.
+pub fn all() -> Vec<AggregateUDF> {
+    let quantile = percentile_cont_udaf();
+    vec![
+        ExtremeArgument::least().into(),
+        ExtremeArgument::greatest().into(),
+        PowerSum::new(Power::Product).into(),
+        PowerSum::new(Power::Magnitudes).into(),
+        PowerSum::new(Power::Squares).into(),
+        Histogram::new().into(),
+        Arc::unwrap_or_clone(quantile).with_aliases(["quantile"]),
+    ]
+}
