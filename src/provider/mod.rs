@@ -25,6 +25,7 @@ pub mod scan;
 pub mod schema;
 pub mod session;
 mod some_blocks;
+mod sorted_blocks;
 pub mod source;
 mod stream;
 pub mod table;

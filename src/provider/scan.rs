@@ -25,13 +25,15 @@ use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::options::ReadOptions;
 use crate::provider::partitions;
 use crate::provider::pruning::{self, Pruner};
 use crate::provider::pushdown;
-use crate::provider::some_blocks::SomeBlocks;
+use crate::provider::some_blocks::{Positions, SomeBlocks};
+use crate::provider::sorted_blocks::{by_bounds, dealt};
 use crate::provider::source::{BlockList, BlockSource, SelectedBlocks};
 use crate::provider::stream;
 
@@ -98,7 +100,7 @@ impl ArrayScan {
             let pruned = pruning::surviving(source.as_ref(), &blocks, &predicate, &options)?;
             unusable = pruned.unusable;
             if let Some(surviving) = pruned.blocks {
-                blocks = Arc::new(SomeBlocks::new(blocks, surviving));
+                blocks = Arc::new(SomeBlocks::new(blocks, Positions::Some(surviving)));
                 // Without zone maps it is the coordinates that ruled blocks out.
                 if !pruned.by_values {
                     sliced = blocks.count();
@@ -429,6 +431,44 @@ impl DataSource for ArrayScan {
     ) -> Result<Option<Arc<dyn DataSource>>> {
         // Unused columns are gone already; expressions are computed above the scan.
         Ok(None)
+    }
+
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+    ) -> Result<SortOrderPushdownResult<Arc<dyn DataSource>>> {
+        if self.plan.fetch.is_some() {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
+        let columns = order.iter().map_while(|key| {
+            let column = key.expr.downcast_ref::<Column>()?;
+            let number = self.plan.projection.get(column.index())?;
+            Some((*number, key.options))
+        });
+        let columns: Vec<_> = columns.collect();
+        let blocks = self.blocks.as_ref();
+        let Some(order) = by_bounds(blocks, &columns, &self.plan.options)? else {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        };
+        // The engine still sorts. But the first rows come first, so that it asks for fewer and fewer of the others.
+        let parts = self.plan.partitions.len().min(order.len()).max(1);
+        let order = dealt(&order, parts);
+        let count = order.len();
+        let share = |part: usize| count / parts + usize::from(part < count % parts);
+        let ends = (0..parts).scan(0, |end, part| {
+            let start = *end;
+            *end += share(part) as u64;
+            Some(start..*end)
+        });
+        let mut scan = self.with_plan(ScanPlan {
+            partitions: ends.collect(),
+            ..self.plan.as_ref().clone()
+        });
+        let all = Arc::clone(&self.blocks);
+        scan.blocks = Arc::new(SomeBlocks::new(all, Positions::Ordered(order)));
+        Ok(SortOrderPushdownResult::Inexact {
+            inner: Arc::new(scan),
+        })
     }
 
     fn try_pushdown_filters(

@@ -1,4 +1,4 @@
-//! Some of the blocks of a list.
+//! Some of the blocks of a list, or all of them in another order.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -12,18 +12,47 @@ use crate::provider::source::{
     BlockList, BlockReader, BlockStatistics, GridPart, Progress, ReadCounts,
 };
 
+/// Positions of a list.
+#[derive(Debug, Clone)]
+pub(super) enum Positions {
+    /// In their order.
+    Some(IndexSet),
+    /// In any order, each at most once.
+    Ordered(Arc<[u64]>),
+}
+
+impl Positions {
+    fn count(&self) -> u64 {
+        match self {
+            Self::Some(set) => set.count(),
+            Self::Ordered(positions) => positions.len() as u64,
+        }
+    }
+
+    fn nth(&self, nth: u64) -> Result<u64> {
+        let found = match self {
+            Self::Some(set) => set.nth(nth),
+            Self::Ordered(positions) => positions.get(nth as usize).copied(),
+        };
+        match found {
+            Some(position) => Ok(position),
+            None => internal_err!("block {nth} of {} was asked for", self.count()),
+        }
+    }
+}
+
 /// The blocks at some positions of another list.
 #[derive(Debug)]
 pub(super) struct SomeBlocks {
     all: Arc<dyn BlockList>,
-    kept: IndexSet,
+    kept: Positions,
     /// Counted when they are first asked for.
     rows: OnceLock<Option<u64>>,
 }
 
 impl SomeBlocks {
     /// The blocks of `all` at the positions `kept`.
-    pub fn new(all: Arc<dyn BlockList>, kept: IndexSet) -> Self {
+    pub fn new(all: Arc<dyn BlockList>, kept: Positions) -> Self {
         Self {
             all,
             kept,
@@ -31,16 +60,9 @@ impl SomeBlocks {
         }
     }
 
-    fn position(&self, position: u64) -> Result<u64> {
-        match self.kept.nth(position) {
-            Some(position) => Ok(position),
-            None => internal_err!("block {position} of {} was asked for", self.kept.count()),
-        }
-    }
-
     fn positions(&self, positions: &[u64]) -> Result<Vec<u64>> {
         let positions = positions.iter();
-        positions.map(|position| self.position(*position)).collect()
+        positions.map(|position| self.kept.nth(*position)).collect()
     }
 }
 
@@ -55,15 +77,16 @@ impl BlockList for SomeBlocks {
 
     fn rows(&self) -> Option<u64> {
         *self.rows.get_or_init(|| {
-            let mut positions = self.kept.ranges().flatten();
-            positions.try_fold(0u64, |rows, position| {
+            let mut positions = 0..self.kept.count();
+            positions.try_fold(0u64, |rows, nth| {
+                let position = self.kept.nth(nth).ok()?;
                 rows.checked_add(self.all.block_rows(position).ok()?)
             })
         })
     }
 
     fn block_rows(&self, position: u64) -> Result<u64> {
-        self.all.block_rows(self.position(position)?)
+        self.all.block_rows(self.kept.nth(position)?)
     }
 
     fn block_sizes(&self, positions: &[u64]) -> Result<Option<UInt64Array>> {
@@ -71,7 +94,7 @@ impl BlockList for SomeBlocks {
     }
 
     fn block_bytes(&self, position: u64, options: &ReadOptions) -> Result<u64> {
-        self.all.block_bytes(self.position(position)?, options)
+        self.all.block_bytes(self.kept.nth(position)?, options)
     }
 
     fn slice(&self) -> Option<String> {
@@ -113,11 +136,17 @@ impl BlockList for SomeBlocks {
     }
 
     fn ordering(&self) -> Vec<(usize, bool)> {
-        // Leaving blocks out leaves the others in order.
-        self.all.ordering()
+        match self.kept {
+            // Leaving blocks out leaves the others in order.
+            Positions::Some(_) => self.all.ordering(),
+            Positions::Ordered(_) => Vec::new(),
+        }
     }
 
     fn grid_parts(&self) -> Option<Vec<GridPart>> {
+        let Positions::Some(kept) = &self.kept else {
+            return None;
+        };
         let mut parts = self.all.grid_parts()?;
         let mut start = 0u64;
         for part in &mut parts {
@@ -126,7 +155,7 @@ impl BlockList for SomeBlocks {
             }
             let count = part.selection.chunks(part.grid.chunk_grid()).count()?;
             let end = start.checked_add(count)?;
-            part.kept = Some(self.kept.within(start..end));
+            part.kept = Some(kept.within(start..end));
             start = end;
         }
         Some(parts)
@@ -142,16 +171,13 @@ impl BlockList for SomeBlocks {
 
 /// Reads the blocks at some positions of a list.
 struct SomeReader {
-    kept: IndexSet,
+    kept: Positions,
     reader: Box<dyn BlockReader>,
 }
 
 impl BlockReader for SomeReader {
     fn open(&mut self, position: u64) -> Result<()> {
-        match self.kept.nth(position) {
-            Some(position) => self.reader.open(position),
-            None => internal_err!("block {position} of {} was asked for", self.kept.count()),
-        }
+        self.reader.open(self.kept.nth(position)?)
     }
 
     fn next(&mut self, max_rows: usize) -> Result<Progress> {

@@ -329,6 +329,20 @@ async fn joins_top_rows_and_subqueries_drop_chunks_as_they_run() {
     let ran = run(&ctx, "SELECT max(value) FROM v WHERE x < 9").await;
     assert_eq!(ran.rows, ["98.0"]);
 
+    // Chunks come in the order of what is asked for (but not through a FilterExec, which does not pass it on).
+    for (order, first) in [
+        ("day DESC", "9.0"),
+        ("day DESC, x", "9.0"),
+        ("value DESC NULLS LAST", "9.0"),
+        ("value NULLS LAST", "0.0"),
+        ("day", "0.0"),
+    ] {
+        let sql = format!("SELECT day, value FROM v ORDER BY {order} LIMIT 2");
+        let ran = run(&ctx, &sql).await;
+        assert!(ran.rows[0].starts_with(first), "{sql}: {:?}", ran.rows);
+        assert!(ran.reads() <= 2, "{sql}: {}", ran.reads());
+    }
+
     // A subquery's value is known by the time that the scan starts.
     let sql = "SELECT count(*), min(value) FROM v WHERE day = (SELECT max(day) FROM v)";
     let ran = run(&ctx, sql).await;

@@ -347,6 +347,12 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
     }
     let (outer, inner) = bases(&parts);
     for (group, rows) in rows(&parts) {
+        // Streams are either the rows of a base, or bases of few rows each.
+        let outer = if rows.len() < STREAMS && inner.len() == 1 {
+            spread(outer.clone())
+        } else {
+            outer.clone()
+        };
         let rows = spread(rows);
         for run in &line.selected {
             let (first, target) = match &line.terms {
@@ -416,7 +422,7 @@ fn bases(parts: &[Part]) -> (Vec<Base>, Vec<Base>) {
     };
     match simple.split_last() {
         // A single one is the outer: neighbours of that level are read in turn.
-        Some((only, [])) => (spread(product(&[only])), nothing()),
+        Some((only, [])) => (product(&[only]), nothing()),
         Some((last, ahead)) => (product(ahead), product(&[last])),
         None => (nothing(), nothing()),
     }

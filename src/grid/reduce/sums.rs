@@ -302,10 +302,10 @@ pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>, const HOPEFUL: bool>(
         return;
     }
     piece.for_each_rows(|group, rows| {
-        if rows.len() >= FEW_ROWS {
+        if HOPEFUL && rows.len() >= FEW_ROWS {
             for at in (0..piece.length).step_by(TILE) {
                 let width = (piece.length - at).min(TILE);
-                row_tile::<C, T, K, HOPEFUL>(rows, at, width, group, keep, sums);
+                row_tile::<C, T, K>(rows, at, width, group, keep, sums);
             }
             return;
         }
@@ -320,7 +320,7 @@ pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>, const HOPEFUL: bool>(
 
 /// Some columns of rows that all go to one group: added up by column first, which are streams again.
 #[inline(always)]
-fn row_tile<C: SumInto<T>, T, K: Keep<C>, const HOPEFUL: bool>(
+fn row_tile<C: SumInto<T>, T, K: Keep<C>>(
     rows: &[&[C::Bytes]],
     at: usize,
     width: usize,
@@ -330,10 +330,8 @@ fn row_tile<C: SumInto<T>, T, K: Keep<C>, const HOPEFUL: bool>(
 ) {
     let mut partial = [C::Partial::default(); TILE];
     let mut count = None;
-    if HOPEFUL {
-        hopeful::<C, T, TILE>(rows, at, width, &mut partial);
-    }
-    if !HOPEFUL || (C::HAS_NAN && is_tainted::<C, T>(&partial[..width])) {
+    hopeful::<C, T, TILE>(rows, at, width, &mut partial);
+    if C::HAS_NAN && is_tainted::<C, T>(&partial[..width]) {
         partial = [C::Partial::default(); TILE];
         let mut counts = [0; TILE];
         for row in rows {
@@ -353,7 +351,7 @@ fn row_tile<C: SumInto<T>, T, K: Keep<C>, const HOPEFUL: bool>(
         lanes[0] = C::plus(lanes[0], *one);
     }
     let sum = fold::<C, T>(lanes);
-    sums.add_run::<C, HOPEFUL>(group, sum, count, rows.len() * width);
+    sums.add_run::<C, true>(group, sum, count, rows.len() * width);
 }
 
 /// The sum of a run, and the number of cells that count if they had to be counted.

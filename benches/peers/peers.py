@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Times of other tools over the bytes that `cargo bench` generated, those that are installed, and whether they agree.
+
+    python3 benches/peers/peers.py FOLDER [PATH OF tet-sql]
+
+FOLDER is that of the benchmark's files (TET_SQL_BENCH_DATA). NumPy and xarray look at the cells of the raw file in chunks
+of 10 x 512 x 512, which lie in it as one array, through a map; xarray-sql and DuckDB are asked in SQL, the latter over the
+Parquet file; `tet` is the command of the format's authors; `tet-sql` is timed as a whole process. One thread but for DuckDB,
+xarray-sql and tet-sql. The least of five runs, after one that warms up.
+"""
+
+import importlib.util
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+RUNS = 5
+SHAPE = (1000, 512, 512)
+QUERIES = {
+    "avg": "SELECT avg(value) FROM {t}",
+    "avg by time": "SELECT time, avg(value) FROM {t} GROUP BY time ORDER BY time",
+    "avg by lat, lon": "SELECT lat, lon, avg(value) FROM {t} GROUP BY lat, lon ORDER BY lat, lon",
+    "avg where value > 300": "SELECT avg(value) FROM {t} WHERE value > 300",
+}
+
+
+def best(work):
+    answer = work()
+    times = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return answer, min(times)
+
+
+def cells(path, tet_sql):
+    """A map of the cells, which start where the first few of them are found."""
+    query = "SELECT value FROM f.temperature WHERE time = 0 AND lat = 0 AND lon < 8 ORDER BY lon"
+    command = [tet_sql, "--format", "csv", "-c", query, f"f={path}"]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    first = np.array(lines[1:], dtype="<f4").tobytes()
+    with open(path, "rb") as file:
+        offset = file.read(1 << 20).find(first)
+    if offset < 0:
+        sys.exit(f"{path}: the cells are not where they are expected")
+    return np.memmap(path, dtype="<f4", mode="r", offset=offset, shape=SHAPE)
+
+
+def is_installed(module):
+    return importlib.util.find_spec(module) is not None
+
+
+def numpy_peer(array):
+    def where():
+        kept = array[array > 300]
+        return kept.mean(dtype="f8") if kept.size else np.nan
+
+    yield "avg", lambda: array.mean(dtype="f8")
+    yield "avg by time", lambda: array.mean(axis=(1, 2), dtype="f8")
+    yield "avg by lat, lon", lambda: array.mean(axis=0, dtype="f8")
+    yield "avg where value > 300", where
+
+
+def xarray_peer(array):
+    import xarray
+
+    data = xarray.DataArray(array, dims=("time", "lat", "lon"))
+    yield "avg", lambda: data.mean(dtype="f8").values
+    yield "avg by time", lambda: data.mean(("lat", "lon"), dtype="f8").values
+    yield "avg by lat, lon", lambda: data.mean("time", dtype="f8").values
+    yield "avg where value > 300", lambda: data.where(data > 300).mean(dtype="f8").values
+
+
+def xarray_sql_peer(array):
+    import xarray
+    import xarray_sql
+
+    coordinates = {name: np.arange(extent) for name, extent in zip(("time", "lat", "lon"), SHAPE)}
+    data = xarray.Dataset({"value": (("time", "lat", "lon"), array)}, coords=coordinates)
+    context = xarray_sql.XarrayContext()
+    context.from_dataset("t", data, chunks={"time": 10})
+    for name, sql in QUERIES.items():
+        yield name, lambda sql=sql: context.sql(sql.format(t="t")).to_pandas().iloc[:, -1].to_numpy()
+
+
+def duckdb_peer(parquet):
+    import duckdb
+
+    for name, sql in QUERIES.items():
+        sql = sql.format(t=f"'{parquet}'")
+        yield name, lambda sql=sql: duckdb.sql(sql).fetchnumpy()["avg(\"value\")"]
+
+
+def command_peer(command):
+    for name, sql in QUERIES.items():
+        # Few rows are printed, whatever the groups.
+        inner = sql.format(t="f.temperature").split(" ORDER BY")[0].replace("avg(value)", "avg(value) AS v")
+        whole = f"SELECT avg(v) FROM ({inner})"
+
+        def run(whole=whole):
+            output = subprocess.run(command(whole), check=True, capture_output=True, text=True).stdout
+            return float(output.split()[-1])
+
+        yield name, run
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    tet_sql = sys.argv[2] if len(sys.argv) > 2 else shutil.which("tet-sql")
+    if tet_sql is None:
+        sys.exit("name the path of tet-sql")
+    path = folder / "layout-1-1000x512x512-10x512x512-f32-raw.tet"
+    parquet = folder / "temperature-1-1000x512x512.parquet"
+    array = cells(path, tet_sql)
+    peers = {"NumPy " + np.__version__: numpy_peer(array)}
+    if is_installed("xarray"):
+        peers["xarray"] = xarray_peer(array)
+    if is_installed("xarray_sql"):
+        peers["xarray-sql"] = xarray_sql_peer(array)
+    if is_installed("duckdb"):
+        peers["DuckDB (Parquet)"] = duckdb_peer(parquet)
+    if shutil.which("tet"):
+        command = lambda sql: ["tet", "sql", str(path), sql]
+        peers["tet, whole process"] = command_peer(command)
+    command = lambda sql: [tet_sql, "--format", "csv", "-c", sql, f"f={path}"]
+    peers["tet-sql, whole process"] = command_peer(command)
+    answers = {}
+    print("| query | tool | ms |\n| --- | --- | --: |")
+    for tool, queries in peers.items():
+        for name, work in queries:
+            try:
+                answer, seconds = best(work)
+            except Exception as error:  # A tool that cannot do it is not the end of the others.
+                print(f"| {name} | {tool} | failed: {error} |")
+                continue
+            print(f"| {name} | {tool} | {seconds * 1e3:.0f} |", flush=True)
+            mean = float(np.nanmean(np.asarray(answer, dtype="f8")))
+            expected = answers.setdefault(name, mean)
+            if not abs(mean - expected) <= 1e-6 * abs(expected):
+                sys.exit(f"{name}: {tool} finds {mean}, not {expected}")
+
+
+if __name__ == "__main__":
+    main()
