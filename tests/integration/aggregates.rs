@@ -209,6 +209,19 @@ async fn zone_maps_tell_what_they_can() {
             2,
         ),
         ("SELECT min(value), count(value) FROM v WHERE x > 3", 3),
+        // Chunks without a value are left out, and so are groups.
+        (
+            "SELECT count(*), count(value), avg(value) FROM v WHERE value IS NOT NULL",
+            2,
+        ),
+        (
+            "SELECT day, count(*), max(value) FROM v WHERE value IS NOT NULL GROUP BY day ORDER BY day",
+            0,
+        ),
+        (
+            "SELECT count(value) FILTER (WHERE value IS NOT NULL), avg(value) FILTER (WHERE value IS NOT NULL) FROM v",
+            2,
+        ),
         // Day 0 is constant, of day 1 nothing counts, of day 2 not all does; day 3 is above.
         ("SELECT count(value), max(value) FROM v WHERE value < 25", 1),
     ] {

@@ -46,23 +46,30 @@ pub trait SumInto<T>: Cell {
     fn is_tainted(partial: Self::Partial) -> bool;
 }
 
+macro_rules! bytes {
+    ($type:ty) => {
+        type Bytes = [u8; size_of::<$type>()];
+
+        #[inline(always)]
+        fn split(bytes: &[u8]) -> &[Self::Bytes] {
+            bytes.as_chunks().0
+        }
+
+        #[inline(always)]
+        fn load(bytes: Self::Bytes) -> Self {
+            Self::from_le_bytes(bytes)
+        }
+    };
+}
+
 macro_rules! float {
     ($type:ty) => {
         impl Cell for $type {
-            type Bytes = [u8; size_of::<$type>()];
             const LEAST: Self = <$type>::NEG_INFINITY;
             const GREATEST: Self = <$type>::INFINITY;
             const HAS_NAN: bool = true;
 
-            #[inline(always)]
-            fn split(bytes: &[u8]) -> &[Self::Bytes] {
-                bytes.as_chunks().0
-            }
-
-            #[inline(always)]
-            fn load(bytes: Self::Bytes) -> Self {
-                Self::from_le_bytes(bytes)
-            }
+            bytes!($type);
 
             fn from_pattern(pattern: u64) -> Self {
                 Self::from_bits(pattern as _)
@@ -115,20 +122,11 @@ float!(f64);
 macro_rules! integer {
     ($type:ty, $partial:ty, $float_partial:ty) => {
         impl Cell for $type {
-            type Bytes = [u8; size_of::<$type>()];
             const LEAST: Self = <$type>::MIN;
             const GREATEST: Self = <$type>::MAX;
             const HAS_NAN: bool = false;
 
-            #[inline(always)]
-            fn split(bytes: &[u8]) -> &[Self::Bytes] {
-                bytes.as_chunks().0
-            }
-
-            #[inline(always)]
-            fn load(bytes: Self::Bytes) -> Self {
-                Self::from_le_bytes(bytes)
-            }
+            bytes!($type);
 
             fn from_pattern(pattern: u64) -> Self {
                 pattern as _

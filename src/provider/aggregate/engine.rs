@@ -104,4 +104,12 @@ impl Accumulated {
             Self::Single(single) => single.evaluate()?.to_array(),
         }
     }
+
+    /// Bytes that it takes.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Groups(groups) => groups.size(),
+            Self::Single(single) => single.size(),
+        }
+    }
 }

@@ -34,6 +34,9 @@ use crate::provider::source::GridPart;
 /// The most groups of one aggregation; with more it stays the engine's.
 pub(super) const MOST_GROUPS: usize = 1 << 26;
 
+/// The most bytes that the results of all workers take together, if there is more than one worker.
+const MOST_BYTES: usize = 1 << 30;
+
 /// Computes aggregates of the cells of arrays, grouped by what follows from their positions.
 ///
 /// One partition; as many workers as the scan has partitions take chunks one after another. What they add up in what order
@@ -253,21 +256,26 @@ impl Run {
         )?;
         self.scan.set_plan_metrics(&metrics, job.units() > 0);
         let job = Arc::new(job);
-        let workers = (workers as u64).min(job.units()).max(1);
-        let consumer = MemoryConsumer::new("ArrayAggregateExec");
-        let reservation = consumer.register(self.context.memory_pool());
-        reservation.try_grow(job.bytes().saturating_mul(workers as usize))?;
+        // Each worker has results of all groups.
+        let bytes = job.bytes().max(1);
+        let affordable = (MOST_BYTES / bytes).max(1);
+        let workers = (workers as u64)
+            .min(job.units())
+            .clamp(1, affordable as u64);
+        let reserve = || {
+            let consumer = MemoryConsumer::new("ArrayAggregateExec");
+            consumer.register(self.context.memory_pool())
+        };
+        let reservation = reserve();
+        reservation.try_grow(bytes.saturating_mul(workers as usize))?;
         let batch_size = config.batch_size();
-        let mut others = Vec::new();
-        for number in 1..workers {
+        let work = |metrics| worker::work(Arc::clone(&job), metrics, batch_size, reserve());
+        let others = (1..workers).map(|number| {
             let metrics = ScanMetrics::new(&self.metrics, number as usize);
-            others.push(SpawnedTask::spawn(worker::work(
-                Arc::clone(&job),
-                metrics,
-                batch_size,
-            )));
-        }
-        let mut found: Found = worker::work(Arc::clone(&job), metrics.clone(), batch_size).await?;
+            SpawnedTask::spawn(work(metrics))
+        });
+        let others: Vec<_> = others.collect();
+        let mut found: Found = work(metrics.clone()).await?;
         for other in others {
             let other = other.join().await.map_err(|error| {
                 datafusion::error::DataFusionError::ExecutionJoin(Box::new(error))

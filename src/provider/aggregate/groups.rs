@@ -9,7 +9,7 @@ use arrow::compute::{interleave, take};
 use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
 use arrow::row::{OwnedRow, RowConverter, SortField};
-use datafusion::common::{Result, internal_err, resources_err};
+use datafusion::common::{Result, exec_err, internal_err, resources_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
@@ -166,7 +166,7 @@ impl Groups {
     }
 
     /// How many selected cells each group has.
-    pub fn cells(&self, parts: &[GridPart]) -> Counts {
+    pub fn cells(&self, parts: &[GridPart]) -> Result<Counts> {
         let mut cells = Vec::new();
         for (number, part) in parts.iter().enumerate() {
             if part.selection.is_empty() {
@@ -179,7 +179,7 @@ impl Groups {
                 .fold(1, |cells, (_, set)| set.count().saturating_mul(cells));
             let mut axes = self.axes.iter();
             if let ([_], true) = (parts, axes.all(|axis| axis.is_simple(number))) {
-                return Counts::Same(in_each);
+                return checked(Counts::Same(in_each));
             }
             let mut some = vec![(0, in_each)];
             for axis in &self.axes {
@@ -190,22 +190,21 @@ impl Groups {
                         .iter()
                         .enumerate()
                         .filter(|(_, count)| **count > 0);
-                    some.extend(
-                        groups
-                            .map(|(ordinal, count)| (group + ordinal * axis.stride, cells * count)),
-                    );
+                    some.extend(groups.map(|(ordinal, count)| {
+                        (group + ordinal * axis.stride, cells.saturating_mul(*count))
+                    }));
                 }
             }
             cells.resize(self.count, 0);
             for (group, count) in some {
-                cells[group] += count;
+                cells[group] = count.saturating_add(cells[group]);
             }
         }
-        if cells.is_empty() {
+        checked(if cells.is_empty() {
             Counts::Same(0)
         } else {
             Counts::Each(cells)
-        }
+        })
     }
 
     /// The values that a range of groups are grouped by, for each grouping expression.
@@ -252,6 +251,18 @@ impl Groups {
         let ordinals = UInt64Array::from_iter_values(ordinals);
         Ok(take(&axis.values[number], &ordinals, None)?)
     }
+}
+
+/// Counts that fit the engine's type of counts.
+fn checked(counts: Counts) -> Result<Counts> {
+    let most = match &counts {
+        Counts::Same(count) => *count,
+        Counts::Each(counts) => counts.iter().copied().max().unwrap_or(0),
+    };
+    if i64::try_from(most).is_err() {
+        return exec_err!("there are 2^63 rows or more, which cannot be counted");
+    }
+    Ok(counts)
 }
 
 impl GroupAxis {

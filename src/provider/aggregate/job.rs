@@ -23,6 +23,9 @@ use crate::provider::source::{BlockList, GridPart};
 const ROWS: u64 = 16;
 /// Groups of a chunk below which their results stay in a cache anyway.
 const FEW_GROUPS: u64 = 4096;
+/// The most bytes of chunks that are taken at once, and of a cell.
+const BATCH_BYTES: u64 = 32 << 20;
+const CELL_BYTES: u64 = 8;
 /// Units per worker, so that none waits long for the last.
 const UNITS_PER_WORKER: u64 = 8;
 
@@ -270,7 +273,11 @@ impl JobPart {
             .filter(|axis| !grouped.contains(axis))
             .max_by_key(|axis| counts[*axis])?;
         let fair = total / (workers as u64 * UNITS_PER_WORKER);
-        let size = (ROWS / rows.max(1)).min(counts[axis]).min(fair);
+        let bytes = rows.saturating_mul(groups).saturating_mul(CELL_BYTES);
+        let size = (ROWS / rows.max(1))
+            .min(counts[axis])
+            .min(fair)
+            .min(BATCH_BYTES / bytes.max(1));
         (size > 1).then_some(Batches { axis, size, counts })
     }
 }

@@ -204,7 +204,9 @@ impl Program {
             let is_row = aggregate.arguments.iter().all(|argument| {
                 match (argument.downcast_ref::<Literal>(), value_of(argument)) {
                     (Some(literal), _) => !literal.value().is_null(),
-                    (None, Some((column, _))) => columns.is_never_null(column),
+                    (None, Some((column, None))) => columns.is_never_null(column),
+                    // A cast may fail.
+                    (None, Some(_)) => false,
                     (None, None) => false,
                 }
             });

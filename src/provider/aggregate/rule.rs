@@ -26,7 +26,7 @@ use crate::provider::aggregate::output::Stage;
 use crate::provider::config::TetConfig;
 use crate::provider::scan::ArrayScan;
 
-/// Selected cells per group, below which groups are rather made as they come.
+/// Groups per selected cell, above which groups are rather made as they come.
 const SPARSE: u64 = 4;
 /// Groups that are never too many.
 const FEW_GROUPS: u64 = 1 << 16;
@@ -111,6 +111,9 @@ fn replace(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
 }
 
 fn below_exchange(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    if plan.fetch().is_some() {
+        return plan;
+    }
     let input = if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
         repartition.input()
     } else if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
@@ -34,11 +35,6 @@ impl Bounds {
             CellType::U32 => Self::Unsigned(0, u32::MAX.into()),
             CellType::U64 => Self::Unsigned(0, u64::MAX),
         }
-    }
-
-    /// Whether no number of this type is out of bounds.
-    pub fn is_all(self, cell_type: CellType) -> bool {
-        self == Self::all(cell_type)
     }
 
     /// Both bounds as bits of a cell, of f32 for halves.
@@ -113,22 +109,33 @@ impl Bounds {
             (Some(literal), None) => (comparison.right(), comparison.op().swap()?, literal),
             _ => return None,
         };
-        let (value, is_cast) = match side.downcast_ref::<CastExpr>() {
-            Some(cast) => (cast.expr(), true),
-            None => (side, false),
+        let (value, cast) = match side.downcast_ref::<CastExpr>() {
+            Some(cast) => (cast.expr(), Some(cast.cast_type())),
+            None => (side, None),
         };
         let number = value.downcast_ref::<Column>()?.index();
         let cell_type = column(number)?;
         let all = Self::all(cell_type);
         // A cast must be one that keeps every number as it is.
+        let is_cast = cast == Some(&DataType::Float64);
+        let keeps_integers = match cast {
+            None => true,
+            Some(DataType::Int64) => {
+                cell_type.is_signed_integer() || cell_type.is_unsigned_below(8)
+            }
+            Some(DataType::Int32) => {
+                matches!(cell_type, CellType::I16 | CellType::I32) || cell_type.is_unsigned_below(4)
+            }
+            Some(_) => false,
+        };
         let bounds = match (all, literal) {
-            (Self::Single(..), ScalarValue::Float32(Some(bound))) if !is_cast => {
+            (Self::Single(..), ScalarValue::Float32(Some(bound))) if cast.is_none() => {
                 all.compare_single(op, f64::from(bound))?
             }
             (Self::Single(..), ScalarValue::Float64(Some(bound))) if is_cast => {
                 all.compare_single(op, bound)?
             }
-            (Self::Double(..), ScalarValue::Float64(Some(bound))) if !is_cast => {
+            (Self::Double(..), ScalarValue::Float64(Some(bound))) if cast.is_none() => {
                 all.compare_double(op, bound)?
             }
             (Self::Signed(..) | Self::Unsigned(..), ScalarValue::Float64(Some(bound)))
@@ -136,9 +143,8 @@ impl Bounds {
             {
                 all.compare_integer_with_float(op, bound)?
             }
-            (Self::Signed(..) | Self::Unsigned(..), literal) => {
+            (Self::Signed(..) | Self::Unsigned(..), literal) if keeps_integers => {
                 let bound = integer(&literal)?;
-                // Integers are only ever cast to wider ones for a comparison with those.
                 all.compare_integer(op, bound)?
             }
             _ => return None,
@@ -281,7 +287,6 @@ fn integer(literal: &ScalarValue) -> Option<i128> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::datatypes::DataType;
     use datafusion::arrow::datatypes::{Field, Schema};
     use datafusion::physical_expr::expressions::{binary, cast, col, lit};
 

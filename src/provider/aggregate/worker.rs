@@ -6,6 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBa
 use arrow::compute::{filter_record_batch, prep_null_mask_filter};
 use arrow::datatypes::Schema;
 use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 
@@ -21,6 +22,9 @@ use crate::provider::source::{ReadCounts, WindowReader};
 /// Bytes between two times that others may run.
 const TURN: u64 = 1 << 20;
 
+/// What a chunk costs that need not be read.
+const LOOK: u64 = 1 << 12;
+
 /// What workers have found so far.
 pub(super) struct Found {
     pub reductions: Vec<Reduction>,
@@ -35,10 +39,8 @@ impl Found {
         let groups = job.groups.count();
         let program = &job.program;
         let reductions = program.reductions.iter().map(|plan| {
-            let bounds = plan
-                .bounds
-                .filter(|bounds| !bounds.is_all(plan.format.cell_type));
-            let bounds = bounds.map(|bounds| bounds.patterns());
+            // Also such as no number is out of: chunks without one may have been left out.
+            let bounds = plan.bounds.map(|bounds| bounds.patterns());
             let format = plan.format;
             Reduction::new(format.cell_type, groups, plan.wanted, bounds, format.fill)
         });
@@ -75,7 +77,12 @@ impl Found {
 }
 
 /// Works until no chunk is left.
-pub(super) async fn work(job: Arc<Job>, metrics: ScanMetrics, batch_size: usize) -> Result<Found> {
+pub(super) async fn work(
+    job: Arc<Job>,
+    metrics: ScanMetrics,
+    batch_size: usize,
+    memory: MemoryReservation,
+) -> Result<Found> {
     let elapsed = metrics.baseline.elapsed_compute().clone();
     let mut worker = Worker {
         found: Found::new(&job)?,
@@ -83,6 +90,7 @@ pub(super) async fn work(job: Arc<Job>, metrics: ScanMetrics, batch_size: usize)
         readers: Vec::new(),
         open: None,
         is_open: false,
+        cost: 0,
         constant: Vec::new(),
         counts: ReadCounts::default(),
         metrics,
@@ -94,8 +102,14 @@ pub(super) async fn work(job: Arc<Job>, metrics: ScanMetrics, batch_size: usize)
         let Some((part, positions)) = worker.job.take() else {
             return Ok(worker.found);
         };
+        worker.cost = positions.len() as u64 * LOOK;
         let chunks = worker.chunks(part, &positions)?;
+        since += worker.cost;
         drop(timer);
+        if since >= TURN {
+            since = 0;
+            tokio::task::yield_now().await;
+        }
         for batch in chunks {
             let mut next = 0;
             loop {
@@ -106,6 +120,10 @@ pub(super) async fn work(job: Arc<Job>, metrics: ScanMetrics, batch_size: usize)
                     break;
                 }
                 tokio::task::yield_now().await;
+            }
+            if !worker.found.engine.is_empty() {
+                let engine = worker.found.engine.iter();
+                memory.try_resize(engine.map(Accumulated::size).sum())?;
             }
             since += batch.bytes;
             if since >= TURN {
@@ -134,6 +152,8 @@ struct Worker {
     open: Option<usize>,
     /// Whether the next chunk is open but not yet ready.
     is_open: bool,
+    /// Bytes that were worked on for chunks that need not be read.
+    cost: u64,
     /// Cells that all have the same value.
     constant: Vec<u8>,
     counts: ReadCounts,
@@ -211,6 +231,7 @@ impl Worker {
                 Known::Constant(pattern) => {
                     let size = plan.format.cell_type.size();
                     let cells = (layout.span.end - layout.span.start) as usize;
+                    self.cost += (cells * size) as u64;
                     self.constant.clear();
                     for _ in 0..cells {
                         self.constant

@@ -74,7 +74,7 @@ impl AggregateUDFImpl for Histogram {
         else {
             return plan_err!("histogram(value, low, high, bins) takes constants but for value");
         };
-        if !(low.is_finite() && high.is_finite() && low < high) {
+        if !(low < high && (high - low).is_finite()) {
             return plan_err!(
                 "histogram(value, low, high, bins): found low {low} and high {high}, expected low below high"
             );
