@@ -90,6 +90,22 @@ async fn what_is_taken_and_what_is_left() {
             true,
             "",
         ),
+        (
+            "SELECT 100 / lon, count(*) FROM v WHERE lon > 0 GROUP BY 1",
+            true,
+            "",
+        ),
+        // What fails on a coordinate of no row that is left does not fail.
+        (
+            "SELECT 100 / lon, count(*) FROM v WHERE lon <> 0 AND value > 5 GROUP BY 1",
+            false,
+            "",
+        ),
+        (
+            "SELECT 100 / lon, count(*) FROM v WHERE lon * 100 > lat + 20 GROUP BY 1",
+            false,
+            "",
+        ),
         // By values, by more than one dimension, with an order, with chance, or with sets of groups.
         ("SELECT value, count(*) FROM v GROUP BY value", false, ""),
         (

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{Partitioning, PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -184,6 +186,15 @@ fn operator(
     let Some(columns) = group_columns(&aggregation.groups, dimensions, file) else {
         return Ok(None);
     };
+    // Groups are made of all selected coordinates, also of those in no row that a predicate over values leaves: an
+    // expression that fails there must not fail the query.
+    let leaves_rows_out = aggregation.conjuncts.iter().any(|conjunct| {
+        let columns = collect_columns(conjunct);
+        columns.len() != 1 || columns.iter().any(|column| column.index() >= dimensions)
+    });
+    if leaves_rows_out && aggregation.groups.iter().any(may_fail) {
+        return Ok(None);
+    }
     // At most so many groups: each grouped axis has at most as many as it has selected positions.
     let mut groups = Some(1u64);
     let mut distinct = columns.clone();
@@ -220,6 +231,26 @@ fn operator(
         groups,
         node.schema(),
     ))))
+}
+
+/// Whether an expression may fail on some value: it divides by what may be zero, or casts.
+fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.exists(|expr| {
+        if expr.downcast_ref::<CastExpr>().is_some() {
+            return Ok(true);
+        }
+        let Some(binary) = expr.downcast_ref::<BinaryExpr>() else {
+            return Ok(false);
+        };
+        let divisor = binary.right().downcast_ref::<Literal>();
+        let is_zero = |divisor: &Literal| {
+            let zero = ScalarValue::new_zero(&divisor.value().data_type());
+            zero.is_ok_and(|zero| zero == *divisor.value())
+        };
+        Ok(matches!(binary.op(), Operator::Divide | Operator::Modulo)
+            && divisor.is_none_or(is_zero))
+    })
+    .unwrap_or(true)
 }
 
 /// An aggregation in terms of the columns of a scan's table, if there is a scan below and nothing in between that cannot be
