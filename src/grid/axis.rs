@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, UInt64Array, make_comparator};
-use arrow::compute::{SortOptions, take};
+use arrow::array::{ArrayRef, AsArray, make_comparator};
+use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 
@@ -236,19 +236,10 @@ impl Axis {
     /// # Errors
     /// If the coordinates cannot be read.
     pub fn coordinates_at(&self, positions: Vec<u64>) -> Result<Option<ArrayRef>, Error> {
-        let coordinates: ArrayRef = match self.coordinates()? {
-            Coordinates::Index { origin } => Arc::new(Int64Array::from_iter_values(
-                positions
-                    .into_iter()
-                    .map(|position| origin.wrapping_add(position as i64)),
-            )),
-            Coordinates::Values(values) => {
-                match take(values, &UInt64Array::from(positions), None) {
-                    Ok(values) => values,
-                    // Not reached: the positions are on the axis.
-                    Err(_) => return Ok(None),
-                }
-            }
+        let coordinates = match self.coordinates()?.at(positions.into_iter()) {
+            Ok(coordinates) => coordinates,
+            // Not reached: the positions are on the axis.
+            Err(_) => return Ok(None),
         };
         Ok(Some(coordinates).filter(|coordinates| !has_nan(coordinates)))
     }

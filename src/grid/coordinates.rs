@@ -4,8 +4,10 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array};
+use arrow::array::{Array, ArrayRef, Int64Array, UInt64Array};
+use arrow::compute::take;
 use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 
 use crate::error::Error;
 
@@ -31,6 +33,16 @@ impl Coordinates {
         match self {
             Self::Index { .. } => DataType::Int64,
             Self::Values(values) => values.data_type().clone(),
+        }
+    }
+
+    /// The coordinates of some positions.
+    pub fn at(&self, positions: impl Iterator<Item = u64>) -> Result<ArrayRef, ArrowError> {
+        match self {
+            Self::Index { origin } => Ok(Arc::new(Int64Array::from_iter_values(
+                positions.map(|position| origin.wrapping_add(position as i64)),
+            ))),
+            Self::Values(values) => take(values, &UInt64Array::from_iter_values(positions), None),
         }
     }
 

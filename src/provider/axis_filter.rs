@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::prep_null_mask_filter;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -14,6 +13,7 @@ use datafusion::physical_expr::utils::reassign_expr_columns;
 
 use crate::error::Error;
 use crate::grid::{Axis, Coordinates, IndexSet, IndexSetBuilder};
+use crate::provider::mask::mask;
 
 /// Coordinates evaluated at a time.
 const SEGMENT: u64 = 64 << 10;
@@ -106,14 +106,7 @@ fn segments(
             let end = range.end.min(start + SEGMENT);
             let segment = coordinates.slice(start..end);
             let batch = RecordBatch::try_new(Arc::clone(schema), vec![segment])?;
-            let mask = predicate.evaluate(&batch)?.into_array(batch.num_rows())?;
-            let Some(mask) = mask.as_boolean_opt() else {
-                return Ok(None);
-            };
-            match mask.nulls() {
-                Some(_) => builder.push_mask(start, prep_null_mask_filter(mask).values()),
-                None => builder.push_mask(start, mask.values()),
-            }
+            builder.push_mask(start, mask(predicate, &batch)?.values());
             if builder.range_count() > MAX_RANGES {
                 return Ok(None);
             }

@@ -344,10 +344,6 @@ impl BlockReader for FileReader {
             Some((_, reader)) => reader.counts(),
             None => ReadCounts::default(),
         };
-        ReadCounts {
-            chunks: self.counts.chunks + now.chunks,
-            bytes: self.counts.bytes + now.bytes,
-            decode_time: self.counts.decode_time + now.decode_time,
-        }
+        self.counts + now
     }
 }

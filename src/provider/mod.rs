@@ -15,6 +15,7 @@ pub mod functions;
 pub mod grid_blocks;
 mod grid_reader;
 mod location;
+mod mask;
 mod metrics;
 mod names;
 pub mod options;

@@ -1,5 +1,7 @@
 //! What a scan will read: its plan, as a value, and the [`DataSource`] that the engine sees.
 
+mod statistics;
+
 use std::fmt::{self, Formatter};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -7,7 +9,6 @@ use std::sync::{Arc, OnceLock};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::Session;
-use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ColumnStatistics, DFSchema, Result, Statistics};
 use datafusion::config::ConfigOptions;
@@ -33,7 +34,7 @@ use crate::provider::partitions;
 use crate::provider::pruning::{self, Pruner};
 use crate::provider::pushdown;
 use crate::provider::some_blocks::{Positions, SomeBlocks};
-use crate::provider::sorted_blocks::{by_bounds, dealt};
+use crate::provider::sorted_blocks::{Sorted, sorted};
 use crate::provider::source::{BlockList, BlockSource, SelectedBlocks};
 use crate::provider::stream;
 
@@ -178,7 +179,7 @@ impl ArrayScan {
         &self.blocks
     }
 
-    /// Tells an operator that takes the scan's place what is known before reading.
+    /// Notes what is known before reading, for the scan or an operator that takes its place.
     pub(super) fn set_plan_metrics(&self, metrics: &ScanMetrics, reads_values: bool) {
         let needed = |blocks: Option<u64>| if reads_values { blocks } else { Some(0) };
         metrics.set_plan(
@@ -252,41 +253,6 @@ impl ArrayScan {
         }
         parts
     }
-
-    fn column_statistics(&self) -> Result<&[ColumnStatistics]> {
-        if let Some(known) = self.column_statistics.get() {
-            return Ok(known);
-        }
-        let columns = self.plan.projection.iter();
-        let statistics = columns
-            .map(|column| self.blocks.column_statistics(*column, &self.plan.options))
-            .collect::<Result<_>>()?;
-        Ok(self.column_statistics.get_or_init(|| statistics))
-    }
-
-    fn statistics(&self) -> Result<Statistics> {
-        // The engine counts rows in i64.
-        let rows = self.blocks.rows().filter(|rows| *rows <= i64::MAX as u64);
-        let rows = rows.and_then(|rows| usize::try_from(rows).ok());
-        let mut statistics = Statistics {
-            num_rows: rows.map_or(Precision::Absent, Precision::Exact),
-            total_byte_size: Precision::Absent,
-            column_statistics: self.column_statistics()?.to_vec(),
-        };
-        if self.plan.filter.is_some() {
-            statistics = statistics.to_inexact();
-        }
-        if let Some(fetch) = self.plan.fetch {
-            let partitions = self.plan.partitions.len();
-            statistics = statistics.with_fetch(Some(fetch), 0, partitions)?;
-            if partitions > 1 {
-                // A partition may have fewer rows than it may give.
-                statistics.num_rows = statistics.num_rows.to_inexact();
-            }
-        }
-        statistics.calculate_total_byte_size(&self.schema);
-        Ok(statistics)
-    }
 }
 
 impl DataSource for ArrayScan {
@@ -297,11 +263,7 @@ impl DataSource for ArrayScan {
     ) -> Result<SendableRecordBatchStream> {
         let metrics = ScanMetrics::new(&self.metrics, partition);
         if partition == 0 {
-            metrics.set_plan(
-                self.blocks.total(),
-                self.needed(self.sliced),
-                self.needed(self.blocks.count()),
-            );
+            self.set_plan_metrics(&metrics, self.reads_values());
         }
         let blocks = self.plan.partitions[partition].clone();
         let options = &self.plan.options;
@@ -388,19 +350,7 @@ impl DataSource for ArrayScan {
     }
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        let statistics = self.statistics()?;
-        let partitions = self.plan.partitions.len();
-        if partition.is_none() || partitions == 1 {
-            return Ok(Arc::new(statistics));
-        }
-        // A share of the whole; to know it exactly would take a look at every block.
-        let mut share = statistics.to_inexact();
-        share.num_rows = match share.num_rows {
-            Precision::Inexact(rows) => Precision::Inexact(rows / partitions),
-            other => other,
-        };
-        share.calculate_total_byte_size(&self.schema);
-        Ok(Arc::new(share))
+        self.statistics_of(partition).map(Arc::new)
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
@@ -446,26 +396,18 @@ impl DataSource for ArrayScan {
             Some((*number, key.options))
         });
         let columns: Vec<_> = columns.collect();
-        let blocks = self.blocks.as_ref();
-        let Some(order) = by_bounds(blocks, &columns, &self.plan.options)? else {
+        let parts = self.plan.partitions.len();
+        let Some(Sorted { blocks, partitions }) =
+            sorted(&self.blocks, &columns, &self.plan.options, parts)?
+        else {
             return Ok(SortOrderPushdownResult::Unsupported);
         };
         // The engine still sorts. But the first rows come first, so that it asks for fewer and fewer of the others.
-        let parts = self.plan.partitions.len().min(order.len()).max(1);
-        let order = dealt(&order, parts);
-        let count = order.len();
-        let share = |part: usize| count / parts + usize::from(part < count % parts);
-        let ends = (0..parts).scan(0, |end, part| {
-            let start = *end;
-            *end += share(part) as u64;
-            Some(start..*end)
-        });
         let mut scan = self.with_plan(ScanPlan {
-            partitions: ends.collect(),
+            partitions,
             ..self.plan.as_ref().clone()
         });
-        let all = Arc::clone(&self.blocks);
-        scan.blocks = Arc::new(SomeBlocks::new(all, Positions::Ordered(order)));
+        scan.blocks = blocks;
         Ok(SortOrderPushdownResult::Inexact {
             inner: Arc::new(scan),
         })

@@ -1,6 +1,7 @@
 //! Blocks in the order of their bounds, so that the first rows of an order come first.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, make_comparator};
@@ -9,15 +10,40 @@ use datafusion::common::Result;
 
 use crate::provider::options::ReadOptions;
 use crate::provider::pruning::segments;
+use crate::provider::some_blocks::{Positions, SomeBlocks};
 use crate::provider::source::BlockList;
 
 /// The most blocks that are put in order.
 const MOST_BLOCKS: u64 = 1 << 17;
 
+/// Blocks in an order, and which of them each partition has.
+pub(super) struct Sorted {
+    pub blocks: Arc<dyn BlockList>,
+    pub partitions: Vec<Range<u64>>,
+}
+
+/// The blocks in such an order, dealt to at most so many partitions; `None` if there is no better order than theirs.
+pub(super) fn sorted(
+    blocks: &Arc<dyn BlockList>,
+    columns: &[(usize, SortOptions)],
+    options: &ReadOptions,
+    partitions: usize,
+) -> Result<Option<Sorted>> {
+    let Some(order) = by_bounds(blocks.as_ref(), columns, options)? else {
+        return Ok(None);
+    };
+    let (order, partitions) = dealt(&order, partitions);
+    let blocks = SomeBlocks::new(Arc::clone(blocks), Positions::Ordered(order));
+    Ok(Some(Sorted {
+        blocks: Arc::new(blocks),
+        partitions,
+    }))
+}
+
 /// The positions of all blocks, ordered by the bounds of some columns: by the least of a column in ascending order, by the
 /// greatest in descending order, and what is unknown first, since it has to be read in any case. `None` if nothing is
 /// known of the first column, or if the blocks are in this order as they are.
-pub(super) fn by_bounds(
+fn by_bounds(
     blocks: &dyn BlockList,
     columns: &[(usize, SortOptions)],
     options: &ReadOptions,
@@ -81,10 +107,17 @@ fn bounds(
     })
 }
 
-/// The same order for so many partitions that take turns, one partition after another.
-pub(super) fn dealt(order: &[u64], partitions: usize) -> Arc<[u64]> {
-    let deal = |partition| order.iter().skip(partition).step_by(partitions.max(1));
-    (0..partitions.max(1)).flat_map(deal).copied().collect()
+/// The same order for at most so many partitions that take turns, one partition after another.
+fn dealt(order: &[u64], partitions: usize) -> (Arc<[u64]>, Vec<Range<u64>>) {
+    let partitions = partitions.min(order.len()).max(1);
+    let mut dealt = Vec::with_capacity(order.len());
+    let mut ranges = Vec::with_capacity(partitions);
+    for partition in 0..partitions {
+        let start = dealt.len() as u64;
+        dealt.extend(order.iter().skip(partition).step_by(partitions));
+        ranges.push(start..dealt.len() as u64);
+    }
+    (dealt.into(), ranges)
 }
 
 #[cfg(test)]
@@ -93,8 +126,19 @@ mod tests {
 
     #[test]
     fn partitions_take_turns() {
-        assert_eq!(*dealt(&[5, 3, 1, 4, 2], 2), [5, 1, 2, 3, 4]);
-        assert_eq!(*dealt(&[5, 3], 1), [5, 3]);
-        assert!(dealt(&[], 3).is_empty());
+        for (order, partitions, expected, ranges) in [
+            (
+                vec![5, 3, 1, 4, 2],
+                2,
+                vec![5, 1, 2, 3, 4],
+                vec![0..3, 3..5],
+            ),
+            (vec![5, 3], 1, vec![5, 3], vec![0..2]),
+            (vec![5, 3], 4, vec![5, 3], vec![0..1, 1..2]),
+            (vec![], 3, vec![], vec![0..0]),
+        ] {
+            let (found, found_ranges) = dealt(&order, partitions);
+            assert_eq!((found.to_vec(), found_ranges), (expected, ranges));
+        }
     }
 }

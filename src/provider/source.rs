@@ -8,7 +8,8 @@
 
 use std::collections::HashSet;
 use std::fmt::Debug;
-use std::ops::Range;
+use std::iter::Sum;
+use std::ops::{Add, Range};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -181,6 +182,24 @@ pub struct ReadCounts {
     pub bytes: u64,
     /// Time spent decompressing.
     pub decode_time: Duration,
+}
+
+impl Add for ReadCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            chunks: self.chunks + other.chunks,
+            bytes: self.bytes + other.bytes,
+            decode_time: self.decode_time + other.decode_time,
+        }
+    }
+}
+
+impl Sum for ReadCounts {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), Add::add)
+    }
 }
 
 /// How the cells of an attribute are stored: as numbers, little-endian, one after another.

@@ -3,15 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::{BatchCoalescer, filter_record_batch};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::RecordOutput;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
+use crate::provider::mask::mask;
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::pruning::Pruner;
 use crate::provider::source::{BlockReader, Progress, ReadCounts};
@@ -132,11 +133,7 @@ impl Scan {
                 let schema = Arc::clone(&self.request.read_schema);
                 let mut batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
                 if let Some(filter) = &self.request.filter {
-                    let mask = filter.evaluate(&batch)?.into_array(batch.num_rows())?;
-                    let Some(mask) = mask.as_boolean_opt() else {
-                        return internal_err!("the filter {filter} is no predicate");
-                    };
-                    batch = filter_record_batch(&batch, mask)?;
+                    batch = filter_record_batch(&batch, &mask(filter, &batch)?)?;
                     if batch.num_rows() == 0 {
                         return Ok(Step::Working);
                     }

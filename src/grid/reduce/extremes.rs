@@ -36,6 +36,17 @@ fn better<C: Cell, const MAX: bool>(cell: C, before: C) -> C {
     if is_better { cell } else { before }
 }
 
+/// The same, where a cell that does not count is never better.
+#[inline(always)]
+fn better_kept<C: Cell, K: Keep<C>, const MAX: bool>(cell: C, keep: K, before: C) -> C {
+    let cell = if keep.keeps(cell) {
+        cell
+    } else {
+        start::<C, MAX>()
+    };
+    better::<C, MAX>(cell, before)
+}
+
 /// Extremes by column: the cells at the same place of all rows go to the same group, the next ones to the next.
 #[multiversion(targets(
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
@@ -80,13 +91,7 @@ fn columns<C: Cell, K: Keep<C>, const MAX: bool, const HOPEFUL: bool, const TILE
     } else {
         for row in rows {
             for (bytes, found) in row[at..][..width].iter().zip(&mut found) {
-                let cell = C::load(*bytes);
-                let cell = if keep.keeps(cell) {
-                    cell
-                } else {
-                    start::<C, MAX>()
-                };
-                *found = better::<C, MAX>(cell, *found);
+                *found = better_kept::<C, _, MAX>(C::load(*bytes), keep, *found);
             }
         }
     }
@@ -171,12 +176,11 @@ fn run<C: Cell, K: Keep<C>, const MAX: bool, const HOPEFUL: bool>(
     let (blocks, rest) = cells.as_chunks::<WIDTH>();
     let mut look = |i: usize, bytes: C::Bytes| {
         let cell = C::load(bytes);
-        let cell = if HOPEFUL || keep.keeps(cell) {
-            cell
+        found[i] = if HOPEFUL {
+            better::<C, MAX>(cell, found[i])
         } else {
-            start::<C, MAX>()
+            better_kept::<C, _, MAX>(cell, keep, found[i])
         };
-        found[i] = better::<C, MAX>(cell, found[i]);
     };
     for block in blocks {
         for i in 0..WIDTH {

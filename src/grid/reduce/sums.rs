@@ -256,6 +256,25 @@ fn hopeful_block<C: SumInto<T>, T, const ROWS: usize>(
     }
 }
 
+/// Adds a cell if it counts.
+#[inline(always)]
+fn add_kept<C: SumInto<T>, T>(
+    cell: C,
+    keep: impl Keep<C>,
+    partial: &mut C::Partial,
+    count: &mut u32,
+) {
+    let keeps = keep.keeps(cell);
+    // An addition of nothing, not a branch.
+    let addend = if keeps {
+        cell.widen()
+    } else {
+        C::Partial::default()
+    };
+    *partial = C::plus(*partial, addend);
+    *count += u32::from(keeps);
+}
+
 #[inline(always)]
 fn careful<C: SumInto<T>, T, K: Keep<C>, const TILE: usize>(
     cells: &[C::Bytes],
@@ -264,15 +283,7 @@ fn careful<C: SumInto<T>, T, K: Keep<C>, const TILE: usize>(
     counts: &mut [u32; TILE],
 ) {
     for ((bytes, partial), count) in cells.iter().zip(partial).zip(counts) {
-        let cell = C::load(*bytes);
-        let keeps = keep.keeps(cell);
-        let addend = if keeps {
-            cell.widen()
-        } else {
-            C::Partial::default()
-        };
-        *partial = C::plus(*partial, addend);
-        *count += u32::from(keeps);
+        add_kept(C::load(*bytes), keep, partial, count);
     }
 }
 
@@ -409,15 +420,7 @@ fn careful_run<C: SumInto<T>, T, K: Keep<C>>(cells: &[C::Bytes], keep: K) -> (C:
     let mut counts = [0u32; WIDTH];
     let (blocks, rest) = cells.as_chunks::<WIDTH>();
     let mut add = |i: usize, bytes: C::Bytes| {
-        let cell = C::load(bytes);
-        let keeps = keep.keeps(cell);
-        let addend = if keeps {
-            cell.widen()
-        } else {
-            C::Partial::default()
-        };
-        partial[i] = C::plus(partial[i], addend);
-        counts[i] += u32::from(keeps);
+        add_kept(C::load(bytes), keep, &mut partial[i], &mut counts[i]);
     };
     for block in blocks {
         for i in 0..WIDTH {

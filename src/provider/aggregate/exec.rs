@@ -19,7 +19,6 @@ use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet, Re
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-
 use futures::{Stream, TryStreamExt};
 
 use crate::provider::aggregate::aggregation::Aggregation;

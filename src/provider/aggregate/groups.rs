@@ -166,7 +166,7 @@ impl Groups {
     }
 
     /// How many selected cells each group has.
-    pub fn cells(&self, parts: &[GridPart]) -> Result<Counts> {
+    pub fn cells(&self, parts: &[&GridPart]) -> Result<Counts> {
         let mut cells = Vec::new();
         for (number, part) in parts.iter().enumerate() {
             if part.selection.is_empty() {
@@ -375,16 +375,7 @@ fn selected_coordinates(axis: &Axis, selected: &IndexSet) -> Result<ArrayRef> {
     if let Some(range) = selected.as_range() {
         return Ok(coordinates.slice(range));
     }
-    let positions = UInt64Array::from_iter_values(selected.ranges().flatten());
-    Ok(match coordinates {
-        Coordinates::Values(values) => take(values, &positions, None)?,
-        Coordinates::Index { .. } => {
-            let last = selected.last().map_or(0, |last| last + 1);
-            let first = selected.first().unwrap_or(0);
-            let from_first: UInt64Array = positions.unary(|position| position - first);
-            take(&coordinates.slice(first..last), &from_first, None)?
-        }
-    })
+    Ok(coordinates.at(selected.ranges().flatten())?)
 }
 
 /// The values of expressions over a single column.

@@ -1,5 +1,6 @@
 //! The work of an aggregation, in units that workers take one after another.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +10,7 @@ use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 
+use crate::grid::reduce::Counts;
 use crate::grid::{IndexSet, Selection};
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::groups::{Groups, group_columns};
@@ -92,31 +94,19 @@ impl Job {
         };
         let groups = Groups::try_new(&aggregation.groups, &columns, &parts, most_groups)?;
         let program = Program::new(&aggregation, &Columns::of(&parts, &options));
-        let mut row_columns = Vec::new();
-        let mut attributes: Vec<usize> = Vec::new();
-        let mut note = |column: usize, attributes: &mut Vec<usize>| {
-            if !row_columns.contains(&column) {
-                row_columns.push(column);
-            }
-            if column >= dimensions && Some(column) != file {
-                let attribute = column - dimensions;
-                if !attributes.contains(&attribute) {
-                    attributes.push(attribute);
-                }
-            }
-        };
-        if program.needs_rows() {
-            for expr in program.row_expressions(&aggregation) {
-                for column in collect_columns(expr) {
-                    note(column.index(), &mut attributes);
-                }
-            }
-        }
-        for plan in &program.reductions {
-            if !attributes.contains(&plan.attribute) {
-                attributes.push(plan.attribute);
-            }
-        }
+        // Without rows to be looked at there are no expressions to be asked of them.
+        let row_columns: BTreeSet<usize> = program
+            .row_expressions(&aggregation)
+            .flat_map(collect_columns)
+            .map(|column| column.index())
+            .collect();
+        let values = row_columns
+            .iter()
+            .filter(|column| **column >= dimensions && Some(**column) != file);
+        let attributes: BTreeSet<usize> = values
+            .map(|column| column - dimensions)
+            .chain(program.reductions.iter().map(|plan| plan.attribute))
+            .collect();
         let is_read = program.needs_rows() || !program.reductions.is_empty();
         let mut ends = Vec::with_capacity(parts.len());
         let mut end = 0u64;
@@ -145,7 +135,6 @@ impl Job {
             ends.push(end);
             job_parts.push(part);
         }
-        row_columns.sort_unstable();
         Ok(Self {
             aggregation,
             program,
@@ -153,8 +142,8 @@ impl Job {
             parts: job_parts,
             schema: Arc::clone(schema),
             options,
-            row_columns,
-            attributes,
+            row_columns: row_columns.into_iter().collect(),
+            attributes: attributes.into_iter().collect(),
             ends,
             next: AtomicU64::new(0),
         })
@@ -182,9 +171,10 @@ impl Job {
         per_group.saturating_mul(self.groups.count())
     }
 
-    /// The parts, as they are left by the predicate.
-    pub fn grid_parts(&self) -> Vec<GridPart> {
-        self.parts.iter().map(|part| part.part.clone()).collect()
+    /// How many selected cells each group has.
+    pub fn cells(&self) -> Result<Counts> {
+        let parts: Vec<&GridPart> = self.parts.iter().map(|part| &part.part).collect();
+        self.groups.cells(&parts)
     }
 
     /// The next unit that no worker has: the number of a part, and positions of its chunks.
@@ -228,7 +218,7 @@ impl JobPart {
             let step = rest % steps;
             rest /= steps;
             ranges[axis] = if axis == batches.axis {
-                step * batches.size..count.min(&((step + 1) * batches.size)).to_owned()
+                step * batches.size..((step + 1) * batches.size).min(*count)
             } else {
                 step..step + 1
             };

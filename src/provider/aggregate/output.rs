@@ -49,7 +49,7 @@ impl Answer {
                 schema: Arc::clone(schema),
             });
         }
-        let cells = job.groups.cells(&job.grid_parts())?;
+        let cells = job.cells()?;
         let reductions = found.reductions.into_iter();
         let results: Vec<Results> = reductions
             .map(|reduction| reduction.results(&cells))

@@ -206,8 +206,7 @@ impl Program {
                     (Some(literal), _) => !literal.value().is_null(),
                     (None, Some((column, None))) => columns.is_never_null(column),
                     // A cast may fail.
-                    (None, Some(_)) => false,
-                    (None, None) => false,
+                    (None, _) => false,
                 }
             });
             if is_row {
@@ -222,27 +221,22 @@ impl Program {
             return None;
         };
         let (column, cast) = value_of(argument)?;
-        let bounds = match (&aggregate.filter, rows) {
-            (None, None) => None,
-            (filter, rows) => {
-                // Both at once, as one predicate.
-                let mut whole = rows;
-                if let Some(filter) = filter {
-                    let (filtered, of_filter) = Bounds::of(filter, cell_type)?;
-                    whole = Some(match rows {
-                        None => (filtered, of_filter),
-                        Some((same, before)) if same == filtered => {
-                            (same, before.intersect(of_filter)?)
-                        }
-                        Some(_) => return None,
-                    });
-                }
-                let (bounded, bounds) = whole?;
-                if bounded != column {
-                    return None;
-                }
-                Some(bounds)
+        let filter = match &aggregate.filter {
+            Some(filter) => Some(Bounds::of(filter, cell_type)?),
+            None => None,
+        };
+        // Both at once, as one predicate.
+        let bounds = match (rows, filter) {
+            (Some((one, rows)), Some((other, filter))) if one == other => {
+                Some((one, rows.intersect(filter)?))
             }
+            (Some(_), Some(_)) => return None,
+            (one, other) => one.or(other),
+        };
+        let bounds = match bounds {
+            Some((bounded, bounds)) if bounded == column => Some(bounds),
+            Some(_) => return None,
+            None => None,
         };
         let format = columns.format(column)?;
         let (reduced, wanted) = reduce(aggregate, format, cast.as_ref())?;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::{filter_record_batch, prep_null_mask_filter};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::Schema;
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -16,14 +16,14 @@ use crate::provider::aggregate::engine::Accumulated;
 use crate::provider::aggregate::job::{Job, JobPart};
 use crate::provider::aggregate::known::{Known, known};
 use crate::provider::aggregate::program::{Output, Presence};
+use crate::provider::mask::mask;
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::source::{ReadCounts, WindowReader};
 
-/// Bytes between two times that others may run.
-const TURN: u64 = 1 << 20;
-
-/// What a chunk costs that need not be read.
-const LOOK: u64 = 1 << 12;
+/// Cells between two times that others may run.
+const TURN: u64 = 1 << 18;
+/// As many cells is it worth to find that a chunk need not be read.
+const LOOK: u64 = 1 << 10;
 
 /// What workers have found so far.
 pub(super) struct Found {
@@ -90,7 +90,7 @@ pub(super) async fn work(
         readers: Vec::new(),
         open: None,
         is_open: false,
-        cost: 0,
+        made_up: 0,
         constant: Vec::new(),
         counts: ReadCounts::default(),
         metrics,
@@ -102,9 +102,8 @@ pub(super) async fn work(
         let Some((part, positions)) = worker.job.take() else {
             return Ok(worker.found);
         };
-        worker.cost = positions.len() as u64 * LOOK;
         let chunks = worker.chunks(part, &positions)?;
-        since += worker.cost;
+        since += positions.len() as u64 * LOOK + std::mem::take(&mut worker.made_up);
         drop(timer);
         if since >= TURN {
             since = 0;
@@ -125,7 +124,7 @@ pub(super) async fn work(
                 let engine = worker.found.engine.iter();
                 memory.try_resize(engine.map(Accumulated::size).sum())?;
             }
-            since += batch.bytes;
+            since += batch.windows.iter().map(Window::cells).sum::<u64>();
             if since >= TURN {
                 since = 0;
                 tokio::task::yield_now().await;
@@ -140,7 +139,6 @@ struct Batch {
     windows: Vec<Window>,
     axes: Vec<AxisGroups>,
     base: usize,
-    bytes: u64,
 }
 
 struct Worker {
@@ -152,8 +150,8 @@ struct Worker {
     open: Option<usize>,
     /// Whether the next chunk is open but not yet ready.
     is_open: bool,
-    /// Bytes that were worked on for chunks that need not be read.
-    cost: u64,
+    /// Cells of them since others last ran.
+    made_up: u64,
     /// Cells that all have the same value.
     constant: Vec<u8>,
     counts: ReadCounts,
@@ -183,7 +181,6 @@ impl Worker {
                 Some(last) if last.axes == axes && last.base == base => last.windows.push(window),
                 _ => batches.push(Batch {
                     part: number,
-                    bytes: window.cells() * positions.len() as u64,
                     windows: vec![window],
                     axes,
                     base,
@@ -215,7 +212,6 @@ impl Worker {
         if all.is_empty() {
             return Ok(false);
         }
-        let layout = Layout::new(axes, base);
         for (known, (plan, reduction)) in all
             .into_iter()
             .zip(plans.iter().zip(&mut self.found.reductions))
@@ -229,14 +225,12 @@ impl Worker {
                     missing,
                 } => reduction.add_known(group, extremes, count, missing),
                 Known::Constant(pattern) => {
-                    let size = plan.format.cell_type.size();
-                    let cells = (layout.span.end - layout.span.start) as usize;
-                    self.cost += (cells * size) as u64;
-                    self.constant.clear();
-                    for _ in 0..cells {
-                        self.constant
-                            .extend_from_slice(&pattern.to_le_bytes()[..size]);
-                    }
+                    let layout = Layout::new(axes, base);
+                    let cells = layout.span.end - layout.span.start;
+                    let bytes = pattern.to_le_bytes();
+                    let cell = &bytes[..plan.format.cell_type.size()];
+                    self.constant = cell.repeat(cells as usize);
+                    self.made_up += cells;
                     reduction.add(&[&self.constant], &layout);
                 }
             }
@@ -273,17 +267,7 @@ impl Worker {
             }
         }
         let is_done = self.add(batch)?;
-        let counts = self
-            .readers
-            .iter()
-            .fold(ReadCounts::default(), |sum, reader| {
-                let one = reader.counts();
-                ReadCounts {
-                    chunks: sum.chunks + one.chunks,
-                    bytes: sum.bytes + one.bytes,
-                    decode_time: sum.decode_time + one.decode_time,
-                }
-            });
+        let counts = self.readers.iter().map(|reader| reader.counts()).sum();
         self.metrics.add(self.counts, counts);
         self.counts = counts;
         Ok(is_done)
@@ -329,7 +313,8 @@ struct Rows {
     predicate: Option<Arc<dyn PhysicalExpr>>,
     /// What each aggregate that the engine computes is computed of.
     aggregates: Vec<Operands>,
-    /// The next row of the chunk.
+    /// The selected cells of the chunk that is worked on, and the next row of it.
+    cells: Option<Cells>,
     next: u64,
     groups: Vec<usize>,
 }
@@ -351,12 +336,9 @@ impl Rows {
             });
         Ok(Self {
             batch_size,
-            predicate: if job.program.needs_rows() {
-                job.program.predicate.as_ref().map(bind).transpose()?
-            } else {
-                None
-            },
+            predicate: job.program.predicate.as_ref().map(bind).transpose()?,
             aggregates: aggregates.collect::<Result<_>>()?,
+            cells: None,
             next: 0,
             groups: Vec::new(),
             schema,
@@ -373,7 +355,9 @@ impl Rows {
         found: &mut Found,
     ) -> Result<bool> {
         let part = &job.parts[batch.part].part;
-        let cells = Cells::new(window, &part.selection);
+        let cells = self
+            .cells
+            .get_or_insert_with(|| Cells::new(window, &part.selection));
         let end = cells.rows().min(self.next + self.batch_size as u64);
         let rows = self.next..end;
         let count = (rows.end - rows.start) as usize;
@@ -439,16 +423,7 @@ impl Rows {
             return Ok(false);
         }
         self.next = 0;
+        self.cells = None;
         Ok(true)
-    }
-}
-
-/// For each row whether a predicate is true, without nulls.
-fn mask(predicate: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<BooleanArray> {
-    let mask = predicate.evaluate(rows)?.into_array(rows.num_rows())?;
-    match mask.as_boolean_opt() {
-        Some(mask) if mask.null_count() > 0 => Ok(prep_null_mask_filter(mask)),
-        Some(mask) => Ok(mask.clone()),
-        None => internal_err!("{predicate} is no predicate"),
     }
 }

@@ -182,16 +182,12 @@ impl OfGroups {
             |converter: &RowConverter, data_type: &DataType, pick: fn(&Found) -> &OwnedRow| {
                 // A group without a row has NULL.
                 let null = ScalarValue::try_from(data_type)?.to_array()?;
-                let with_null = RowConverter::new(vec![SortField::new(data_type.clone())])?;
-                let null = with_null.convert_columns(&[null])?;
+                let null = converter.convert_columns(&[null])?;
                 let rows = found.iter().map(|found| {
                     found
                         .as_ref()
                         .map_or(null.row(0), |found| pick(found).row())
                 });
-                let parser_rows: Vec<Vec<u8>> = rows.map(|row| row.as_ref().to_vec()).collect();
-                let parser = converter.parser();
-                let rows = parser_rows.iter().map(|bytes| parser.parse(bytes));
                 let mut columns = converter.convert_rows(rows)?;
                 match columns.pop() {
                     Some(column) => Ok(column),

@@ -299,13 +299,6 @@ impl WindowReader for WideReader {
     }
 
     fn counts(&self) -> ReadCounts {
-        let mut counts = ReadCounts::default();
-        for reader in &self.readers {
-            let of_one = reader.counts();
-            counts.chunks += of_one.chunks;
-            counts.bytes += of_one.bytes;
-            counts.decode_time += of_one.decode_time;
-        }
-        counts
+        self.readers.iter().map(|reader| reader.counts()).sum()
     }
 }
