@@ -15,17 +15,18 @@ mod data;
 mod files;
 mod layouts;
 mod machine;
+mod many_chunks;
 mod measure;
 mod memory;
 mod options;
 #[cfg(unix)]
 mod probe;
+mod scans;
 
-use std::path::Path;
 use std::process::Command;
 
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
-use tet_sql::{Access, ArrayTable, TetOptions, TetSessionExt, enable_tet};
+use tet_sql::{Access, TetOptions, TetSessionExt, enable_tet};
 
 use crate::data::Files;
 use crate::measure::{Figures, Times};
@@ -77,8 +78,9 @@ async fn run(options: &Options) -> Result<()> {
     for (name, sql) in queries(&options.size) {
         compare(&ctx, name, &sql, options).await?;
     }
+    scans::measure(&ctx, options).await?;
     layouts::measure(&ctx, options).await?;
-    many_chunks(&ctx, &files.many_chunks, options).await?;
+    many_chunks::measure(&ctx, &files.many_chunks, options).await?;
     files::measure(&ctx, options).await?;
     #[cfg(unix)]
     bare_loops(&files, options)?;
@@ -172,32 +174,6 @@ async fn compare(ctx: &SessionContext, name: &str, sql: &str, options: &Options)
 async fn set_access(ctx: &SessionContext, access: Access) -> Result<()> {
     let set = ctx.sql(&format!("SET tet.access = '{access}'")).await?;
     set.collect().await?;
-    Ok(())
-}
-
-/// Opens the file of many chunks, and takes one chunk of it.
-async fn many_chunks(ctx: &SessionContext, path: &Path, options: &Options) -> Result<()> {
-    let side = options.size.many_chunks_side;
-    let chunks = side * side;
-    let open = format!("open {chunks} chunks");
-    let slice = format!("one of {chunks} chunks");
-    let position = side / 2;
-    let sql = format!("SELECT * FROM many_chunks WHERE a = {position} AND b = {position}");
-    for access in [Access::Mmap, Access::Pread] {
-        if options.wants(&open) {
-            let table = TetOptions::new().with_access(access);
-            let times = Times::of(options.runs, || Ok(ArrayTable::open(path, &table)?))?;
-            measure::print_figures(&open, &access.to_string(), &Figures::only(times));
-        }
-        if options.wants(&slice) {
-            set_access(ctx, access).await?;
-            let (figures, answer) = measure::query(ctx, &sql, options.runs).await?;
-            if answer.rows() != 10 {
-                return Err(format!("{slice}: {} rows, expected 10", answer.rows()).into());
-            }
-            measure::print_figures(&slice, &access.to_string(), &figures);
-        }
-    }
     Ok(())
 }
 

@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
-use datafusion::physical_plan::collect;
+use datafusion::common::DataFusionError;
+use datafusion::physical_plan::{collect, execute_stream_partitioned};
 use datafusion::prelude::SessionContext;
+use futures::TryStreamExt;
 
 use crate::Result;
 use crate::answers::Answer;
@@ -64,6 +66,48 @@ pub async fn query(ctx: &SessionContext, sql: &str, runs: usize) -> Result<(Figu
         peak,
     };
     Ok((figures, answer))
+}
+
+/// Runs a query whose rows are counted and dropped, each partition on a task of its own.
+pub async fn stream(ctx: &SessionContext, sql: &str, runs: usize) -> Result<(Figures, u64)> {
+    let (rows, ..) = drain(ctx, sql).await?;
+    memory::release_unused();
+    let sampler = Sampler::start();
+    drain(ctx, sql).await?;
+    let peak = sampler.and_then(Sampler::finish);
+    let (mut total, mut planning) = (Times::default(), Times::default());
+    for _ in 0..runs {
+        let (_, planning_time, total_time) = drain(ctx, sql).await?;
+        planning.push(planning_time);
+        total.push(total_time);
+    }
+    let figures = Figures {
+        total,
+        planning: Some(planning),
+        peak,
+    };
+    Ok((figures, rows))
+}
+
+async fn drain(ctx: &SessionContext, sql: &str) -> Result<(u64, Duration, Duration)> {
+    let start = Instant::now();
+    let plan = ctx.sql(sql).await?.create_physical_plan().await?;
+    let planning = start.elapsed();
+    let streams = execute_stream_partitioned(plan, ctx.task_ctx())?;
+    let tasks = streams.into_iter().map(|mut stream| {
+        tokio::spawn(async move {
+            let mut rows = 0;
+            while let Some(batch) = stream.try_next().await? {
+                rows += batch.num_rows() as u64;
+            }
+            Ok::<_, DataFusionError>(rows)
+        })
+    });
+    let mut rows = 0;
+    for task in tasks.collect::<Vec<_>>() {
+        rows += task.await??;
+    }
+    Ok((rows, planning, start.elapsed()))
 }
 
 /// The answer, the time up to the physical plan, and the time up to the answer.

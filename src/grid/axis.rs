@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, AsArray, make_comparator};
-use arrow::compute::SortOptions;
+use arrow::compute::{SortOptions, sort};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 
@@ -76,6 +76,7 @@ pub struct AxisCoordinates {
     reader: Option<Box<dyn CoordinateReader>>,
     values: OnceLock<Coordinates>,
     monotonicity: OnceLock<Monotonicity>,
+    are_unique: OnceLock<bool>,
 }
 
 impl AxisCoordinates {
@@ -86,6 +87,7 @@ impl AxisCoordinates {
             reader: None,
             values: OnceLock::from(coordinates),
             monotonicity: OnceLock::new(),
+            are_unique: OnceLock::new(),
         }
     }
 
@@ -96,6 +98,7 @@ impl AxisCoordinates {
             reader: Some(Box::new(reader)),
             values: OnceLock::new(),
             monotonicity: OnceLock::new(),
+            are_unique: OnceLock::new(),
         }
     }
 
@@ -213,6 +216,42 @@ impl Axis {
             }))
     }
 
+    /// Whether both axes have the same coordinates, position by position, whatever they are called.
+    ///
+    /// # Errors
+    /// If coordinates cannot be read.
+    pub fn has_same_coordinates(&self, other: &Self) -> Result<bool, Error> {
+        if self.length != other.length || self.data_type() != other.data_type() {
+            return Ok(false);
+        }
+        if Arc::ptr_eq(&self.coordinates, &other.coordinates) {
+            return Ok(true);
+        }
+        Ok(match (self.coordinates()?, other.coordinates()?) {
+            (Coordinates::Index { origin: one }, Coordinates::Index { origin: other }) => {
+                one == other
+            }
+            (Coordinates::Values(one), Coordinates::Values(other)) => one == other,
+            _ => false,
+        })
+    }
+
+    /// Whether no coordinate equals another one. Found out once. Said of no axis with a coordinate that is not a number or
+    /// a negative zero, for which equality is not one thing.
+    ///
+    /// # Errors
+    /// If the coordinates cannot be read.
+    pub fn has_unique_coordinates(&self) -> Result<bool, Error> {
+        let coordinates = self.coordinates()?;
+        Ok(*self
+            .coordinates
+            .are_unique
+            .get_or_init(|| match coordinates {
+                Coordinates::Index { .. } => true,
+                Coordinates::Values(values) => are_unique(values).unwrap_or(false),
+            }))
+    }
+
     /// The positions of the least and of the greatest coordinate among those in `set`; `None` if the set is empty.
     ///
     /// # Errors
@@ -281,6 +320,24 @@ fn has_nan(values: &ArrayRef) -> bool {
         || double.is_some_and(|values| values.values().iter().any(|value| value.is_nan()))
 }
 
+fn are_unique(values: &ArrayRef) -> Result<bool, ArrowError> {
+    let is_uncertain = |value: f64| value.is_nan() || (value == 0.0 && value.is_sign_negative());
+    let single = values.as_primitive_opt::<Float32Type>();
+    let double = values.as_primitive_opt::<Float64Type>();
+    if single.is_some_and(|single| {
+        single
+            .values()
+            .iter()
+            .any(|one| is_uncertain((*one).into()))
+    }) || double.is_some_and(|double| double.values().iter().any(|one| is_uncertain(*one)))
+    {
+        return Ok(false);
+    }
+    let sorted = sort(values, None)?;
+    let compare = make_comparator(&sorted, &sorted, SortOptions::default())?;
+    Ok((1..sorted.len()).all(|next| compare(next - 1, next) == Ordering::Less))
+}
+
 fn monotonicity(values: &ArrayRef) -> Result<Monotonicity, ArrowError> {
     let compare = make_comparator(values, values, SortOptions::default())?;
     let always = |ordering| (1..values.len()).all(|next| compare(next - 1, next) == ordering);
@@ -306,6 +363,36 @@ mod tests {
             Arc::new(Float64Array::from(values.to_vec())),
             CoordinateSource::LabelsByName,
         )
+    }
+
+    #[test]
+    fn coordinates_are_unique_if_none_equals_another() {
+        for (values, expected) in [
+            (vec![3., 1., 2.], true),
+            (vec![3., 1., 3.], false),
+            (vec![], true),
+            (vec![1., f64::NAN], false),
+            (vec![0., -0.], false),
+        ] {
+            let axis = axis(&values);
+            assert_eq!(
+                axis.has_unique_coordinates().unwrap(),
+                expected,
+                "{values:?}"
+            );
+        }
+        assert!(Axis::counted("x", 3).has_unique_coordinates().unwrap());
+    }
+
+    #[test]
+    fn axes_have_the_same_coordinates_whatever_their_names() {
+        let same = |one: &Axis, other: &Axis| one.has_same_coordinates(other).unwrap();
+        let counted = Axis::counted("y", 2);
+        assert!(same(&axis(&[1., 2.]), &axis(&[1., 2.])));
+        assert!(!same(&axis(&[1., 2.]), &axis(&[1., 3.])));
+        assert!(!same(&axis(&[1., 2.]), &axis(&[1.])));
+        assert!(!same(&axis(&[0., 1.]), &counted));
+        assert!(same(&Axis::counted("x", 2), &counted));
     }
 
     #[test]

@@ -58,6 +58,22 @@ impl Cells {
         self.rows
     }
 
+    /// Whether they are half of the window's cells or more.
+    pub fn are_most_of(&self, window: &Window) -> bool {
+        self.rows >= window.cells() / 2
+    }
+
+    /// After so many rows, the coordinates along an axis, and those behind it, come again.
+    pub(super) fn lap(&self, axis: usize) -> u64 {
+        self.rows_per_step[axis] * self.sets[axis].count()
+    }
+
+    /// Where each axis of the window begins, and what is selected from there on.
+    pub(super) fn axes(&self) -> impl Iterator<Item = (u64, IndexSet)> {
+        let sets = self.sets.iter().cloned();
+        self.origin.iter().copied().zip(sets)
+    }
+
     /// Appends the runs of cells that the rows `range` are: ranges of cell numbers in the window's row-major
     /// order, ascending, with neighbours joined.
     pub fn runs(&self, range: Range<u64>, runs: &mut Vec<Range<u64>>) {

@@ -30,6 +30,8 @@ pub struct TetConfig {
     /// `tet.array_aggregates`: whether aggregates are computed in array space, in a session that
     /// [`enable_tet`](crate::enable_tet) made.
     pub array_aggregates: bool,
+    /// `tet.zip_joins`: whether joins on all dimensions become one scan of both arrays, in such a session.
+    pub zip_joins: bool,
 }
 
 impl Default for TetConfig {
@@ -41,6 +43,7 @@ impl Default for TetConfig {
             declare_ordering: false,
             zone_maps: true,
             array_aggregates: true,
+            zip_joins: true,
         }
     }
 }
@@ -69,6 +72,7 @@ impl ExtensionOptions for TetConfig {
             "declare_ordering" => ConfigField::set(&mut self.declare_ordering, "", value),
             "zone_maps" => ConfigField::set(&mut self.zone_maps, "", value),
             "array_aggregates" => ConfigField::set(&mut self.array_aggregates, "", value),
+            "zip_joins" => ConfigField::set(&mut self.zip_joins, "", value),
             "access" => match value.parse() {
                 Ok(access) => {
                     self.access = access;
@@ -78,7 +82,7 @@ impl ExtensionOptions for TetConfig {
             },
             _ => config_err!(
                 "no option tet.{key}; there are tet.nan_as_null, tet.fill_as_null, tet.access, \
-                 tet.declare_ordering, tet.zone_maps and tet.array_aggregates"
+                 tet.declare_ordering, tet.zone_maps, tet.array_aggregates and tet.zip_joins"
             ),
         }
     }
@@ -119,6 +123,11 @@ impl ExtensionOptions for TetConfig {
                 "array_aggregates",
                 self.array_aggregates.to_string(),
                 "Whether aggregates over .tet files are computed in array space",
+            ),
+            entry(
+                "zip_joins",
+                self.zip_joins.to_string(),
+                "Whether joins of .tet datasets on all dimensions become one scan of both",
             ),
         ]
     }

@@ -291,6 +291,7 @@ impl BlockList for FileBlocks {
             blocks: self.clone(),
             options: *options,
             open: None,
+            file: None,
             counts: ReadCounts::default(),
         }))
     }
@@ -306,6 +307,8 @@ struct FileReader {
     options: ReadOptions,
     /// The number of the open part, and its reader.
     open: Option<(usize, Box<dyn BlockReader>)>,
+    /// The path of its file, so many times.
+    file: Option<ArrayRef>,
     /// What the readers before it have read.
     counts: ReadCounts,
 }
@@ -316,6 +319,7 @@ impl BlockReader for FileReader {
         if self.open.as_ref().is_none_or(|(open, _)| *open != part) {
             self.counts = self.counts();
             self.open = None;
+            self.file = None;
             let blocks = &self.blocks.parts[part].blocks;
             self.open = Some((part, blocks.reader(&self.in_file, &self.options)?));
         }
@@ -331,9 +335,13 @@ impl BlockReader for FileReader {
         };
         let mut progress = reader.next(max_rows)?;
         if let (Progress::Rows { columns, rows }, Some(at)) = (&mut progress, self.file_position) {
-            let file = self
-                .blocks
-                .repeated_file(&self.blocks.parts[*part], *rows)?;
+            let file = match &self.file {
+                Some(file) if file.len() >= *rows => file.slice(0, *rows),
+                _ => {
+                    let part = &self.blocks.parts[*part];
+                    Arc::clone(self.file.insert(self.blocks.repeated_file(part, *rows)?))
+                }
+            };
             columns.insert(at, file);
         }
         Ok(progress)

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use datafusion::common::{Result, internal_err};
 
-use crate::grid::Cells;
+use crate::grid::{Cells, CoordinateColumns};
 use crate::provider::grid_blocks::GridBlocks;
 use crate::provider::options::ReadOptions;
 use crate::provider::source::{BlockReader, Progress, ReadCounts, WindowReader};
@@ -15,6 +15,8 @@ pub(super) struct GridReader {
     columns: Vec<usize>,
     values: Option<Box<dyn WindowReader>>,
     cells: Option<Cells>,
+    has_coordinates: bool,
+    coordinates: CoordinateColumns,
     next_row: u64,
     is_ready: bool,
     runs: Vec<Range<u64>>,
@@ -38,6 +40,8 @@ impl GridReader {
             columns: columns.to_vec(),
             values,
             cells: None,
+            has_coordinates: attributes.len() < columns.len(),
+            coordinates: CoordinateColumns::default(),
             next_row: 0,
             is_ready: false,
             runs: Vec::new(),
@@ -50,10 +54,17 @@ impl BlockReader for GridReader {
         self.cells = None;
         let chunk = self.blocks.chunk(position)?;
         let window = self.blocks.grid().chunk_grid().window(&chunk);
+        let cells = Cells::new(&window, self.blocks.selection());
         if let Some(values) = &mut self.values {
             values.open(&window)?;
+            if cells.are_most_of(&window) {
+                values.expect();
+            }
         }
-        self.cells = Some(Cells::new(&window, self.blocks.selection()));
+        if self.has_coordinates {
+            self.coordinates.open(&cells);
+        }
+        self.cells = Some(cells);
         self.next_row = 0;
         self.is_ready = self.values.is_none();
         Ok(())
@@ -63,10 +74,8 @@ impl BlockReader for GridReader {
         let Some(cells) = &self.cells else {
             return Ok(Progress::Done);
         };
-        let rows = self.next_row
-            ..cells
-                .rows()
-                .min(self.next_row.saturating_add(max_rows as u64));
+        let max_rows = max_rows as u64;
+        let rows = self.coordinates.batch(cells, self.next_row, max_rows);
         if rows.is_empty() {
             self.cells = None;
             return Ok(Progress::Done);
@@ -88,7 +97,13 @@ impl BlockReader for GridReader {
         let mut columns = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
             columns.push(match axes.get(*column) {
-                Some(axis) => cells.coordinates(*column, axis.coordinates()?, rows.clone())?,
+                Some(axis) => self.coordinates.column(
+                    cells,
+                    *column,
+                    axis.coordinates()?,
+                    rows.clone(),
+                    max_rows,
+                )?,
                 None => match values.next() {
                     Some(values) => values,
                     None => return internal_err!("a window reader gave too few attributes"),

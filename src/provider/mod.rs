@@ -4,8 +4,11 @@
 //! of one.
 
 pub mod aggregate;
+pub mod aligned;
 mod axis_bounds;
 mod axis_filter;
+mod below;
+mod block_queue;
 pub mod config;
 pub mod description;
 pub mod external;
@@ -32,3 +35,4 @@ mod stream;
 pub mod table;
 pub mod tet;
 mod url_catalogs;
+pub mod zip;

@@ -281,7 +281,7 @@ impl Pruner {
     }
 
     /// Whether the block at `position` may have a row that the filters, as they are now, let through. `end` is where the
-    /// partition ends.
+    /// run of blocks ends that it stands in.
     pub fn keeps(&mut self, position: u64, end: u64) -> Result<bool> {
         let has_changed = self
             .tracking

@@ -1,7 +1,9 @@
 //! What a scan will read: its plan, as a value, and the [`DataSource`] that the engine sees.
 
+mod description;
 mod statistics;
 
+use std::any::Any;
 use std::fmt::{self, Formatter};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +14,7 @@ use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ColumnStatistics, DFSchema, Result, Statistics};
 use datafusion::config::ConfigOptions;
-use datafusion::datasource::source::{DataSource, DataSourceExec};
+use datafusion::datasource::source::{DataSource, DataSourceExec, OpenArgs};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 use datafusion::logical_expr::utils::conjunction;
@@ -28,6 +30,7 @@ use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, Push
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 
+use crate::provider::block_queue::{BlockQueue, SharedBlocks};
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::options::ReadOptions;
 use crate::provider::partitions;
@@ -91,14 +94,52 @@ impl ArrayScan {
         options: ReadOptions,
     ) -> Result<Self> {
         let table = Arc::clone(source.schema());
-        let SelectedBlocks {
-            mut blocks,
-            residual,
-        } = source.select(session, filters)?;
+        let SelectedBlocks { blocks, residual } = source.select(session, filters)?;
+        let predicate = inexact(session, source.as_ref(), filters)?;
+        let mut columns = projection.clone();
+        for column in residual.iter().flat_map(|filter| filter.column_refs()) {
+            let number = table.index_of(&column.name)?;
+            if !columns.contains(&number) {
+                columns.push(number);
+            }
+        }
+        let filter = conjunction(residual)
+            .map(|filter| {
+                let schema = DFSchema::try_from(project(&table, &columns)?)?;
+                session.create_physical_expr(filter, &schema)
+            })
+            .transpose()?;
+        let plan = ScanPlan {
+            projection,
+            columns,
+            filter,
+            dynamic_filter: None,
+            fetch: limit,
+            partitions: Vec::new(),
+            options,
+        };
+        Self::of_blocks(
+            source,
+            blocks,
+            predicate.as_ref(),
+            plan,
+            session.config_options(),
+        )
+    }
+
+    /// A scan of those of some blocks that may have a row that satisfies the predicate, which is not applied to rows and
+    /// speaks of the table's columns. The plan is still without partitions.
+    pub(super) fn of_blocks(
+        source: Arc<dyn BlockSource>,
+        mut blocks: Arc<dyn BlockList>,
+        predicate: Option<&Arc<dyn PhysicalExpr>>,
+        plan: ScanPlan,
+        config: &ConfigOptions,
+    ) -> Result<Self> {
         let mut sliced = blocks.count();
         let mut unusable = None;
-        if let Some(predicate) = inexact(session, source.as_ref(), filters)? {
-            let pruned = pruning::surviving(source.as_ref(), &blocks, &predicate, &options)?;
+        if let Some(predicate) = predicate {
+            let pruned = pruning::surviving(source.as_ref(), &blocks, predicate, &plan.options)?;
             unusable = pruned.unusable;
             if let Some(surviving) = pruned.blocks {
                 blocks = Arc::new(SomeBlocks::new(blocks, Positions::Some(surviving)));
@@ -108,55 +149,50 @@ impl ArrayScan {
                 }
             }
         }
-        let mut columns = projection.clone();
-        for column in residual.iter().flat_map(|filter| filter.column_refs()) {
-            let number = table.index_of(&column.name)?;
-            if !columns.contains(&number) {
-                columns.push(number);
-            }
-        }
-        let read_schema = project(&table, &columns)?;
-        let filter = conjunction(residual)
-            .map(|filter| {
-                let schema = DFSchema::try_from(Arc::clone(&read_schema))?;
-                session.create_physical_expr(filter, &schema)
-            })
-            .transpose()?;
-        let wanted_rows = limit.filter(|_| filter.is_none());
-        let config = session.config_options();
         let target_partitions = if config.optimizer.repartition_file_scans {
             config.execution.target_partitions
         } else {
             1
         };
-        let partitions = partitions::cut(
-            blocks.as_ref(),
-            &options,
-            reads_values(source.as_ref(), &columns),
-            wanted_rows,
+        let mut scan = Self {
+            schema: project(source.schema(), &plan.projection)?,
+            read_schema: project(source.schema(), &plan.columns)?,
             target_partitions,
-            config.optimizer.repartition_file_min_size,
-        );
-        Ok(Self {
-            schema: project(&table, &projection)?,
-            target_partitions,
-            read_schema,
             source,
             blocks,
             sliced,
             unusable,
-            plan: Arc::new(ScanPlan {
-                projection,
-                columns,
-                filter,
-                dynamic_filter: None,
-                fetch: limit,
-                partitions,
-                options,
-            }),
+            plan: Arc::new(plan),
             column_statistics: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
-        })
+        };
+        scan.cut(
+            target_partitions,
+            config.optimizer.repartition_file_min_size,
+        );
+        Ok(scan)
+    }
+
+    /// The same scan of other columns of the table. There must be no filter.
+    pub(super) fn with_projection(
+        &self,
+        projection: Vec<usize>,
+        config: &ConfigOptions,
+    ) -> Result<Self> {
+        let schema = project(self.source.schema(), &projection)?;
+        let mut scan = self.with_plan(ScanPlan {
+            columns: projection.clone(),
+            projection,
+            ..self.plan.as_ref().clone()
+        });
+        scan.read_schema = Arc::clone(&schema);
+        scan.schema = schema;
+        scan.column_statistics = Arc::default();
+        scan.cut(
+            self.target_partitions,
+            config.optimizer.repartition_file_min_size,
+        );
+        Ok(scan)
     }
 
     /// The scan as a plan node.
@@ -189,13 +225,18 @@ impl ArrayScan {
         );
     }
 
-    /// The description of what is read, but for columns and filters.
-    pub(super) fn description_without_projection(&self) -> Vec<String> {
-        let parts = self.describe().into_iter();
-        parts
-            .filter(|(name, _)| !matches!(*name, "projection" | "filter" | "dynamic_filter"))
-            .map(|(name, text)| format!("{name}={text}"))
-            .collect()
+    /// Cuts the blocks into partitions. Each is a run of blocks, so that it keeps whatever order the whole has.
+    fn cut(&mut self, target_partitions: usize, min_size: usize) {
+        self.target_partitions = target_partitions;
+        let partitions = partitions::cut(
+            self.blocks.as_ref(),
+            &self.plan.options,
+            self.reads_values(),
+            self.plan.fetch.filter(|_| self.plan.filter.is_none()),
+            target_partitions,
+            min_size,
+        );
+        Arc::make_mut(&mut self.plan).partitions = partitions;
     }
 
     fn with_plan(&self, plan: ScanPlan) -> Self {
@@ -209,50 +250,6 @@ impl ArrayScan {
     fn reads_values(&self) -> bool {
         reads_values(self.source.as_ref(), &self.plan.columns)
     }
-
-    /// Of some blocks those whose values are needed.
-    fn needed(&self, blocks: Option<u64>) -> Option<u64> {
-        if self.reads_values() { blocks } else { Some(0) }
-    }
-
-    /// The parts of the description, each with its name.
-    fn describe(&self) -> Vec<(&'static str, String)> {
-        let mut parts = vec![(self.source.format(), self.source.name().to_string())];
-        parts.extend(self.blocks.slice().map(|slice| ("slice", slice)));
-        let total = self.blocks.total();
-        // A limit may have left only the first of them.
-        let in_partitions = self.plan.partitions.last().map_or(0, |last| last.end);
-        let read = self
-            .needed(self.blocks.count())
-            .map(|selected| selected.min(in_partitions));
-        let count = |count: Option<u64>| count.map_or("2^64 or more".into(), |n| n.to_string());
-        parts.push(("chunks", format!("{} of {}", count(read), count(total))));
-        if let (Some(sliced), Some(left)) = (self.sliced, self.blocks.count())
-            && sliced > left
-        {
-            parts.push(("pruned_by_zone_map", (sliced - left).to_string()));
-        }
-        if let Some(reason) = &self.unusable {
-            parts.push(("unusable_zone_maps", reason.clone()));
-        }
-        let names: Vec<_> = self
-            .schema
-            .fields()
-            .iter()
-            .map(|field| field.name().as_str())
-            .collect();
-        parts.push(("projection", format!("[{}]", names.join(", "))));
-        if let Some(filter) = &self.plan.filter {
-            parts.push(("filter", filter.to_string()));
-        }
-        if let Some(filter) = &self.plan.dynamic_filter {
-            parts.push(("dynamic_filter", filter.to_string()));
-        }
-        if let Some(fetch) = self.plan.fetch {
-            parts.push(("limit", fetch.to_string()));
-        }
-        parts
-    }
 }
 
 impl DataSource for ArrayScan {
@@ -261,11 +258,35 @@ impl DataSource for ArrayScan {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
+        self.open_with_args(OpenArgs::new(partition, context))
+    }
+
+    fn create_sibling_state(&self, config: &ConfigOptions) -> Option<Arc<dyn Any + Send + Sync>> {
+        // Partitions that are said to be in order keep to their own blocks.
+        let is_shared = config.execution.enable_file_stream_work_stealing
+            && self.plan.partitions.len() > 1
+            && !self.plan.options.declare_ordering;
+        is_shared.then(|| Arc::new(SharedBlocks::new(&self.plan.partitions)) as _)
+    }
+
+    fn open_with_args(&self, args: OpenArgs) -> Result<SendableRecordBatchStream> {
+        let OpenArgs {
+            partition,
+            context,
+            sibling_state,
+        } = args;
         let metrics = ScanMetrics::new(&self.metrics, partition);
         if partition == 0 {
             self.set_plan_metrics(&metrics, self.reads_values());
         }
-        let blocks = self.plan.partitions[partition].clone();
+        let shared = sibling_state.and_then(|shared| shared.downcast::<SharedBlocks>().ok());
+        let (blocks, number) = match shared {
+            Some(shared) => (shared.open(partition), partition),
+            None => {
+                let own = &self.plan.partitions[partition..=partition];
+                (Arc::new(BlockQueue::new(own)), 0)
+            }
+        };
         let options = &self.plan.options;
         let dynamic_filter = self.plan.dynamic_filter.as_ref();
         let pruner = dynamic_filter.map(|filter| {
@@ -276,6 +297,7 @@ impl DataSource for ArrayScan {
             reader: self.blocks.reader(&self.plan.columns, options)?,
             reads_values: self.reads_values(),
             blocks,
+            partition: number,
             pruner,
             read_schema: Arc::clone(&self.read_schema),
             schema: Arc::clone(&self.schema),
@@ -308,20 +330,8 @@ impl DataSource for ArrayScan {
         if target_partitions == self.target_partitions {
             return Ok(None);
         }
-        // A partition is a run of blocks, so every partition keeps whatever order the whole has.
-        let partitions = partitions::cut(
-            self.blocks.as_ref(),
-            &self.plan.options,
-            self.reads_values(),
-            self.plan.fetch.filter(|_| self.plan.filter.is_none()),
-            target_partitions,
-            min_size,
-        );
-        let mut scan = self.with_plan(ScanPlan {
-            partitions,
-            ..self.plan.as_ref().clone()
-        });
-        scan.target_partitions = target_partitions;
+        let mut scan = self.with_plan(self.plan.as_ref().clone());
+        scan.cut(target_partitions, min_size);
         Ok(Some(Arc::new(scan)))
     }
 

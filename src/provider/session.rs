@@ -22,6 +22,7 @@ use crate::provider::options::TetOptions;
 use crate::provider::schema::TetSchema;
 use crate::provider::table::ArrayTable;
 use crate::provider::url_catalogs::UrlCatalogs;
+use crate::provider::zip::ZipJoins;
 
 /// The engine's rule that distributes a plan over partitions.
 const DISTRIBUTION: &str = "EnsureRequirements";
@@ -132,10 +133,13 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
     let catalogs = UrlCatalogs::new(catalogs, Arc::new(urls));
     let session_id = ctx.session_id();
     let mut rules = ctx.state_ref().read().physical_optimizers().to_vec();
-    let aggregates = ArrayAggregates::new();
-    if !rules.iter().any(|rule| rule.name() == aggregates.name()) {
-        let distribution = rules.iter().position(|rule| rule.name() == DISTRIBUTION);
-        rules.insert(distribution.unwrap_or(rules.len()), Arc::new(aggregates));
+    let ours: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 2] =
+        [Arc::new(ZipJoins::new()), Arc::new(ArrayAggregates::new())];
+    for rule in ours {
+        if !rules.iter().any(|other| other.name() == rule.name()) {
+            let distribution = rules.iter().position(|rule| rule.name() == DISTRIBUTION);
+            rules.insert(distribution.unwrap_or(rules.len()), rule);
+        }
     }
     let ctx: SessionContext = ctx
         .into_state_builder()

@@ -302,6 +302,9 @@ pub trait WindowReader: Send {
     /// Starts on a window, which must lie within the grid.
     fn open(&mut self, window: &Window) -> Result<()>;
 
+    /// Says that most cells of the open window are going to be read, so that they can be fetched meanwhile.
+    fn expect(&mut self) {}
+
     /// Does a bounded piece of the work that the window still needs. Returns whether it can be read.
     fn advance(&mut self) -> Result<bool>;
 

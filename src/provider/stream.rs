@@ -1,6 +1,5 @@
 //! Running one partition of a scan.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -12,6 +11,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::RecordOutput;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
+use crate::provider::block_queue::BlockQueue;
 use crate::provider::mask::mask;
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::pruning::Pruner;
@@ -22,7 +22,9 @@ pub(super) struct Request {
     pub reader: Box<dyn BlockReader>,
     /// Whether opening a block means reading it.
     pub reads_values: bool,
-    pub blocks: Range<u64>,
+    /// The blocks to read, and the number of the partition among those that share them.
+    pub blocks: Arc<BlockQueue>,
+    pub partition: usize,
     pub pruner: Option<Pruner>,
     /// The schema of what the reader gives.
     pub read_schema: SchemaRef,
@@ -42,7 +44,6 @@ pub(super) fn scan(request: Request) -> Result<SendableRecordBatchStream> {
         coalescer: BatchCoalescer::new(Arc::clone(&schema), request.batch_size)
             .with_biggest_coalesce_batch_size(Some(request.batch_size / 2)),
         left: request.fetch.unwrap_or(usize::MAX),
-        next_block: request.blocks.start,
         is_open: false,
         is_finished: false,
         counts: ReadCounts::default(),
@@ -67,7 +68,6 @@ struct Scan {
     coalescer: BatchCoalescer,
     /// Rows still wanted.
     left: usize,
-    next_block: u64,
     is_open: bool,
     is_finished: bool,
     counts: ReadCounts,
@@ -103,15 +103,17 @@ impl Scan {
 
     fn read(&mut self) -> Result<Step> {
         if !self.is_open {
-            if self.next_block >= self.request.blocks.end || self.left == 0 {
+            let next = match self.left {
+                0 => None,
+                _ => self.request.blocks.take(self.request.partition),
+            };
+            let Some((block, end)) = next else {
                 self.is_finished = true;
                 self.coalescer.finish_buffered_batch()?;
                 return Ok(Step::Continue);
-            }
-            let block = self.next_block;
-            self.next_block += 1;
+            };
             if let Some(pruner) = &mut self.request.pruner
-                && !pruner.keeps(block, self.request.blocks.end)?
+                && !pruner.keeps(block, end)?
             {
                 if self.request.reads_values {
                     self.request.metrics.add_pruned();

@@ -25,3 +25,4 @@ mod sql;
 mod sqllogic;
 mod tables;
 mod writer;
+mod zip;

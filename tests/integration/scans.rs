@@ -11,7 +11,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::{col, lit};
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
 use tet_sql::provider::options::ReadOptions;
 use tet_sql::{Access, ArrayTable, TetOptions, TetSessionExt};
@@ -133,11 +133,13 @@ async fn coordinates_and_counts_read_no_chunk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partitions_share_the_chunks() {
+async fn partitions_are_cut_evenly() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     write(&path, Compression::Raw);
     let ctx = session(&path, Access::Mmap).await;
+    let sql = "SET datafusion.execution.enable_file_stream_work_stealing = false";
+    ctx.sql(sql).await.unwrap();
     let plan = plan(&ctx, "SELECT value FROM a").await;
     let scan = scan(&plan).unwrap();
     let partitions = scan.properties().output_partitioning().partition_count();
@@ -158,6 +160,35 @@ async fn partitions_share_the_chunks() {
     }
     values.sort_unstable();
     assert_eq!(values, (0..960).collect::<Vec<u16>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_share_the_chunks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    write(&path, Compression::Raw);
+    let ctx = session(&path, Access::Mmap).await;
+    let plan = plan(&ctx, "SELECT value FROM a").await;
+    // Whichever partition is quick goes on with the chunks of the others, each time that the plan runs.
+    for order in [[0, 1, 2, 3], [2, 0, 3, 1]] {
+        let mut rows = Vec::new();
+        for partition in order {
+            let stream = plan.execute(partition, ctx.task_ctx()).unwrap();
+            let batches: Vec<_> = stream.try_collect().await.unwrap();
+            rows.push(batches.iter().map(RecordBatch::num_rows).sum::<usize>());
+        }
+        assert_eq!(rows, [960, 0, 0, 0]);
+    }
+    assert_eq!(metric(&plan, "chunks_read"), 24);
+    // Where the order of rows is declared, each keeps to its own.
+    ctx.sql("SET tet.declare_ordering = true").await.unwrap();
+    let plan = self::plan(&ctx, "SELECT value FROM a").await;
+    let stream = plan.execute(1, ctx.task_ctx()).unwrap();
+    let batches: Vec<_> = stream.try_collect().await.unwrap();
+    assert_eq!(
+        batches.iter().map(RecordBatch::num_rows).sum::<usize>(),
+        240
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

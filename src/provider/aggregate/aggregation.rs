@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::Result;
 use datafusion::functions_aggregate::array_agg::ArrayAgg;
 use datafusion::functions_aggregate::first_last::{FirstValue, LastValue};
 use datafusion::functions_aggregate::nth_value::NthValueAgg;
 use datafusion::functions_aggregate::string_agg::StringAgg;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::aggregates::AggregateExec;
+
+use crate::provider::below::{Below, with_columns};
 
 /// An aggregation over the rows of a scan. Its expressions speak of the columns that they are bound to; in the end those
 /// of the table.
@@ -73,6 +73,15 @@ impl Aggregation {
         (!heeds_order && !is_volatile).then_some(aggregation)
     }
 
+    /// The same in terms of the columns of a node further down.
+    pub fn over<N>(&self, below: &Below<N>) -> Result<Self> {
+        let mut aggregation = self
+            .map(|expr| with_columns(expr, &|number| below.columns.get(number).map(Arc::clone)))?;
+        let conjuncts = below.conjuncts.iter().map(Arc::clone);
+        aggregation.conjuncts.extend(conjuncts);
+        Ok(aggregation)
+    }
+
     /// All expressions.
     pub fn expressions(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
         let aggregates = self.aggregates.iter();
@@ -109,26 +118,4 @@ impl Aggregation {
             conjuncts: all(&self.conjuncts)?,
         })
     }
-}
-
-/// An expression where the column of each number is what `replace` gives.
-pub(super) fn with_columns(
-    expr: &Arc<dyn PhysicalExpr>,
-    replace: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>,
-) -> Result<Arc<dyn PhysicalExpr>> {
-    let replaced = Arc::clone(expr).transform_down(|expr| {
-        let Some(column) = expr.downcast_ref::<Column>() else {
-            return Ok(Transformed::no(expr));
-        };
-        match replace(column.index()) {
-            // What takes the column's place speaks of other columns.
-            Some(with) => Ok(Transformed::new(
-                with,
-                true,
-                datafusion::common::tree_node::TreeNodeRecursion::Jump,
-            )),
-            None => internal_err!("{column} is no column of the rows that are aggregated"),
-        }
-    })?;
-    Ok(replaced.data)
 }

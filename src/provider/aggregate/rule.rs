@@ -5,28 +5,22 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::config::ConfigOptions;
-use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Literal};
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{Partitioning, PhysicalExpr, split_conjunction};
-use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
-use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::union::UnionExec;
 
-use crate::provider::aggregate::aggregation::{Aggregation, with_columns};
+use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::exec::{ArrayAggregateExec, MOST_GROUPS};
 use crate::provider::aggregate::groups::group_columns;
 use crate::provider::aggregate::output::Stage;
+use crate::provider::below::{Below, below_exchange};
 use crate::provider::config::TetConfig;
-use crate::provider::scan::ArrayScan;
 
 /// Groups per selected cell, above which groups are rather made as they come.
 const SPARSE: u64 = 4;
@@ -112,22 +106,6 @@ fn replace(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     }))
 }
 
-fn below_exchange(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
-    if plan.fetch().is_some() {
-        return plan;
-    }
-    let input = if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
-        repartition.input()
-    } else if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {
-        coalesce.input()
-    } else if let Some(cooperative) = plan.downcast_ref::<CooperativeExec>() {
-        cooperative.input()
-    } else {
-        return plan;
-    };
-    below_exchange(input)
-}
-
 /// An aggregation over a single scan: what `first` looks at, as what `last` gives.
 fn one(
     first: &AggregateExec,
@@ -137,10 +115,7 @@ fn one(
     let Some(aggregation) = Aggregation::of(first) else {
         return Ok(None);
     };
-    let Some((scan, aggregation)) = over_scan(first.input(), aggregation)? else {
-        return Ok(None);
-    };
-    operator(scan, aggregation, last, stage)
+    over_scan(first.input(), &aggregation, last, stage)
 }
 
 /// The first stage of an aggregation, over one scan or the union of several.
@@ -148,18 +123,16 @@ fn partial(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(aggregation) = Aggregation::of(node) else {
         return Ok(None);
     };
-    let Some((input, aggregation)) = see_through(node.input(), aggregation)? else {
+    let Some(below) = Below::of(node.input())? else {
         return Ok(None);
     };
-    let Some(union) = input.downcast_ref::<UnionExec>() else {
+    let Some(union) = below.node.downcast_ref::<UnionExec>() else {
         return one(node, node, Stage::Partial);
     };
+    let aggregation = aggregation.over(&below)?;
     let mut inputs = Vec::with_capacity(union.inputs().len());
     for input in union.inputs() {
-        let Some((scan, aggregation)) = over_scan(input, aggregation.clone())? else {
-            return Ok(None);
-        };
-        match operator(scan, aggregation, node, Stage::Partial)? {
+        match over_scan(input, &aggregation, node, Stage::Partial)? {
             Some(operator) => inputs.push(operator),
             None => return Ok(None),
         }
@@ -167,12 +140,18 @@ fn partial(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     UnionExec::try_new(inputs).map(Some)
 }
 
-fn operator(
-    scan: ArrayScan,
-    aggregation: Aggregation,
+/// An aggregation of the rows of `input`, as what `node` gives.
+fn over_scan(
+    input: &Arc<dyn ExecutionPlan>,
+    aggregation: &Aggregation,
     node: &AggregateExec,
     stage: Stage,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(below) = Below::of_scan(input)? else {
+        return Ok(None);
+    };
+    let aggregation = aggregation.over(&below)?;
+    let scan = below.node;
     let Some(parts) = scan.blocks().grid_parts() else {
         return Ok(None);
     };
@@ -251,88 +230,4 @@ fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
             && divisor.is_none_or(is_zero))
     })
     .unwrap_or(true)
-}
-
-/// An aggregation in terms of the columns of a scan's table, if there is a scan below and nothing in between that cannot be
-/// left out.
-fn over_scan(
-    input: &Arc<dyn ExecutionPlan>,
-    aggregation: Aggregation,
-) -> Result<Option<(ArrayScan, Aggregation)>> {
-    let Some((input, aggregation)) = see_through(input, aggregation)? else {
-        return Ok(None);
-    };
-    let Some(source) = input.downcast_ref::<DataSourceExec>() else {
-        return Ok(None);
-    };
-    let Some(scan) = source.data_source().downcast_ref::<ArrayScan>() else {
-        return Ok(None);
-    };
-    let plan = scan.plan();
-    if plan.fetch.is_some() {
-        return Ok(None);
-    }
-    let schema = scan.source().schema();
-    let column = |columns: &[usize], number: usize| -> Option<Arc<dyn PhysicalExpr>> {
-        let number = *columns.get(number)?;
-        Some(Arc::new(Column::new(schema.field(number).name(), number)))
-    };
-    let mut aggregation =
-        aggregation.map(|expr| with_columns(expr, &|number| column(&plan.projection, number)))?;
-    if let Some(filter) = &plan.filter {
-        let filter = with_columns(filter, &|number| column(&plan.columns, number))?;
-        aggregation
-            .conjuncts
-            .extend(split_conjunction(&filter).into_iter().cloned());
-    }
-    Ok(Some((scan.clone(), aggregation)))
-}
-
-/// The node below filters, projections and exchanges, and the aggregation in terms of its columns; `None` if there is
-/// one that has to stay.
-fn see_through(
-    input: &Arc<dyn ExecutionPlan>,
-    mut aggregation: Aggregation,
-) -> Result<Option<(Arc<dyn ExecutionPlan>, Aggregation)>> {
-    let mut node = Arc::clone(input);
-    loop {
-        let next = if let Some(filter) = node.downcast_ref::<FilterExec>() {
-            if filter.fetch().is_some() || is_volatile(filter.predicate()) {
-                return Ok(None);
-            }
-            if let Some(projection) = filter.projection() {
-                let schema = filter.input().schema();
-                aggregation = aggregation.map(|expr| {
-                    with_columns(expr, &|number| {
-                        let number = *projection.get(number)?;
-                        Some(Arc::new(Column::new(schema.field(number).name(), number)))
-                    })
-                })?;
-            }
-            let conjuncts = split_conjunction(filter.predicate()).into_iter().cloned();
-            aggregation.conjuncts.extend(conjuncts);
-            Arc::clone(filter.input())
-        } else if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
-            let expressions = projection.expr();
-            if expressions
-                .iter()
-                .any(|projected| is_volatile(&projected.expr))
-            {
-                return Ok(None);
-            }
-            aggregation = aggregation.map(|expr| {
-                with_columns(expr, &|number| {
-                    Some(Arc::clone(&expressions.get(number)?.expr))
-                })
-            })?;
-            Arc::clone(projection.input())
-        } else {
-            let below = below_exchange(&node);
-            if Arc::ptr_eq(below, &node) {
-                return Ok(Some((node, aggregation)));
-            }
-            Arc::clone(below)
-        };
-        node = next;
-    }
 }

@@ -254,7 +254,11 @@ impl Worker {
             }
             let reader = &mut self.readers[*next];
             if !self.is_open {
-                reader.open(&batch.windows[*next])?;
+                let window = &batch.windows[*next];
+                reader.open(window)?;
+                if Cells::new(window, &part.part.selection).are_most_of(window) {
+                    reader.expect();
+                }
                 self.is_open = true;
             }
             if !reader.advance()? {

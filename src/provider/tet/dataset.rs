@@ -109,10 +109,6 @@ impl TetDataset {
                 && self.axes.axes.len() == 1
                 && self.axes.axes[0].name() == base(self.dataset().name()))
     }
-
-    pub(super) fn array(&self) -> &Arc<TetArray> {
-        &self.array
-    }
 }
 
 impl GridSource for TetDataset {

@@ -15,4 +15,3 @@ mod wide;
 pub use dataset::TetDataset;
 pub(crate) use open::open;
 pub use tables::TetTables;
-pub use wide::WideTable;

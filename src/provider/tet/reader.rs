@@ -60,6 +60,10 @@ impl TetWindowReader {
 
     fn open_chunk(&mut self, chunk: &[u64]) -> Result<()> {
         self.chunks.open(self.array.dataset(), chunk)?;
+        if self.chunks.codec() == Some(Codec::Zstd) {
+            // Decompression takes all of it.
+            self.chunks.expect();
+        }
         self.counts.chunks += 1;
         Ok(())
     }
@@ -162,6 +166,12 @@ impl WindowReader for TetWindowReader {
             });
         }
         Ok(())
+    }
+
+    fn expect(&mut self) {
+        if matches!(self.state, State::Chunk) && self.chunks.codec() == Some(Codec::Raw) {
+            self.chunks.expect();
+        }
     }
 
     fn advance(&mut self) -> Result<bool> {

@@ -9,7 +9,7 @@ use crate::provider::options::TetOptions;
 use crate::provider::source::GridSource;
 use crate::provider::tet::coordinates::CoordinateDatasets;
 use crate::provider::tet::dataset::TetDataset;
-use crate::provider::tet::wide::WideTable;
+use crate::provider::tet::wide::wide_tables;
 
 /// The tables of a file.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl TetTables {
                 Err(error) => warnings.push(format!("{error}; the dataset {name:?} is left out")),
             }
         }
-        let wide = WideTable::of(&datasets, |name| names.contains(name));
+        let wide = wide_tables(&datasets, |name| names.contains(name));
         let coordinate_variables = coordinate_variables(&datasets);
         let datasets = datasets.into_iter().map(|dataset| {
             let name = dataset.name().to_string();

@@ -1,0 +1,57 @@
+//! What does not depend on the cells: opening a file, and planning over very many chunks.
+
+use std::path::Path;
+
+use datafusion::prelude::SessionContext;
+use tet_sql::{Access, ArrayTable, TetOptions};
+
+use crate::measure::{self, Figures, Times};
+use crate::options::Options;
+use crate::{Result, set_access};
+
+/// Opens the file of many chunks, takes one chunk of it, some, and all.
+pub async fn measure(ctx: &SessionContext, path: &Path, options: &Options) -> Result<()> {
+    let side = options.size.many_chunks_side;
+    let chunks = side * side;
+    let open = format!("open {chunks} chunks");
+    // 80,000 of a million.
+    let some = side * 2 / 25;
+    let middle = side / 2;
+    let from = "FROM many_chunks WHERE";
+    let queries = [
+        (
+            format!("one of {chunks} chunks"),
+            format!("SELECT * {from} a = {middle} AND b = {middle}"),
+            10,
+        ),
+        (
+            format!("sum of {} chunks", some * side),
+            format!("SELECT sum(value) {from} a < {some}"),
+            1,
+        ),
+        (
+            format!("sum of {chunks} chunks"),
+            "SELECT sum(value) FROM many_chunks".to_string(),
+            1,
+        ),
+    ];
+    for access in [Access::Mmap, Access::Pread] {
+        if options.wants(&open) {
+            let table = TetOptions::new().with_access(access);
+            let times = Times::of(options.runs, || Ok(ArrayTable::open(path, &table)?))?;
+            measure::print_figures(&open, &access.to_string(), &Figures::only(times));
+        }
+        set_access(ctx, access).await?;
+        for (name, sql, rows) in &queries {
+            if !options.wants(name) {
+                continue;
+            }
+            let (figures, answer) = measure::query(ctx, sql, options.runs).await?;
+            if answer.rows() != *rows {
+                return Err(format!("{name}: {} rows, expected {rows}", answer.rows()).into());
+            }
+            measure::print_figures(name, &access.to_string(), &figures);
+        }
+    }
+    Ok(())
+}

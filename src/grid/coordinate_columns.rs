@@ -1,0 +1,235 @@
+//! Coordinate columns of one batch of rows after another, shared between batches wherever the same coordinates come again.
+//!
+//! In row-major order the coordinates along the inner axes repeat lap after lap. Batches are cut in the same way in every
+//! lap, so that their columns along those axes are the same arrays; along the axes further out they are constant.
+
+use std::ops::Range;
+
+use arrow::array::{Array, ArrayRef};
+use arrow::error::ArrowError;
+
+use crate::grid::cells::Cells;
+use crate::grid::coordinates::Coordinates;
+use crate::grid::index_set::IndexSet;
+
+/// The longest lap whose columns are kept, in rows.
+const MOST_ROWS: u64 = 1 << 18;
+/// The most batches that a lap is cut into.
+const MOST_BATCHES: u64 = 1 << 10;
+
+/// Makes the coordinate columns of the rows of one window after another.
+#[derive(Debug, Default)]
+pub struct CoordinateColumns {
+    /// Where each axis of the open window begins, and what is selected of it.
+    axes: Vec<(u64, IndexSet)>,
+    /// The axes from this one on repeat...
+    first: usize,
+    /// ... each time that so many rows have gone by; zero if nothing is shared.
+    lap: u64,
+    /// Columns of the axes that repeat, by axis and number of the batch within a lap.
+    repeated: Vec<Vec<Option<Column>>>,
+    /// The last constant column of each axis, which begins at that row.
+    constant: Vec<Option<Column>>,
+}
+
+#[derive(Debug, Clone)]
+struct Column {
+    /// The first row, within the lap or of the window.
+    start: u64,
+    values: ArrayRef,
+}
+
+impl CoordinateColumns {
+    /// Turns to the rows of another window of the same grid.
+    pub fn open(&mut self, cells: &Cells) {
+        let axes: Vec<_> = cells.axes().collect();
+        let count = axes.len();
+        let unchanged = axes.iter().rev().zip(self.axes.iter().rev());
+        let unchanged = unchanged.take_while(|(now, before)| now == before).count();
+        let lap_of = |axis: &usize| cells.lap(*axis);
+        let is_worthwhile = |axis: &usize| {
+            let lap = lap_of(axis);
+            // A lap that comes only once in this window may have come in the one before.
+            lap > 0 && lap <= MOST_ROWS && (lap <= cells.rows() / 2 || count - *axis <= unchanged)
+        };
+        let first = (0..count).find(is_worthwhile);
+        let lap = first.as_ref().map_or(0, lap_of);
+        let first = first.unwrap_or(count);
+        if lap != self.lap || first != self.first || count - first > unchanged {
+            self.repeated = vec![Vec::new(); count];
+        }
+        self.constant = vec![None; count];
+        (self.axes, self.first, self.lap) = (axes, first, lap);
+    }
+
+    /// The rows of the next batch, of at most so many, that begins with the row `start`.
+    pub fn batch(&self, cells: &Cells, start: u64, max_rows: u64) -> Range<u64> {
+        let end = match self.cut(max_rows) {
+            None => start.saturating_add(max_rows),
+            Some(Cut::Laps(rows)) => start - start % self.lap + rows,
+            Some(Cut::Parts(rows)) => {
+                let row = start % self.lap;
+                start - row + ((row / rows + 1) * rows).min(self.lap)
+            }
+        };
+        start..end.min(cells.rows())
+    }
+
+    /// The coordinates along an axis of such a batch.
+    pub fn column(
+        &mut self,
+        cells: &Cells,
+        axis: usize,
+        coordinates: &Coordinates,
+        rows: Range<u64>,
+        max_rows: u64,
+    ) -> Result<ArrayRef, ArrowError> {
+        let Some(cut) = self.cut(max_rows) else {
+            return cells.coordinates(axis, coordinates, rows);
+        };
+        let start = rows.start % self.lap;
+        let (known, start) = match cut {
+            Cut::Laps(_) if axis < self.first => {
+                return cells.coordinates(axis, coordinates, rows);
+            }
+            Cut::Parts(_) if axis < self.first => (&mut self.constant[axis], rows.start - start),
+            Cut::Laps(_) => (entry(&mut self.repeated[axis], 0), start),
+            Cut::Parts(part) => {
+                let number = (start / part) as usize;
+                (entry(&mut self.repeated[axis], number), start)
+            }
+        };
+        let length = (rows.end - rows.start) as usize;
+        if let Some(known) = known
+            && known.start == start
+            && known.values.len() >= length
+        {
+            return Ok(known.values.slice(0, length));
+        }
+        let values = cells.coordinates(axis, coordinates, rows)?;
+        *known = Some(Column {
+            start,
+            values: ArrayRef::clone(&values),
+        });
+        Ok(values)
+    }
+
+    fn cut(&self, max_rows: u64) -> Option<Cut> {
+        if self.lap == 0 || max_rows == 0 {
+            None
+        } else if self.lap <= max_rows {
+            Some(Cut::Laps(max_rows / self.lap * self.lap))
+        } else {
+            // Of about equal lengths, so that the last one is not a small rest.
+            let parts = self.lap.div_ceil(max_rows);
+            (parts <= MOST_BATCHES).then(|| Cut::Parts(self.lap.div_ceil(parts)))
+        }
+    }
+}
+
+/// How rows are cut into batches.
+#[derive(Debug, Clone, Copy)]
+enum Cut {
+    /// Some whole laps, of so many rows together, are a batch.
+    Laps(u64),
+    /// So many rows of a lap are a batch.
+    Parts(u64),
+}
+
+fn entry(columns: &mut Vec<Option<Column>>, number: usize) -> &mut Option<Column> {
+    if columns.len() <= number {
+        columns.resize_with(number + 1, || None);
+    }
+    &mut columns[number]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::StringArray;
+
+    use super::*;
+    use crate::grid::{Selection, Window};
+
+    #[test]
+    fn batches_are_those_of_the_rows_one_by_one() {
+        let texts = |length| {
+            let texts = (0..length).map(|position| format!("p{position}"));
+            Coordinates::Values(Arc::new(StringArray::from_iter_values(texts)))
+        };
+        let shape = [6, 8, 10];
+        let coordinates = [
+            Coordinates::Index { origin: -3 },
+            texts(8),
+            Coordinates::Index { origin: 7 },
+        ];
+        let some = |length, ranges: &[Range<u64>]| IndexSet::from_ranges(length, ranges.to_vec());
+        let selections = [
+            Selection::new(shape.map(IndexSet::all).to_vec()),
+            Selection::new(vec![
+                IndexSet::all(6),
+                some(8, &[1..2, 3..6]),
+                some(10, &[0..1, 4..5, 6..9]),
+            ]),
+        ];
+        let windows = [
+            [0..6, 0..8, 0..10],
+            [1..3, 2..6, 0..10],
+            [3..4, 2..6, 0..10],
+        ];
+        let windows = windows.map(|ranges| Window::new(ranges.to_vec()));
+        for selection in &selections {
+            for max_rows in [1, 3, 7, 10, 16, 40, 1000] {
+                let mut columns = CoordinateColumns::default();
+                // Each window twice, so that columns of the one before are used again.
+                for window in windows.iter().flat_map(|window| [window, window]) {
+                    let cells = Cells::new(window, selection);
+                    columns.open(&cells);
+                    let mut start = 0;
+                    while start < cells.rows() {
+                        let rows = columns.batch(&cells, start, max_rows);
+                        assert!(rows.start == start && rows.end > start);
+                        assert!(rows.end - start <= max_rows);
+                        for (axis, coordinates) in coordinates.iter().enumerate() {
+                            let expected =
+                                cells.coordinates(axis, coordinates, rows.clone()).unwrap();
+                            let found = columns
+                                .column(&cells, axis, coordinates, rows.clone(), max_rows)
+                                .unwrap();
+                            assert_eq!(&found, &expected);
+                        }
+                        start = rows.end;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_comes_again_is_the_same_array() {
+        let window = Window::new(vec![0..4, 0..30, 0..20]);
+        let cells = Cells::new(
+            &window,
+            &Selection::new([4, 30, 20].map(IndexSet::all).to_vec()),
+        );
+        let mut columns = CoordinateColumns::default();
+        columns.open(&cells);
+        let index = Coordinates::Index { origin: 0 };
+        let mut starts = Vec::new();
+        let mut at = |axis, start| {
+            let rows = columns.batch(&cells, start, 256);
+            starts.push(rows.clone());
+            let column = columns.column(&cells, axis, &index, rows, 256).unwrap();
+            column.to_data().buffers()[0].as_ptr()
+        };
+        // 600 rows to a lap of the inner axes, in three batches.
+        for axis in [1, 2] {
+            assert_eq!(at(axis, 0), at(axis, 600));
+            assert_eq!(at(axis, 200), at(axis, 1400));
+            assert_ne!(at(1, 0), at(1, 200));
+        }
+        assert_eq!(at(0, 600), at(0, 800));
+        assert!(starts.iter().all(|rows| rows.end - rows.start == 200));
+    }
+}

@@ -1,0 +1,159 @@
+//! What a plan node gives, in terms of the scan below it.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_err};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+
+use crate::provider::scan::ArrayScan;
+
+/// The rows of a node as rows of another one below it.
+#[derive(Debug)]
+pub(super) struct Below<N> {
+    /// The other one.
+    pub node: N,
+    /// The columns of the rows, as expressions over its columns.
+    pub columns: Vec<Arc<dyn PhysicalExpr>>,
+    /// What its rows have to satisfy, all of it.
+    pub conjuncts: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+impl Below<Arc<dyn ExecutionPlan>> {
+    /// The node below filters, projections and exchanges; `None` if there is one that has to stay.
+    pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+        let mut below = Self {
+            node: Arc::clone(plan),
+            columns: columns_of(plan),
+            conjuncts: Vec::new(),
+        };
+        loop {
+            let node = Arc::clone(&below.node);
+            below.node = if let Some(filter) = node.downcast_ref::<FilterExec>() {
+                if filter.fetch().is_some() || is_volatile(filter.predicate()) {
+                    return Ok(None);
+                }
+                if let Some(projection) = filter.projection() {
+                    let inner = columns_of(filter.input());
+                    below.replace(&|number| inner.get(*projection.get(number)?).cloned())?;
+                }
+                let conjuncts = split_conjunction(filter.predicate()).into_iter().cloned();
+                below.conjuncts.extend(conjuncts);
+                Arc::clone(filter.input())
+            } else if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+                let expressions = projection.expr();
+                if expressions
+                    .iter()
+                    .any(|projected| is_volatile(&projected.expr))
+                {
+                    return Ok(None);
+                }
+                below.replace(&|number| Some(Arc::clone(&expressions.get(number)?.expr)))?;
+                Arc::clone(projection.input())
+            } else {
+                let further = below_exchange(&node);
+                if Arc::ptr_eq(further, &node) {
+                    return Ok(Some(below));
+                }
+                Arc::clone(further)
+            };
+        }
+    }
+}
+
+impl Below<ArrayScan> {
+    /// The scan below filters, projections and exchanges, and the rows in terms of the columns of its table; `None` if
+    /// there is anything else that has to stay.
+    pub fn of_scan(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+        let Some(below) = Below::of(plan)? else {
+            return Ok(None);
+        };
+        let source = below.node.downcast_ref::<DataSourceExec>();
+        let Some(scan) = source.and_then(|source| source.data_source().downcast_ref::<ArrayScan>())
+        else {
+            return Ok(None);
+        };
+        let plan = scan.plan();
+        if plan.fetch.is_some() {
+            return Ok(None);
+        }
+        let schema = scan.source().schema();
+        let column = |columns: &[usize], number: usize| -> Option<Arc<dyn PhysicalExpr>> {
+            let number = *columns.get(number)?;
+            Some(Arc::new(Column::new(schema.field(number).name(), number)))
+        };
+        let mut over_scan = Self {
+            node: scan.clone(),
+            columns: below.columns,
+            conjuncts: below.conjuncts,
+        };
+        over_scan.replace(&|number| column(&plan.projection, number))?;
+        if let Some(filter) = &plan.filter {
+            let filter = with_columns(filter, &|number| column(&plan.columns, number))?;
+            let conjuncts = split_conjunction(&filter).into_iter().cloned();
+            over_scan.conjuncts.extend(conjuncts);
+        }
+        Ok(Some(over_scan))
+    }
+}
+
+impl<N> Below<N> {
+    fn replace(&mut self, replace: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>) -> Result<()> {
+        for expr in self.columns.iter_mut().chain(&mut self.conjuncts) {
+            *expr = with_columns(expr, replace)?;
+        }
+        Ok(())
+    }
+}
+
+fn columns_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn PhysicalExpr>> {
+    let schema = plan.schema();
+    let columns = schema.fields().iter().enumerate();
+    columns
+        .map(|(number, field)| Arc::new(Column::new(field.name(), number)) as _)
+        .collect()
+}
+
+/// The node below exchanges.
+pub(super) fn below_exchange(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    if plan.fetch().is_some() {
+        return plan;
+    }
+    let input = if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
+        repartition.input()
+    } else if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {
+        coalesce.input()
+    } else if let Some(cooperative) = plan.downcast_ref::<CooperativeExec>() {
+        cooperative.input()
+    } else {
+        return plan;
+    };
+    below_exchange(input)
+}
+
+/// An expression where the column of each number is what `replace` gives.
+pub(super) fn with_columns(
+    expr: &Arc<dyn PhysicalExpr>,
+    replace: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    let replaced = Arc::clone(expr).transform_down(|expr| {
+        let Some(column) = expr.downcast_ref::<Column>() else {
+            return Ok(Transformed::no(expr));
+        };
+        match replace(column.index()) {
+            // What takes the column's place speaks of other columns.
+            Some(with) => Ok(Transformed::new(with, true, TreeNodeRecursion::Jump)),
+            None => internal_err!("{column} is no column of the rows below"),
+        }
+    })?;
+    Ok(replaced.data)
+}

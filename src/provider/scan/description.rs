@@ -1,0 +1,58 @@
+//! What EXPLAIN shows of a scan.
+
+use crate::provider::scan::ArrayScan;
+
+impl ArrayScan {
+    /// The description of what is read, but for columns and filters.
+    pub(in crate::provider) fn description_without_projection(&self) -> Vec<String> {
+        let parts = self.describe().into_iter();
+        parts
+            .filter(|(name, _)| !matches!(*name, "projection" | "filter" | "dynamic_filter"))
+            .map(|(name, text)| format!("{name}={text}"))
+            .collect()
+    }
+
+    /// Of some blocks those whose values are needed.
+    fn needed(&self, blocks: Option<u64>) -> Option<u64> {
+        if self.reads_values() { blocks } else { Some(0) }
+    }
+
+    /// The parts of the description, each with its name.
+    pub(super) fn describe(&self) -> Vec<(&'static str, String)> {
+        let mut parts = vec![(self.source.format(), self.source.name().to_string())];
+        parts.extend(self.blocks.slice().map(|slice| ("slice", slice)));
+        let total = self.blocks.total();
+        // A limit may have left only the first of them.
+        let in_partitions = self.plan.partitions.last().map_or(0, |last| last.end);
+        let read = self
+            .needed(self.blocks.count())
+            .map(|selected| selected.min(in_partitions));
+        let count = |count: Option<u64>| count.map_or("2^64 or more".into(), |n| n.to_string());
+        parts.push(("chunks", format!("{} of {}", count(read), count(total))));
+        if let (Some(sliced), Some(left)) = (self.sliced, self.blocks.count())
+            && sliced > left
+        {
+            parts.push(("pruned_by_zone_map", (sliced - left).to_string()));
+        }
+        if let Some(reason) = &self.unusable {
+            parts.push(("unusable_zone_maps", reason.clone()));
+        }
+        let names: Vec<_> = self
+            .schema
+            .fields()
+            .iter()
+            .map(|field| field.name().as_str())
+            .collect();
+        parts.push(("projection", format!("[{}]", names.join(", "))));
+        if let Some(filter) = &self.plan.filter {
+            parts.push(("filter", filter.to_string()));
+        }
+        if let Some(filter) = &self.plan.dynamic_filter {
+            parts.push(("dynamic_filter", filter.to_string()));
+        }
+        if let Some(fetch) = self.plan.fetch {
+            parts.push(("limit", fetch.to_string()));
+        }
+        parts
+    }
+}
