@@ -5,7 +5,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use memmap2::{Mmap, MmapOptions};
 
@@ -49,7 +50,14 @@ impl FromStr for Access {
 #[derive(Debug)]
 pub struct Storage {
     file: PooledFile,
+    /// The parts of the file, a bit each, that were said to be read soon.
+    expected: OnceLock<Vec<AtomicU64>>,
 }
+
+/// Systems read as much as this ahead by themselves.
+const MIN_EXPECTED_BYTES: usize = 256 << 10;
+/// Bytes of the file per bit of [`Storage::expected`].
+const EXPECTED_PART: usize = 256 << 10;
 
 impl Storage {
     /// Opens `path`.
@@ -60,7 +68,10 @@ impl Storage {
     /// Opens `path` in a pool of one's own.
     pub(crate) fn open_in(path: &Path, pool: &'static Pool) -> Result<Self> {
         let file = PooledFile::open(path, pool)?;
-        Ok(Self { file })
+        Ok(Self {
+            file,
+            expected: OnceLock::new(),
+        })
     }
 
     /// The path as it was given.
@@ -77,6 +88,36 @@ impl Storage {
     pub fn map(&self) -> Result<Arc<Mmap>> {
         let handle = self.file.handle()?;
         self.map_of(&handle).map(Arc::clone)
+    }
+
+    /// Asks the system to read a range of a map ahead, once: page after page takes far longer where the file is not in
+    /// memory, and where it is, asking costs more than a tenth of reading.
+    pub fn expect(&self, map: &Mmap, range: &Range<usize>) {
+        if range.len() < MIN_EXPECTED_BYTES {
+            return;
+        }
+        let parts = range.start / EXPECTED_PART..=(range.end - 1) / EXPECTED_PART;
+        let expected = self.expected.get_or_init(|| {
+            let words = (map.len() / EXPECTED_PART / 64) + 1;
+            std::iter::repeat_with(AtomicU64::default)
+                .take(words)
+                .collect()
+        });
+        let mut is_new = false;
+        for part in parts {
+            let bit = 1 << (part % 64);
+            let before = expected
+                .get(part / 64)
+                .map_or(bit, |word| word.fetch_or(bit, Ordering::Relaxed));
+            is_new |= before & bit == 0;
+        }
+        #[cfg(unix)]
+        if is_new {
+            // Advice only: without it the bytes are read all the same.
+            let _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        }
+        #[cfg(not(unix))]
+        let _ = is_new;
     }
 
     fn map_of<'a>(&self, handle: &'a Handle) -> Result<&'a Arc<Mmap>> {

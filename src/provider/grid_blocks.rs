@@ -21,7 +21,8 @@ use crate::provider::options::ReadOptions;
 use crate::provider::pruning::segments;
 use crate::provider::pushdown::Pushdown;
 use crate::provider::source::{
-    BlockList, BlockReader, BlockSource, BlockStatistics, GridPart, GridSource, SelectedBlocks,
+    BlockList, BlockReader, BlockSource, BlockStatistics, DIMENSION, GridPart, GridSource,
+    SelectedBlocks,
 };
 
 /// Chunks of a table whose zone maps are read without a second thought.
@@ -54,10 +55,11 @@ impl GridTable {
 
 /// The columns of a grid's table: the dimensions in order, never null, then the attributes.
 pub(super) fn columns(grid: &dyn GridSource) -> Fields {
-    let dimensions = grid
-        .axes()
-        .iter()
-        .map(|axis| Arc::new(Field::new(axis.name(), axis.data_type(), false)));
+    let dimensions = grid.axes().iter().map(|axis| {
+        let field = Field::new(axis.name(), axis.data_type(), false);
+        let mark = (DIMENSION.to_string(), String::new());
+        Arc::new(field.with_metadata([mark].into()))
+    });
     dimensions
         .chain(grid.attributes().iter().map(Arc::clone))
         .collect()

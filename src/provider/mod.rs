@@ -10,6 +10,7 @@ mod axis_filter;
 mod below;
 mod block_queue;
 pub mod config;
+pub mod copy;
 pub mod description;
 pub mod external;
 mod file_blocks;

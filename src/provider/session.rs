@@ -9,12 +9,14 @@ use datafusion::catalog::UrlTableFactory;
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
+use datafusion::datasource::file_format::FileFormatFactory;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::SessionContext;
 
 use crate::error::Error;
 use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::config::TetConfig;
+use crate::provider::copy::TetFormatFactory;
 use crate::provider::external::{STORED_AS, TetTableFactory, TetUrlFactory};
 use crate::provider::functions;
 use crate::provider::location::is_tet;
@@ -152,6 +154,9 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         )
         .build()
         .into();
+    let format: Arc<dyn FileFormatFactory> = Arc::new(TetFormatFactory::new());
+    // Overwriting never fails.
+    let _ = ctx.state_ref().write().register_file_format(format, true);
     for function in functions::all() {
         ctx.register_udaf(function);
     }

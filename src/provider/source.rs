@@ -24,6 +24,11 @@ use crate::grid::{Axis, ChunkGrid, IndexSet, Selection, Window};
 use crate::provider::description::TableDescription;
 use crate::provider::options::ReadOptions;
 
+/// The key of field metadata by which a column says that it is a dimension.
+pub(super) const DIMENSION: &str = "tet:dimension";
+/// The key of field metadata by which a column says that it holds the values of a dataset, and of which one.
+pub(super) const DATASET: &str = "tet:dataset";
+
 /// A table as a sequence of blocks of rows.
 pub trait BlockSource: Debug + Send + Sync {
     /// Short name of the format, as EXPLAIN shows it: `tet`.

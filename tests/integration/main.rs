@@ -7,6 +7,7 @@ mod aggregates;
 mod cells;
 mod command;
 mod coordinates;
+mod copy;
 mod corpus;
 mod decoding;
 mod edge;

@@ -95,6 +95,11 @@ impl Categories {
         })
     }
 
+    /// The attribute's text for these texts and their codes.
+    pub(crate) fn encode(texts: &BTreeMap<String, i64>, missing: i64) -> String {
+        serde_json::json!({ "codes": texts, "missing": missing }).to_string()
+    }
+
     /// The text that a code stands for; `None` for the code of missing cells, and for a code that has no text.
     pub fn text(&self, code: i64) -> Option<&str> {
         match &self.texts {

@@ -21,9 +21,6 @@ const ONE_CALL_BYTES: u64 = 8 << 20;
 const TOO_SMALL: &str = "Destination buffer is too small";
 /// Bytes decompressed per step.
 const STEP_BYTES: usize = 1 << 20;
-/// Systems read as much as this ahead by themselves.
-#[cfg(unix)]
-const MIN_EXPECTED_BYTES: usize = 256 << 10;
 /// With positioned reads, runs closer to each other than this are read together.
 const MAX_GAP_BYTES: usize = 32 << 10;
 /// ... as long as the read stays below this.
@@ -162,13 +159,7 @@ impl ChunkReader {
             },
             State::Closed | State::Positioned(..) | State::Decoded(_) => return,
         };
-        #[cfg(unix)]
-        if range.len() >= MIN_EXPECTED_BYTES {
-            // Advice only: without it the cells are read all the same.
-            let _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
-        }
-        #[cfg(not(unix))]
-        let _ = (map, range);
+        self.file.storage().expect(map, range);
     }
 
     /// Does a bounded piece of the work that the open chunk still needs. Returns whether it is ready.

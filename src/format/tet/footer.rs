@@ -17,7 +17,7 @@ pub(crate) const MAGIC: [u8; 4] = *b"THST";
 /// The version of the document, and the one we write.
 pub(crate) const FOOTER_VERSION: u32 = 1;
 /// The version with embedded zone maps and indexes.
-const FOOTER_VERSION_WITH_INDEXES: u32 = 2;
+pub(crate) const FOOTER_VERSION_WITH_INDEXES: u32 = 2;
 /// Bytes of the tail: JSON length, version, magic.
 pub(crate) const TAIL_BYTES: u64 = 16;
 /// Bytes of metadata that a spill may hold.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Date32Type, TimeUnit};
 
 use crate::error::{Error, Place, Result};
 use crate::format::tet::{Dataset, DatasetMetadata, TetFile};
@@ -23,6 +23,11 @@ const MAX_NAMED: usize = 64;
 /// How to get at coordinates that cannot become timestamps.
 const RAW_TIMES: &str =
     "decode_times false, --no-decode-times of tet-sql, reads the numbers as they are";
+
+/// The attribute by which COPY says that the times of a dataset are dates, and its value: CF knows only instants.
+pub(in crate::provider) const ARROW_TYPE: &str = "arrow_type";
+pub(in crate::provider) const DATE: &str = "date32";
+const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
 
 /// The coordinate datasets of one open file, shared by the axes that use them.
 #[derive(Debug, Default)]
@@ -78,6 +83,8 @@ impl CoordinateDatasets {
 struct CoordinateDataset {
     values: TetArray,
     time: Option<CfTime>,
+    /// Whether the times are dates.
+    are_dates: bool,
 }
 
 impl CoordinateDataset {
@@ -91,14 +98,22 @@ impl CoordinateDataset {
             _ if !options.decode_times => None,
             _ => time(metadata).map_err(|error| refused(&values.place(), &error))?,
         };
-        Ok(Self { values, time })
+        let kind = metadata.attrs.get(ARROW_TYPE).map(String::as_str);
+        Ok(Self {
+            values,
+            time,
+            are_dates: kind == Some(DATE),
+        })
     }
 }
 
 impl CoordinateReader for CoordinateDataset {
     fn data_type(&self) -> DataType {
         if self.time.is_some() {
-            return DataType::Timestamp(TimeUnit::Microsecond, None);
+            return match self.are_dates {
+                true => DataType::Date32,
+                false => DataType::Timestamp(TimeUnit::Microsecond, None),
+            };
         }
         match self.values.data_type() {
             DataType::Float32 => DataType::Float64,
@@ -110,6 +125,10 @@ impl CoordinateReader for CoordinateDataset {
         match &self.time {
             None => self.values.coordinates(),
             Some(time) => match time.decode(self.values.numbers()?.as_ref()) {
+                Ok(times) if self.are_dates => Ok(Arc::new(times.unary::<_, Date32Type>(|time| {
+                    // Timestamps are far fewer days than 2^31.
+                    time.div_euclid(MICROSECONDS_PER_DAY) as i32
+                }))),
                 Ok(times) => Ok(Arc::new(times)),
                 Err(error) => Err(refused(&self.values.place(), &error)),
             },
@@ -142,12 +161,12 @@ pub(super) fn is_time(file: &TetFile, dataset: &Dataset) -> bool {
 }
 
 /// The group that a dataset lies in, with the slash behind it; empty for the top.
-pub(super) fn group(name: &str) -> &str {
+pub(in crate::provider) fn group(name: &str) -> &str {
     name.rfind('/').map_or("", |slash| &name[..=slash])
 }
 
 /// A dataset's name within its group.
-pub(super) fn base(name: &str) -> &str {
+pub(in crate::provider) fn base(name: &str) -> &str {
     &name[group(name).len()..]
 }
 

@@ -12,7 +12,7 @@ use crate::grid::{Axis, ChunkGrid, CoordinateSource, IndexSet, Selection, Window
 use crate::provider::axis_bounds::axis_range;
 use crate::provider::description::{AttributeDescription, DimensionDescription, TableDescription};
 use crate::provider::options::{ReadOptions, TetOptions};
-use crate::provider::source::{BlockStatistics, CellFormat, GridSource, WindowReader};
+use crate::provider::source::{BlockStatistics, CellFormat, DATASET, GridSource, WindowReader};
 use crate::provider::tet::array::TetArray;
 use crate::provider::tet::columns::{self, Axes};
 use crate::provider::tet::coordinates::{CoordinateDatasets, base};
@@ -60,7 +60,8 @@ impl TetDataset {
         let mut warnings = Vec::new();
         let array = TetArray::try_new(file, dataset, metadata, options, &mut warnings)?;
         let axes = columns::axes(file, dataset, metadata, options, shared, &mut warnings)?;
-        let attributes: HashMap<_, _> = metadata.attrs.clone().into_iter().collect();
+        let mut attributes: HashMap<_, _> = metadata.attrs.clone().into_iter().collect();
+        attributes.insert(DATASET.to_string(), dataset.name().to_string());
         let value = Field::new(
             columns::value_name(dataset, &axes.axes),
             array.data_type(),
@@ -234,7 +235,8 @@ impl GridSource for TetDataset {
             })
             .collect();
         let value = &self.attributes[0];
-        let metadata: BTreeMap<_, _> = value.metadata().clone().into_iter().collect();
+        let mut metadata: BTreeMap<_, _> = value.metadata().clone().into_iter().collect();
+        metadata.remove(DATASET);
         Ok(TableDescription {
             name: dataset.name().to_string(),
             format: "tet",

@@ -12,6 +12,7 @@ mod tables;
 mod values;
 mod wide;
 
+pub(super) use coordinates::{ARROW_TYPE, DATE, base, group};
 pub use dataset::TetDataset;
 pub(crate) use open::open;
 pub use tables::TetTables;

@@ -1,11 +1,13 @@
-//! Encoding the footer, version 1.
+//! Encoding the footer: version 1, or 2 with zone maps.
 
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::format::tet::footer::{FOOTER_VERSION, HistoryRow, MAGIC, MAX_SPILL_BYTES, Metadata};
+use crate::format::tet::footer::{
+    FOOTER_VERSION, FOOTER_VERSION_WITH_INDEXES, HistoryRow, MAGIC, MAX_SPILL_BYTES, Metadata,
+};
 use crate::format::tet::writer::spec::{is_allowed, text_limit};
 
 /// Bytes of footer JSON above which the metadata moves to a spill, as in the reference.
@@ -22,39 +24,51 @@ struct StoredFooter<'a> {
     metadata: Option<&'a Metadata>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata_ref: Option<Spill>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zone_maps_ref: Option<Spill>,
 }
 
-/// Where metadata that is too large for the footer's JSON lies.
-#[derive(Serialize)]
+/// Where something lies that is not in the footer's JSON.
+#[derive(Serialize, Clone, Copy)]
 struct Spill {
     offset: u64,
     len: u64,
 }
 
-/// The bytes behind the payloads, which end at `position`: spilled metadata if it is large, JSON, tail. `None` if there
-/// is nothing to say.
+/// The bytes behind the payloads, which end at `position`: zone maps if there are any, spilled metadata if it is large, JSON,
+/// tail. `None` if there is nothing to say.
 pub(super) fn encode(
     path: &Path,
     history: &[HistoryRow],
     metadata: &Metadata,
+    zone_maps: Option<Vec<u8>>,
     position: u64,
 ) -> Result<Option<Vec<u8>>> {
     let has_metadata = *metadata != Metadata::default();
-    if !has_metadata && history.is_empty() {
+    if !has_metadata && history.is_empty() && zone_maps.is_none() {
         return Ok(None);
     }
     check(path, history, metadata)?;
-    let mut spill = Vec::new();
+    let version = match zone_maps {
+        Some(_) => FOOTER_VERSION_WITH_INDEXES,
+        None => FOOTER_VERSION,
+    };
+    let zone_maps_ref = zone_maps.as_ref().map(|zone_maps| Spill {
+        offset: position,
+        len: zone_maps.len() as u64,
+    });
+    let mut bytes = zone_maps.unwrap_or_default();
     let mut footer = json(
         path,
         &StoredFooter {
             history,
             metadata: has_metadata.then_some(metadata),
             metadata_ref: None,
+            zone_maps_ref,
         },
     )?;
     if footer.len() > MAX_INLINE && has_metadata {
-        spill = json(path, metadata)?;
+        let spill = json(path, metadata)?;
         if spill.len() as u64 > MAX_SPILL_BYTES {
             let message = format!(
                 "{} bytes of metadata; the format allows {MAX_SPILL_BYTES}",
@@ -68,17 +82,18 @@ pub(super) fn encode(
                 history,
                 metadata: None,
                 metadata_ref: Some(Spill {
-                    offset: position,
+                    offset: position + bytes.len() as u64,
                     len: spill.len() as u64,
                 }),
+                zone_maps_ref,
             },
         )?;
+        bytes.extend_from_slice(&spill);
     }
     let length = footer.len() as u64;
-    let mut bytes = spill;
     bytes.extend_from_slice(&footer);
     bytes.extend_from_slice(&length.to_le_bytes());
-    bytes.extend_from_slice(&FOOTER_VERSION.to_le_bytes());
+    bytes.extend_from_slice(&version.to_le_bytes());
     bytes.extend_from_slice(&MAGIC);
     Ok(Some(bytes))
 }

@@ -1,10 +1,11 @@
-//! Writing `.tet` files: footer version 1, rows of the index in directory and row-major order, payloads in the order in
+//! Writing `.tet` files: footer version 1, or 2 with zone maps, rows of the index in directory and row-major order, payloads in the order in
 //! which they arrive.
 
 mod file;
 mod footer;
 mod spec;
 mod walk;
+mod zone_map;
 
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -13,10 +14,12 @@ use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
 use crate::format::tet::dataset::Dataset;
+use crate::format::tet::fill::Fill;
 use crate::format::tet::footer::{DatasetMetadata, FileMetadata, HistoryRow, Metadata};
 use crate::format::tet::index::{self, ChunkRow, Codec};
 use crate::format::tet::superblock::{self, MAX_RANK, align8};
 use crate::format::tet::writer::walk::{copy_chunk, next_position};
+use crate::format::tet::zones::Zone;
 
 pub use spec::{Compression, DatasetSpec};
 
@@ -34,6 +37,8 @@ pub struct TetWriter {
     rows: Vec<Vec<Option<ChunkRow>>>,
     history: Vec<HistoryRow>,
     file_metadata: Option<FileMetadata>,
+    /// By dataset and chunk, if they are wanted.
+    zones: Option<Vec<Vec<Zone>>>,
     has_failed: bool,
 }
 
@@ -103,6 +108,7 @@ impl TetWriter {
             rows,
             history: Vec::new(),
             file_metadata: None,
+            zones: None,
             has_failed: false,
         };
         let payloads = if writer.datasets.is_empty() {
@@ -113,6 +119,18 @@ impl TetWriter {
         writer.seek(payloads)?;
         writer.position = payloads;
         Ok(writer)
+    }
+
+    /// Embeds zone maps: the least and greatest value of each chunk, and how many of its cells are missing. The footer is
+    /// then one of version 2, which older readers refuse.
+    pub fn embed_zone_maps(&mut self) {
+        let none = Zone {
+            elements: 0,
+            nulls: 0,
+            range: None,
+        };
+        let zones = self.rows.iter().map(|rows| vec![none; rows.len()]);
+        self.zones = Some(zones.collect());
     }
 
     /// Says what wrote the file.
@@ -179,6 +197,10 @@ impl TetWriter {
             // Part of it may have been written, so that nobody knows where the next chunk would come to lie.
             self.has_failed = true;
             return Err(Error::io(&self.path, "write")(error));
+        }
+        if let Some(zones) = &mut self.zones {
+            let fill = Fill::of(&spec.metadata, spec.dtype);
+            zones[dataset][ordinal] = zone_map::zone(spec.dtype, fill, cells);
         }
         self.rows[dataset][ordinal] = Some(ChunkRow {
             payload_offset: self.position,
@@ -265,13 +287,32 @@ impl TetWriter {
             file: self.file_metadata.clone(),
             datasets,
         };
-        match footer::encode(&self.path, &self.history, &metadata, self.position)? {
+        let zone_maps = self.zone_maps()?;
+        let position = self.position;
+        match footer::encode(&self.path, &self.history, &metadata, zone_maps, position)? {
             Some(bytes) => {
                 self.put(&bytes)?;
                 Ok(true)
             }
             None => Ok(false),
         }
+    }
+
+    fn zone_maps(&self) -> Result<Option<Vec<u8>>> {
+        let Some(zones) = &self.zones else {
+            return Ok(None);
+        };
+        let datasets = self.datasets.iter().zip(&self.specs).zip(zones);
+        let zones = datasets.flat_map(|((dataset, spec), zones)| {
+            let zones = zones.iter().enumerate();
+            zones.map(|(ordinal, zone)| {
+                let chunk = dataset.chunk_at(ordinal as u64);
+                (dataset.id, spec.dtype, chunk, *zone)
+            })
+        });
+        let bytes = zone_map::encode(zones)
+            .map_err(|error| Error::io(&self.path, "encode the zone maps of")(error.into()))?;
+        Ok(Some(bytes))
     }
 
     /// Everything before the payloads: superblock, directory, index.

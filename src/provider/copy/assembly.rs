@@ -1,0 +1,271 @@
+//! From encoded rows to chunks.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+
+use crate::format::tet::TetWriter;
+use crate::provider::copy::places::Places;
+use crate::provider::copy::spool::{Block, Spool};
+
+/// Bytes of chunks that are made at a time, if the pool has them; one chunk is made in any case.
+const MOST_MEMORY: u64 = 64 << 20;
+/// Rows per block of those that are sorted by chunk.
+const BLOCK_ROWS: usize = 4096;
+/// The most temporary files at a time.
+const MOST_FILES: usize = 128;
+/// How often a block may be read before rows are rather sorted.
+const MOST_READS: usize = 2;
+
+/// What chunks are made of.
+pub(super) struct Assembly<'a> {
+    pub places: Places,
+    /// By dataset, the bytes of a missing cell.
+    pub fills: Vec<Vec<u8>>,
+    /// The number of the first dataset in the writer.
+    pub first_dataset: usize,
+    pub context: &'a TaskContext,
+    /// Set when nobody waits any more.
+    pub is_cancelled: &'a AtomicBool,
+    /// The coordinates of a cell, for messages.
+    pub cell: &'a dyn Fn(&[u32]) -> String,
+}
+
+impl Assembly<'_> {
+    /// Writes all chunks of all datasets from their rows.
+    pub fn write(&self, spool: &Spool, writer: &mut TetWriter) -> Result<()> {
+        let memory = MemoryConsumer::new("chunks of COPY").register(self.context.memory_pool());
+        let runs = self.runs(self.budget(&memory));
+        let spans = self.spans(spool)?;
+        let touched = |span: &Range<u64>| {
+            let first = runs.partition_point(|run| run.end <= span.start);
+            let end = runs.partition_point(|run| run.start < span.end);
+            first..end.max(first)
+        };
+        let reads: usize = spans.iter().map(|span| touched(span).len()).sum();
+        if reads <= MOST_READS * spans.len().max(1) {
+            // As good as sorted: a run needs few blocks beyond its own.
+            let mut blocks = vec![Vec::new(); runs.len()];
+            for (number, span) in spans.iter().enumerate() {
+                for run in touched(span) {
+                    blocks[run].push(number);
+                }
+            }
+            for (run, blocks) in runs.iter().zip(blocks) {
+                self.write_run(run, spool, blocks, writer)?;
+            }
+            return Ok(());
+        }
+        for some in runs.chunks(MOST_FILES) {
+            let sorted = self.sort(spool, some)?;
+            for (run, rows) in some.iter().zip(&sorted) {
+                self.write_run(run, rows, 0..rows.len(), writer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that chunks may take.
+    fn budget(&self, memory: &MemoryReservation) -> u64 {
+        let mut bytes = MOST_MEMORY;
+        while bytes > 1 << 20 && memory.try_resize(bytes as usize).is_err() {
+            bytes /= 2;
+        }
+        bytes
+    }
+
+    /// Chunks in runs that fit the budget.
+    fn runs(&self, budget: u64) -> Vec<Range<u64>> {
+        let cell: u64 = self.fills.iter().map(|fill| fill.len() as u64).sum();
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        let mut bytes = u64::MAX;
+        for chunk in 0..self.places.chunks() {
+            // A bit more per cell says whether it has a row.
+            let more = self.places.cells(chunk).saturating_mul(cell + 1);
+            bytes = bytes.saturating_add(more);
+            match runs.last_mut() {
+                Some(run) if bytes <= budget => run.end = chunk + 1,
+                _ => {
+                    bytes = more;
+                    runs.push(chunk..chunk + 1);
+                }
+            }
+        }
+        runs
+    }
+
+    /// The first and last chunk of each block.
+    fn spans(&self, spool: &Spool) -> Result<Vec<Range<u64>>> {
+        let mut reader = spool.reader()?;
+        let mut spans = Vec::with_capacity(spool.len());
+        for number in 0..spool.len() {
+            self.check_cancelled()?;
+            reader.read(number, |block| {
+                let chunks = (0..block.rows).map(|row| self.places.chunk(&block.codes, row));
+                let (first, end) = chunks.fold((u64::MAX, 0), |(first, end), chunk| {
+                    (first.min(chunk), end.max(chunk + 1))
+                });
+                spans.push(first..end);
+                Ok(())
+            })?;
+        }
+        Ok(spans)
+    }
+
+    /// The rows of some runs, each in a spool of its own.
+    fn sort(&self, spool: &Spool, runs: &[Range<u64>]) -> Result<Vec<Spool>> {
+        let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
+            return Ok(Vec::new());
+        };
+        let all = first.start..last.end;
+        let (mut dimensions, measures) = (0, self.fills.len());
+        let mut sorted: Vec<(Spool, Block)> = Vec::new();
+        let mut reader = spool.reader()?;
+        for number in 0..spool.len() {
+            self.check_cancelled()?;
+            reader.read(number, |block| {
+                dimensions = block.codes.len();
+                if sorted.is_empty() {
+                    sorted.resize_with(runs.len(), || {
+                        let memory = MOST_MEMORY as usize / runs.len();
+                        let spool = Spool::new(self.context, dimensions, memory);
+                        (spool, Block::empty(dimensions, measures))
+                    });
+                }
+                for row in 0..block.rows {
+                    let chunk = self.places.chunk(&block.codes, row);
+                    if !all.contains(&chunk) {
+                        continue;
+                    }
+                    let run = runs.partition_point(|run| run.end <= chunk);
+                    let (spool, rows) = &mut sorted[run];
+                    self.push_row(rows, block, row);
+                    if rows.rows == BLOCK_ROWS {
+                        let full = std::mem::replace(rows, Block::empty(dimensions, measures));
+                        spool.push(full, self.context)?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        let spools = sorted.into_iter().map(|(mut spool, rows)| {
+            if rows.rows > 0 {
+                spool.push(rows, self.context)?;
+            }
+            spool.finish()?;
+            Ok(spool)
+        });
+        spools.collect()
+    }
+
+    fn push_row(&self, rows: &mut Block, block: &Block, row: usize) {
+        for (target, codes) in rows.codes.iter_mut().zip(&block.codes) {
+            target.push(codes[row]);
+        }
+        for (measure, fill) in self.fills.iter().enumerate() {
+            let size = fill.len();
+            let value = &block.values[measure][row * size..][..size];
+            rows.values[measure].extend_from_slice(value);
+            let valid = block.valid[measure].get(row).copied().unwrap_or(1);
+            rows.valid[measure].push(valid);
+        }
+        rows.rows += 1;
+    }
+
+    /// Writes a run of chunks from the blocks that have rows of it.
+    fn write_run(
+        &self,
+        run: &Range<u64>,
+        spool: &Spool,
+        blocks: impl IntoIterator<Item = usize>,
+        writer: &mut TetWriter,
+    ) -> Result<()> {
+        // Where each chunk's cells begin.
+        let mut starts = Vec::with_capacity((run.end - run.start) as usize + 1);
+        let mut cells = 0u64;
+        for chunk in run.clone() {
+            starts.push(cells);
+            cells += self.places.cells(chunk);
+        }
+        starts.push(cells);
+        let Ok(cells) = usize::try_from(cells) else {
+            return plan_err!(
+                "a chunk of {cells} cells does not fit in memory; option chunk makes it smaller"
+            );
+        };
+        let mut arrays = Vec::with_capacity(self.fills.len());
+        for fill in &self.fills {
+            arrays.push(filled(fill, cells)?);
+        }
+        let mut has_row = vec![0u64; cells.div_ceil(64)];
+        let mut reader = spool.reader()?;
+        for number in blocks {
+            self.check_cancelled()?;
+            reader.read(number, |block| {
+                for row in 0..block.rows {
+                    let chunk = self.places.chunk(&block.codes, row);
+                    if !run.contains(&chunk) {
+                        continue;
+                    }
+                    let start = starts[(chunk - run.start) as usize];
+                    let cell = (start + self.places.cell(&block.codes, row)) as usize;
+                    let bit = 1u64 << (cell % 64);
+                    if has_row[cell / 64] & bit != 0 {
+                        let codes: Vec<u32> = block.codes.iter().map(|codes| codes[row]).collect();
+                        return exec_err!(
+                            "two rows have the cell {}, where an array has one value; group the rows by all dimensions, or \
+                             name those that are missing: OPTIONS (dims '...')",
+                            (self.cell)(&codes)
+                        );
+                    }
+                    has_row[cell / 64] |= bit;
+                    for (measure, array) in arrays.iter_mut().enumerate() {
+                        if block.valid[measure].get(row).is_none_or(|valid| *valid != 0) {
+                            let size = self.fills[measure].len();
+                            let value = &block.values[measure][row * size..][..size];
+                            array[cell * size..][..size].copy_from_slice(value);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        for (measure, array) in arrays.iter().enumerate() {
+            let size = self.fills[measure].len();
+            for (chunk, cells) in run.clone().zip(starts.windows(2)) {
+                self.check_cancelled()?;
+                let cells = &array[cells[0] as usize * size..cells[1] as usize * size];
+                let position = self.places.position(chunk);
+                writer.write_chunk(self.first_dataset + measure, &position, cells)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_cancelled(&self) -> Result<()> {
+        match self.is_cancelled.load(Ordering::Relaxed) {
+            true => exec_err!("COPY was cancelled"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// So many cells with the same value.
+fn filled(fill: &[u8], cells: usize) -> Result<Vec<u8>> {
+    let mut array = Vec::new();
+    let bytes = cells.saturating_mul(fill.len());
+    if array.try_reserve_exact(bytes).is_err() {
+        return plan_err!(
+            "a chunk of {bytes} bytes does not fit in memory; option chunk makes it smaller"
+        );
+    }
+    if fill.iter().all(|byte| *byte == fill[0]) {
+        array.resize(bytes, fill[0]);
+    } else {
+        (0..cells).for_each(|_| array.extend_from_slice(fill));
+    }
+    Ok(array)
+}

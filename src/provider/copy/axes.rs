@@ -1,0 +1,240 @@
+//! The coordinates of rows, as numbers of their first appearance; in the end, axes.
+
+use std::collections::HashMap;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::{cast, is_not_null};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, TimeUnit};
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::{Result, plan_err};
+
+use crate::provider::copy::options::AxisOrder;
+
+/// An axis in the making.
+pub(super) struct AxisBuilder {
+    name: String,
+    /// The type of the coordinates.
+    data_type: DataType,
+    converter: RowConverter,
+    /// The distinct coordinates, by first appearance, as bytes that compare like them.
+    distinct: Vec<Box<[u8]>>,
+    codes: HashMap<Box<[u8]>, u32>,
+    /// The code of the row before.
+    last: u32,
+}
+
+/// An axis: a coordinate per position, and the position of each code.
+pub(super) struct FinishedAxis {
+    pub name: String,
+    pub coordinates: ArrayRef,
+    pub positions: Vec<u32>,
+}
+
+impl AxisBuilder {
+    pub fn try_new(name: &str, data_type: &DataType) -> Result<Self> {
+        let data_type = coordinate_type(name, data_type)?;
+        Ok(Self {
+            name: name.to_string(),
+            converter: RowConverter::new(vec![SortField::new(data_type.clone())])?,
+            data_type,
+            distinct: Vec::new(),
+            codes: HashMap::new(),
+            last: 0,
+        })
+    }
+
+    /// The codes of some coordinates.
+    pub fn codes(&mut self, column: &ArrayRef) -> Result<Vec<u32>> {
+        let column = self.coordinates(column)?;
+        let rows = self.converter.convert_columns(&[column])?;
+        let mut codes = Vec::with_capacity(rows.num_rows());
+        for row in &rows {
+            let code = self.code(row.as_ref())?;
+            codes.push(code);
+            self.last = code;
+        }
+        Ok(codes)
+    }
+
+    fn code(&mut self, bytes: &[u8]) -> Result<u32> {
+        // Rows mostly come in an order: the coordinate of the row before, the next one, or the first one again.
+        let last = self.last as usize;
+        for guess in [last, last + 1, 0] {
+            if self
+                .distinct
+                .get(guess)
+                .is_some_and(|known| **known == *bytes)
+            {
+                return Ok(guess as u32);
+            }
+        }
+        if let Some(code) = self.codes.get(bytes) {
+            return Ok(*code);
+        }
+        let Ok(code) = u32::try_from(self.distinct.len()) else {
+            return plan_err!("dimension {} has 2^32 coordinates or more", self.name);
+        };
+        self.distinct.push(bytes.into());
+        self.codes.insert(bytes.into(), code);
+        Ok(code)
+    }
+
+    /// The column in the type of the coordinates, in which equal ones have the same bits.
+    fn coordinates(&self, column: &ArrayRef) -> Result<ArrayRef> {
+        let name = &self.name;
+        let column = cast(column, &self.data_type)?;
+        if column.null_count() > 0 {
+            return plan_err!(
+                "dimension {name} is NULL in a row; a cell has a coordinate along every axis (WHERE {name} IS NOT NULL)"
+            );
+        }
+        let (is_number, column): (bool, ArrayRef) = match &self.data_type {
+            DataType::Float64 => {
+                let values = column.as_primitive::<Float64Type>();
+                let is_number = values.values().iter().all(|value| !value.is_nan());
+                // Adding zero makes one zero of both.
+                (
+                    is_number,
+                    std::sync::Arc::new(values.unary::<_, Float64Type>(|value| value + 0.0)),
+                )
+            }
+            DataType::Float32 => {
+                let values = column.as_primitive::<Float32Type>();
+                let is_number = values.values().iter().all(|value| !value.is_nan());
+                (
+                    is_number,
+                    std::sync::Arc::new(values.unary::<_, Float32Type>(|value| value + 0.0)),
+                )
+            }
+            _ => (true, column),
+        };
+        if !is_number {
+            return plan_err!("dimension {name} is NaN in a row, which is no coordinate");
+        }
+        Ok(column)
+    }
+
+    /// The name of the dimension.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The distinct coordinates so far.
+    pub fn len(&self) -> usize {
+        self.distinct.len()
+    }
+
+    /// The coordinate of a code, as text.
+    pub fn text(&self, code: u32) -> String {
+        let bytes = self.distinct.get(code as usize);
+        let array = bytes.and_then(|bytes| self.array([bytes.as_ref()].into_iter()).ok());
+        array
+            .and_then(|array| arrow::util::display::array_value_to_string(&array, 0).ok())
+            .unwrap_or_default()
+    }
+
+    fn array<'a>(&self, bytes: impl Iterator<Item = &'a [u8]>) -> Result<ArrayRef> {
+        let parser = self.converter.parser();
+        let rows = bytes.map(|bytes| parser.parse(bytes));
+        let columns = self.converter.convert_rows(rows)?;
+        // One column went in.
+        Ok(columns
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| arrow::array::new_empty_array(&self.data_type)))
+    }
+
+    /// The axis, when all rows have come.
+    pub fn finish(&self, order: AxisOrder) -> Result<FinishedAxis> {
+        // Fewer than 2^32, as codes are.
+        let mut by_position: Vec<u32> = (0..self.distinct.len() as u32).collect();
+        if order == AxisOrder::Sorted {
+            by_position.sort_by(|one, other| {
+                self.distinct[*one as usize].cmp(&self.distinct[*other as usize])
+            });
+        }
+        let mut positions = vec![0; by_position.len()];
+        for (position, code) in by_position.iter().enumerate() {
+            positions[*code as usize] = position as u32;
+        }
+        let bytes = by_position
+            .iter()
+            .map(|code| self.distinct[*code as usize].as_ref());
+        let coordinates = self.array(bytes)?;
+        debug_assert!(is_not_null(&coordinates).is_ok_and(|valid| valid.false_count() == 0));
+        Ok(FinishedAxis {
+            name: self.name.clone(),
+            coordinates,
+            positions,
+        })
+    }
+}
+
+/// The type in which coordinates of a type are kept.
+fn coordinate_type(name: &str, data_type: &DataType) -> Result<DataType> {
+    Ok(match data_type {
+        DataType::Dictionary(_, values) => coordinate_type(name, values)?,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
+        DataType::Date32 | DataType::Date64 => DataType::Date32,
+        // In UTC.
+        DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
+        DataType::Int8 => DataType::Int16,
+        DataType::Float16 => DataType::Float32,
+        DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => DataType::Float64,
+        other if other.is_integer() || other.is_floating() => other.clone(),
+        other => {
+            return plan_err!(
+                "dimension {name} is of type {other}, which is none of a coordinate; cast it to a number, a text, a date or \
+                 a timestamp"
+            );
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{Float64Array, Int64Array, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn coordinates_are_numbered_as_they_come_and_sorted_in_the_end() {
+        let mut axis = AxisBuilder::try_new("x", &DataType::Int64).unwrap();
+        let first: ArrayRef = Arc::new(Int64Array::from(vec![5, 5, -1, 3, 5]));
+        assert_eq!(axis.codes(&first).unwrap(), [0, 0, 1, 2, 0]);
+        let second: ArrayRef = Arc::new(Int64Array::from(vec![3, 7]));
+        assert_eq!(axis.codes(&second).unwrap(), [2, 3]);
+        let sorted = axis.finish(AxisOrder::Sorted).unwrap();
+        let expected: ArrayRef = Arc::new(Int64Array::from(vec![-1, 3, 5, 7]));
+        assert_eq!(&sorted.coordinates, &expected);
+        assert_eq!(sorted.positions, [2, 0, 1, 3]);
+        let appearance = axis.finish(AxisOrder::Appearance).unwrap();
+        assert_eq!(appearance.positions, [0, 1, 2, 3]);
+        assert_eq!(axis.text(1), "-1");
+    }
+
+    #[test]
+    fn zeros_are_one_coordinate() {
+        let mut axis = AxisBuilder::try_new("x", &DataType::Float64).unwrap();
+        let zeros: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0]));
+        assert_eq!(axis.codes(&zeros).unwrap(), [0, 0]);
+    }
+
+    #[test]
+    fn what_is_no_coordinate_is_refused() {
+        let nan: ArrayRef = Arc::new(Float64Array::from(vec![f64::NAN]));
+        let mut axis = AxisBuilder::try_new("x", &DataType::Float64).unwrap();
+        let error = axis.codes(&nan).unwrap_err().to_string();
+        assert!(error.contains("dimension x is NaN"), "{error}");
+        let null: ArrayRef = Arc::new(StringArray::from(vec![None::<&str>]));
+        let mut axis = AxisBuilder::try_new("x", &DataType::Utf8View).unwrap();
+        let error = axis.codes(&null).unwrap_err().to_string();
+        assert!(error.contains("dimension x is NULL"), "{error}");
+        assert!(AxisBuilder::try_new("x", &DataType::Boolean).is_err());
+    }
+}

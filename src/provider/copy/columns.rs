@@ -1,0 +1,218 @@
+//! Which columns are dimensions, and which are values.
+
+use std::collections::HashSet;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::{Result, plan_err};
+
+use crate::format::tet::MAX_RANK;
+use crate::provider::source::{DATASET, DIMENSION};
+
+/// The numbers of the columns, each in the order in which they come.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Columns {
+    pub dimensions: Vec<usize>,
+    pub measures: Vec<usize>,
+}
+
+impl Columns {
+    /// The columns of a schema, by the names of the dimensions if they are given.
+    pub fn of(schema: &Schema, dims: Option<&[String]>) -> Result<Self> {
+        let mut names = HashSet::new();
+        for field in schema.fields() {
+            if !names.insert(field.name()) {
+                return plan_err!(
+                    "two columns are called {:?}, which dimensions and datasets cannot be; give one another name",
+                    field.name()
+                );
+            }
+        }
+        let columns = match dims {
+            Some(dims) => Self::by_name(schema, dims)?,
+            None => Self::by_type(schema)?,
+        };
+        let (dimensions, measures) = (columns.dimensions.len(), columns.measures.len());
+        if dimensions == 0 || measures == 0 {
+            return plan_err!(
+                "of the columns {} {}; say which are dimensions: OPTIONS (dims '...'); each of the others becomes a dataset",
+                names_of(schema, 0..schema.fields().len()),
+                if dimensions == 0 {
+                    "none is a dimension"
+                } else {
+                    "all are dimensions, and none has values"
+                }
+            );
+        }
+        if dimensions > MAX_RANK {
+            return plan_err!(
+                "{dimensions} dimensions, {}; an array has at most {MAX_RANK}",
+                names_of(schema, columns.dimensions.iter().copied())
+            );
+        }
+        Ok(columns)
+    }
+
+    fn by_name(schema: &Schema, dims: &[String]) -> Result<Self> {
+        let mut dimensions = Vec::with_capacity(dims.len());
+        for name in dims {
+            let fields = schema.fields();
+            let exact = fields.iter().position(|field| field.name() == name);
+            let found = exact.or_else(|| {
+                fields
+                    .iter()
+                    .position(|field| field.name().eq_ignore_ascii_case(name))
+            });
+            match found {
+                Some(number) if !dimensions.contains(&number) => dimensions.push(number),
+                Some(_) => return plan_err!("option dims names {name:?} twice"),
+                None => {
+                    return plan_err!(
+                        "option dims names {name:?}, expected columns of {}",
+                        names_of(schema, 0..fields.len())
+                    );
+                }
+            }
+        }
+        let measures = (0..schema.fields().len()).filter(|number| !dimensions.contains(number));
+        Ok(Self {
+            measures: measures.collect(),
+            dimensions,
+        })
+    }
+
+    fn by_type(schema: &Schema) -> Result<Self> {
+        let fields = schema.fields();
+        let are_marked = fields.iter().any(|field| is_marked(field));
+        let (mut dimensions, mut measures, mut unclear) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, field) in fields.iter().enumerate() {
+            if is_marked(field) {
+                dimensions.push(number);
+            } else if field.metadata().contains_key(DATASET) {
+                measures.push(number);
+            } else if is_label(field.data_type()) {
+                dimensions.push(number);
+            } else if !field.data_type().is_integer() {
+                measures.push(number);
+            } else if are_marked {
+                unclear.push(number);
+            } else {
+                dimensions.push(number);
+            }
+        }
+        if !unclear.is_empty() {
+            return plan_err!(
+                "{} may be dimensions or values; say which columns are dimensions: OPTIONS (dims '{}')",
+                names_of(schema, unclear.iter().copied()),
+                dimensions
+                    .iter()
+                    .map(|number| fields[*number].name().as_str())
+                    .collect::<Vec<_>>()
+                    .join(",")
+            );
+        }
+        Ok(Self {
+            dimensions,
+            measures,
+        })
+    }
+}
+
+/// Whether the column says so itself.
+fn is_marked(field: &Field) -> bool {
+    field.metadata().contains_key(DIMENSION)
+}
+
+/// Whether values of the type cannot be but coordinates.
+fn is_label(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => is_label(values),
+        other => other.is_string() || other.is_temporal(),
+    }
+}
+
+fn names_of(schema: &Schema, numbers: impl Iterator<Item = usize>) -> String {
+    let names: Vec<_> = numbers
+        .map(|number| schema.field(number).name().as_str())
+        .collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::TimeUnit;
+
+    use super::*;
+
+    fn field(name: &str, data_type: DataType) -> Field {
+        Field::new(name, data_type, true)
+    }
+
+    fn marked(field: Field, key: &str) -> Field {
+        field.with_metadata([(key.to_string(), String::new())].into())
+    }
+
+    fn columns(fields: &[Field], dims: Option<&[&str]>) -> Result<(Vec<usize>, Vec<usize>)> {
+        let dims: Option<Vec<_>> =
+            dims.map(|dims| dims.iter().map(|name| name.to_string()).collect());
+        let columns = Columns::of(&Schema::new(fields.to_vec()), dims.as_deref())?;
+        Ok((columns.dimensions, columns.measures))
+    }
+
+    #[test]
+    fn columns_are_told_apart() {
+        let time = field("time", DataType::Timestamp(TimeUnit::Second, None));
+        let station = field("station", DataType::Utf8);
+        let lat = field("lat", DataType::Float64);
+        let n = field("n", DataType::Int64);
+        let value = field("value", DataType::Float32);
+        let fields = [time, n.clone(), value.clone(), station];
+        assert_eq!(columns(&fields, None).unwrap(), (vec![0, 1, 3], vec![2]));
+        let fields = [lat.clone(), n.clone(), value.clone()];
+        assert_eq!(columns(&fields, None).unwrap(), (vec![1], vec![0, 2]));
+        let named = columns(&fields, Some(&["n", "LAT"])).unwrap();
+        assert_eq!(named, (vec![1, 0], vec![2]));
+        let of_array = [
+            marked(lat.clone(), DIMENSION),
+            marked(n.clone(), DATASET),
+            value.clone(),
+        ];
+        assert_eq!(columns(&of_array, None).unwrap(), (vec![0], vec![1, 2]));
+    }
+
+    #[test]
+    fn what_is_not_clear_is_asked_back() {
+        let lat = field("lat", DataType::Float64);
+        let n = field("n", DataType::Int64);
+        for (fields, dims, expected) in [
+            (
+                vec![lat.clone()],
+                None,
+                "of the columns lat none is a dimension",
+            ),
+            (vec![n.clone()], None, "all are dimensions"),
+            (
+                vec![
+                    marked(lat.clone(), DIMENSION),
+                    n.clone(),
+                    field("v", DataType::Float32),
+                ],
+                None,
+                "n may be dimensions or values; say which columns are dimensions: OPTIONS (dims 'lat')",
+            ),
+            (
+                vec![lat.clone(), n.clone()],
+                Some(["lon"]),
+                "expected columns of lat, n",
+            ),
+            (
+                vec![lat.clone(), lat.clone()],
+                None,
+                "two columns are called \"lat\"",
+            ),
+        ] {
+            let dims = dims.as_ref().map(|dims| dims.as_slice());
+            let error = columns(&fields, dims).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

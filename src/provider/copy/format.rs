@@ -1,0 +1,154 @@
+//! The format as the engine knows it: what `STORED AS TET`, or a path that ends in `.tet`, means for COPY.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::{GetExt, Result, Statistics, not_impl_err, plan_err};
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::datasource::physical_plan::{
+    FileScanConfig, FileSinkConfig, FileSource, JsonSource,
+};
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::object_store::{ObjectMeta, ObjectStore};
+use datafusion::physical_expr::LexRequirement;
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::provider::copy::options::CopyOptions;
+use crate::provider::copy::sink::TetSink;
+
+const EXTENSION: &str = "tet";
+
+/// Makes `COPY ... TO 'file.tet'` work, with or without `STORED AS TET`, in a session where it is registered as a file
+/// format. [`enable_tet`](crate::enable_tet) does so.
+#[derive(Debug, Clone, Default)]
+pub struct TetFormatFactory {}
+
+impl TetFormatFactory {
+    /// The factory.
+    pub fn new() -> Self {
+        Self {}
+    }
+}
+
+impl GetExt for TetFormatFactory {
+    fn get_ext(&self) -> String {
+        EXTENSION.to_string()
+    }
+}
+
+impl FileFormatFactory for TetFormatFactory {
+    fn create(
+        &self,
+        _state: &dyn Session,
+        format_options: &HashMap<String, String>,
+    ) -> Result<Arc<dyn FileFormat>> {
+        Ok(Arc::new(TetFormat {
+            options: CopyOptions::parse(format_options)?,
+        }))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(TetFormat::default())
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct TetFormat {
+    options: CopyOptions,
+}
+
+/// What is said where the engine would read arrays as it reads files of rows.
+const NOT_LISTED: &str = "a .tet file is read as a table of ours: CREATE EXTERNAL TABLE ... STORED AS TET, or FROM 'file.tet'";
+
+#[async_trait]
+impl FileFormat for TetFormat {
+    fn get_ext(&self) -> String {
+        EXTENSION.to_string()
+    }
+
+    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
+        match compression.is_compressed() {
+            false => Ok(self.get_ext()),
+            true => plan_err!("a .tet file compresses its chunks: OPTIONS (codec 'zstd')"),
+        }
+    }
+
+    fn compression_type(&self) -> Option<FileCompressionType> {
+        None
+    }
+
+    async fn infer_schema(
+        &self,
+        _state: &dyn Session,
+        _store: &Arc<dyn ObjectStore>,
+        _objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        not_impl_err!("{NOT_LISTED}")
+    }
+
+    async fn infer_stats(
+        &self,
+        _state: &dyn Session,
+        _store: &Arc<dyn ObjectStore>,
+        _table_schema: SchemaRef,
+        _object: &ObjectMeta,
+    ) -> Result<Statistics> {
+        not_impl_err!("{NOT_LISTED}")
+    }
+
+    async fn create_physical_plan(
+        &self,
+        _state: &dyn Session,
+        _conf: FileScanConfig,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        not_impl_err!("{NOT_LISTED}")
+    }
+
+    async fn create_writer_physical_plan(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        _state: &dyn Session,
+        conf: FileSinkConfig,
+        order_requirements: Option<LexRequirement>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if conf.insert_op != InsertOp::Append || !conf.table_partition_cols.is_empty() {
+            return plan_err!(
+                "{}: an array is written as one file, without PARTITIONED BY",
+                conf.original_url
+            );
+        }
+        let path = local_path(&conf.original_url)?;
+        let schema = Arc::clone(conf.output_schema());
+        let sink = TetSink::try_new(path, schema, self.options.clone())?;
+        Ok(Arc::new(DataSinkExec::new(
+            input,
+            Arc::new(sink),
+            order_requirements,
+        )))
+    }
+
+    /// Never read: [`Self::create_physical_plan`] refuses before.
+    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
+        Arc::new(JsonSource::new(table_schema))
+    }
+}
+
+/// The file that a location means.
+fn local_path(location: &str) -> Result<PathBuf> {
+    if !location.contains("://") {
+        return Ok(PathBuf::from(location));
+    }
+    let url = ListingTableUrl::parse(location)?;
+    match url.get_url().to_file_path() {
+        Ok(path) if url.scheme() == "file" => Ok(path),
+        _ => plan_err!("{location}: .tet files are written to local paths"),
+    }
+}

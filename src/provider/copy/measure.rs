@@ -1,0 +1,338 @@
+//! The values of rows, in the type of their dataset.
+
+use std::collections::{BTreeMap, HashMap};
+
+use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
+use arrow::buffer::NullBuffer;
+use arrow::compute::{cast, max, min};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type, Int16Type, Int32Type,
+    Int64Type, ToByteSlice, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use datafusion::common::{Result, plan_err};
+
+use crate::format::tet::{Categories, DatasetMetadata, Dtype, Fill, fill_text};
+
+/// What the reference leaves for a text that is missing.
+const MISSING_TEXT: i64 = -1;
+
+/// A dataset in the making.
+#[derive(Debug)]
+pub(super) struct Measure {
+    pub name: String,
+    pub dtype: Dtype,
+    /// The type to which its column is cast.
+    cast_to: DataType,
+    /// The codes of texts.
+    texts: Option<BTreeMap<String, i64>>,
+    by_text: HashMap<String, i64>,
+    pub metadata: DatasetMetadata,
+    pub nulls: u64,
+    /// The least and the greatest value, of integers.
+    range: Option<(i128, i128)>,
+}
+
+/// The values of some rows.
+pub(super) struct Values {
+    /// Little-endian; anything where there is none.
+    pub bytes: Vec<u8>,
+    pub nulls: Option<NullBuffer>,
+}
+
+impl Measure {
+    pub fn try_new(name: &str, data_type: &DataType, metadata: DatasetMetadata) -> Result<Self> {
+        let mut is_text = false;
+        let (dtype, cast_to) = match inner(data_type) {
+            DataType::Float16 => (Dtype::F16, DataType::Float16),
+            DataType::Float32 => (Dtype::F32, DataType::Float32),
+            DataType::Float64
+            | DataType::Decimal32(..)
+            | DataType::Decimal64(..)
+            | DataType::Decimal128(..)
+            | DataType::Decimal256(..) => (Dtype::F64, DataType::Float64),
+            DataType::Int8 | DataType::Int16 => (Dtype::I16, DataType::Int16),
+            DataType::Int32 => (Dtype::I32, DataType::Int32),
+            DataType::Int64 => (Dtype::I64, DataType::Int64),
+            DataType::Boolean | DataType::UInt8 => (Dtype::U8, DataType::UInt8),
+            DataType::UInt16 => (Dtype::U16, DataType::UInt16),
+            DataType::UInt32 => (Dtype::U32, DataType::UInt32),
+            DataType::UInt64 => (Dtype::U64, DataType::UInt64),
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+                is_text = true;
+                (Dtype::I64, DataType::Utf8)
+            }
+            other => {
+                return plan_err!(
+                    "column {name} is of type {other}, of which there are no datasets; cast it to a number"
+                );
+            }
+        };
+        Ok(Self {
+            name: name.to_string(),
+            dtype,
+            cast_to,
+            texts: is_text.then(BTreeMap::new),
+            by_text: HashMap::new(),
+            metadata,
+            nulls: 0,
+            range: None,
+        })
+    }
+
+    /// Bytes of a value.
+    pub fn size(&self) -> usize {
+        self.dtype.size() as usize
+    }
+
+    /// The values of a column.
+    pub fn values(&mut self, column: &ArrayRef) -> Result<Values> {
+        let column = cast(column, &self.cast_to)?;
+        self.nulls += column.null_count() as u64;
+        if self.texts.is_some() {
+            return self.codes(&column);
+        }
+        let bytes = match self.dtype {
+            Dtype::F16 => bytes::<Float16Type>(&column),
+            Dtype::F32 => bytes::<Float32Type>(&column),
+            Dtype::F64 => bytes::<Float64Type>(&column),
+            Dtype::I16 => self.integers::<Int16Type>(&column),
+            Dtype::I32 => self.integers::<Int32Type>(&column),
+            Dtype::I64 => self.integers::<Int64Type>(&column),
+            Dtype::U8 => self.integers::<UInt8Type>(&column),
+            Dtype::U16 => self.integers::<UInt16Type>(&column),
+            Dtype::U32 => self.integers::<UInt32Type>(&column),
+            Dtype::U64 => self.integers::<UInt64Type>(&column),
+        };
+        Ok(Values {
+            bytes,
+            nulls: nulls_of(&column),
+        })
+    }
+
+    fn integers<T: ArrowPrimitiveType>(&mut self, column: &ArrayRef) -> Vec<u8>
+    where
+        T::Native: Into<i128>,
+    {
+        let values: &PrimitiveArray<T> = column.as_primitive();
+        if let (Some(least), Some(greatest)) = (min(values), max(values)) {
+            let (least, greatest) = (least.into(), greatest.into());
+            self.range = Some(self.range.map_or((least, greatest), |(low, high)| {
+                (low.min(least), high.max(greatest))
+            }));
+        }
+        bytes::<T>(column)
+    }
+
+    fn codes(&mut self, column: &ArrayRef) -> Result<Values> {
+        let texts = self.texts.get_or_insert_default();
+        let mut bytes = Vec::with_capacity(column.len() * 8);
+        for text in column.as_string::<i32>() {
+            let code = match text {
+                None => MISSING_TEXT,
+                Some(text) => match self.by_text.get(text) {
+                    Some(code) => *code,
+                    None => {
+                        let code = texts.len() as i64;
+                        texts.insert(text.to_string(), code);
+                        self.by_text.insert(text.to_string(), code);
+                        code
+                    }
+                },
+            };
+            bytes.extend_from_slice(&code.to_le_bytes());
+        }
+        Ok(Values {
+            bytes,
+            nulls: nulls_of(column),
+        })
+    }
+
+    /// The bytes of a missing cell, when all rows have come. `is_needed` says whether there is one; `given` is the option.
+    /// Notes in the metadata what they are.
+    pub fn fill(&mut self, is_needed: bool, given: Option<&str>) -> Result<Vec<u8>> {
+        if let Some(texts) = &self.texts {
+            let categories = Categories::encode(texts, MISSING_TEXT);
+            let attributes = &mut self.metadata.attrs;
+            attributes.insert(Categories::ATTRIBUTE.to_string(), categories);
+            return Ok(MISSING_TEXT.to_le_bytes().to_vec());
+        }
+        if let Some(given) = given {
+            self.set_fill(given);
+        }
+        let known = Fill::of(&self.metadata, self.dtype);
+        let text = fill_text(&self.metadata).map(str::to_string);
+        let fill = match (known, self.dtype.is_float()) {
+            (Some(fill), _) => fill.bits().to_le_bytes(),
+            (None, _) if given.is_some() => {
+                return plan_err!(
+                    "option fill_value is {:?}, which is no value of {}, a dataset of {}",
+                    given.unwrap_or_default(),
+                    self.name,
+                    self.dtype
+                );
+            }
+            (None, true) => match self.dtype {
+                Dtype::F16 => u64::from(half::f16::NAN.to_bits()).to_le_bytes(),
+                Dtype::F32 => u64::from(f32::NAN.to_bits()).to_le_bytes(),
+                _ => f64::NAN.to_bits().to_le_bytes(),
+            },
+            (None, false) if !is_needed => [0; 8],
+            (None, false) => {
+                let Some(chosen) = self.free_value() else {
+                    return plan_err!(
+                        "{} has missing cells, and both ends of the range of {} among its values; no value is left to mean \
+                         that one is missing: cast it to a wider type",
+                        self.name,
+                        self.dtype
+                    );
+                };
+                self.set_fill(&chosen.to_string());
+                chosen.to_le_bytes()[..8].try_into().unwrap_or([0; 8])
+            }
+        };
+        // One that is carried over may be a value here.
+        if let (Some(text), false) = (text, self.dtype.is_float())
+            && let (Ok(value), Some((low, high))) = (text.parse::<i128>(), self.range)
+            && (low == value || high == value)
+        {
+            return plan_err!(
+                "{} has the value {value}, which is its fill value, so that it would read as NULL; choose another one: \
+                 OPTIONS (fill_value '...')",
+                self.name
+            );
+        }
+        Ok(fill[..self.size()].to_vec())
+    }
+
+    fn set_fill(&mut self, text: &str) {
+        let attributes = &mut self.metadata.attrs;
+        attributes.remove("missing_value");
+        attributes.remove("fill_value");
+        attributes.insert("_FillValue".to_string(), text.to_string());
+    }
+
+    /// An integer that is no value of the column, as far as its range tells.
+    fn free_value(&self) -> Option<i128> {
+        let (low, high): (i128, i128) = match self.dtype {
+            Dtype::I16 => (i16::MIN.into(), i16::MAX.into()),
+            Dtype::I32 => (i32::MIN.into(), i32::MAX.into()),
+            Dtype::I64 => (i64::MIN.into(), i64::MAX.into()),
+            Dtype::U8 => (0, u8::MAX.into()),
+            Dtype::U16 => (0, u16::MAX.into()),
+            Dtype::U32 => (0, u32::MAX.into()),
+            _ => (0, u64::MAX.into()),
+        };
+        // Zero is a likely value where there are no negative ones.
+        let candidates = if low < 0 { [low, high] } else { [high, low] };
+        let is_free = |candidate: &i128| {
+            self.range
+                .is_none_or(|(least, greatest)| !(least..=greatest).contains(candidate))
+        };
+        candidates.into_iter().find(is_free)
+    }
+}
+
+/// The type of the values, behind a dictionary.
+fn inner(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => inner(values),
+        other => other,
+    }
+}
+
+fn bytes<T: ArrowPrimitiveType>(column: &ArrayRef) -> Vec<u8> {
+    let values = column.as_primitive::<T>().values();
+    values.to_byte_slice().to_vec()
+}
+
+fn nulls_of(column: &ArrayRef) -> Option<NullBuffer> {
+    column
+        .nulls()
+        .filter(|nulls| nulls.null_count() > 0)
+        .cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{BooleanArray, Float32Array, Int16Array, StringArray, UInt8Array};
+
+    use super::*;
+
+    fn measure(column: ArrayRef, attributes: &[(&str, &str)]) -> Measure {
+        let mut metadata = DatasetMetadata::default();
+        for (key, value) in attributes {
+            metadata.attrs.insert(key.to_string(), value.to_string());
+        }
+        let mut measure = Measure::try_new("v", column.data_type(), metadata).unwrap();
+        measure.values(&column).unwrap();
+        measure
+    }
+
+    #[test]
+    fn fill_values_lie_outside_the_data() {
+        let shorts: ArrayRef = Arc::new(Int16Array::from(vec![Some(-5), None, Some(7)]));
+        let mut one = measure(Arc::clone(&shorts), &[]);
+        assert_eq!(one.fill(true, None).unwrap(), i16::MIN.to_le_bytes());
+        assert_eq!(one.metadata.attrs["_FillValue"], "-32768");
+        let mut one = measure(Arc::clone(&shorts), &[("missing_value", "-999")]);
+        assert_eq!(one.fill(true, None).unwrap(), (-999i16).to_le_bytes());
+        assert!(!one.metadata.attrs.contains_key("_FillValue"));
+        let mut one = measure(Arc::clone(&shorts), &[("missing_value", "-999")]);
+        assert_eq!(one.fill(true, Some("8")).unwrap(), 8i16.to_le_bytes());
+        assert!(!one.metadata.attrs.contains_key("missing_value"));
+        let bytes: ArrayRef = Arc::new(UInt8Array::from(vec![0, 254]));
+        assert_eq!(measure(bytes, &[]).fill(true, None).unwrap(), [255]);
+        let floats: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
+        let fill = measure(floats, &[]).fill(true, None).unwrap();
+        assert!(f32::from_le_bytes(fill.try_into().unwrap()).is_nan());
+    }
+
+    #[test]
+    fn what_cannot_mean_missing_is_refused() {
+        let all: ArrayRef = Arc::new(UInt8Array::from(vec![0, 255]));
+        let error = measure(Arc::clone(&all), &[]).fill(true, None).unwrap_err();
+        assert!(error.to_string().contains("no value is left"), "{error}");
+        assert_eq!(
+            measure(Arc::clone(&all), &[]).fill(false, None).unwrap(),
+            [0]
+        );
+        let error = measure(Arc::clone(&all), &[])
+            .fill(true, Some("255"))
+            .unwrap_err();
+        assert!(error.to_string().contains("has the value 255"), "{error}");
+        let error = measure(all, &[]).fill(true, Some("-1")).unwrap_err();
+        assert!(
+            error.to_string().contains("no value of v, a dataset of u8"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn truths_and_texts_are_numbers() {
+        let truths: ArrayRef = Arc::new(BooleanArray::from(vec![true, false]));
+        let mut one =
+            Measure::try_new("v", truths.data_type(), DatasetMetadata::default()).unwrap();
+        assert_eq!(one.values(&truths).unwrap().bytes, [1, 0]);
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![
+            Some("b"),
+            None,
+            Some("a"),
+            Some("b"),
+        ]));
+        let mut one = Measure::try_new("v", texts.data_type(), DatasetMetadata::default()).unwrap();
+        let codes = one.values(&texts).unwrap().bytes;
+        let codes: Vec<_> = codes
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|code| i64::from_le_bytes(*code))
+            .collect();
+        assert_eq!(codes, [0, -1, 1, 0]);
+        one.fill(true, None).unwrap();
+        let categories = Categories::parse(&one.metadata.attrs[Categories::ATTRIBUTE]).unwrap();
+        assert_eq!(categories.text(1), Some("a"));
+        assert_eq!(categories.missing(), Some(-1));
+    }
+}

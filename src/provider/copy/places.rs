@@ -1,0 +1,123 @@
+//! Where in an array the cell of a row lies: its chunk, and its place there.
+
+use crate::grid::{ChunkGrid, Window};
+
+/// Tables by dimension and code, so that the place of a cell takes no division.
+pub(super) struct Places {
+    dimensions: Vec<Dimension>,
+    grid: ChunkGrid,
+    chunks_along: Vec<u64>,
+}
+
+struct Dimension {
+    /// Per code, what its chunk adds to the number of a cell's chunk.
+    chunk: Vec<u64>,
+    /// Per code, the position within the chunk.
+    inner: Vec<u64>,
+    /// Per code, the extent of its chunk, which at the edge is a part.
+    extent: Vec<u64>,
+}
+
+impl Places {
+    /// The places of cells in chunks of a shape, by the position of each code along each axis.
+    pub fn new(positions: &[&[u32]], grid: ChunkGrid) -> Self {
+        let chunks_along: Vec<u64> = grid
+            .shape()
+            .iter()
+            .zip(grid.chunk_shape())
+            .map(|(length, extent)| length.div_ceil(*extent))
+            .collect();
+        let mut step = chunks_along.iter().product::<u64>();
+        let axes = positions.iter().enumerate();
+        let dimensions = axes.map(|(axis, positions)| {
+            let (length, extent) = (grid.shape()[axis], grid.chunk_shape()[axis]);
+            step /= chunks_along[axis].max(1);
+            let of = |tell: &dyn Fn(u64) -> u64| {
+                let positions = positions.iter();
+                positions
+                    .map(|position| tell(u64::from(*position)))
+                    .collect()
+            };
+            Dimension {
+                chunk: of(&|position| position / extent * step),
+                inner: of(&|position| position % extent),
+                extent: of(&|position| extent.min(length - position / extent * extent)),
+            }
+        });
+        Self {
+            dimensions: dimensions.collect(),
+            grid,
+            chunks_along,
+        }
+    }
+
+    /// The number of the chunk of a row, in row-major order.
+    pub fn chunk(&self, codes: &[Vec<u32>], row: usize) -> u64 {
+        let dimensions = self.dimensions.iter().zip(codes);
+        dimensions
+            .map(|(dimension, codes)| dimension.chunk[codes[row] as usize])
+            .sum()
+    }
+
+    /// The number of the cell of a row within its chunk, in row-major order.
+    pub fn cell(&self, codes: &[Vec<u32>], row: usize) -> u64 {
+        let dimensions = self.dimensions.iter().zip(codes);
+        dimensions.fold(0, |cell, (dimension, codes)| {
+            let code = codes[row] as usize;
+            cell * dimension.extent[code] + dimension.inner[code]
+        })
+    }
+
+    /// All chunks.
+    pub fn chunks(&self) -> u64 {
+        self.chunks_along.iter().product()
+    }
+
+    /// The position of a chunk of a number.
+    pub fn position(&self, mut number: u64) -> Vec<u64> {
+        let mut position = vec![0; self.chunks_along.len()];
+        for (at, count) in position.iter_mut().zip(&self.chunks_along).rev() {
+            *at = number % count;
+            number /= count;
+        }
+        position
+    }
+
+    /// Cells of a chunk of a number.
+    pub fn cells(&self, number: u64) -> u64 {
+        let window: Window = self.grid.window(&self.position(number));
+        window.cells()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cell_has_its_place() {
+        let grid = ChunkGrid::new(vec![5, 4], vec![2, 3]);
+        // Codes run backwards along the first axis.
+        let places = Places::new(&[&[4, 3, 2, 1, 0], &[0, 1, 2, 3]], grid.clone());
+        assert_eq!(places.chunks(), 6);
+        let mut seen = Vec::new();
+        for i in 0..5u32 {
+            for j in 0..4u32 {
+                let codes = [vec![4 - i], vec![j]];
+                let chunk = places.chunk(&codes, 0);
+                let window = grid.window(&places.position(chunk));
+                let ranges = window.ranges();
+                let (i, j) = (u64::from(i), u64::from(j));
+                assert!(ranges[0].contains(&i) && ranges[1].contains(&j));
+                let cell =
+                    (i - ranges[0].start) * (ranges[1].end - ranges[1].start) + j - ranges[1].start;
+                assert_eq!(places.cell(&codes, 0), cell);
+                assert!(cell < places.cells(chunk));
+                seen.push((chunk, cell));
+            }
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 20);
+    }
+}

@@ -1,0 +1,365 @@
+//! The operator that takes the rows.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Formatter};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, SchemaRef};
+use async_trait::async_trait;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::datasource::sink::DataSink;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
+use futures::StreamExt;
+
+use crate::format::tet::{DatasetMetadata, DatasetSpec, FileMetadata, TetWriter};
+use crate::grid::ChunkGrid;
+use crate::provider::copy::assembly::Assembly;
+use crate::provider::copy::axes::AxisBuilder;
+use crate::provider::copy::columns::Columns;
+use crate::provider::copy::measure::Measure;
+use crate::provider::copy::options::CopyOptions;
+use crate::provider::copy::places::Places;
+use crate::provider::copy::spool::{Block, Spool};
+use crate::provider::copy::target::{Stored, chunk_shape};
+use crate::provider::source::DATASET;
+use crate::provider::tet::{base, group};
+
+/// The column of values of a table of one dataset, and the dataset of a column that comes from none.
+const VALUE: &str = "value";
+/// Attributes that do not hold for a copy: what its coordinates are called, and how its values are packed, if they no longer
+/// are.
+const NOT_COPIED: [&str; 1] = ["coordinates"];
+const OF_PACKED: [&str; 2] = ["scale_factor", "add_offset"];
+/// Attributes that a dataset may have, and bytes of each.
+const MAX_ATTRIBUTES: usize = 64;
+const MAX_TEXT: usize = 1024;
+/// Bytes of encoded rows that are kept in memory, if the pool has them.
+const MOST_MEMORY: usize = 64 << 20;
+/// Cells per row above which an array is rather a mistake, unless it is small.
+const SPARSE: u64 = 1000;
+const SMALL: u64 = 1 << 28;
+
+/// Writes rows as an array.
+#[derive(Debug)]
+pub(super) struct TetSink {
+    path: PathBuf,
+    schema: SchemaRef,
+    columns: Columns,
+    options: CopyOptions,
+}
+
+impl TetSink {
+    /// Finds out what the columns are.
+    pub fn try_new(path: PathBuf, schema: SchemaRef, options: CopyOptions) -> Result<Self> {
+        let columns = Columns::of(&schema, options.dims.as_deref())?;
+        let sink = Self {
+            path,
+            schema,
+            columns,
+            options,
+        };
+        // What is wrong with the types, or the options, is told before any row is read.
+        Rows::try_new(&sink)?;
+        if sink.options.dataset.is_some() && sink.columns.measures.len() > 1 {
+            return plan_err!(
+                "option dataset names the only dataset, but there are {}, called like their columns",
+                sink.columns.measures.len()
+            );
+        }
+        if let Some(chunk) = &sink.options.chunk
+            && chunk.len() != sink.columns.dimensions.len()
+        {
+            return plan_err!(
+                "option chunk has {} extents, expected one for each of the {} dimensions",
+                chunk.len(),
+                sink.columns.dimensions.len()
+            );
+        }
+        Ok(sink)
+    }
+
+    fn field(&self, number: usize) -> &Field {
+        self.schema.field(number)
+    }
+
+    /// The name of the dataset of a column.
+    fn dataset(&self, field: &Field) -> String {
+        if let Some(name) = &self.options.dataset {
+            return name.clone();
+        }
+        let comes_from = field.metadata().get(DATASET).map(|name| base(name));
+        match comes_from {
+            // A coordinate variable is called like its dimension, whose coordinates are a dataset of that name.
+            Some(name)
+                if field.name() == VALUE
+                    && !name.is_empty()
+                    && self.schema.index_of(name).is_err() =>
+            {
+                name.to_string()
+            }
+            _ => field.name().clone(),
+        }
+    }
+
+    /// The attributes of the dataset of a column: those of the column, then those of the options.
+    fn metadata(&self, field: &Field, dataset: &str) -> DatasetMetadata {
+        let mut metadata = DatasetMetadata::default();
+        let is_packed = field.data_type().is_integer();
+        let mut carried: Vec<_> = field.metadata().iter().collect();
+        carried.sort();
+        for (key, value) in carried {
+            let is_ours = key.starts_with("tet:") || key.starts_with("tetration_");
+            let is_engine = key.starts_with("ARROW:") || key.starts_with("PARQUET:");
+            let is_stale = NOT_COPIED.contains(&key.as_str())
+                || (!is_packed && OF_PACKED.contains(&key.as_str()));
+            let fits = |text: &str| (1..=MAX_TEXT).contains(&text.len());
+            if !is_ours
+                && !is_engine
+                && !is_stale
+                && fits(key)
+                && fits(value)
+                && metadata.attrs.len() < MAX_ATTRIBUTES
+            {
+                metadata.attrs.insert(key.clone(), value.clone());
+            }
+        }
+        for (key, value) in &self.options.attributes {
+            let of_dataset = key
+                .strip_prefix(dataset)
+                .or_else(|| key.strip_prefix(field.name()))
+                .and_then(|key| key.strip_prefix('.'));
+            let name = match (of_dataset, key.split_once('.')) {
+                (Some(name), _) => name,
+                (None, None) => key,
+                // Another dataset's.
+                (None, Some(_)) => continue,
+            };
+            metadata.attrs.insert(name.to_string(), value.clone());
+        }
+        metadata
+    }
+}
+
+impl DisplayAs for TetSink {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
+        let names = |numbers: &[usize]| {
+            let names = numbers
+                .iter()
+                .map(|number| self.field(*number).name().as_str());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        write!(
+            f,
+            "TetSink: dimensions=[{}], values=[{}]",
+            names(&self.columns.dimensions),
+            names(&self.columns.measures)
+        )
+    }
+}
+
+#[async_trait]
+impl DataSink for TetSink {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    async fn write_all(
+        &self,
+        mut data: SendableRecordBatchStream,
+        context: &Arc<TaskContext>,
+    ) -> Result<u64> {
+        let mut rows = Rows::try_new(self)?;
+        let mut spool = Spool::new(context, self.columns.dimensions.len(), MOST_MEMORY);
+        let mut count = 0;
+        while let Some(batch) = data.next().await {
+            let batch = batch?;
+            if batch.num_rows() == 0 {
+                continue;
+            }
+            count += batch.num_rows() as u64;
+            spool.push(rows.encode(&self.columns, &batch)?, context)?;
+        }
+        drop(data);
+        spool.finish()?;
+        let is_cancelled = Arc::new(AtomicBool::new(false));
+        let guard = CancelOnDrop(Arc::clone(&is_cancelled));
+        let (path, options) = (self.path.clone(), self.options.clone());
+        let context = Arc::clone(context);
+        let task = SpawnedTask::spawn_blocking(move || {
+            rows.write(&path, &options, count, &spool, &context, &is_cancelled)
+        });
+        let written = task
+            .await
+            .map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
+        drop(guard);
+        written.map(|()| count)
+    }
+}
+
+/// A thread that writes cannot be stopped but by itself.
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What the rows so far have shown.
+struct Rows {
+    axes: Vec<AxisBuilder>,
+    measures: Vec<Measure>,
+}
+
+impl Rows {
+    fn try_new(sink: &TetSink) -> Result<Self> {
+        let axes = sink.columns.dimensions.iter().map(|number| {
+            let field = sink.field(*number);
+            AxisBuilder::try_new(field.name(), field.data_type())
+        });
+        let measures = sink.columns.measures.iter().map(|number| {
+            let field = sink.field(*number);
+            let name = sink.dataset(field);
+            let metadata = sink.metadata(field, &name);
+            Measure::try_new(&name, field.data_type(), metadata)
+        });
+        Ok(Self {
+            axes: axes.collect::<Result<_>>()?,
+            measures: measures.collect::<Result<_>>()?,
+        })
+    }
+
+    fn encode(&mut self, columns: &Columns, batch: &RecordBatch) -> Result<Block> {
+        let mut block = Block {
+            rows: batch.num_rows(),
+            ..Block::default()
+        };
+        for (axis, number) in self.axes.iter_mut().zip(&columns.dimensions) {
+            block.codes.push(axis.codes(batch.column(*number))?);
+        }
+        for (measure, number) in self.measures.iter_mut().zip(&columns.measures) {
+            let values = measure.values(batch.column(*number))?;
+            block.values.push(values.bytes);
+            let valid = values.nulls.iter().flat_map(|nulls| nulls.iter());
+            block.valid.push(valid.map(u8::from).collect());
+        }
+        Ok(block)
+    }
+
+    /// Writes the file, when all rows have come.
+    fn write(
+        mut self,
+        path: &Path,
+        options: &CopyOptions,
+        count: u64,
+        spool: &Spool,
+        context: &TaskContext,
+        is_cancelled: &AtomicBool,
+    ) -> Result<()> {
+        if count == 0 {
+            return plan_err!("there is no row, and an array has at least one cell");
+        }
+        let shape: Vec<u64> = self.axes.iter().map(|axis| axis.len() as u64).collect();
+        let names: Vec<String> = self
+            .axes
+            .iter()
+            .map(|axis| axis.name().to_string())
+            .collect();
+        let cells = shape
+            .iter()
+            .try_fold(1u64, |cells, extent| cells.checked_mul(*extent));
+        let Some(cells) = cells.filter(|cells| *cells <= SMALL || cells / count <= SPARSE) else {
+            return plan_err!(
+                "{count} rows would make an array of {shape:?} cells over {}, nearly all of them missing; are all of these \
+                 dimensions? OPTIONS (dims '...') says which are",
+                names.join(", ")
+            );
+        };
+        let mut fills = Vec::with_capacity(self.measures.len());
+        for measure in &mut self.measures {
+            let is_needed = cells > count || measure.nulls > 0;
+            fills.push(measure.fill(is_needed, options.fill_value.as_deref())?);
+        }
+        let largest = self
+            .measures
+            .iter()
+            .map(|measure| measure.size() as u64)
+            .max();
+        let chunk_shape = match &options.chunk {
+            Some(chunk) => chunk
+                .iter()
+                .zip(&shape)
+                .map(|(chunk, extent)| *chunk.min(extent))
+                .collect(),
+            None => chunk_shape(&shape, largest.unwrap_or(1)),
+        };
+        let axes = self.axes.iter().map(|axis| axis.finish(options.axis_order));
+        let axes = axes.collect::<Result<Vec<_>>>()?;
+        let mut specs = Vec::new();
+        let mut coordinates = Vec::new();
+        let mut labels = Vec::new();
+        // Coordinates are found in the group of the dataset.
+        let groups: BTreeSet<&str> = self.measures.iter().map(|one| group(&one.name)).collect();
+        for axis in &axes {
+            match Stored::of(axis)? {
+                Stored::Counted => {}
+                Stored::Labels(texts) => labels.push((axis.name.as_str(), texts)),
+                Stored::Dataset(dataset) => {
+                    for group in &groups {
+                        let spec = dataset.spec(group);
+                        specs.push(spec.with_compression(options.compression));
+                        coordinates.push(Arc::clone(&dataset.cells));
+                    }
+                }
+            }
+        }
+        let first_dataset = specs.len();
+        for measure in &self.measures {
+            let spec = DatasetSpec::new(&measure.name, measure.dtype, &shape, &chunk_shape)
+                .with_compression(options.compression)
+                .with_dim_names(names.iter().map(String::as_str));
+            let spec = labels.iter().fold(spec, |spec, (axis, texts)| {
+                spec.with_labels(axis, texts.iter().map(String::as_str))
+            });
+            let attributes = measure.metadata.attrs.iter();
+            specs.push(attributes.fold(spec, |spec, (key, value)| spec.with_attribute(key, value)));
+        }
+        let mut writer = TetWriter::create(path, specs)?;
+        if options.zone_maps {
+            writer.embed_zone_maps();
+        }
+        writer.set_file_metadata(FileMetadata {
+            tool: Some("tet-sql".to_string()),
+            library_version: Some(env!("CARGO_PKG_VERSION").to_string()),
+            created_at: None,
+        });
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        writer.push_history("write", "sql", now.map_or(0, |now| now.as_secs()));
+        for (dataset, cells) in coordinates.iter().enumerate() {
+            writer.write_dataset(dataset, cells)?;
+        }
+        let positions: Vec<&[u32]> = axes.iter().map(|axis| axis.positions.as_slice()).collect();
+        let assembly = Assembly {
+            places: Places::new(&positions, ChunkGrid::new(shape, chunk_shape)),
+            fills,
+            first_dataset,
+            context,
+            is_cancelled,
+            cell: &|codes| {
+                let cell = self.axes.iter().zip(codes);
+                let cell =
+                    cell.map(|(axis, code)| format!("{} = {}", axis.name(), axis.text(*code)));
+                cell.collect::<Vec<_>>().join(", ")
+            },
+        };
+        assembly.write(spool, &mut writer)?;
+        writer.finish()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,281 @@
+//! Encoded rows, kept in memory as long as they fit, then in a temporary file.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
+
+use datafusion::common::{Result, internal_err, plan_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SpillFile, SpillWriter, TaskContext};
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Some rows, column by column.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Block {
+    pub rows: usize,
+    /// A code per row, by dimension.
+    pub codes: Vec<Vec<u32>>,
+    /// A value per row, by measure.
+    pub values: Vec<Vec<u8>>,
+    /// By measure, a byte per row that says whether it has a value; empty if all do.
+    pub valid: Vec<Vec<u8>>,
+}
+
+impl Block {
+    /// A block without rows.
+    pub fn empty(dimensions: usize, measures: usize) -> Self {
+        Self {
+            rows: 0,
+            codes: vec![Vec::new(); dimensions],
+            values: vec![Vec::new(); measures],
+            valid: vec![Vec::new(); measures],
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let codes: usize = self.codes.iter().map(|codes| codes.len() * 4).sum();
+        let columns = self.values.iter().chain(&self.valid);
+        codes + columns.map(Vec::len).sum::<usize>()
+    }
+}
+
+/// Where a block lies in the file, and how long its columns are.
+#[derive(Debug)]
+struct Stored {
+    offset: u64,
+    rows: usize,
+    lengths: Vec<usize>,
+}
+
+/// Blocks in the order in which they came.
+#[derive(Debug)]
+pub(super) struct Spool {
+    dimensions: usize,
+    memory: MemoryReservation,
+    /// Bytes that are kept in memory, if the pool has them.
+    most_memory: usize,
+    /// The first ones.
+    blocks: Vec<Block>,
+    bytes: usize,
+    file: Option<SpoolFile>,
+}
+
+struct SpoolFile {
+    /// Removed when it is dropped.
+    file: Arc<dyn SpillFile>,
+    output: Option<Box<dyn SpillWriter>>,
+    buffer: Vec<u8>,
+    end: u64,
+    stored: Vec<Stored>,
+}
+
+impl fmt::Debug for SpoolFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpoolFile")
+            .field("path", &self.file.path())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Spool {
+    /// A spool that keeps at most so many bytes in memory.
+    pub fn new(context: &TaskContext, dimensions: usize, most_memory: usize) -> Self {
+        Self {
+            dimensions,
+            most_memory,
+            memory: MemoryConsumer::new("rows of COPY").register(context.memory_pool()),
+            blocks: Vec::new(),
+            bytes: 0,
+            file: None,
+        }
+    }
+
+    /// Blocks so far.
+    pub fn len(&self) -> usize {
+        self.blocks.len() + self.file.as_ref().map_or(0, |file| file.stored.len())
+    }
+
+    /// Adds a block.
+    pub fn push(&mut self, block: Block, context: &TaskContext) -> Result<()> {
+        let bytes = block.bytes();
+        if self.file.is_none()
+            && self.bytes + bytes <= self.most_memory
+            && self.memory.try_grow(bytes).is_ok()
+        {
+            self.bytes += bytes;
+            self.blocks.push(block);
+            return Ok(());
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => {
+                let disk = &context.runtime_env().disk_manager;
+                let file = disk.create_tmp_file("COPY ... STORED AS TET")?;
+                self.file.insert(SpoolFile {
+                    output: Some(file.open_writer()?),
+                    buffer: Vec::new(),
+                    file,
+                    end: 0,
+                    stored: Vec::new(),
+                })
+            }
+        };
+        file.push(&block)
+    }
+
+    /// Says that no block follows.
+    pub fn finish(&mut self) -> Result<()> {
+        if let Some(file) = &mut self.file
+            && let Some(mut output) = file.output.take()
+        {
+            output.write_all(&file.buffer)?;
+            file.buffer = Vec::new();
+            output.finish()?;
+        }
+        Ok(())
+    }
+
+    /// A reader of blocks, once no more follow.
+    pub fn reader(&self) -> Result<SpoolReader<'_>> {
+        let input = match &self.file {
+            None => None,
+            Some(file) => {
+                let Some(path) = file.file.path() else {
+                    return plan_err!(
+                        "COPY ... STORED AS TET needs temporary files that are local"
+                    );
+                };
+                Some(BufReader::with_capacity(BUFFER_BYTES, File::open(path)?))
+            }
+        };
+        Ok(SpoolReader {
+            spool: self,
+            input,
+            at: 0,
+        })
+    }
+}
+
+impl SpoolFile {
+    fn push(&mut self, block: &Block) -> Result<()> {
+        let Some(output) = &mut self.output else {
+            return internal_err!("a block came after the last one");
+        };
+        let mut lengths = Vec::new();
+        for codes in &block.codes {
+            let bytes = codes.iter().flat_map(|code| code.to_le_bytes());
+            self.buffer.extend(bytes);
+            lengths.push(codes.len() * 4);
+        }
+        for column in block.values.iter().chain(&block.valid) {
+            self.buffer.extend_from_slice(column);
+            lengths.push(column.len());
+        }
+        if self.buffer.len() >= BUFFER_BYTES {
+            output.write_all(&self.buffer)?;
+            self.buffer.clear();
+        }
+        let offset = self.end;
+        self.end += lengths.iter().sum::<usize>() as u64;
+        self.stored.push(Stored {
+            offset,
+            rows: block.rows,
+            lengths,
+        });
+        Ok(())
+    }
+}
+
+/// Reads blocks, fastest in their order.
+#[derive(Debug)]
+pub(super) struct SpoolReader<'a> {
+    spool: &'a Spool,
+    input: Option<BufReader<File>>,
+    at: u64,
+}
+
+impl SpoolReader<'_> {
+    /// The block of a number.
+    pub fn read(&mut self, number: usize, visit: impl FnOnce(&Block) -> Result<()>) -> Result<()> {
+        let spool = self.spool;
+        if let Some(block) = spool.blocks.get(number) {
+            return visit(block);
+        }
+        let stored = spool.file.as_ref();
+        let stored = stored.and_then(|file| file.stored.get(number - spool.blocks.len()));
+        let (Some(stored), Some(input)) = (stored, &mut self.input) else {
+            return internal_err!("block {number} of {}", spool.len());
+        };
+        if stored.offset != self.at {
+            input.seek(SeekFrom::Start(stored.offset))?;
+        }
+        self.at = stored.offset;
+        let mut columns = Vec::with_capacity(stored.lengths.len());
+        for length in &stored.lengths {
+            let mut column = vec![0; *length];
+            input.read_exact(&mut column)?;
+            self.at += *length as u64;
+            columns.push(column);
+        }
+        let valid = columns.split_off((columns.len() + spool.dimensions) / 2);
+        let values = columns.split_off(spool.dimensions);
+        let codes = columns.iter().map(|codes| {
+            let codes = codes.as_chunks::<4>().0.iter();
+            codes.map(|code| u32::from_le_bytes(*code)).collect()
+        });
+        visit(&Block {
+            rows: stored.rows,
+            codes: codes.collect(),
+            values,
+            valid,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    #[test]
+    fn blocks_come_back_from_memory_and_from_disk() {
+        let block = |number: u32| Block {
+            rows: 3,
+            codes: vec![vec![number; 3], vec![1, 2, 3]],
+            values: vec![vec![number as u8; 12]],
+            valid: vec![if number.is_multiple_of(2) {
+                Vec::new()
+            } else {
+                vec![1, 0, 1]
+            }],
+        };
+        for limit in [10, 100, 1 << 20] {
+            let runtime = RuntimeEnvBuilder::new().with_memory_limit(limit, 1.0);
+            let runtime = runtime.build_arc().unwrap();
+            let ctx = SessionContext::new_with_config_rt(Default::default(), Arc::clone(&runtime));
+            let context = ctx.task_ctx();
+            let mut spool = Spool::new(&context, 2, 1 << 20);
+            for number in 0..7 {
+                spool.push(block(number), &context).unwrap();
+            }
+            spool.finish().unwrap();
+            assert_eq!(spool.file.is_none(), limit == 1 << 20);
+            assert_eq!(spool.len(), 7);
+            let mut reader = spool.reader().unwrap();
+            for number in [3, 4, 5, 0, 6] {
+                reader
+                    .read(number, |found| {
+                        assert_eq!(*found, block(number as u32));
+                        Ok(())
+                    })
+                    .unwrap();
+            }
+        }
+    }
+}

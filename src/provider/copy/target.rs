@@ -1,0 +1,295 @@
+//! The datasets of the file: how axes are stored, and what the footer says.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{
+    DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::{Result, plan_err};
+
+use crate::format::tet::{DatasetMetadata, DatasetSpec, Dtype};
+use crate::grid::infer_labels;
+use crate::provider::copy::axes::FinishedAxis;
+use crate::provider::copy::measure::Measure;
+use crate::provider::tet::{ARROW_TYPE, DATE};
+
+/// Labels that an axis may have, and bytes of each.
+const MAX_LABELS: usize = 64;
+const MAX_LABEL: usize = 1024;
+/// Bytes of a chunk, if nothing else is said.
+const CHUNK_BYTES: u64 = 4 << 20;
+
+/// How the coordinates of an axis are stored.
+pub(super) enum Stored {
+    /// Not at all: they count from zero, as those of any axis.
+    Counted,
+    Labels(Vec<String>),
+    /// As a dataset of its own.
+    Dataset(CoordinateDataset),
+}
+
+/// A dataset with the coordinates of an axis, called like its dimension.
+pub(super) struct CoordinateDataset {
+    name: String,
+    dtype: Dtype,
+    length: u64,
+    attributes: Vec<(String, String)>,
+    pub cells: Arc<[u8]>,
+}
+
+impl CoordinateDataset {
+    /// The dataset in a group, which is empty or ends in a slash.
+    pub fn spec(&self, group: &str) -> DatasetSpec {
+        let name = format!("{group}{}", self.name);
+        let extent = self.length.min(CHUNK_BYTES / self.dtype.size());
+        let spec = DatasetSpec::new(name, self.dtype, &[self.length], &[extent])
+            .with_dim_names([self.name.as_str()]);
+        let attributes = self.attributes.iter();
+        attributes.fold(spec, |spec, (key, value)| spec.with_attribute(key, value))
+    }
+}
+
+impl Stored {
+    /// The way that gives back the same coordinates, of the same type.
+    pub fn of(axis: &FinishedAxis) -> Result<Self> {
+        let coordinates = &axis.coordinates;
+        if is_counted(coordinates) {
+            return Ok(Self::Counted);
+        }
+        if coordinates.len() <= MAX_LABELS {
+            let labels = labels(coordinates)?;
+            let fit = labels
+                .iter()
+                .all(|label| (1..=MAX_LABEL).contains(&label.len()));
+            if fit && same_values(&infer_labels(&labels), coordinates)? {
+                return Ok(Self::Labels(labels));
+            }
+        }
+        Self::dataset(axis)
+    }
+
+    fn dataset(axis: &FinishedAxis) -> Result<Self> {
+        let coordinates = &axis.coordinates;
+        let mut attributes: Vec<(String, String)> = Vec::new();
+        let mut add =
+            |key: &str, value: &str| attributes.push((key.to_string(), value.to_string()));
+        let (dtype, cells) = match coordinates.data_type() {
+            DataType::Float32 => (Dtype::F32, bytes::<Float32Type>(coordinates)),
+            DataType::Float64 => (Dtype::F64, bytes::<Float64Type>(coordinates)),
+            DataType::Int16 => (Dtype::I16, bytes::<Int16Type>(coordinates)),
+            DataType::Int32 => (Dtype::I32, bytes::<Int32Type>(coordinates)),
+            DataType::Int64 => (Dtype::I64, bytes::<Int64Type>(coordinates)),
+            DataType::UInt8 => (Dtype::U8, bytes::<UInt8Type>(coordinates)),
+            DataType::UInt16 => (Dtype::U16, bytes::<UInt16Type>(coordinates)),
+            DataType::UInt32 => (Dtype::U32, bytes::<UInt32Type>(coordinates)),
+            DataType::UInt64 => (Dtype::U64, bytes::<UInt64Type>(coordinates)),
+            DataType::Date32 => {
+                add("units", "days since 1970-01-01");
+                add("calendar", "proleptic_gregorian");
+                add(ARROW_TYPE, DATE);
+                (Dtype::I32, bytes::<Date32Type>(coordinates))
+            }
+            DataType::Timestamp(..) => {
+                let times = coordinates.as_primitive::<TimestampMicrosecondType>();
+                let (unit, microseconds) = unit(times.values());
+                add("units", &format!("{unit} since 1970-01-01 00:00:00"));
+                add("calendar", "proleptic_gregorian");
+                let numbers = times.values().iter();
+                let numbers = numbers.flat_map(|time| (time / microseconds).to_le_bytes());
+                (Dtype::I64, numbers.collect())
+            }
+            _ => {
+                let name = &axis.name;
+                let mut codes =
+                    Measure::try_new(name, &DataType::Utf8, DatasetMetadata::default())?;
+                let values = codes.values(coordinates)?;
+                codes.fill(false, None)?;
+                for (key, text) in &codes.metadata.attrs {
+                    if text.len() > MAX_LABEL {
+                        return plan_err!(
+                            "dimension {name} has {} texts, which take {} bytes as categories; the format allows \
+                             {MAX_LABELS} labels, or {MAX_LABEL} bytes of categories: number them, and keep their texts in \
+                             a table of their own",
+                            coordinates.len(),
+                            text.len()
+                        );
+                    }
+                    add(key, text);
+                }
+                (Dtype::I64, values.bytes)
+            }
+        };
+        Ok(Self::Dataset(CoordinateDataset {
+            name: axis.name.clone(),
+            dtype,
+            length: coordinates.len() as u64,
+            attributes,
+            cells: cells.into(),
+        }))
+    }
+}
+
+fn bytes<T: arrow::datatypes::ArrowPrimitiveType>(coordinates: &ArrayRef) -> Vec<u8> {
+    use arrow::datatypes::ToByteSlice;
+    let values = coordinates.as_primitive::<T>().values();
+    values.to_byte_slice().to_vec()
+}
+
+/// Whether these are the coordinates of an axis without any.
+fn is_counted(coordinates: &ArrayRef) -> bool {
+    coordinates
+        .as_primitive_opt::<Int64Type>()
+        .is_some_and(|numbers| {
+            numbers
+                .values()
+                .iter()
+                .enumerate()
+                .all(|(position, number)| position as i64 == *number)
+        })
+}
+
+/// The coarsest unit in which the times are whole numbers, and its length in microseconds.
+fn unit(times: &[i64]) -> (&'static str, i64) {
+    let units = [
+        ("hours", 3_600_000_000),
+        ("minutes", 60_000_000),
+        ("seconds", 1_000_000),
+        ("milliseconds", 1000),
+    ];
+    units
+        .into_iter()
+        .find(|(_, length)| times.iter().all(|time| time % length == 0))
+        .unwrap_or(("microseconds", 1))
+}
+
+/// The coordinates as texts that spell their type.
+fn labels(coordinates: &ArrayRef) -> Result<Vec<String>> {
+    if let Some(numbers) = coordinates.as_primitive_opt::<Float32Type>() {
+        return Ok(numbers
+            .values()
+            .iter()
+            .map(|number| format!("{number:?}"))
+            .collect());
+    }
+    if let Some(numbers) = coordinates.as_primitive_opt::<Float64Type>() {
+        return Ok(numbers
+            .values()
+            .iter()
+            .map(|number| format!("{number:?}"))
+            .collect());
+    }
+    let options = FormatOptions::default().with_timestamp_format(Some("%Y-%m-%dT%H:%M:%S%.f"));
+    let formatter = ArrayFormatter::try_new(coordinates, &options)?;
+    Ok((0..coordinates.len())
+        .map(|row| formatter.value(row).to_string())
+        .collect())
+}
+
+/// Whether coordinates are the same when they are read back. Short floats are read as the decimal number that they are
+/// written as, whichever way they are stored.
+fn same_values(read: &ArrayRef, coordinates: &ArrayRef) -> Result<bool> {
+    if coordinates.data_type() == &DataType::Float32 {
+        return Ok(read.data_type() == &DataType::Float64
+            && &cast(read, &DataType::Float32)? == coordinates);
+    }
+    if let Some(texts) = coordinates.as_string_opt::<i32>() {
+        let read = read.as_string_opt::<i32>();
+        return Ok(read.is_some_and(|read: &StringArray| read == texts));
+    }
+    Ok(read == coordinates)
+}
+
+/// The shape halved along its longest axes until a chunk is small enough.
+pub(super) fn chunk_shape(shape: &[u64], cell_bytes: u64) -> Vec<u64> {
+    let mut chunk = shape.to_vec();
+    loop {
+        let bytes = chunk
+            .iter()
+            .try_fold(cell_bytes, |bytes, extent| bytes.checked_mul(*extent));
+        if bytes.is_some_and(|bytes| bytes <= CHUNK_BYTES) {
+            return chunk;
+        }
+        // The first of the longest, so that the axes that vary fastest stay whole for longer.
+        let longest = (0..chunk.len()).rev().max_by_key(|axis| chunk[*axis]);
+        match longest {
+            Some(axis) if chunk[axis] > 1 => chunk[axis] = chunk[axis].div_ceil(2),
+            _ => return chunk,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{
+        Date32Array, Float64Array, Int32Array, Int64Array, TimestampMicrosecondArray,
+    };
+
+    use super::*;
+
+    fn stored(coordinates: impl Array + 'static) -> Stored {
+        let axis = FinishedAxis {
+            name: "x".to_string(),
+            positions: Vec::new(),
+            coordinates: Arc::new(coordinates),
+        };
+        Stored::of(&axis).unwrap()
+    }
+
+    fn labels_of(stored: Stored) -> Vec<String> {
+        match stored {
+            Stored::Labels(labels) => labels,
+            _ => panic!("no labels"),
+        }
+    }
+
+    #[test]
+    fn short_axes_are_labels_that_spell_their_type() {
+        assert_eq!(labels_of(stored(Int64Array::from(vec![1, 2]))), ["1", "2"]);
+        assert_eq!(
+            labels_of(stored(Float64Array::from(vec![1.0, 2.0]))),
+            ["1.0", "2.0"]
+        );
+        assert_eq!(
+            labels_of(stored(Date32Array::from(vec![0]))),
+            ["1970-01-01"]
+        );
+        let times = TimestampMicrosecondArray::from(vec![0, 1_500_000]);
+        assert_eq!(
+            labels_of(stored(times)),
+            ["1970-01-01T00:00:00", "1970-01-01T00:00:01.500"]
+        );
+        let texts = StringArray::from(vec!["b", "007"]);
+        assert_eq!(labels_of(stored(texts)), ["b", "007"]);
+    }
+
+    #[test]
+    fn what_labels_cannot_spell_is_a_dataset() {
+        assert!(matches!(
+            stored(Int64Array::from(vec![0, 1, 2])),
+            Stored::Counted
+        ));
+        assert!(matches!(
+            stored(Int32Array::from(vec![0, 1, 2])),
+            Stored::Dataset(..)
+        ));
+        assert!(matches!(
+            stored(StringArray::from(vec!["1", "2"])),
+            Stored::Dataset(..)
+        ));
+        let times = TimestampMicrosecondArray::from_iter_values((0..100).map(|t| t * 60_000_000));
+        assert!(matches!(stored(times), Stored::Dataset(..)));
+    }
+
+    #[test]
+    fn chunks_are_about_4_mib() {
+        assert_eq!(chunk_shape(&[1000, 512, 512], 4), [125, 64, 128]);
+        assert_eq!(chunk_shape(&[10, 10], 8), [10, 10]);
+        assert_eq!(chunk_shape(&[100_000_000], 4), [781_250]);
+    }
+}
