@@ -19,6 +19,7 @@ mod mutations;
 mod npy;
 mod opening;
 mod packages;
+mod plans;
 mod pruning;
 mod reference;
 mod scans;
