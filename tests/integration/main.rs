@@ -26,5 +26,6 @@ mod scans;
 mod sql;
 mod sqllogic;
 mod tables;
+mod tool;
 mod writer;
 mod zip;

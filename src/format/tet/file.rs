@@ -8,7 +8,7 @@ use crate::format::storage::{Access, Storage};
 use crate::format::tet::dataset::Dataset;
 use crate::format::tet::document::Lazy;
 use crate::format::tet::footer::{DatasetMetadata, Footer, read_footer};
-use crate::format::tet::index::{ChunkIndex, ChunkRow, MemoryBudget};
+use crate::format::tet::index::{ChunkIndex, ChunkRow, MemoryBudget, StoredRow};
 use crate::format::tet::package::Package;
 use crate::format::tet::postings::ValuePostings;
 use crate::format::tet::superblock::{Superblock, read_directory};
@@ -191,6 +191,24 @@ impl TetFile {
             chunk,
             self.payload_end,
         )
+    }
+
+    /// Looks at so many of the first rows of the chunk index, in their order, unchecked.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn stored_rows(
+        &self,
+        access: Access,
+        most: u64,
+        visit: impl FnMut(u64, &StoredRow),
+    ) -> Result<()> {
+        self.index.for_rows(&self.storage, access, most, visit)
+    }
+
+    /// Where payloads must end.
+    pub(crate) fn payload_end(&self) -> u64 {
+        self.payload_end
     }
 
     /// The file's bytes.

@@ -93,15 +93,21 @@ pub struct ChunkRow {
     pub codec: Codec,
 }
 
-/// A row as it stands in the file.
-#[derive(Debug, Clone, Copy)]
-struct StoredRow {
-    dataset_id: u64,
-    chunk: [u64; MAX_RANK],
-    payload_offset: u64,
-    raw_bytes: u64,
-    stored_bytes: u64,
-    codec: u32,
+/// A row as it stands in the file, unchecked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoredRow {
+    /// The number of the dataset.
+    pub dataset_id: u64,
+    /// The chunk's position in the chunk grid, and what stands in the slots behind.
+    pub chunk: [u64; MAX_RANK],
+    /// Where the stored bytes start.
+    pub payload_offset: u64,
+    /// Bytes of the cells.
+    pub raw_bytes: u64,
+    /// Bytes in the file.
+    pub stored_bytes: u64,
+    /// The number of the codec.
+    pub codec: u32,
 }
 
 impl StoredRow {
@@ -353,11 +359,23 @@ impl ChunkIndex {
         &self,
         storage: &Storage,
         access: Access,
+        visit: impl FnMut(u64, &StoredRow),
+    ) -> Result<()> {
+        self.for_rows(storage, access, self.row_count, visit)
+    }
+
+    /// Looks at so many of the first rows.
+    pub fn for_rows(
+        &self,
+        storage: &Storage,
+        access: Access,
+        most: u64,
         mut visit: impl FnMut(u64, &StoredRow),
     ) -> Result<()> {
         let mut position = 0;
-        while position < self.row_count {
-            let count = (self.row_count - position).min(ROWS_PER_READ);
+        let end = self.row_count.min(most);
+        while position < end {
+            let count = (end - position).min(ROWS_PER_READ);
             let start = self.rows_offset + position * ROW_BYTES;
             let bytes = storage.read_range(access, start..start + count * ROW_BYTES)?;
             for (offset, row) in bytes.chunks_exact(ROW_BYTES as usize).enumerate() {
@@ -384,7 +402,8 @@ fn first_rows(datasets: &[Dataset], row_count: u64) -> Option<Vec<u64>> {
     (next == row_count).then_some(first_rows)
 }
 
-fn validate(
+/// Checks a row of a chunk with so many bytes of cells, whose payload has to end at `payload_end`.
+pub(crate) fn validate(
     row: &StoredRow,
     cell_bytes: u64,
     payload_end: u64,

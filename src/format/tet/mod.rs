@@ -9,6 +9,7 @@
 //! hold without reading them, [`TetWriter`] writes files. Nothing here interprets
 //! values: coordinates, missing values and types of columns are the business of the layers above.
 
+pub mod anatomy;
 mod bytes;
 mod categories;
 mod chunk;
@@ -25,6 +26,7 @@ mod postings;
 mod superblock;
 #[cfg(test)]
 mod testing;
+pub mod verify;
 mod writer;
 mod zones;
 
@@ -37,7 +39,7 @@ pub(crate) use fill::{Fill, fill_text};
 pub use footer::{
     AxisLabels, DatasetMetadata, FileMetadata, Footer, HistoryRow, LabelRule, Metadata,
 };
-pub use index::{ChunkRow, Codec, MemoryBudget};
+pub use index::{ChunkRow, Codec, MemoryBudget, StoredRow};
 pub use package::is_package;
 pub use postings::{DatasetPostings, ValuePostings};
 pub use superblock::MAX_RANK;

@@ -5,7 +5,7 @@ mod file;
 mod footer;
 mod spec;
 mod walk;
-mod zone_map;
+pub(in crate::format::tet) mod zone_map;
 
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use crate::format::tet::zones::Zone;
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// The zone of some cells.
-pub(super) fn zone(dtype: Dtype, fill: Option<Fill>, cells: &[u8]) -> Zone {
+pub(in crate::format::tet) fn zone(dtype: Dtype, fill: Option<Fill>, cells: &[u8]) -> Zone {
     let size = dtype.size() as usize;
     let fill = fill.map(Fill::bits);
     let mut nulls = 0;

@@ -1,0 +1,90 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  tet info weather.tet
+  tet info weather.tet --chunks -n 0
+  tet info weather.tet --all --json
+  tet verify weather.tet --deep
+
+To ask a file in SQL: tet-sql weather.tet";
+
+/// Looks into .tet files and checks them.
+#[derive(Debug, Parser)]
+#[command(name = "tet", version, after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what is in a file, also in one that is too broken to be queried
+    Info(InfoArguments),
+    /// Check a file as a whole; exit 1 if anything is wrong
+    Verify(VerifyArguments),
+}
+
+const INFO_EXAMPLES: &str = "\
+Examples:
+  tet info weather.tet                      the datasets
+  tet info weather.tet --chunks -n 100      the first hundred rows of the chunk index
+  tet info weather.tet --metadata           names of dimensions, labels, attributes
+  tet info archive.tet.d --all              everything of a package's current generation";
+
+#[derive(Debug, Args)]
+#[command(after_help = INFO_EXAMPLES)]
+pub struct InfoArguments {
+    /// A .tet file, or a package (X.tet.d)
+    pub file: PathBuf,
+    /// The datasets (the default)
+    #[arg(long)]
+    pub datasets: bool,
+    /// The chunk index
+    #[arg(long)]
+    pub chunks: bool,
+    /// Rows of the chunk index that are shown; 0 for all
+    #[arg(short = 'n', value_name = "N", default_value_t = 32)]
+    pub rows: u64,
+    /// Where the data come from
+    #[arg(long)]
+    pub history: bool,
+    /// Names of dimensions, labels and attributes
+    #[arg(long)]
+    pub metadata: bool,
+    /// Superblock, regions, memory budget
+    #[arg(long)]
+    pub layout: bool,
+    /// All of these
+    #[arg(long)]
+    pub all: bool,
+    /// As JSON, with the same choice of sections
+    #[arg(long)]
+    pub json: bool,
+}
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  tet verify weather.tet
+  tet verify weather.tet --deep             decode every chunk, compare it with its zone map
+  tet verify weather.tet --json | jq .findings";
+
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_EXAMPLES)]
+pub struct VerifyArguments {
+    /// A .tet file, or a package (X.tet.d)
+    pub file: PathBuf,
+    /// Decode every chunk, not only the first 128
+    #[arg(long)]
+    pub deep: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Threads that decode [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+}

@@ -1,0 +1,69 @@
+//! The `tet` command: what is in `.tet` files, and whether they are sound.
+//!
+//! Results go to standard output and everything else to standard error. The exit status is 0, 1 for a file that is not sound
+//! or cannot be read, and 2 for wrong usage.
+
+#![deny(missing_docs)]
+
+mod arguments;
+mod info;
+mod lines;
+mod verify;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Command};
+
+/// Why the command ends early.
+enum Failure {
+    /// What to say on standard error.
+    Message(String),
+    /// The reader of our output has seen enough.
+    BrokenPipe,
+}
+
+impl From<tet_sql::Error> for Failure {
+    fn from(error: tet_sql::Error) -> Self {
+        Self::Message(error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::BrokenPipe,
+            _ => Self::Message(format!("standard output: {error}")),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::from(io::Error::from(error))
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut output = io::BufWriter::new(io::stdout().lock());
+    let result = match arguments.command {
+        Command::Info(arguments) => info::run(&arguments, &mut output),
+        Command::Verify(arguments) => verify::run(&arguments, &mut output),
+    };
+    let result = result.and_then(|is_sound| {
+        output.flush()?;
+        Ok(is_sound)
+    });
+    match result {
+        Ok(true) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(Failure::Message(message)) => {
+            // Nobody is left to tell if this fails.
+            let _ = writeln!(io::stderr(), "error: {message}");
+            ExitCode::from(1)
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `tet verify`.
+
+use std::io::{self, IsTerminal, Write};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tet_sql::Access;
+use tet_sql::format::tet::verify::{Report, Severity, VerifyOptions, verify};
+
+use crate::Failure;
+use crate::arguments::VerifyArguments;
+use crate::lines::{clean, shape};
+
+/// Checks a file and writes what was found; whether it is sound.
+pub fn run(arguments: &VerifyArguments, output: &mut dyn Write) -> Result<bool, Failure> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let options = VerifyOptions {
+        deep: arguments.deep,
+        access: Access::Pread,
+        threads: arguments.threads.map_or(cores, usize::from),
+    };
+    let bar = bar();
+    let report = verify(&arguments.file, options, &|done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let report = report?;
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut *output, &report)?;
+        writeln!(output)?;
+    } else {
+        text(&report, output)?;
+    }
+    Ok(report.ok)
+}
+
+/// A bar on a terminal, nothing elsewhere.
+fn bar() -> ProgressBar {
+    let target = match io::stderr().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    let bar = ProgressBar::with_draw_target(None, target);
+    let style =
+        ProgressStyle::with_template("{wide_bar} {pos} of {len} chunks, {per_sec}, {eta} left");
+    // The template is a constant that is right.
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn text(report: &Report, output: &mut dyn Write) -> io::Result<()> {
+    for check in &report.checks {
+        let verdict = match (check.errors, check.warnings) {
+            (0, 0) => "ok".to_string(),
+            (0, warnings) => format!("{warnings} warnings"),
+            (errors, 0) => format!("{errors} ERRORS"),
+            (errors, warnings) => format!("{errors} ERRORS, {warnings} warnings"),
+        };
+        writeln!(output, "{:<18}{verdict:<12}{}", check.name, check.note)?;
+        let of_check = report
+            .findings
+            .iter()
+            .filter(|found| found.check == check.name);
+        let mut shown = 0;
+        for finding in of_check {
+            shown += 1;
+            let severity = match finding.severity {
+                Severity::Warning => "warning",
+                Severity::Error => "error",
+            };
+            let dataset = finding
+                .dataset
+                .as_deref()
+                .filter(|name| !finding.message.contains(&format!("{name:?}")));
+            let mut place = dataset.map_or_else(String::new, |name| format!("dataset {name:?}, "));
+            if let (Some(chunk), Some(_)) = (&finding.chunk, dataset) {
+                place.push_str(&format!("chunk {}, ", shape(chunk)));
+            }
+            writeln!(output, "  {severity}: {place}{}", clean(&finding.message))?;
+            writeln!(output, "    {}", finding.remedy)?;
+        }
+        let more = (check.errors + check.warnings).saturating_sub(shown);
+        if more > 0 {
+            writeln!(output, "  and {more} more")?;
+        }
+    }
+    let verdict = match report.ok {
+        true => "sound",
+        false => "NOT SOUND",
+    };
+    writeln!(
+        output,
+        "{}: {verdict}; {} datasets, {} chunks",
+        clean(&report.path.display().to_string()),
+        report.datasets,
+        report.chunks
+    )
+}

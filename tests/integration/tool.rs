@@ -1,0 +1,184 @@
+//! The `tet` command, and the checks behind `tet verify`, against what the reference says of the same files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tet_sql::format::tet::verify::{Report, Severity, VerifyOptions, verify};
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data")
+        .join(name)
+}
+
+fn deep(path: &Path) -> Report {
+    let options = VerifyOptions {
+        deep: true,
+        threads: 2,
+        ..VerifyOptions::default()
+    };
+    verify(path, options, &|_, _| {}).unwrap()
+}
+
+fn tet(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tet"));
+    command.current_dir(data(""));
+    command.args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Edge cases with the exit status of the reference's verify.
+fn reactions() -> Vec<(String, bool)> {
+    let text = fs::read_to_string(data("edge/reference-reactions.txt")).unwrap();
+    let mut reactions = Vec::new();
+    let mut name = String::new();
+    for line in text.lines() {
+        if let Some(next) = line.strip_prefix("### ") {
+            name = next.to_string();
+        } else if let Some(verdict) = line.trim_start().strip_prefix("verify rc=") {
+            reactions.push((name.clone(), verdict.starts_with('0')));
+        }
+    }
+    reactions
+}
+
+#[test]
+fn what_the_reference_refuses_is_refused_and_more() {
+    // Where the reference sees nothing: metadata that does not fit, and payloads where none can lie.
+    let missed = [
+        "footer_json_array",
+        "meta_wrong_dim_count",
+        "meta_wrong_label_count",
+        "meta_dup_dim_names",
+        "payload_in_superblock",
+        "overlap_payload",
+    ];
+    let reactions = reactions();
+    assert!(reactions.len() > 50);
+    for (name, is_sound) in reactions {
+        let report = deep(&data(&format!("edge/{name}.tet")));
+        let expected = is_sound && !missed.contains(&name.as_str());
+        assert_eq!(report.ok, expected, "{name}: {report:#?}");
+        let errors = report.findings.iter();
+        let errors = errors.filter(|finding| finding.severity == Severity::Error);
+        assert_eq!(errors.count() == 0, report.ok, "{name}");
+        assert!(
+            report
+                .findings
+                .iter()
+                .all(|finding| !finding.remedy.is_empty())
+        );
+    }
+}
+
+#[test]
+fn files_of_the_reference_are_sound() {
+    let mut checked = 0;
+    for folder in ["", "converted", "dtypes"] {
+        for entry in data(folder).read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            let is_file = path.extension().is_some_and(|extension| extension == "tet");
+            if !is_file || path.ends_with("labels_65_should_fail.tet") {
+                continue;
+            }
+            let report = deep(&path);
+            assert!(report.ok, "{}: {report:#?}", path.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 25, "{checked}");
+}
+
+#[test]
+fn a_zone_map_that_lies_is_caught() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let mut bytes = fs::read(data("weather_small.tet")).unwrap();
+    // The maximum of the first chunk, a step lower: the reference takes it.
+    let document = bytes
+        .windows(8)
+        .position(|window| window == b"\"max_le\"")
+        .unwrap();
+    let digit = document + b"\"max_le\": \"".len();
+    bytes[digit] = if bytes[digit] == b'0' { b'1' } else { b'0' };
+    fs::write(&path, &bytes).unwrap();
+    let report = deep(&path);
+    assert!(!report.ok);
+    let [finding] = report.findings.as_slice() else {
+        panic!("{report:#?}");
+    };
+    assert_eq!(
+        (finding.check, finding.chunk.as_deref()),
+        ("zone_maps", Some(&[0, 0, 0][..]))
+    );
+    assert!(finding.message.contains("the zone map says"), "{finding:?}");
+    // So is a cell that changed under it.
+    fs::copy(data("weather_small.tet"), &path).unwrap();
+    assert!(deep(&path).ok);
+}
+
+#[test]
+fn verify_says_what_it_found() {
+    let sound = tet(&["verify", "weather_small.tet", "--deep"]);
+    assert!(sound.status.success());
+    assert_eq!(text(&sound.stderr), "");
+    insta::assert_snapshot!("verify_sound", text(&sound.stdout));
+    let broken = tet(&["verify", "edge/dup_coord_missing_other.tet"]);
+    assert_eq!(broken.status.code(), Some(1));
+    insta::assert_snapshot!("verify_broken", text(&broken.stdout));
+    let json = tet(&["verify", "edge/zstd_empty.tet", "--json"]);
+    assert_eq!(json.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(report["ok"], false);
+    assert_eq!(report["findings"][0]["check"], "chunk_decode");
+    assert_eq!(report["findings"][0]["chunk"], serde_json::json!([0]));
+    let absent = tet(&["verify", "absent.tet"]);
+    assert_eq!(absent.status.code(), Some(1));
+    assert!(text(&absent.stderr).starts_with("error: absent.tet: cannot open"));
+    assert_eq!(tet(&["verify"]).status.code(), Some(2));
+}
+
+#[test]
+fn info_shows_what_there_is() {
+    let show = |arguments: &[&str]| {
+        let shown = tet(arguments);
+        assert!(shown.status.success(), "{shown:?}");
+        text(&shown.stdout)
+    };
+    insta::assert_snapshot!("info", show(&["info", "weather_small.tet"]));
+    let all = show(&["info", "weather_small.tet", "--all", "-n", "3"]);
+    insta::assert_snapshot!("info_all", all);
+    let chunks = show(&["info", "weather_small.tet", "--chunks", "-n", "0"]);
+    let rows: Value = serde_json::from_str(&show(&[
+        "info",
+        "weather_small.tet",
+        "--all",
+        "--json",
+        "-n",
+        "0",
+    ]))
+    .unwrap();
+    let count = rows["chunk_rows"].as_u64().unwrap() as usize;
+    assert_eq!(rows["chunks"].as_array().unwrap().len(), count);
+    assert_eq!(chunks.lines().count(), count + 3);
+    assert_eq!(rows["datasets"][0]["name"], "temperature");
+    // A file that cannot be queried is shown as far as it goes, and says where it breaks.
+    let broken = tet(&["info", "edge/idx_ver2.tet"]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(text(&broken.stdout).contains("f32"), "{broken:?}");
+    assert!(text(&broken.stderr).contains("index_version is 2, expected 1"));
+    for (name, _) in reactions() {
+        let file = format!("edge/{name}.tet");
+        let shown = tet(&["info", &file, "--all"]);
+        assert!(
+            matches!(shown.status.code(), Some(0 | 1)),
+            "{name}: {shown:?}"
+        );
+        assert_eq!(shown.status.success(), shown.stderr.is_empty(), "{name}");
+    }
+}
