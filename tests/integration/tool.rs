@@ -182,3 +182,165 @@ fn info_shows_what_there_is() {
         assert_eq!(shown.status.success(), shown.stderr.is_empty(), "{name}");
     }
 }
+
+#[test]
+fn repairs_mend_what_lies_behind_the_payloads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let file = path.to_str().unwrap();
+    let payloads = || fs::read(&path).unwrap()[..72_287].to_vec();
+    let before = fs::read(data("weather_small.tet")).unwrap();
+    let restart = |change: &dyn Fn(&mut Vec<u8>)| {
+        for entry in folder.path().read_dir().unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+        let mut bytes = before.clone();
+        change(&mut bytes);
+        fs::write(&path, &bytes).unwrap();
+        bytes
+    };
+    let find = |bytes: &[u8], text: &str| {
+        bytes
+            .windows(text.len())
+            .position(|window| window == text.as_bytes())
+            .unwrap()
+    };
+    // A sound file is left alone, also with --apply, which is where the reference takes its metadata away.
+    let bytes = restart(&|_| {});
+    let sound = tet(&["repair", file, "--apply"]);
+    assert!(sound.status.success());
+    assert!(text(&sound.stdout).ends_with("sound, nothing to repair\n"));
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    for (name, kept, change) in [
+        (
+            "cut_footer",
+            "footer",
+            &(|bytes: &mut Vec<u8>| {
+                let json = bytes.len() - 20;
+                bytes[json] = b'!';
+            }) as &dyn Fn(&mut Vec<u8>),
+        ),
+        ("rebuild_zone_maps", "zone-maps", &|bytes| {
+            let digit = find(bytes, "\"max_le\": \"") + 11;
+            bytes[digit] = if bytes[digit] == b'0' { b'1' } else { b'0' };
+        }),
+        ("rebuild_zone_maps", "zone-maps", &|bytes| {
+            let place = find(bytes, "\"version\": 1");
+            bytes[place] = b'x';
+        }),
+        ("drop_secondary_index", "secondary-index", &|bytes| {
+            let place = find(bytes, "\"indexes\"");
+            bytes[place] = b'x';
+        }),
+    ] {
+        let broken = restart(change);
+        assert!(!deep(&path).ok, "{name}");
+        let plan = tet(&["repair", file]);
+        assert!(plan.status.success(), "{plan:?}");
+        assert!(
+            text(&plan.stdout).starts_with(name),
+            "{}",
+            text(&plan.stdout)
+        );
+        assert_eq!(fs::read(&path).unwrap(), broken);
+        let applied = tet(&["repair", file, "--apply", "--json"]);
+        assert!(applied.status.success(), "{applied:?}");
+        let applied: Value = serde_json::from_slice(&applied.stdout).unwrap();
+        assert_eq!(applied["steps"][0]["name"], name);
+        assert_eq!(applied["report"]["ok"], true, "{applied}");
+        assert!(
+            deep(&path).ok && crate::reference::verify(&path).ok,
+            "{name}"
+        );
+        assert!(
+            folder
+                .path()
+                .join(format!("a.tet.removed-{kept}-1"))
+                .exists(),
+            "{name}"
+        );
+        assert_eq!(folder.path().read_dir().unwrap().count(), 2, "{name}");
+        // But for the flags, which a footer that is gone no longer has.
+        assert_eq!(payloads()[16..], before[16..72_287], "{name}");
+    }
+    // What is wrong with the data is not touched.
+    fs::copy(data("edge/zstd_empty.tet"), &path).unwrap();
+    let broken = tet(&["repair", file, "--apply"]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(text(&broken.stdout).contains("none of which can be repaired"));
+}
+
+#[test]
+fn locks_of_publications_that_stopped_are_put_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("a.tet.d");
+    let generation = root.join("generations/00000001");
+    fs::create_dir_all(&generation).unwrap();
+    fs::write(
+        root.join("PROTOCOL"),
+        r#"{"protocol_version":2,"created_unix":1}"#,
+    )
+    .unwrap();
+    fs::write(root.join("CURRENT"), "1\n").unwrap();
+    fs::copy(data("weather_small.tet"), generation.join("packed.tet")).unwrap();
+    for name in ["00000002", "00000003"] {
+        let lock = root.join("publishing").join(name);
+        fs::create_dir_all(&lock).unwrap();
+        fs::write(lock.join("HEARTBEAT"), "1").unwrap();
+    }
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    let heartbeat = root.join("publishing/00000002/HEARTBEAT");
+    let heartbeat = fs::File::options().write(true).open(heartbeat).unwrap();
+    heartbeat.set_modified(old).unwrap();
+    let file = root.to_str().unwrap();
+    let plan = tet(&["repair", file]);
+    assert!(
+        text(&plan.stdout).starts_with("quarantine_lock: publishing/00000002"),
+        "{plan:?}"
+    );
+    assert!(root.join("publishing/00000002").exists());
+    assert!(tet(&["repair", file, "--apply"]).status.success());
+    assert!(!root.join("publishing/00000002").exists());
+    assert!(root.join("publishing/00000003").exists());
+    assert!(text(&tet(&["repair", file]).stdout).contains("nothing to repair"));
+}
+
+#[test]
+fn zone_maps_are_made_and_taken_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let file = path.to_str().unwrap();
+    fs::copy(data("weather_small.tet"), &path).unwrap();
+    let zones = |path: &Path| {
+        let bytes = fs::read(path).unwrap();
+        let bytes = String::from_utf8_lossy(&bytes).into_owned();
+        let start = bytes.find("{\n  \"version\": 1")?;
+        let end = start + bytes[start..].find("\n}\n")?;
+        Some(bytes[start..end].to_string())
+    };
+    let of_reference = zones(&path);
+    assert!(of_reference.is_some());
+    assert!(tet(&["index", file, "--clear"]).status.success());
+    assert_eq!(zones(&path), None);
+    assert!(deep(&path).ok && crate::reference::verify(&path).ok);
+    assert!(tet(&["index", file]).status.success());
+    assert_eq!(zones(&path), of_reference);
+    assert!(deep(&path).ok && crate::reference::verify(&path).ok);
+    let shown = text(&tet(&["info", file, "--history", "--layout"]).stdout);
+    assert!(
+        shown.contains("zone maps") && shown.contains("tet index"),
+        "{shown}"
+    );
+    assert!(!shown.contains("secondary index"));
+    // A file without any footer gets one, and loses it again.
+    fs::copy(data("edge/ok.tet"), &path).unwrap();
+    assert!(tet(&["index", file]).status.success());
+    assert!(
+        deep(&path)
+            .checks
+            .iter()
+            .any(|check| check.note.contains("compared"))
+    );
+    let refused = tet(&["index", data("edge/zstd_empty.tet").to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1));
+}

@@ -10,6 +10,8 @@ Examples:
   tet info weather.tet --chunks -n 0
   tet info weather.tet --all --json
   tet verify weather.tet --deep
+  tet repair weather.tet
+  tet index weather.tet
 
 To ask a file in SQL: tet-sql weather.tet";
 
@@ -27,6 +29,10 @@ pub enum Command {
     Info(InfoArguments),
     /// Check a file as a whole; exit 1 if anything is wrong
     Verify(VerifyArguments),
+    /// Say what can be mended without touching data, and mend it with --apply
+    Repair(RepairArguments),
+    /// Embed zone maps, which let queries leave out chunks, or take them away
+    Index(IndexArguments),
 }
 
 const INFO_EXAMPLES: &str = "\
@@ -87,4 +93,40 @@ pub struct VerifyArguments {
     /// Threads that decode [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+}
+
+const REPAIR_EXAMPLES: &str = "\
+Examples:
+  tet repair weather.tet                    what would be done
+  tet repair weather.tet --apply            do it; what is taken away is kept beside the file
+
+A footer that cannot be read is cut off, zone maps that are not those of the cells are made again, indexes that cannot be read
+are dropped, locks of publications that have stopped are put aside. Data, index and directory are never touched.";
+
+#[derive(Debug, Args)]
+#[command(after_help = REPAIR_EXAMPLES)]
+pub struct RepairArguments {
+    /// A .tet file, or a package (X.tet.d)
+    pub file: PathBuf,
+    /// Do it
+    #[arg(long)]
+    pub apply: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const INDEX_EXAMPLES: &str = "\
+Examples:
+  tet index weather.tet
+  tet index weather.tet --clear";
+
+#[derive(Debug, Args)]
+#[command(after_help = INDEX_EXAMPLES)]
+pub struct IndexArguments {
+    /// A .tet file
+    pub file: PathBuf,
+    /// Take zone maps and secondary index away
+    #[arg(long)]
+    pub clear: bool,
 }

@@ -8,6 +8,7 @@
 mod arguments;
 mod info;
 mod lines;
+mod repair;
 mod verify;
 
 use std::io::{self, Write};
@@ -52,6 +53,8 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Info(arguments) => info::run(&arguments, &mut output),
         Command::Verify(arguments) => verify::run(&arguments, &mut output),
+        Command::Repair(arguments) => repair::run(&arguments, &mut output),
+        Command::Index(arguments) => repair::run_index(&arguments, &mut output),
     };
     let result = result.and_then(|is_sound| {
         output.flush()?;

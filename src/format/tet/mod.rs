@@ -16,6 +16,7 @@ mod chunk;
 mod dataset;
 mod document;
 mod dtype;
+mod ending;
 mod entry;
 mod file;
 mod fill;
@@ -23,6 +24,7 @@ mod footer;
 mod index;
 mod package;
 mod postings;
+pub mod repair;
 mod superblock;
 #[cfg(test)]
 mod testing;

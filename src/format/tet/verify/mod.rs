@@ -238,8 +238,7 @@ pub fn verify(
     if let Some(problem) = of_footer {
         report.failure(
             problem,
-            "the data can be read without it: ignore_footer true, tet-sql --ignore-footer; names, labels and attributes are \
-             lost",
+            "the data can be read without it: tet-sql --ignore-footer; tet repair cuts it off",
         );
     }
     let Some(file) = &anatomy.opened else {

@@ -21,8 +21,7 @@ const PROGRESS_EVERY: u64 = 64;
 
 const UNDECODABLE: &str =
     "the chunk cannot be read, others can; write the dataset again from its source";
-const STALE: &str =
-    "queries may leave out rows: SET tet.zone_maps = false until the file is written again";
+const STALE: &str = "queries may leave out rows: tet repair mends it, or SET tet.zone_maps = false";
 
 /// Looks at the payloads of rows.
 pub(super) fn check(

@@ -1,7 +1,7 @@
 //! Writing `.tet` files: footer version 1, or 2 with zone maps, rows of the index in directory and row-major order, payloads in the order in
 //! which they arrive.
 
-mod file;
+pub(in crate::format::tet) mod file;
 mod footer;
 mod spec;
 mod walk;

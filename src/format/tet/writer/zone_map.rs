@@ -65,7 +65,7 @@ struct Entry {
 }
 
 /// The zones of chunks in the order of the index, each with its dataset's number and type and its position.
-pub(super) fn encode(
+pub(in crate::format::tet) fn encode(
     zones: impl Iterator<Item = (u64, Dtype, Vec<u64>, Zone)>,
 ) -> serde_json::Result<Vec<u8>> {
     let chunks = zones.map(|(dataset_id, dtype, chunk_index, zone)| Entry {

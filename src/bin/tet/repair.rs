@@ -1,0 +1,73 @@
+//! `tet repair` and `tet index`.
+
+use std::io::Write;
+
+use tet_sql::Access;
+use tet_sql::format::tet::repair::{Repair, index, repair};
+use tet_sql::format::tet::verify::{Severity, VerifyOptions};
+
+use crate::Failure;
+use crate::arguments::{IndexArguments, RepairArguments};
+use crate::lines::clean;
+
+/// Plans or makes repairs; whether the file is sound, or would be.
+pub fn run(arguments: &RepairArguments, output: &mut dyn Write) -> Result<bool, Failure> {
+    let options = VerifyOptions {
+        deep: true,
+        access: Access::Pread,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let repair = repair(&arguments.file, arguments.apply, options)?;
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut *output, &repair)?;
+        writeln!(output)?;
+    } else {
+        text(&repair, output)?;
+    }
+    Ok(repair.report.ok || (!repair.applied && !repair.steps.is_empty()))
+}
+
+fn text(repair: &Repair, output: &mut dyn Write) -> Result<(), Failure> {
+    let path = clean(&repair.report.path.display().to_string());
+    for step in &repair.steps {
+        writeln!(output, "{}: {}", step.name, step.what)?;
+        if let Some(kept) = &step.kept {
+            writeln!(output, "  kept: {}", clean(&kept.display().to_string()))?;
+        }
+    }
+    let errors = repair.report.findings.iter();
+    let errors = errors
+        .filter(|finding| finding.severity == Severity::Error)
+        .count();
+    match (repair.steps.is_empty(), repair.applied, errors) {
+        (true, _, 0) => writeln!(output, "{path}: sound, nothing to repair")?,
+        (true, _, errors) => writeln!(
+            output,
+            "{path}: {errors} errors, none of which can be repaired; tet verify lists them"
+        )?,
+        (false, false, _) => writeln!(output, "{path}: nothing was changed; --apply does this")?,
+        (false, true, 0) => writeln!(output, "{path}: repaired, and sound")?,
+        (false, true, errors) => {
+            writeln!(
+                output,
+                "{path}: repaired, but {errors} errors are left; tet verify lists them"
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes zone maps, or takes them away.
+pub fn run_index(arguments: &IndexArguments, output: &mut dyn Write) -> Result<bool, Failure> {
+    index(&arguments.file, arguments.clear)?;
+    let what = match arguments.clear {
+        true => "has no zone maps any more",
+        false => "has zone maps of all chunks",
+    };
+    writeln!(
+        output,
+        "{} {what}",
+        clean(&arguments.file.display().to_string())
+    )?;
+    Ok(true)
+}
