@@ -7,6 +7,9 @@ use arrow::datatypes::Schema;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use tet_sql::format::tet::anatomy::Anatomy;
+use tet_sql::format::tet::repair::repair;
+use tet_sql::format::tet::verify::{Report, VerifyOptions, verify};
 use tet_sql::provider::options::ReadOptions;
 use tet_sql::provider::source::Progress;
 use tet_sql::{Access, ArrayTable, TetOptions, TetSchema};
@@ -98,6 +101,30 @@ pub fn query(path: &Path, access: Access, selector: usize) -> Result<usize> {
         .build();
     let batches = runtime?.block_on(async { ctx.sql(&sql).await?.collect().await })?;
     Ok(batches.iter().map(|batch| batch.num_rows()).sum())
+}
+
+/// Takes a file apart, checks it as a whole, and mends what can be mended, which leaves no more errors than before. Gives the
+/// number of errors.
+pub fn check(path: &Path, access: Access) -> usize {
+    if let Ok(anatomy) = Anatomy::of(path, access)
+        && let Some(file) = &anatomy.opened
+    {
+        file.stored_rows(access, 100, |_, _| {}).ok();
+    }
+    let options = VerifyOptions {
+        deep: true,
+        access,
+        threads: 1,
+    };
+    let Ok(report) = verify(path, options, &|_, _| {}) else {
+        return 0;
+    };
+    let errors = |report: &Report| report.checks.iter().map(|check| check.errors).sum::<u64>();
+    if let Ok(repaired) = repair(path, true, options) {
+        assert!(errors(&repaired.report) <= errors(&report), "{repaired:#?}");
+        assert_eq!(repaired.steps.is_empty(), repaired.report == report);
+    }
+    errors(&report) as usize
 }
 
 /// Kinds of queries.

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use tet_sql::Access;
 
-use self::exercise::{QUERIES, query, read};
+use self::exercise::{QUERIES, check, query, read};
 use self::original::{Original, originals};
 use crate::exploded::Random;
 use crate::memory::measure;
@@ -22,21 +22,31 @@ const MAX_BYTES: usize = 64 << 20;
 /// Files below this many bytes are cut at every length.
 const SMALL: usize = 4096;
 
-/// Reads a changed file, or queries it if there is a selector.
-fn survive(folder: &Path, bytes: &[u8], access: Access, selector: Option<usize>, what: &str) {
+/// What is done with a changed file.
+#[derive(Debug, Clone, Copy)]
+enum Exercise {
+    Read,
+    Query(usize),
+    Check,
+}
+
+fn survive(folder: &Path, bytes: &[u8], access: Access, exercise: Exercise, what: &str) {
     let path = folder.join("changed.tet");
     std::fs::write(&path, bytes).unwrap();
-    let exercise = || match selector {
-        None => read(&path, access),
-        Some(selector) => query(&path, access, selector).unwrap_or(0),
+    let run = || match exercise {
+        Exercise::Read => read(&path, access),
+        Exercise::Query(selector) => query(&path, access, selector).unwrap_or(0),
+        Exercise::Check => check(&path, access),
     };
-    let (rows, allocated) = measure(|| catch_unwind(AssertUnwindSafe(exercise)));
-    let what = format!("{what}, {access}, selector {selector:?}");
+    let (rows, allocated) = measure(|| catch_unwind(AssertUnwindSafe(run)));
+    let what = format!("{what}, {access}, {exercise:?}");
     assert!(rows.is_ok(), "{what}");
     assert!(allocated.most_held <= MAX_BYTES, "{what}: {allocated:?}");
     assert!(allocated.largest <= MAX_BYTES, "{what}: {allocated:?}");
     // Never written in place: a map of it may still be open.
-    std::fs::remove_file(&path).unwrap();
+    for entry in folder.read_dir().unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
 }
 
 /// What is tried on the changed ones works.
@@ -72,7 +82,11 @@ fn every_truncation_is_survived() {
                 _ => Access::Pread,
             };
             let what = format!("{name} cut to {length} bytes");
-            survive(folder.path(), &bytes[..length], access, None, &what);
+            let exercise = match length % 3 {
+                0 => Exercise::Check,
+                _ => Exercise::Read,
+            };
+            survive(folder.path(), &bytes[..length], access, exercise, &what);
         }
     }
 }
@@ -90,9 +104,13 @@ fn random_changes_are_survived() {
         let original = random.pick(&originals);
         let bytes = changed(original, &mut random);
         let access = *random.pick(&[Access::Mmap, Access::Pread]);
-        let selector = random.chance(25).then(|| random.below(10_000));
+        let exercise = match random.below(8) {
+            0 | 1 => Exercise::Query(random.below(10_000)),
+            2 | 3 => Exercise::Check,
+            _ => Exercise::Read,
+        };
         let what = format!("{}, seed {seed}", original.name);
-        survive(folder.path(), &bytes, access, selector, &what);
+        survive(folder.path(), &bytes, access, exercise, &what);
     }
 }
 
