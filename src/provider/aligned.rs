@@ -57,6 +57,21 @@ impl AlignedGrids {
 /// A grid by whose windows all of the grids can be read.
 fn common_grid(grids: &[Arc<dyn GridSource>]) -> ChunkGrid {
     let first = grids[0].chunk_grid();
+    if let Some(grid) = grid_of_largest(grids) {
+        return grid;
+    }
+    // Chunks that differ much along every axis: by those of the grid that has the fewest.
+    let fewest = grids.iter().min_by_key(|grid| {
+        let chunks = grid.chunk_grid().count();
+        chunks.unwrap_or(u64::MAX)
+    });
+    fewest.map_or(first, |grid| grid.chunk_grid()).clone()
+}
+
+/// The grid of windows that are as large as the largest chunk along each axis; `None` if they are too large. By any other
+/// windows, chunks are decoded many times.
+pub(super) fn grid_of_largest(grids: &[Arc<dyn GridSource>]) -> Option<ChunkGrid> {
+    let first = grids[0].chunk_grid();
     let shape = first.shape().to_vec();
     let extents: Vec<u64> = (0..shape.len())
         .map(|axis| {
@@ -71,15 +86,8 @@ fn common_grid(grids: &[Arc<dyn GridSource>]) -> ChunkGrid {
     let bytes = extents
         .iter()
         .try_fold(cell_bytes, |bytes, extent| bytes.checked_mul(*extent));
-    if bytes.is_some_and(|bytes| bytes <= MAX_WINDOW_BYTES) {
-        return ChunkGrid::new(shape, extents);
-    }
-    // Chunks that differ much along every axis: by those of the grid that has the fewest.
-    let fewest = grids.iter().min_by_key(|grid| {
-        let chunks = grid.chunk_grid().count();
-        chunks.unwrap_or(u64::MAX)
-    });
-    fewest.map_or(first, |grid| grid.chunk_grid()).clone()
+    let fits = bytes.is_some_and(|bytes| bytes <= MAX_WINDOW_BYTES);
+    fits.then(|| ChunkGrid::new(shape, extents))
 }
 
 /// Bytes of a cell of every attribute.

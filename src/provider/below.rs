@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
@@ -16,6 +17,10 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 
 use crate::provider::scan::ArrayScan;
+
+/// The most nodes of the expressions of a node in terms of one below it: of projections that use each other's columns more
+/// than once, they double with each of them.
+const MOST_NODES: usize = 4096;
 
 /// The rows of a node as rows of another one below it.
 #[derive(Debug)]
@@ -57,7 +62,14 @@ impl Below<Arc<dyn ExecutionPlan>> {
                 {
                     return Ok(None);
                 }
-                below.replace(&|number| Some(Arc::clone(&expressions.get(number)?.expr)))?;
+                let inner: Vec<_> = expressions
+                    .iter()
+                    .map(|projected| Arc::clone(&projected.expr))
+                    .collect();
+                if below.size_over(&inner) > MOST_NODES {
+                    return Ok(None);
+                }
+                below.replace(&|number| inner.get(number).cloned())?;
                 Arc::clone(projection.input())
             } else {
                 let further = below_exchange(&node);
@@ -107,12 +119,32 @@ impl Below<ArrayScan> {
 }
 
 impl<N> Below<N> {
+    /// How many nodes the expressions have once these take the place of the columns.
+    fn size_over(&self, inner: &[Arc<dyn PhysicalExpr>]) -> usize {
+        let inner: Vec<usize> = inner.iter().map(|expr| size(expr, &|_| 1)).collect();
+        let of_column = |number: usize| inner.get(number).copied().unwrap_or(1);
+        let all = self.columns.iter().chain(&self.conjuncts);
+        all.map(|expr| size(expr, &of_column)).sum()
+    }
+
     fn replace(&mut self, replace: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>) -> Result<()> {
         for expr in self.columns.iter_mut().chain(&mut self.conjuncts) {
             *expr = with_columns(expr, replace)?;
         }
         Ok(())
     }
+}
+
+/// The nodes of an expression, where a column counts as many as `of_column` says.
+fn size(expr: &Arc<dyn PhysicalExpr>, of_column: &dyn Fn(usize) -> usize) -> usize {
+    let mut nodes = 0usize;
+    // Counting never fails.
+    let _ = expr.apply(|expr| {
+        let column = expr.downcast_ref::<Column>();
+        nodes = nodes.saturating_add(column.map_or(1, |column| of_column(column.index())));
+        Ok(TreeNodeRecursion::Continue)
+    });
+    nodes
 }
 
 fn columns_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn PhysicalExpr>> {
@@ -156,4 +188,24 @@ pub(super) fn with_columns(
         }
     })?;
     Ok(replaced.data)
+}
+
+/// Whether an expression may fail on some value: it divides by what may be zero, or casts.
+pub(super) fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.exists(|expr| {
+        if expr.downcast_ref::<CastExpr>().is_some() {
+            return Ok(true);
+        }
+        let Some(binary) = expr.downcast_ref::<BinaryExpr>() else {
+            return Ok(false);
+        };
+        let divisor = binary.right().downcast_ref::<Literal>();
+        let is_zero = |divisor: &Literal| {
+            let zero = ScalarValue::new_zero(&divisor.value().data_type());
+            zero.is_ok_and(|zero| zero == *divisor.value())
+        };
+        Ok(matches!(binary.op(), Operator::Divide | Operator::Modulo)
+            && divisor.is_none_or(is_zero))
+    })
+    .unwrap_or(true)
 }

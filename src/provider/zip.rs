@@ -18,8 +18,8 @@ use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
 use crate::grid::{Axis, Selection};
-use crate::provider::aligned::AlignedGrids;
-use crate::provider::below::{Below, with_columns};
+use crate::provider::aligned::{AlignedGrids, grid_of_largest};
+use crate::provider::below::{Below, may_fail, with_columns};
 use crate::provider::config::TetConfig;
 use crate::provider::grid_blocks::{GridBlocks, GridTable};
 use crate::provider::scan::{ArrayScan, ScanPlan};
@@ -145,6 +145,18 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
     };
 
     let grids = [&left, &right].map(|side| Arc::clone(&side.part.grid));
+    if grid_of_largest(&grids).is_none() {
+        return Ok(None);
+    }
+    // The condition of the join would be asked of rows that a side leaves out.
+    let leaves_rows_out = !(left.below.conjuncts.is_empty() && right.below.conjuncts.is_empty());
+    if leaves_rows_out
+        && join
+            .filter()
+            .is_some_and(|filter| may_fail(filter.expression()))
+    {
+        return Ok(None);
+    }
     let grid: Arc<dyn GridSource> = Arc::new(AlignedGrids::new(
         format!("zip({}, {})", grids[0].name(), grids[1].name()),
         &grids,
@@ -227,6 +239,15 @@ fn narrow(
     plan: &Arc<dyn ExecutionPlan>,
     config: &ConfigOptions,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    // That which `zip` leaves gives columns under other names, no more.
+    let is_of_zip = projection.input().downcast_ref::<ProjectionExec>();
+    let is_of_zip = is_of_zip.is_some_and(|inner| {
+        let mut columns = inner.expr().iter();
+        columns.all(|column| column.expr.downcast_ref::<Column>().is_some())
+    });
+    if !is_of_zip {
+        return Ok(None);
+    }
     let Some(mut rows) = Below::of_scan(plan)? else {
         return Ok(None);
     };

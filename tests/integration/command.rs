@@ -304,6 +304,31 @@ fn an_interrupted_statement_leaves_nothing_behind() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 
+#[cfg(unix)]
+#[test]
+fn an_interrupted_copy_takes_its_file_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = format!(
+        "COPY (SELECT value % 3000 AS a, value / 3000 AS b, 0.5 AS v FROM range(6000000)) TO '{}' OPTIONS (dims 'a,b', codec \
+         'zstd', level 19)",
+        folder.path().join("a.tet").display()
+    );
+    let child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+        .args(["-c", &copy])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while folder.path().read_dir().unwrap().next().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let id = child.id().to_string();
+    Command::new("kill").args(["-INT", &id]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
 #[test]
 fn a_small_memory_limit_still_sorts() {
     let sort = "SELECT max(n) AS n FROM (SELECT row_number() OVER (ORDER BY value % 1000003) AS n \

@@ -358,7 +358,37 @@ async fn what_is_no_array_is_refused_and_nothing_is_left_behind() {
         (
             "SELECT 1 AS a, 1 AS v",
             "OPTIONS (dims 'a', fill_value '1')",
-            "which is its fill value",
+            "v has the value 1, which is its fill value",
+        ),
+        (
+            "SELECT * FROM (VALUES (1, -1.5), (2, 0.0), (3, 1.5)) AS t(a, v)",
+            "OPTIONS (fill_value '0')",
+            "v has the value 0, which is its fill value",
+        ),
+        (
+            "SELECT 1 AS a, 2.5 AS v",
+            "OPTIONS ('attribute.w.units' 'K')",
+            "option attribute.w.units names no dataset; there are v",
+        ),
+        (
+            "SELECT 1 AS a, 2.5 AS v",
+            "OPTIONS (dataset 'a')",
+            "a dataset and a dimension are both called \"a\"",
+        ),
+        (
+            "SELECT to_timestamp_nanos(1001) AS a, 2.5 AS v",
+            "",
+            "has a coordinate that Timestamp(µs) cannot hold",
+        ),
+        (
+            "SELECT to_timestamp_micros(-9223372036854775807) AS a, 2.5 AS v",
+            "",
+            "expected one within the years -262143 to 262142",
+        ),
+        (
+            "SELECT value AS a, concat('a text that is long ', value) AS v FROM generate_series(1, 100)",
+            "OPTIONS (dims 'a')",
+            "column v has more texts than the format's 1024 bytes",
         ),
     ] {
         let sql = format!(
@@ -369,4 +399,60 @@ async fn what_is_no_array_is_refused_and_nothing_is_left_behind() {
         assert!(error.contains(expected), "{query}: {error}");
         assert_eq!(folder.path().read_dir().unwrap().count(), 0, "{query}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fill_values_never_hide_values() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let ctx = open(&data().join("weather_small.tet"), TetOptions::new()).await;
+    // Pressures are i16 with the fill value -32768, which the column brings along; so do those of other sign.
+    let query = "(SELECT time, station, CASE WHEN station = 'KSEA' THEN CAST(-32768 AS SMALLINT) ELSE value END AS value \
+                 FROM pressure)";
+    for query in [
+        query,
+        "(SELECT time, station, CAST(-value AS SMALLINT) AS value FROM pressure)",
+    ] {
+        copy(&ctx, query, &path, "OPTIONS (dims 'time,station')").await;
+        let back = open(&path, TetOptions::new()).await;
+        let name = rows(
+            &back,
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'f'",
+        )
+        .await;
+        let select = |from: &str| format!("SELECT * FROM {from} q ORDER BY 1, 2");
+        let found = rows(&back, &select(&name[0])).await;
+        assert_eq!(found, rows(&ctx, &select(query)).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn options_reach_datasets_whatever_their_case() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let query = "(SELECT value AS a, CAST(value AS DOUBLE) AS \"Tmax\", 2.5 AS t FROM generate_series(1, 3))";
+    let options = "OPTIONS ('attribute.Tmax.units' 'K', 'attribute.t._FillValue' '-1', 'attribute.long_name' 'both')";
+    copy(&session(), query, &path, options).await;
+    let file = TetFile::open(&path, OpenOptions::default()).unwrap();
+    let attributes = |name: &str| {
+        let metadata = file.metadata(file.dataset(name).unwrap()).unwrap();
+        format!("{:?}", metadata.attrs)
+    };
+    assert_eq!(attributes("Tmax"), r#"{"long_name": "both", "units": "K"}"#);
+    assert_eq!(
+        attributes("t"),
+        r#"{"_FillValue": "-1", "long_name": "both"}"#
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_for_coordinates_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let ctx = small_session(8 << 20);
+    let query = "(SELECT value AS a, 0.5 AS v FROM generate_series(1, 1000000))";
+    let sql = format!("COPY {query} TO '{}'", path.display());
+    let error = error(&ctx, &sql).await;
+    assert!(error.contains("axes of COPY"), "{error}");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }

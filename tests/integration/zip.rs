@@ -141,3 +141,37 @@ async fn a_zip_reads_every_chunk_once() {
     assert_eq!((ran.rows.len(), ran.reads()), (30, 12));
     assert_eq!(ran.metric("chunks_pruned_by_zone_map"), 6);
 }
+
+#[tokio::test]
+async fn joins_that_would_cost_more_or_fail_are_left() {
+    let (_folder, _, ctx) = sample(&datasets(), TetOptions::new()).await;
+    // The condition must not see the rows that a side leaves out.
+    let sql = "SELECT a.value FROM a JOIN (SELECT * FROM b WHERE value <> 0) b ON a.time = b.time AND a.lat = b.lat \
+               AND a.lon = b.lon AND CAST(a.value AS INT) / b.value > 2";
+    assert!(!is_zipped(&ctx, sql).await);
+    assert!(!rows(&ctx, sql).await.is_empty());
+    // Every chunk of one would be decoded for every chunk of the other.
+    let array = |name: &str, chunks: &[u64; 2]| {
+        let spec = DatasetSpec::new(name, Dtype::F64, &[2048, 2048], chunks);
+        (spec.with_dim_names(["y", "x"]), vec![0; 2048 * 2048 * 8])
+    };
+    let datasets = [array("maps", &[1, 2048]), array("series", &[2048, 1])];
+    let (_folder, _, ctx) = sample(&datasets, TetOptions::new()).await;
+    let sql = "SELECT maps.value FROM maps JOIN series USING (y, x)";
+    assert!(!is_zipped(&ctx, sql).await);
+}
+
+#[tokio::test]
+async fn projections_that_use_each_other_twice_stay_linear() {
+    let (_folder, _, ctx) = sample(&datasets(), TetOptions::new()).await;
+    let mut with = "WITH c0 AS (SELECT value AS x FROM a)".to_string();
+    for number in 0..30 {
+        with.push_str(&format!(
+            ", c{} AS (SELECT x + x * 0.5 AS x FROM c{number})",
+            number + 1
+        ));
+    }
+    // Planned at all, within the memory that there is.
+    rows(&ctx, &format!("EXPLAIN {with} SELECT x FROM c30")).await;
+    rows(&ctx, &format!("EXPLAIN {with} SELECT avg(x) FROM c30")).await;
+}

@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinError;
 
+/// How long work that was given up may take to clean up.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+
 /// Planning a statement of thousands of terms needs far more than the usual two megabytes. Only what is used of it takes
 /// memory.
 const STACK_BYTES: usize = 64 << 20;
@@ -67,10 +70,10 @@ impl Engine {
 
     /// Gives the worker threads up without waiting for what they are at. Some of the engine's operators, such as a
     /// nested-loop join, compute for long without a pause at which they could be stopped; the statements that follow
-    /// must not wait for that.
+    /// must not wait for that. But COPY, which notices soon, is given the time to take its unfinished file away.
     fn give_up_workers(&self) {
         if let Some(workers) = self.workers.borrow_mut().take() {
-            workers.shutdown_background();
+            workers.shutdown_timeout(PATIENCE);
         }
     }
 
@@ -82,14 +85,13 @@ impl Engine {
     {
         let cancellation = Cancellation::default();
         let mut task = self.workers()?.spawn(work(cancellation.clone()));
-        self.signals.block_on(async {
+        let result = self.signals.block_on(async {
             let interrupt = pin!(tokio::signal::ctrl_c());
             match select(&mut task, interrupt).await {
                 Either::Left((result, _)) => result.unwrap_or_else(|error| Err(broken(&error))),
                 Either::Right((Ok(()), _)) => {
                     cancellation.cancel();
                     task.abort();
-                    self.give_up_workers();
                     Err(Failure::Interrupted)
                 }
                 // Without a handler Ctrl-C ends the process, which needs no help of ours.
@@ -97,7 +99,11 @@ impl Engine {
                     task.await.unwrap_or_else(|error| Err(broken(&error)))
                 }
             }
-        })
+        });
+        if matches!(result, Err(Failure::Interrupted)) {
+            self.give_up_workers();
+        }
+        result
     }
 }
 

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
+use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, ScalarValue};
 use datafusion::config::ConfigOptions;
-use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Literal};
+use datafusion::physical_expr::Partitioning;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
@@ -19,7 +17,7 @@ use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::exec::{ArrayAggregateExec, MOST_GROUPS};
 use crate::provider::aggregate::groups::group_columns;
 use crate::provider::aggregate::output::Stage;
-use crate::provider::below::{Below, below_exchange};
+use crate::provider::below::{Below, below_exchange, may_fail};
 use crate::provider::config::TetConfig;
 
 /// Groups per selected cell, above which groups are rather made as they come.
@@ -210,24 +208,4 @@ fn over_scan(
         groups,
         node.schema(),
     ))))
-}
-
-/// Whether an expression may fail on some value: it divides by what may be zero, or casts.
-fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    expr.exists(|expr| {
-        if expr.downcast_ref::<CastExpr>().is_some() {
-            return Ok(true);
-        }
-        let Some(binary) = expr.downcast_ref::<BinaryExpr>() else {
-            return Ok(false);
-        };
-        let divisor = binary.right().downcast_ref::<Literal>();
-        let is_zero = |divisor: &Literal| {
-            let zero = ScalarValue::new_zero(&divisor.value().data_type());
-            zero.is_ok_and(|zero| zero == *divisor.value())
-        };
-        Ok(matches!(binary.op(), Operator::Divide | Operator::Modulo)
-            && divisor.is_none_or(is_zero))
-    })
-    .unwrap_or(true)
 }

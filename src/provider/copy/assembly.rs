@@ -9,12 +9,10 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 
 use crate::format::tet::TetWriter;
 use crate::provider::copy::places::Places;
-use crate::provider::copy::spool::{Block, Spool};
+use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 
 /// Bytes of chunks that are made at a time, if the pool has them; one chunk is made in any case.
 const MOST_MEMORY: u64 = 64 << 20;
-/// Rows per block of those that are sorted by chunk.
-const BLOCK_ROWS: usize = 4096;
 /// The most temporary files at a time.
 const MOST_FILES: usize = 128;
 /// How often a block may be read before rows are rather sorted.

@@ -1,14 +1,20 @@
 //! The coordinates of rows, as numbers of their first appearance; in the end, axes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::compute::{cast, is_not_null};
-use arrow::datatypes::{DataType, Float32Type, Float64Type, TimeUnit};
+use arrow::compute::{CastOptions, cast, cast_with_options, is_not_null};
+use arrow::datatypes::{
+    DataType, Date64Type, Float32Type, Float64Type, TimeUnit, TimestampNanosecondType,
+};
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, plan_err};
 
 use crate::provider::copy::options::AxisOrder;
+
+/// Bytes that a coordinate takes beside its own: in the list, in the table, and as an allocation.
+const BYTES_AROUND: usize = 96;
 
 /// An axis in the making.
 pub(super) struct AxisBuilder {
@@ -17,8 +23,10 @@ pub(super) struct AxisBuilder {
     data_type: DataType,
     converter: RowConverter,
     /// The distinct coordinates, by first appearance, as bytes that compare like them.
-    distinct: Vec<Box<[u8]>>,
-    codes: HashMap<Box<[u8]>, u32>,
+    distinct: Vec<Arc<[u8]>>,
+    codes: HashMap<Arc<[u8]>, u32>,
+    /// Bytes of them, with what the lists around them take.
+    memory: usize,
     /// The code of the row before.
     last: u32,
 }
@@ -39,6 +47,7 @@ impl AxisBuilder {
             data_type,
             distinct: Vec::new(),
             codes: HashMap::new(),
+            memory: 0,
             last: 0,
         })
     }
@@ -74,16 +83,33 @@ impl AxisBuilder {
         let Ok(code) = u32::try_from(self.distinct.len()) else {
             return plan_err!("dimension {} has 2^32 coordinates or more", self.name);
         };
-        self.distinct.push(bytes.into());
-        self.codes.insert(bytes.into(), code);
+        let bytes: Arc<[u8]> = bytes.into();
+        self.memory += bytes.len() + BYTES_AROUND;
+        self.distinct.push(Arc::clone(&bytes));
+        self.codes.insert(bytes, code);
         Ok(code)
     }
 
     /// The column in the type of the coordinates, in which equal ones have the same bits.
     fn coordinates(&self, column: &ArrayRef) -> Result<ArrayRef> {
         let name = &self.name;
-        let column = cast(column, &self.data_type)?;
-        if column.null_count() > 0 {
+        let name_type = column.data_type().clone();
+        let nulls = column.logical_null_count();
+        let options = CastOptions {
+            safe: false,
+            ..CastOptions::default()
+        };
+        let cast = cast_with_options(column, &self.data_type, &options);
+        let column = match cast {
+            Ok(cast) if is_exact(column, &cast)? => cast,
+            _ => {
+                return plan_err!(
+                    "dimension {name}, of type {name_type}, has a coordinate that {} cannot hold; cast it",
+                    self.data_type
+                );
+            }
+        };
+        if nulls > 0 {
             return plan_err!(
                 "dimension {name} is NULL in a row; a cell has a coordinate along every axis (WHERE {name} IS NOT NULL)"
             );
@@ -95,7 +121,7 @@ impl AxisBuilder {
                 // Adding zero makes one zero of both.
                 (
                     is_number,
-                    std::sync::Arc::new(values.unary::<_, Float64Type>(|value| value + 0.0)),
+                    Arc::new(values.unary::<_, Float64Type>(|value| value + 0.0)),
                 )
             }
             DataType::Float32 => {
@@ -103,7 +129,7 @@ impl AxisBuilder {
                 let is_number = values.values().iter().all(|value| !value.is_nan());
                 (
                     is_number,
-                    std::sync::Arc::new(values.unary::<_, Float32Type>(|value| value + 0.0)),
+                    Arc::new(values.unary::<_, Float32Type>(|value| value + 0.0)),
                 )
             }
             _ => (true, column),
@@ -112,6 +138,11 @@ impl AxisBuilder {
             return plan_err!("dimension {name} is NaN in a row, which is no coordinate");
         }
         Ok(column)
+    }
+
+    /// Bytes that the distinct coordinates take.
+    pub fn memory(&self) -> usize {
+        self.memory
     }
 
     /// The name of the dimension.
@@ -170,6 +201,25 @@ impl AxisBuilder {
     }
 }
 
+/// Whether a cast has kept every coordinate as it was.
+fn is_exact(before: &ArrayRef, after: &ArrayRef) -> Result<bool> {
+    Ok(match before.data_type() {
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            let times = before.as_primitive::<TimestampNanosecondType>();
+            times.iter().flatten().all(|time| time % 1000 == 0)
+        }
+        DataType::Date64 => {
+            let times = before.as_primitive::<Date64Type>();
+            times.iter().flatten().all(|time| time % 86_400_000 == 0)
+        }
+        DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => &cast(after, before.data_type())? == before,
+        _ => true,
+    })
+}
+
 /// The type in which coordinates of a type are kept.
 fn coordinate_type(name: &str, data_type: &DataType) -> Result<DataType> {
     Ok(match data_type {
@@ -196,8 +246,6 @@ fn coordinate_type(name: &str, data_type: &DataType) -> Result<DataType> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{Float64Array, Int64Array, StringArray};
 
     use super::*;

@@ -15,6 +15,8 @@ use crate::format::tet::{Categories, DatasetMetadata, Dtype, Fill, fill_text};
 
 /// What the reference leaves for a text that is missing.
 const MISSING_TEXT: i64 = -1;
+/// Bytes of the categories of texts, an attribute.
+const MAX_CATEGORIES: usize = 1024;
 
 /// A dataset in the making.
 #[derive(Debug)]
@@ -30,6 +32,13 @@ pub(super) struct Measure {
     pub nulls: u64,
     /// The least and the greatest value, of integers.
     range: Option<(i128, i128)>,
+    /// The fill value that was asked for, or that the column brings along.
+    fill: Option<Fill>,
+    is_fill_given: bool,
+    /// Whether a row has the fill value as a value.
+    has_fill: bool,
+    /// Bytes that the categories of texts will take, as JSON.
+    category_bytes: usize,
 }
 
 /// The values of some rows.
@@ -40,7 +49,13 @@ pub(super) struct Values {
 }
 
 impl Measure {
-    pub fn try_new(name: &str, data_type: &DataType, metadata: DatasetMetadata) -> Result<Self> {
+    /// A dataset of a column. `given` is the fill value that the options ask for.
+    pub fn try_new(
+        name: &str,
+        data_type: &DataType,
+        mut metadata: DatasetMetadata,
+        given: Option<&str>,
+    ) -> Result<Self> {
         let mut is_text = false;
         let (dtype, cast_to) = match inner(data_type) {
             DataType::Float16 => (Dtype::F16, DataType::Float16),
@@ -67,7 +82,20 @@ impl Measure {
                 );
             }
         };
+        if let Some(given) = given.filter(|_| !is_text) {
+            set_fill(&mut metadata, given);
+        }
+        let fill = Fill::of(&metadata, dtype).filter(|_| !is_text);
+        if let (Some(given), None, false) = (given, fill, is_text) {
+            return plan_err!(
+                "option fill_value is {given:?}, which is no value of {name}, a dataset of {dtype}"
+            );
+        }
         Ok(Self {
+            fill,
+            is_fill_given: given.is_some(),
+            has_fill: false,
+            category_bytes: 0,
             name: name.to_string(),
             dtype,
             cast_to,
@@ -103,10 +131,15 @@ impl Measure {
             Dtype::U32 => self.integers::<UInt32Type>(&column),
             Dtype::U64 => self.integers::<UInt64Type>(&column),
         };
-        Ok(Values {
-            bytes,
-            nulls: nulls_of(&column),
-        })
+        let nulls = nulls_of(&column);
+        if let (Some(fill), false) = (self.fill, self.has_fill) {
+            let fill = &fill.bits().to_le_bytes()[..self.size()];
+            let cells = bytes.chunks_exact(fill.len()).enumerate();
+            self.has_fill = cells.into_iter().any(|(row, cell)| {
+                cell == fill && nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
+            });
+        }
+        Ok(Values { bytes, nulls })
     }
 
     fn integers<T: ArrowPrimitiveType>(&mut self, column: &ArrayRef) -> Vec<u8>
@@ -133,6 +166,15 @@ impl Measure {
                     Some(code) => *code,
                     None => {
                         let code = texts.len() as i64;
+                        // Quotes, a colon, a comma, and at least a digit.
+                        self.category_bytes += text.len() + 5;
+                        if self.category_bytes > MAX_CATEGORIES {
+                            return plan_err!(
+                                "column {} has more texts than the format's {MAX_CATEGORIES} bytes of categories hold; number \
+                                 them, and keep their texts in a table of their own",
+                                self.name
+                            );
+                        }
                         texts.insert(text.to_string(), code);
                         self.by_text.insert(text.to_string(), code);
                         code
@@ -147,36 +189,45 @@ impl Measure {
         })
     }
 
-    /// The bytes of a missing cell, when all rows have come. `is_needed` says whether there is one; `given` is the option.
-    /// Notes in the metadata what they are.
-    pub fn fill(&mut self, is_needed: bool, given: Option<&str>) -> Result<Vec<u8>> {
+    /// The bytes of a missing cell, when all rows have come. `is_needed` says whether there is one. Notes in the metadata what
+    /// they are.
+    pub fn fill(&mut self, is_needed: bool) -> Result<Vec<u8>> {
         if let Some(texts) = &self.texts {
             let categories = Categories::encode(texts, MISSING_TEXT);
+            if categories.len() > MAX_CATEGORIES {
+                return plan_err!(
+                    "column {} has {} texts, which take {} bytes as categories; the format allows {MAX_CATEGORIES}: number \
+                     them, and keep their texts in a table of their own",
+                    self.name,
+                    texts.len(),
+                    categories.len()
+                );
+            }
             let attributes = &mut self.metadata.attrs;
             attributes.insert(Categories::ATTRIBUTE.to_string(), categories);
             return Ok(MISSING_TEXT.to_le_bytes().to_vec());
         }
-        if let Some(given) = given {
-            self.set_fill(given);
+        if self.has_fill && self.is_fill_given {
+            return plan_err!(
+                "{} has the value {}, which is its fill value, so that it would read as NULL; choose another one: OPTIONS \
+                 (fill_value '...')",
+                self.name,
+                fill_text(&self.metadata).unwrap_or_default()
+            );
         }
-        let known = Fill::of(&self.metadata, self.dtype);
-        let text = fill_text(&self.metadata).map(str::to_string);
-        let fill = match (known, self.dtype.is_float()) {
-            (Some(fill), _) => fill.bits().to_le_bytes(),
-            (None, _) if given.is_some() => {
-                return plan_err!(
-                    "option fill_value is {:?}, which is no value of {}, a dataset of {}",
-                    given.unwrap_or_default(),
-                    self.name,
-                    self.dtype
-                );
-            }
+        if self.has_fill {
+            // It meant missing where the column comes from, but here it is a value.
+            remove_fill(&mut self.metadata);
+            self.fill = None;
+        }
+        let bits = match (self.fill, self.dtype.is_float()) {
+            (Some(fill), _) => fill.bits(),
             (None, true) => match self.dtype {
-                Dtype::F16 => u64::from(half::f16::NAN.to_bits()).to_le_bytes(),
-                Dtype::F32 => u64::from(f32::NAN.to_bits()).to_le_bytes(),
-                _ => f64::NAN.to_bits().to_le_bytes(),
+                Dtype::F16 => half::f16::NAN.to_bits().into(),
+                Dtype::F32 => f32::NAN.to_bits().into(),
+                _ => f64::NAN.to_bits(),
             },
-            (None, false) if !is_needed => [0; 8],
+            (None, false) if !is_needed => 0,
             (None, false) => {
                 let Some(chosen) = self.free_value() else {
                     return plan_err!(
@@ -186,29 +237,17 @@ impl Measure {
                         self.dtype
                     );
                 };
-                self.set_fill(&chosen.to_string());
-                chosen.to_le_bytes()[..8].try_into().unwrap_or([0; 8])
+                set_fill(&mut self.metadata, &chosen.to_string());
+                // Two's complement, of which the type has the lower bytes.
+                chosen as u64
             }
         };
-        // One that is carried over may be a value here.
-        if let (Some(text), false) = (text, self.dtype.is_float())
-            && let (Ok(value), Some((low, high))) = (text.parse::<i128>(), self.range)
-            && (low == value || high == value)
-        {
-            return plan_err!(
-                "{} has the value {value}, which is its fill value, so that it would read as NULL; choose another one: \
-                 OPTIONS (fill_value '...')",
-                self.name
-            );
-        }
-        Ok(fill[..self.size()].to_vec())
+        Ok(bits.to_le_bytes()[..self.size()].to_vec())
     }
 
-    fn set_fill(&mut self, text: &str) {
-        let attributes = &mut self.metadata.attrs;
-        attributes.remove("missing_value");
-        attributes.remove("fill_value");
-        attributes.insert("_FillValue".to_string(), text.to_string());
+    /// Bytes of the distinct texts.
+    pub fn memory(&self) -> usize {
+        2 * self.category_bytes
     }
 
     /// An integer that is no value of the column, as far as its range tells.
@@ -229,6 +268,18 @@ impl Measure {
                 .is_none_or(|(least, greatest)| !(least..=greatest).contains(candidate))
         };
         candidates.into_iter().find(is_free)
+    }
+}
+
+fn set_fill(metadata: &mut DatasetMetadata, text: &str) {
+    remove_fill(metadata);
+    let attributes = &mut metadata.attrs;
+    attributes.insert("_FillValue".to_string(), text.to_string());
+}
+
+fn remove_fill(metadata: &mut DatasetMetadata) {
+    for key in ["_FillValue", "missing_value", "fill_value"] {
+        metadata.attrs.remove(key);
     }
 }
 
@@ -260,60 +311,77 @@ mod tests {
 
     use super::*;
 
-    fn measure(column: ArrayRef, attributes: &[(&str, &str)]) -> Measure {
+    fn measure(column: &ArrayRef, attributes: &[(&str, &str)], given: Option<&str>) -> Measure {
         let mut metadata = DatasetMetadata::default();
         for (key, value) in attributes {
             metadata.attrs.insert(key.to_string(), value.to_string());
         }
-        let mut measure = Measure::try_new("v", column.data_type(), metadata).unwrap();
-        measure.values(&column).unwrap();
+        let mut measure = Measure::try_new("v", column.data_type(), metadata, given).unwrap();
+        measure.values(column).unwrap();
         measure
     }
 
     #[test]
     fn fill_values_lie_outside_the_data() {
         let shorts: ArrayRef = Arc::new(Int16Array::from(vec![Some(-5), None, Some(7)]));
-        let mut one = measure(Arc::clone(&shorts), &[]);
-        assert_eq!(one.fill(true, None).unwrap(), i16::MIN.to_le_bytes());
+        let mut one = measure(&shorts, &[], None);
+        assert_eq!(one.fill(true).unwrap(), i16::MIN.to_le_bytes());
         assert_eq!(one.metadata.attrs["_FillValue"], "-32768");
-        let mut one = measure(Arc::clone(&shorts), &[("missing_value", "-999")]);
-        assert_eq!(one.fill(true, None).unwrap(), (-999i16).to_le_bytes());
+        let mut one = measure(&shorts, &[("missing_value", "-999")], None);
+        assert_eq!(one.fill(true).unwrap(), (-999i16).to_le_bytes());
         assert!(!one.metadata.attrs.contains_key("_FillValue"));
-        let mut one = measure(Arc::clone(&shorts), &[("missing_value", "-999")]);
-        assert_eq!(one.fill(true, Some("8")).unwrap(), 8i16.to_le_bytes());
+        let mut one = measure(&shorts, &[("missing_value", "-999")], Some("8"));
+        assert_eq!(one.fill(true).unwrap(), 8i16.to_le_bytes());
         assert!(!one.metadata.attrs.contains_key("missing_value"));
         let bytes: ArrayRef = Arc::new(UInt8Array::from(vec![0, 254]));
-        assert_eq!(measure(bytes, &[]).fill(true, None).unwrap(), [255]);
+        assert_eq!(measure(&bytes, &[], None).fill(true).unwrap(), [255]);
         let floats: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
-        let fill = measure(floats, &[]).fill(true, None).unwrap();
+        let fill = measure(&floats, &[], None).fill(true).unwrap();
         assert!(f32::from_le_bytes(fill.try_into().unwrap()).is_nan());
+    }
+
+    #[test]
+    fn a_fill_value_that_is_a_value_here_means_missing_no_longer() {
+        let shorts: ArrayRef = Arc::new(Int16Array::from(vec![-1, 7, 9]));
+        let mut one = measure(&shorts, &[("_FillValue", "7")], None);
+        assert_eq!(one.fill(true).unwrap(), i16::MIN.to_le_bytes());
+        let floats: ArrayRef = Arc::new(Float32Array::from(vec![-1.0, 0.0, 1.0]));
+        let mut one = measure(&floats, &[("missing_value", "0")], None);
+        let fill = one.fill(true).unwrap();
+        assert!(f32::from_le_bytes(fill.try_into().unwrap()).is_nan());
+        assert!(one.metadata.attrs.is_empty());
+        let error = measure(&floats, &[], Some("0")).fill(true).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("v has the value 0, which is its fill value"),
+            "{error}"
+        );
     }
 
     #[test]
     fn what_cannot_mean_missing_is_refused() {
         let all: ArrayRef = Arc::new(UInt8Array::from(vec![0, 255]));
-        let error = measure(Arc::clone(&all), &[]).fill(true, None).unwrap_err();
+        let error = measure(&all, &[], None).fill(true).unwrap_err();
         assert!(error.to_string().contains("no value is left"), "{error}");
-        assert_eq!(
-            measure(Arc::clone(&all), &[]).fill(false, None).unwrap(),
-            [0]
-        );
-        let error = measure(Arc::clone(&all), &[])
-            .fill(true, Some("255"))
-            .unwrap_err();
+        assert_eq!(measure(&all, &[], None).fill(false).unwrap(), [0]);
+        let error = measure(&all, &[], Some("255")).fill(true).unwrap_err();
         assert!(error.to_string().contains("has the value 255"), "{error}");
-        let error = measure(all, &[]).fill(true, Some("-1")).unwrap_err();
-        assert!(
-            error.to_string().contains("no value of v, a dataset of u8"),
-            "{error}"
+        let error = Measure::try_new(
+            "v",
+            &DataType::UInt8,
+            DatasetMetadata::default(),
+            Some("-1"),
         );
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("no value of v, a dataset of u8"), "{error}");
     }
 
     #[test]
     fn truths_and_texts_are_numbers() {
         let truths: ArrayRef = Arc::new(BooleanArray::from(vec![true, false]));
         let mut one =
-            Measure::try_new("v", truths.data_type(), DatasetMetadata::default()).unwrap();
+            Measure::try_new("v", truths.data_type(), DatasetMetadata::default(), None).unwrap();
         assert_eq!(one.values(&truths).unwrap().bytes, [1, 0]);
         let texts: ArrayRef = Arc::new(StringArray::from(vec![
             Some("b"),
@@ -321,7 +389,8 @@ mod tests {
             Some("a"),
             Some("b"),
         ]));
-        let mut one = Measure::try_new("v", texts.data_type(), DatasetMetadata::default()).unwrap();
+        let mut one =
+            Measure::try_new("v", texts.data_type(), DatasetMetadata::default(), None).unwrap();
         let codes = one.values(&texts).unwrap().bytes;
         let codes: Vec<_> = codes
             .as_chunks::<8>()
@@ -330,7 +399,7 @@ mod tests {
             .map(|code| i64::from_le_bytes(*code))
             .collect();
         assert_eq!(codes, [0, -1, 1, 0]);
-        one.fill(true, None).unwrap();
+        one.fill(true).unwrap();
         let categories = Categories::parse(&one.metadata.attrs[Categories::ATTRIBUTE]).unwrap();
         assert_eq!(categories.text(1), Some("a"));
         assert_eq!(categories.missing(), Some(-1));

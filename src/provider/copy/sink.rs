@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::datasource::sink::DataSink;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
@@ -25,9 +26,9 @@ use crate::provider::copy::columns::Columns;
 use crate::provider::copy::measure::Measure;
 use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::places::Places;
-use crate::provider::copy::spool::{Block, Spool};
+use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 use crate::provider::copy::target::{Stored, chunk_shape};
-use crate::provider::source::DATASET;
+use crate::provider::source::{DATASET, UNPACKED};
 use crate::provider::tet::{base, group};
 
 /// The column of values of a table of one dataset, and the dataset of a column that comes from none.
@@ -35,9 +36,10 @@ const VALUE: &str = "value";
 /// Attributes that do not hold for a copy: what its coordinates are called, and how its values are packed, if they no longer
 /// are.
 const NOT_COPIED: [&str; 1] = ["coordinates"];
+const FILL_VALUE: &str = "_FillValue";
 const OF_PACKED: [&str; 2] = ["scale_factor", "add_offset"];
-/// Attributes that a dataset may have, and bytes of each.
-const MAX_ATTRIBUTES: usize = 64;
+/// Attributes that a dataset may have beside a fill value, and bytes of each.
+const MAX_ATTRIBUTES: usize = 63;
 const MAX_TEXT: usize = 1024;
 /// Bytes of encoded rows that are kept in memory, if the pool has them.
 const MOST_MEMORY: usize = 64 << 20;
@@ -65,7 +67,22 @@ impl TetSink {
             options,
         };
         // What is wrong with the types, or the options, is told before any row is read.
-        Rows::try_new(&sink)?;
+        let rows = Rows::try_new(&sink)?;
+        sink.check_path()?;
+        sink.check_attributes(&rows)?;
+        for measure in &rows.measures {
+            if rows
+                .axes
+                .iter()
+                .any(|axis| axis.name() == base(&measure.name))
+            {
+                return plan_err!(
+                    "a dataset and a dimension are both called {:?}, which would make its values the coordinates; OPTIONS \
+                     (dataset '...') gives it another name",
+                    measure.name
+                );
+            }
+        }
         if sink.options.dataset.is_some() && sink.columns.measures.len() > 1 {
             return plan_err!(
                 "option dataset names the only dataset, but there are {}, called like their columns",
@@ -82,6 +99,39 @@ impl TetSink {
             );
         }
         Ok(sink)
+    }
+
+    fn check_path(&self) -> Result<()> {
+        let path = self.path.display();
+        if self.path.is_dir() {
+            return plan_err!("{path} is a folder, expected the path of a file");
+        }
+        let folder = self.path.parent();
+        let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+        match folder {
+            Some(folder) if !folder.is_dir() => {
+                plan_err!("{path}: there is no folder {}", folder.display())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether each attribute of the options belongs to a dataset.
+    fn check_attributes(&self, rows: &Rows) -> Result<()> {
+        for key in self.options.attributes.keys() {
+            let measures = rows.measures.iter().zip(&self.columns.measures);
+            let mut names = measures.map(|(measure, number)| {
+                attribute_of(key, &measure.name, self.field(*number).name())
+            });
+            if !names.any(|name| name.is_some()) {
+                let measures = rows.measures.iter().map(|measure| measure.name.as_str());
+                return plan_err!(
+                    "option attribute.{key} names no dataset; there are {}",
+                    measures.collect::<Vec<_>>().join(", ")
+                );
+            }
+        }
+        Ok(())
     }
 
     fn field(&self, number: usize) -> &Field {
@@ -110,14 +160,15 @@ impl TetSink {
     /// The attributes of the dataset of a column: those of the column, then those of the options.
     fn metadata(&self, field: &Field, dataset: &str) -> DatasetMetadata {
         let mut metadata = DatasetMetadata::default();
-        let is_packed = field.data_type().is_integer();
+        let is_unpacked =
+            field.metadata().contains_key(UNPACKED) || !field.data_type().is_integer();
         let mut carried: Vec<_> = field.metadata().iter().collect();
         carried.sort();
         for (key, value) in carried {
             let is_ours = key.starts_with("tet:") || key.starts_with("tetration_");
             let is_engine = key.starts_with("ARROW:") || key.starts_with("PARQUET:");
             let is_stale = NOT_COPIED.contains(&key.as_str())
-                || (!is_packed && OF_PACKED.contains(&key.as_str()));
+                || (is_unpacked && OF_PACKED.contains(&key.as_str()));
             let fits = |text: &str| (1..=MAX_TEXT).contains(&text.len());
             if !is_ours
                 && !is_engine
@@ -129,21 +180,37 @@ impl TetSink {
                 metadata.attrs.insert(key.clone(), value.clone());
             }
         }
-        for (key, value) in &self.options.attributes {
-            let of_dataset = key
-                .strip_prefix(dataset)
-                .or_else(|| key.strip_prefix(field.name()))
-                .and_then(|key| key.strip_prefix('.'));
-            let name = match (of_dataset, key.split_once('.')) {
-                (Some(name), _) => name,
-                (None, None) => key,
-                // Another dataset's.
-                (None, Some(_)) => continue,
+        // Those of all datasets first, so that one's own count.
+        let attributes = self.options.attributes.iter();
+        let found = attributes.filter_map(|(key, value)| {
+            let name = attribute_of(key, dataset, field.name())?;
+            Some((name.len() < key.len(), name, value))
+        });
+        let mut found: Vec<_> = found.collect();
+        found.sort();
+        for (_, name, value) in found {
+            // The engine makes small letters of the keys of options.
+            let name = match name.eq_ignore_ascii_case(FILL_VALUE) {
+                true => FILL_VALUE,
+                false => name,
             };
             metadata.attrs.insert(name.to_string(), value.clone());
         }
         metadata
     }
+}
+
+/// The name of the attribute that an option gives a dataset or its column, if it does: `NAME`, or `DATASET.NAME`.
+fn attribute_of<'a>(key: &'a str, dataset: &str, column: &str) -> Option<&'a str> {
+    let mut names = [dataset, column];
+    // The longer one says more.
+    names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    let of_name = names.into_iter().find_map(|name| {
+        let (head, rest) = key.split_at_checked(name.len())?;
+        let rest = rest.strip_prefix('.')?;
+        head.eq_ignore_ascii_case(name).then_some(rest)
+    });
+    of_name.or_else(|| (!key.contains('.')).then_some(key))
 }
 
 impl DisplayAs for TetSink {
@@ -177,21 +244,32 @@ impl DataSink for TetSink {
         let mut rows = Rows::try_new(self)?;
         let mut spool = Spool::new(context, self.columns.dimensions.len(), MOST_MEMORY);
         let mut count = 0;
+        let none = || Block::empty(self.columns.dimensions.len(), self.columns.measures.len());
+        let mut block = none();
+        let memory = MemoryConsumer::new("axes of COPY").register(context.memory_pool());
         while let Some(batch) = data.next().await {
             let batch = batch?;
             if batch.num_rows() == 0 {
                 continue;
             }
             count += batch.num_rows() as u64;
-            spool.push(rows.encode(&self.columns, &batch)?, context)?;
+            block.append(rows.encode(&self.columns, &batch)?);
+            memory.try_resize(rows.memory())?;
+            if block.rows >= BLOCK_ROWS {
+                spool.push(std::mem::replace(&mut block, none()), context)?;
+            }
         }
         drop(data);
+        if block.rows > 0 {
+            spool.push(block, context)?;
+        }
         spool.finish()?;
         let is_cancelled = Arc::new(AtomicBool::new(false));
         let guard = CancelOnDrop(Arc::clone(&is_cancelled));
         let (path, options) = (self.path.clone(), self.options.clone());
         let context = Arc::clone(context);
         let task = SpawnedTask::spawn_blocking(move || {
+            let _memory = memory;
             rows.write(&path, &options, count, &spool, &context, &is_cancelled)
         });
         let written = task
@@ -227,12 +305,19 @@ impl Rows {
             let field = sink.field(*number);
             let name = sink.dataset(field);
             let metadata = sink.metadata(field, &name);
-            Measure::try_new(&name, field.data_type(), metadata)
+            let given = sink.options.fill_value.as_deref();
+            Measure::try_new(&name, field.data_type(), metadata, given)
         });
         Ok(Self {
             axes: axes.collect::<Result<_>>()?,
             measures: measures.collect::<Result<_>>()?,
         })
+    }
+
+    /// Bytes of distinct coordinates and texts.
+    fn memory(&self) -> usize {
+        let axes = self.axes.iter().map(AxisBuilder::memory);
+        axes.chain(self.measures.iter().map(Measure::memory)).sum()
     }
 
     fn encode(&mut self, columns: &Columns, batch: &RecordBatch) -> Result<Block> {
@@ -284,7 +369,7 @@ impl Rows {
         let mut fills = Vec::with_capacity(self.measures.len());
         for measure in &mut self.measures {
             let is_needed = cells > count || measure.nulls > 0;
-            fills.push(measure.fill(is_needed, options.fill_value.as_deref())?);
+            fills.push(measure.fill(is_needed)?);
         }
         let largest = self
             .measures

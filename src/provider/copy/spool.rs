@@ -9,6 +9,8 @@ use datafusion::common::{Result, internal_err, plan_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SpillFile, SpillWriter, TaskContext};
 
+/// Rows of a block, unless there are no more, or they come in larger batches.
+pub(super) const BLOCK_ROWS: usize = 4096;
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Some rows, column by column.
@@ -32,6 +34,29 @@ impl Block {
             values: vec![Vec::new(); measures],
             valid: vec![Vec::new(); measures],
         }
+    }
+
+    /// Adds the rows of another block.
+    pub fn append(&mut self, other: Self) {
+        if self.rows == 0 {
+            *self = other;
+            return;
+        }
+        let all = self.rows + other.rows;
+        for (one, other) in self.codes.iter_mut().zip(&other.codes) {
+            one.extend_from_slice(other);
+        }
+        for (one, other) in self.values.iter_mut().zip(&other.values) {
+            one.extend_from_slice(other);
+        }
+        for (one, other) in self.valid.iter_mut().zip(&other.valid) {
+            if !(one.is_empty() && other.is_empty()) {
+                one.resize(self.rows, 1);
+                one.extend_from_slice(other);
+                one.resize(all, 1);
+            }
+        }
+        self.rows = all;
     }
 
     fn bytes(&self) -> usize {

@@ -9,6 +9,7 @@ use arrow::datatypes::{
     TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use chrono::DateTime;
 use datafusion::common::{Result, plan_err};
 
 use crate::format::tet::{DatasetMetadata, DatasetSpec, Dtype};
@@ -57,6 +58,14 @@ impl Stored {
     /// The way that gives back the same coordinates, of the same type.
     pub fn of(axis: &FinishedAxis) -> Result<Self> {
         let coordinates = &axis.coordinates;
+        if let Some(position) = first_unreadable(coordinates) {
+            let value = arrow::util::display::array_value_to_string(coordinates, position);
+            return plan_err!(
+                "dimension {} has the time {}, expected one within the years -262143 to 262142",
+                axis.name,
+                value.unwrap_or_else(|_| "beyond all years".to_string())
+            );
+        }
         if is_counted(coordinates) {
             return Ok(Self::Counted);
         }
@@ -104,20 +113,11 @@ impl Stored {
             }
             _ => {
                 let name = &axis.name;
-                let mut codes =
-                    Measure::try_new(name, &DataType::Utf8, DatasetMetadata::default())?;
+                let metadata = DatasetMetadata::default();
+                let mut codes = Measure::try_new(name, &DataType::Utf8, metadata, None)?;
                 let values = codes.values(coordinates)?;
-                codes.fill(false, None)?;
+                codes.fill(false)?;
                 for (key, text) in &codes.metadata.attrs {
-                    if text.len() > MAX_LABEL {
-                        return plan_err!(
-                            "dimension {name} has {} texts, which take {} bytes as categories; the format allows \
-                             {MAX_LABELS} labels, or {MAX_LABEL} bytes of categories: number them, and keep their texts in \
-                             a table of their own",
-                            coordinates.len(),
-                            text.len()
-                        );
-                    }
                     add(key, text);
                 }
                 (Dtype::I64, values.bytes)
@@ -137,6 +137,17 @@ fn bytes<T: arrow::datatypes::ArrowPrimitiveType>(coordinates: &ArrayRef) -> Vec
     use arrow::datatypes::ToByteSlice;
     let values = coordinates.as_primitive::<T>().values();
     values.to_byte_slice().to_vec()
+}
+
+/// The first time that could not be read again.
+fn first_unreadable(coordinates: &ArrayRef) -> Option<usize> {
+    let is_readable = |time: i64| DateTime::from_timestamp_micros(time).is_some();
+    if let Some(times) = coordinates.as_primitive_opt::<TimestampMicrosecondType>() {
+        return times.values().iter().position(|time| !is_readable(*time));
+    }
+    let dates = coordinates.as_primitive_opt::<Date32Type>()?;
+    let mut dates = dates.values().iter();
+    dates.position(|date| !is_readable(i64::from(*date) * 86_400_000_000))
 }
 
 /// Whether these are the coordinates of an axis without any.

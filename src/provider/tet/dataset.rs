@@ -12,10 +12,13 @@ use crate::grid::{Axis, ChunkGrid, CoordinateSource, IndexSet, Selection, Window
 use crate::provider::axis_bounds::axis_range;
 use crate::provider::description::{AttributeDescription, DimensionDescription, TableDescription};
 use crate::provider::options::{ReadOptions, TetOptions};
-use crate::provider::source::{BlockStatistics, CellFormat, DATASET, GridSource, WindowReader};
+use crate::provider::source::{
+    BlockStatistics, CellFormat, DATASET, GridSource, UNPACKED, WindowReader,
+};
 use crate::provider::tet::array::TetArray;
 use crate::provider::tet::columns::{self, Axes};
 use crate::provider::tet::coordinates::{CoordinateDatasets, base};
+use crate::provider::tet::decoding::Decoding;
 use crate::provider::tet::reader::TetWindowReader;
 
 /// Broken chunks that a description spells out; one is usually as telling as a million.
@@ -62,6 +65,9 @@ impl TetDataset {
         let axes = columns::axes(file, dataset, metadata, options, shared, &mut warnings)?;
         let mut attributes: HashMap<_, _> = metadata.attrs.clone().into_iter().collect();
         attributes.insert(DATASET.to_string(), dataset.name().to_string());
+        if matches!(array.decoding(), Decoding::Unpack { .. }) {
+            attributes.insert(UNPACKED.to_string(), String::new());
+        }
         let value = Field::new(
             columns::value_name(dataset, &axes.axes),
             array.data_type(),
@@ -237,6 +243,7 @@ impl GridSource for TetDataset {
         let value = &self.attributes[0];
         let mut metadata: BTreeMap<_, _> = value.metadata().clone().into_iter().collect();
         metadata.remove(DATASET);
+        metadata.remove(UNPACKED);
         Ok(TableDescription {
             name: dataset.name().to_string(),
             format: "tet",
