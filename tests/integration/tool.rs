@@ -344,3 +344,25 @@ fn zone_maps_are_made_and_taken_away() {
     let refused = tet(&["index", data("edge/zstd_empty.tet").to_str().unwrap()]);
     assert_eq!(refused.status.code(), Some(1));
 }
+
+#[test]
+fn completions_and_manual_pages_are_written() {
+    for (arguments, expected) in [
+        (["completions", "bash"].as_slice(), "complete -F _tet"),
+        (&["completions", "zsh"], "#compdef tet"),
+        (&["man"], "tet\\-verify"),
+    ] {
+        let written = tet(arguments);
+        assert!(written.status.success());
+        assert!(text(&written.stdout).contains(expected), "{arguments:?}");
+    }
+    for (arguments, expected) in [
+        (["--completions", "fish"].as_slice(), "complete -c tet-sql"),
+        (&["--man"], ".TH tet-sql"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tet-sql"));
+        let written = command.args(arguments).output().unwrap();
+        assert!(written.status.success());
+        assert!(text(&written.stdout).contains(expected), "{arguments:?}");
+    }
+}

@@ -4,7 +4,9 @@ use crate::failure::Failure;
 use crate::output::Format;
 use crate::session::Input;
 use crate::size::parse_size;
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
+use clap_complete::Shell;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tet_sql::{Access, TetOptions};
 
@@ -60,6 +62,14 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
+    /// Write a completion script for a shell to standard output, and do nothing else
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub completions: Option<Shell>,
+
+    /// Write the manual page to standard output, and do nothing else
+    #[arg(long, exclusive = true)]
+    pub man: bool,
+
     /// Open a small weather file made for trying things out
     #[arg(long)]
     pub demo: bool,
@@ -107,6 +117,16 @@ pub enum ReadAccess {
 }
 
 impl Arguments {
+    /// Writes what the arguments ask to be written about themselves; whether that is all.
+    pub fn describe(&self, output: &mut dyn Write) -> io::Result<bool> {
+        if let Some(shell) = self.completions {
+            clap_complete::generate(shell, &mut Self::command(), "tet-sql", &mut &mut *output);
+        } else if self.man {
+            clap_mangen::Man::new(Self::command()).render(output)?;
+        }
+        Ok(self.completions.is_some() || self.man)
+    }
+
     /// The number of worker threads, which is also the number of a query's partitions.
     pub fn threads(&self) -> usize {
         match self.threads {

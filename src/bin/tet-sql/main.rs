@@ -36,6 +36,14 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    match arguments.describe(&mut std::io::stdout().lock()) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => {
+            messages::error(&format!("standard output: {error}"));
+            return ExitCode::from(1);
+        }
+    }
     match start(arguments) {
         // The reader of our output has seen enough, as in `tet-sql ... | head`.
         Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,6 +34,13 @@ pub enum Command {
     Repair(RepairArguments),
     /// Embed zone maps, which let queries leave out chunks, or take them away
     Index(IndexArguments),
+    /// Write a completion script for a shell to standard output
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual page to standard output
+    Man,
 }
 
 const INFO_EXAMPLES: &str = "\

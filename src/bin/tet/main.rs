@@ -14,7 +14,7 @@ mod verify;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::arguments::{Arguments, Command};
 
@@ -55,6 +55,11 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments, &mut output),
         Command::Repair(arguments) => repair::run(&arguments, &mut output),
         Command::Index(arguments) => repair::run_index(&arguments, &mut output),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "tet", &mut output);
+            Ok(true)
+        }
+        Command::Man => man(&mut output).map(|()| true).map_err(Failure::from),
     };
     let result = result.and_then(|is_sound| {
         output.flush()?;
@@ -69,4 +74,17 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
     }
+}
+
+/// The manual page, and those of the commands behind it.
+fn man(output: &mut dyn Write) -> io::Result<()> {
+    let command = Arguments::command();
+    clap_mangen::Man::new(command.clone()).render(output)?;
+    for one in command.get_subcommands() {
+        let title = format!("tet-{}", one.get_name());
+        clap_mangen::Man::new(one.clone())
+            .title(title)
+            .render(output)?;
+    }
+    Ok(())
 }
