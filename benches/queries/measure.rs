@@ -43,50 +43,42 @@ impl Times {
     }
 }
 
-/// Runs a query: once to warm up and for its answer, once under the eyes of the memory sampler, and then for its times,
-/// with nobody watching.
+/// Runs a query: once to warm up and for its answer, and then for its figures.
 pub async fn query(ctx: &SessionContext, sql: &str, runs: usize) -> Result<(Figures, Answer)> {
     let (batches, ..) = run(ctx, sql).await?;
     let answer = Answer::new(&batches)?;
     drop(batches);
-    memory::release_unused();
-    let sampler = Sampler::start();
-    let batches = run(ctx, sql).await?;
-    let peak = sampler.and_then(Sampler::finish);
-    drop(batches);
-    let (mut total, mut planning) = (Times::default(), Times::default());
-    for _ in 0..runs {
-        let (_, planning_time, total_time) = run(ctx, sql).await?;
-        planning.push(planning_time);
-        total.push(total_time);
-    }
-    let figures = Figures {
-        total,
-        planning: Some(planning),
-        peak,
-    };
-    Ok((figures, answer))
+    Ok((figures(runs, || run(ctx, sql)).await?, answer))
 }
 
 /// Runs a query whose rows are counted and dropped, each partition on a task of its own.
 pub async fn stream(ctx: &SessionContext, sql: &str, runs: usize) -> Result<(Figures, u64)> {
     let (rows, ..) = drain(ctx, sql).await?;
+    Ok((figures(runs, || drain(ctx, sql)).await?, rows))
+}
+
+/// Does something once under the eyes of the memory sampler, and then for its times, with nobody watching. It tells its time
+/// up to the physical plan, and in all.
+async fn figures<T, F>(runs: usize, work: impl Fn() -> F) -> Result<Figures>
+where
+    F: Future<Output = Result<(T, Duration, Duration)>>,
+{
     memory::release_unused();
     let sampler = Sampler::start();
-    drain(ctx, sql).await?;
+    let result = work().await?;
     let peak = sampler.and_then(Sampler::finish);
+    drop(result);
     let (mut total, mut planning) = (Times::default(), Times::default());
     for _ in 0..runs {
-        let (_, planning_time, total_time) = drain(ctx, sql).await?;
+        let (_, planning_time, total_time) = work().await?;
         planning.push(planning_time);
         total.push(total_time);
     }
-    let figures = Figures {
+    Ok(Figures {
         total,
         planning: Some(planning),
         peak,
-    };
-    Ok((figures, rows))
+    })
 }
 
 async fn drain(ctx: &SessionContext, sql: &str) -> Result<(u64, Duration, Duration)> {
