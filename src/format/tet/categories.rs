@@ -51,14 +51,47 @@ impl Categories {
     /// What is wrong with the text, if it is not such an object, if a label or a code is there twice, or if a label has
     /// the code for missing cells.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // serde would take an array for the struct's fields in order.
-        if !text.trim_start().starts_with('{') {
-            return Err(format!("{} is no JSON object", quoted(text)));
+        Self::of_parts(&[text])
+    }
+
+    /// The categories of a dataset with these attributes, if it has any: those of the attribute, and what follows in
+    /// `tetration_categories_2` and so on. The latter are an extension of ours, since an attribute holds 1024 bytes at most.
+    pub(crate) fn of(attributes: &BTreeMap<String, String>) -> Option<Result<Self, String>> {
+        let mut parts = vec![attributes.get(Self::ATTRIBUTE)?.as_str()];
+        while let Some(part) = attributes.get(&Self::attribute(parts.len())) {
+            parts.push(part);
         }
-        let stored: Stored =
-            serde_json::from_str(text).map_err(|error| clipped(&error.to_string()))?;
+        Some(Self::of_parts(&parts))
+    }
+
+    /// The attribute with the part of a number.
+    fn attribute(part: usize) -> String {
+        match part {
+            0 => Self::ATTRIBUTE.to_string(),
+            part => format!("{}_{}", Self::ATTRIBUTE, part + 1),
+        }
+    }
+
+    fn of_parts(parts: &[&str]) -> Result<Self, String> {
+        let mut codes = BTreeMap::new();
+        let mut missing = None;
+        for text in parts {
+            // serde would take an array for the struct's fields in order.
+            if !text.trim_start().starts_with('{') {
+                return Err(format!("{} is no JSON object", quoted(text)));
+            }
+            let stored: Stored =
+                serde_json::from_str(text).map_err(|error| clipped(&error.to_string()))?;
+            missing = missing.or(stored.missing);
+            for (label, code) in stored.codes.0 {
+                if codes.contains_key(&label) {
+                    return Err(format!("label {} is there twice", quoted(&label)));
+                }
+                codes.insert(label, code);
+            }
+        }
         let mut texts = BTreeMap::new();
-        for (label, code) in stored.codes.0 {
+        for (label, code) in codes {
             let quoted_label = quoted(&label);
             if label.len() > MAX_LABEL {
                 return Err(format!(
@@ -66,7 +99,7 @@ impl Categories {
                     label.len()
                 ));
             }
-            if stored.missing == Some(code) {
+            if missing == Some(code) {
                 return Err(format!(
                     "label {quoted_label} has code {code}, which is that of missing cells"
                 ));
@@ -91,13 +124,41 @@ impl Categories {
             } else {
                 Texts::Mapped(texts.into_iter().collect())
             },
-            missing: stored.missing,
+            missing,
         })
     }
 
-    /// The attribute's text for these texts and their codes.
-    pub(crate) fn encode(texts: &BTreeMap<String, i64>, missing: i64) -> String {
-        serde_json::json!({ "codes": texts, "missing": missing }).to_string()
+    /// The attributes for these texts and their codes, each of at most so many bytes.
+    pub(crate) fn encode(
+        texts: &BTreeMap<String, i64>,
+        missing: i64,
+        most_bytes: usize,
+    ) -> Vec<(String, String)> {
+        let text = |codes: &BTreeMap<&str, i64>| {
+            serde_json::json!({ "codes": codes, "missing": missing }).to_string()
+        };
+        let mut by_code: Vec<_> = texts.iter().map(|(text, code)| (*code, text)).collect();
+        by_code.sort_unstable();
+        let mut parts = Vec::new();
+        let mut codes = BTreeMap::new();
+        let mut bytes = text(&codes).len();
+        for (code, label) in by_code {
+            // A quoted label, a colon, the code, a comma.
+            let label_bytes = serde_json::json!(label).to_string().len();
+            let more = label_bytes + code.to_string().len() + 2;
+            if bytes + more > most_bytes && !codes.is_empty() {
+                parts.push(text(&codes));
+                codes.clear();
+                bytes = text(&codes).len();
+            }
+            bytes += more;
+            codes.insert(label.as_str(), code);
+        }
+        parts.push(text(&codes));
+        let parts = parts.into_iter().enumerate();
+        parts
+            .map(|(number, text)| (Self::attribute(number), text))
+            .collect()
     }
 
     /// The text that a code stands for; `None` for the code of missing cells, and for a code that has no text.
@@ -190,6 +251,22 @@ mod tests {
         let message = Categories::parse(text).unwrap_err();
         assert!(message.len() < 500, "{message}");
         message
+    }
+
+    #[test]
+    fn many_texts_take_several_attributes() {
+        let texts: BTreeMap<String, i64> = (0..100).map(|n| (format!("text \"{n}\""), n)).collect();
+        let attributes: BTreeMap<_, _> = Categories::encode(&texts, -1, 200).into_iter().collect();
+        assert!(attributes.len() > 8);
+        assert!(attributes.values().all(|text| text.len() <= 200));
+        let categories = Categories::of(&attributes).unwrap().unwrap();
+        assert_eq!((categories.len(), categories.missing()), (100, Some(-1)));
+        assert!(
+            texts
+                .iter()
+                .all(|(text, code)| categories.text(*code) == Some(text))
+        );
+        assert!(Categories::of(&BTreeMap::new()).is_none());
     }
 
     #[test]

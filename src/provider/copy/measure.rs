@@ -15,8 +15,11 @@ use crate::format::tet::{Categories, DatasetMetadata, Dtype, Fill, fill_text};
 
 /// What the reference leaves for a text that is missing.
 const MISSING_TEXT: i64 = -1;
-/// Bytes of the categories of texts, an attribute.
-const MAX_CATEGORIES: usize = 1024;
+/// Bytes of an attribute, and how many may hold the texts of a column, beside others.
+const MAX_ATTRIBUTE: usize = 1024;
+const MAX_PARTS: usize = 48;
+/// Bytes of the texts of a column, above which there is no hope.
+const MAX_CATEGORIES: usize = MAX_ATTRIBUTE * MAX_PARTS;
 
 /// A dataset in the making.
 #[derive(Debug)]
@@ -169,11 +172,7 @@ impl Measure {
                         // Quotes, a colon, a comma, and at least a digit.
                         self.category_bytes += text.len() + 5;
                         if self.category_bytes > MAX_CATEGORIES {
-                            return plan_err!(
-                                "column {} has more texts than the format's {MAX_CATEGORIES} bytes of categories hold; number \
-                                 them, and keep their texts in a table of their own",
-                                self.name
-                            );
+                            return plan_err!("{}", too_many_texts(&self.name));
                         }
                         texts.insert(text.to_string(), code);
                         self.by_text.insert(text.to_string(), code);
@@ -193,18 +192,12 @@ impl Measure {
     /// they are.
     pub fn fill(&mut self, is_needed: bool) -> Result<Vec<u8>> {
         if let Some(texts) = &self.texts {
-            let categories = Categories::encode(texts, MISSING_TEXT);
-            if categories.len() > MAX_CATEGORIES {
-                return plan_err!(
-                    "column {} has {} texts, which take {} bytes as categories; the format allows {MAX_CATEGORIES}: number \
-                     them, and keep their texts in a table of their own",
-                    self.name,
-                    texts.len(),
-                    categories.len()
-                );
+            let parts = Categories::encode(texts, MISSING_TEXT, MAX_ATTRIBUTE);
+            let is_long = parts.iter().any(|(_, part)| part.len() > MAX_ATTRIBUTE);
+            if is_long || parts.len() > MAX_PARTS {
+                return plan_err!("{}", too_many_texts(&self.name));
             }
-            let attributes = &mut self.metadata.attrs;
-            attributes.insert(Categories::ATTRIBUTE.to_string(), categories);
+            self.metadata.attrs.extend(parts);
             return Ok(MISSING_TEXT.to_le_bytes().to_vec());
         }
         if self.has_fill && self.is_fill_given {
@@ -269,6 +262,13 @@ impl Measure {
         };
         candidates.into_iter().find(is_free)
     }
+}
+
+fn too_many_texts(name: &str) -> String {
+    format!(
+        "{name} has more or longer texts than fit the {MAX_PARTS} attributes of {MAX_ATTRIBUTE} bytes that the format leaves for \
+         them; number them, and keep their texts in a table of their own"
+    )
 }
 
 fn set_fill(metadata: &mut DatasetMetadata, text: &str) {

@@ -34,9 +34,9 @@ impl Decoding {
         unpack: bool,
         warn: &mut dyn FnMut(&'static str, String, String, &str),
     ) -> Self {
-        if let Some(text) = metadata.attrs.get(Categories::ATTRIBUTE) {
+        if let Some(categories) = Categories::of(&metadata.attrs) {
             if dtype == Dtype::I64 {
-                match Categories::parse(text) {
+                match categories {
                     Ok(categories) => return Self::Text(Arc::new(categories)),
                     Err(error) => warn(
                         Categories::ATTRIBUTE,
