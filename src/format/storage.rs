@@ -51,13 +51,13 @@ impl FromStr for Access {
 pub struct Storage {
     file: PooledFile,
     /// The parts of the file, a bit each, that were said to be read soon.
-    expected: OnceLock<Vec<AtomicU64>>,
+    advised: OnceLock<Vec<AtomicU64>>,
 }
 
 /// Systems read as much as this ahead by themselves.
-const MIN_EXPECTED_BYTES: usize = 256 << 10;
-/// Bytes of the file per bit of [`Storage::expected`].
-const EXPECTED_PART: usize = 256 << 10;
+const MIN_ADVISED_BYTES: usize = 256 << 10;
+/// Bytes of the file per bit of [`Storage::advised`].
+const ADVISED_PART: usize = 256 << 10;
 
 impl Storage {
     /// Opens `path`.
@@ -70,7 +70,7 @@ impl Storage {
         let file = PooledFile::open(path, pool)?;
         Ok(Self {
             file,
-            expected: OnceLock::new(),
+            advised: OnceLock::new(),
         })
     }
 
@@ -92,13 +92,13 @@ impl Storage {
 
     /// Asks the system to read a range of a map ahead, once: page after page takes far longer where the file is not in
     /// memory, and where it is, asking costs more than a tenth of reading.
-    pub fn expect(&self, map: &Mmap, range: &Range<usize>) {
-        if range.len() < MIN_EXPECTED_BYTES {
+    pub fn read_ahead(&self, map: &Mmap, range: &Range<usize>) {
+        if range.len() < MIN_ADVISED_BYTES {
             return;
         }
-        let parts = range.start / EXPECTED_PART..=(range.end - 1) / EXPECTED_PART;
-        let expected = self.expected.get_or_init(|| {
-            let words = (map.len() / EXPECTED_PART / 64) + 1;
+        let parts = range.start / ADVISED_PART..=(range.end - 1) / ADVISED_PART;
+        let advised = self.advised.get_or_init(|| {
+            let words = (map.len() / ADVISED_PART / 64) + 1;
             std::iter::repeat_with(AtomicU64::default)
                 .take(words)
                 .collect()
@@ -106,7 +106,7 @@ impl Storage {
         let mut is_new = false;
         for part in parts {
             let bit = 1 << (part % 64);
-            let before = expected
+            let before = advised
                 .get(part / 64)
                 .map_or(bit, |word| word.fetch_or(bit, Ordering::Relaxed));
             is_new |= before & bit == 0;

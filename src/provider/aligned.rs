@@ -244,8 +244,10 @@ impl WindowReader for AlignedReader {
         Ok(())
     }
 
-    fn expect(&mut self) {
-        self.readers.iter_mut().for_each(|reader| reader.expect());
+    fn read_ahead(&mut self) {
+        self.readers
+            .iter_mut()
+            .for_each(|reader| reader.read_ahead());
     }
 
     fn advance(&mut self) -> Result<bool> {

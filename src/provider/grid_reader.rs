@@ -58,7 +58,7 @@ impl BlockReader for GridReader {
         if let Some(values) = &mut self.values {
             values.open(&window)?;
             if cells.are_most_of(&window) {
-                values.expect();
+                values.read_ahead();
             }
         }
         if self.has_coordinates {

@@ -310,7 +310,7 @@ pub trait WindowReader: Send {
     fn open(&mut self, window: &Window) -> Result<()>;
 
     /// Says that most cells of the open window are going to be read, so that they can be fetched meanwhile.
-    fn expect(&mut self) {}
+    fn read_ahead(&mut self) {}
 
     /// Does a bounded piece of the work that the window still needs. Returns whether it can be read.
     fn advance(&mut self) -> Result<bool>;

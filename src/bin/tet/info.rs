@@ -140,10 +140,7 @@ fn as_text(
     if let Some(generation) = anatomy.generation {
         write!(output, ", generation {generation}")?;
     }
-    let rows = anatomy
-        .opened
-        .as_ref()
-        .map(tet_sql::format::tet::TetFile::chunk_rows);
+    let rows = anatomy.opened.as_ref().map(|file| file.chunk_rows());
     writeln!(
         output,
         ": {} bytes, {} datasets, {} chunks",
@@ -329,16 +326,10 @@ fn as_json(
     put("path", json!(anatomy.path.display().to_string()));
     put("generation", json!(anatomy.generation));
     put("length", json!(anatomy.length));
-    let rows = anatomy
-        .opened
-        .as_ref()
-        .map(tet_sql::format::tet::TetFile::chunk_rows);
+    let rows = anatomy.opened.as_ref().map(|file| file.chunk_rows());
     put("chunk_rows", json!(rows));
     if sections.layout {
-        let budget = anatomy
-            .opened
-            .as_ref()
-            .map(tet_sql::format::tet::TetFile::memory_budget);
+        let budget = anatomy.opened.as_ref().map(|file| file.memory_budget());
         put(
             "layout",
             json!({

@@ -1,6 +1,7 @@
 //! What a file is made of, as far as it can be told: also of one that is too broken to be opened.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::storage::{Access, Storage};
@@ -45,7 +46,7 @@ pub struct Anatomy {
     /// Where the payloads must end.
     pub payload_end: u64,
     /// The file, if it can be opened, be it without its footer.
-    pub opened: Option<TetFile>,
+    pub opened: Option<Arc<TetFile>>,
     /// What stands in the way, in the order in which it was found.
     pub problems: Vec<Error>,
 }
@@ -108,7 +109,7 @@ impl Anatomy {
                     ignore_footer,
                 };
                 match TetFile::open(path, options) {
-                    Ok(opened) => anatomy.opened = Some(opened),
+                    Ok(opened) => anatomy.opened = Some(Arc::new(opened)),
                     Err(error) => {
                         let text = error.to_string();
                         let is_known = |known: &Error| known.to_string() == text;

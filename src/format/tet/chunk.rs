@@ -150,7 +150,7 @@ impl ChunkReader {
     }
 
     /// Asks the system to read all of the open chunk ahead, if it is mapped: page after page takes far longer.
-    pub fn expect(&self) {
+    pub fn read_ahead(&self) {
         let (map, range) = match &self.state {
             State::Mapped(map, range) => (map, range),
             State::Compressed(compressed) => match &compressed.stored {
@@ -159,7 +159,7 @@ impl ChunkReader {
             },
             State::Closed | State::Positioned(..) | State::Decoded(_) => return,
         };
-        self.file.storage().expect(map, range);
+        self.file.storage().read_ahead(map, range);
     }
 
     /// Does a bounded piece of the work that the open chunk still needs. Returns whether it is ready.

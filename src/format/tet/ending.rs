@@ -9,20 +9,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
-use crate::format::storage::{Access, Storage};
+use crate::format::storage::Access;
 use crate::format::tet::chunk::ChunkReader;
 use crate::format::tet::file::TetFile;
 use crate::format::tet::fill::Fill;
 use crate::format::tet::footer::{
     FOOTER_VERSION, FOOTER_VERSION_WITH_INDEXES, MAGIC, Spill, TAIL_BYTES,
 };
+use crate::format::tet::limits::MAX_HISTORY;
 use crate::format::tet::superblock::FLAG_FOOTER;
 use crate::format::tet::writer::{file as target, zone_map};
 
 /// Where the flags stand in the superblock.
 const FLAGS_OFFSET: u64 = 12;
-/// History rows that a footer may have.
-const MAX_HISTORY: usize = 4096;
 
 /// A footer with its regions.
 #[derive(Debug, Default)]
@@ -163,9 +162,4 @@ pub(super) fn zone_maps(file: &Arc<TetFile>, access: Access) -> Result<Vec<u8>> 
     }
     zone_map::encode(zones.into_iter())
         .map_err(|error| Error::io(file.path(), "encode the zone maps of")(error.into()))
-}
-
-/// The bytes of a file from some place on.
-pub(super) fn rest(storage: &Storage, from: u64) -> Result<Vec<u8>> {
-    storage.read_range(Access::Pread, from..storage.length())
 }

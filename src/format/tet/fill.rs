@@ -6,7 +6,7 @@ use crate::format::tet::dtype::Dtype;
 use crate::format::tet::footer::DatasetMetadata;
 
 /// The attributes that can name a fill value; the first one present counts.
-const FILL_ATTRIBUTES: [&str; 3] = ["_FillValue", "missing_value", "fill_value"];
+pub(crate) const FILL_ATTRIBUTES: [&str; 3] = ["_FillValue", "missing_value", "fill_value"];
 
 /// A fill value in the dataset's own type, as its bit pattern. Cells are compared with it bit by bit, as the
 /// reference does when it builds zone maps: an f32 cell matches `1e20`, although 1e20 is no f32.

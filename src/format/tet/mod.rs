@@ -22,6 +22,7 @@ mod file;
 mod fill;
 mod footer;
 mod index;
+mod limits;
 mod package;
 mod postings;
 pub mod repair;
@@ -37,11 +38,12 @@ pub use chunk::ChunkReader;
 pub use dataset::Dataset;
 pub use dtype::Dtype;
 pub use file::{OpenOptions, TetFile};
-pub(crate) use fill::{Fill, fill_text};
+pub(crate) use fill::{FILL_ATTRIBUTES, Fill, fill_text};
 pub use footer::{
     AxisLabels, DatasetMetadata, FileMetadata, Footer, HistoryRow, LabelRule, Metadata,
 };
 pub use index::{ChunkRow, Codec, MemoryBudget, StoredRow};
+pub(crate) use limits::{MAX_ATTRIBUTES, MAX_LABELS, MAX_TEXT, is_allowed};
 pub use package::is_package;
 pub use postings::{DatasetPostings, ValuePostings};
 pub use superblock::MAX_RANK;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Result};
-use crate::format::storage::{Access, Storage};
+use crate::format::storage::Access;
 use crate::format::tet::anatomy::Anatomy;
 use crate::format::tet::ending::{self, Ending};
 use crate::format::tet::file::{OpenOptions, TetFile};
@@ -106,8 +106,11 @@ fn has_errors(report: &Report, check: &str) -> bool {
 
 /// A footer that cannot be read is cut off.
 fn footer(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
+    if !has_errors(&repair.report, "footer") {
+        return Ok(());
+    }
     let anatomy = Anatomy::of(path, Access::Pread)?;
-    let (Some(file), true) = (&anatomy.opened, has_errors(&repair.report, "footer")) else {
+    let Some(file) = &anatomy.opened else {
         return Ok(());
     };
     // Where the last payload ends, as far as the rows of the index can be believed.
@@ -131,8 +134,10 @@ fn footer(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
         kept: None,
     };
     if apply {
-        let storage = Storage::open(path)?;
-        step.kept = keep(path, "footer", &ending::rest(&storage, end)?)?;
+        let removed = file
+            .storage()
+            .read_range(Access::Pread, end..anatomy.length)?;
+        step.kept = keep(path, "footer", &removed)?;
         ending::replace(path, end, Ending::default())?;
     }
     repair.steps.push(step);
@@ -143,11 +148,16 @@ fn footer(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
 fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     let stale = has_errors(&repair.report, "zone_maps");
     let broken = has_errors(&repair.report, "secondary_index");
-    let is_readable = !has_errors(&repair.report, "chunk_decode")
-        && !has_errors(&repair.report, "chunk_rows")
-        && !has_errors(&repair.report, "chunk_coverage")
-        && !has_errors(&repair.report, "datasets")
-        && !has_errors(&repair.report, "parse");
+    let of_data = [
+        "parse",
+        "datasets",
+        "chunk_rows",
+        "chunk_coverage",
+        "chunk_decode",
+    ];
+    let is_readable = !of_data
+        .iter()
+        .any(|check| has_errors(&repair.report, check));
     if !(stale || broken) {
         return Ok(());
     }

@@ -257,7 +257,7 @@ impl Worker {
                 let window = &batch.windows[*next];
                 reader.open(window)?;
                 if Cells::new(window, &part.part.selection).are_most_of(window) {
-                    reader.expect();
+                    reader.read_ahead();
                 }
                 self.is_open = true;
             }

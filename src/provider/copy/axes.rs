@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::compute::{CastOptions, cast, cast_with_options, is_not_null};
+use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{
     DataType, Date64Type, Float32Type, Float64Type, TimeUnit, TimestampNanosecondType,
 };
@@ -93,7 +93,6 @@ impl AxisBuilder {
     /// The column in the type of the coordinates, in which equal ones have the same bits.
     fn coordinates(&self, column: &ArrayRef) -> Result<ArrayRef> {
         let name = &self.name;
-        let name_type = column.data_type().clone();
         let nulls = column.logical_null_count();
         let options = CastOptions {
             safe: false,
@@ -104,7 +103,8 @@ impl AxisBuilder {
             Ok(cast) if is_exact(column, &cast)? => cast,
             _ => {
                 return plan_err!(
-                    "dimension {name}, of type {name_type}, has a coordinate that {} cannot hold; cast it",
+                    "dimension {name}, of type {}, has a coordinate that {} cannot hold; cast it",
+                    column.data_type(),
                     self.data_type
                 );
             }
@@ -192,7 +192,6 @@ impl AxisBuilder {
             .iter()
             .map(|code| self.distinct[*code as usize].as_ref());
         let coordinates = self.array(bytes)?;
-        debug_assert!(is_not_null(&coordinates).is_ok_and(|valid| valid.false_count() == 0));
         Ok(FinishedAxis {
             name: self.name.clone(),
             coordinates,

@@ -1,6 +1,6 @@
 //! The values of rows, in the type of their dataset.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use arrow::buffer::NullBuffer;
@@ -11,15 +11,16 @@ use arrow::datatypes::{
 };
 use datafusion::common::{Result, plan_err};
 
-use crate::format::tet::{Categories, DatasetMetadata, Dtype, Fill, fill_text};
+use crate::format::tet::{
+    Categories, DatasetMetadata, Dtype, FILL_ATTRIBUTES, Fill, MAX_TEXT, fill_text,
+};
 
 /// What the reference leaves for a text that is missing.
 const MISSING_TEXT: i64 = -1;
-/// Bytes of an attribute, and how many may hold the texts of a column, beside others.
-const MAX_ATTRIBUTE: usize = 1024;
+/// Attributes that may hold the texts of a column, beside others.
 const MAX_PARTS: usize = 48;
 /// Bytes of the texts of a column, above which there is no hope.
-const MAX_CATEGORIES: usize = MAX_ATTRIBUTE * MAX_PARTS;
+const MAX_CATEGORIES: usize = MAX_TEXT * MAX_PARTS;
 
 /// A dataset in the making.
 #[derive(Debug)]
@@ -30,7 +31,6 @@ pub(super) struct Measure {
     cast_to: DataType,
     /// The codes of texts.
     texts: Option<BTreeMap<String, i64>>,
-    by_text: HashMap<String, i64>,
     pub metadata: DatasetMetadata,
     pub nulls: u64,
     /// The least and the greatest value, of integers.
@@ -103,7 +103,6 @@ impl Measure {
             dtype,
             cast_to,
             texts: is_text.then(BTreeMap::new),
-            by_text: HashMap::new(),
             metadata,
             nulls: 0,
             range: None,
@@ -165,7 +164,7 @@ impl Measure {
         for text in column.as_string::<i32>() {
             let code = match text {
                 None => MISSING_TEXT,
-                Some(text) => match self.by_text.get(text) {
+                Some(text) => match texts.get(text) {
                     Some(code) => *code,
                     None => {
                         let code = texts.len() as i64;
@@ -175,7 +174,6 @@ impl Measure {
                             return plan_err!("{}", too_many_texts(&self.name));
                         }
                         texts.insert(text.to_string(), code);
-                        self.by_text.insert(text.to_string(), code);
                         code
                     }
                 },
@@ -192,8 +190,8 @@ impl Measure {
     /// they are.
     pub fn fill(&mut self, is_needed: bool) -> Result<Vec<u8>> {
         if let Some(texts) = &self.texts {
-            let parts = Categories::encode(texts, MISSING_TEXT, MAX_ATTRIBUTE);
-            let is_long = parts.iter().any(|(_, part)| part.len() > MAX_ATTRIBUTE);
+            let parts = Categories::encode(texts, MISSING_TEXT, MAX_TEXT);
+            let is_long = parts.iter().any(|(_, part)| part.len() > MAX_TEXT);
             if is_long || parts.len() > MAX_PARTS {
                 return plan_err!("{}", too_many_texts(&self.name));
             }
@@ -240,7 +238,7 @@ impl Measure {
 
     /// Bytes of the distinct texts.
     pub fn memory(&self) -> usize {
-        2 * self.category_bytes
+        self.category_bytes
     }
 
     /// An integer that is no value of the column, as far as its range tells.
@@ -266,19 +264,19 @@ impl Measure {
 
 fn too_many_texts(name: &str) -> String {
     format!(
-        "{name} has more or longer texts than fit the {MAX_PARTS} attributes of {MAX_ATTRIBUTE} bytes that the format leaves for \
+        "{name} has more or longer texts than fit the {MAX_PARTS} attributes of {MAX_TEXT} bytes that the format leaves for \
          them; number them, and keep their texts in a table of their own"
     )
 }
 
 fn set_fill(metadata: &mut DatasetMetadata, text: &str) {
     remove_fill(metadata);
-    let attributes = &mut metadata.attrs;
-    attributes.insert("_FillValue".to_string(), text.to_string());
+    let [first, ..] = FILL_ATTRIBUTES;
+    metadata.attrs.insert(first.to_string(), text.to_string());
 }
 
 fn remove_fill(metadata: &mut DatasetMetadata) {
-    for key in ["_FillValue", "missing_value", "fill_value"] {
+    for key in FILL_ATTRIBUTES {
         metadata.attrs.remove(key);
     }
 }
@@ -291,7 +289,8 @@ fn inner(data_type: &DataType) -> &DataType {
     }
 }
 
-fn bytes<T: ArrowPrimitiveType>(column: &ArrayRef) -> Vec<u8> {
+/// The values of a column, little-endian.
+pub(super) fn bytes<T: ArrowPrimitiveType>(column: &ArrayRef) -> Vec<u8> {
     let values = column.as_primitive::<T>().values();
     values.to_byte_slice().to_vec()
 }

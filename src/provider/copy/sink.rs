@@ -18,7 +18,9 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
 
-use crate::format::tet::{DatasetMetadata, DatasetSpec, FileMetadata, TetWriter};
+use crate::format::tet::{
+    DatasetMetadata, DatasetSpec, FileMetadata, MAX_ATTRIBUTES, TetWriter, is_allowed,
+};
 use crate::grid::ChunkGrid;
 use crate::provider::copy::assembly::Assembly;
 use crate::provider::copy::axes::AxisBuilder;
@@ -38,9 +40,6 @@ const VALUE: &str = "value";
 const NOT_COPIED: [&str; 1] = ["coordinates"];
 const FILL_VALUE: &str = "_FillValue";
 const OF_PACKED: [&str; 2] = ["scale_factor", "add_offset"];
-/// Attributes that a dataset may have beside a fill value, and bytes of each.
-const MAX_ATTRIBUTES: usize = 63;
-const MAX_TEXT: usize = 1024;
 /// Bytes of encoded rows that are kept in memory, if the pool has them.
 const MOST_MEMORY: usize = 64 << 20;
 /// Cells per row above which an array is rather a mistake, unless it is small.
@@ -169,13 +168,13 @@ impl TetSink {
             let is_engine = key.starts_with("ARROW:") || key.starts_with("PARQUET:");
             let is_stale = NOT_COPIED.contains(&key.as_str())
                 || (is_unpacked && OF_PACKED.contains(&key.as_str()));
-            let fits = |text: &str| (1..=MAX_TEXT).contains(&text.len());
             if !is_ours
                 && !is_engine
                 && !is_stale
-                && fits(key)
-                && fits(value)
-                && metadata.attrs.len() < MAX_ATTRIBUTES
+                && is_allowed(key)
+                && is_allowed(value)
+                // A fill value may have to be added.
+                && metadata.attrs.len() < MAX_ATTRIBUTES - 1
             {
                 metadata.attrs.insert(key.clone(), value.clone());
             }

@@ -12,15 +12,12 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use chrono::DateTime;
 use datafusion::common::{Result, plan_err};
 
-use crate::format::tet::{DatasetMetadata, DatasetSpec, Dtype};
+use crate::format::tet::{DatasetMetadata, DatasetSpec, Dtype, MAX_LABELS, is_allowed};
 use crate::grid::infer_labels;
 use crate::provider::copy::axes::FinishedAxis;
-use crate::provider::copy::measure::Measure;
+use crate::provider::copy::measure::{Measure, bytes};
 use crate::provider::tet::{ARROW_TYPE, DATE};
 
-/// Labels that an axis may have, and bytes of each.
-const MAX_LABELS: usize = 64;
-const MAX_LABEL: usize = 1024;
 /// Bytes of a chunk, if nothing else is said.
 const CHUNK_BYTES: u64 = 4 << 20;
 
@@ -71,9 +68,7 @@ impl Stored {
         }
         if coordinates.len() <= MAX_LABELS {
             let labels = labels(coordinates)?;
-            let fit = labels
-                .iter()
-                .all(|label| (1..=MAX_LABEL).contains(&label.len()));
+            let fit = labels.iter().all(|label| is_allowed(label));
             if fit && same_values(&infer_labels(&labels), coordinates)? {
                 return Ok(Self::Labels(labels));
             }
@@ -131,12 +126,6 @@ impl Stored {
             cells: cells.into(),
         }))
     }
-}
-
-fn bytes<T: arrow::datatypes::ArrowPrimitiveType>(coordinates: &ArrayRef) -> Vec<u8> {
-    use arrow::datatypes::ToByteSlice;
-    let values = coordinates.as_primitive::<T>().values();
-    values.to_byte_slice().to_vec()
 }
 
 /// The first time that could not be read again.

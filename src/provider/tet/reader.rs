@@ -62,7 +62,7 @@ impl TetWindowReader {
         self.chunks.open(self.array.dataset(), chunk)?;
         if self.chunks.codec() == Some(Codec::Zstd) {
             // Decompression takes all of it.
-            self.chunks.expect();
+            self.chunks.read_ahead();
         }
         self.counts.chunks += 1;
         Ok(())
@@ -168,9 +168,9 @@ impl WindowReader for TetWindowReader {
         Ok(())
     }
 
-    fn expect(&mut self) {
+    fn read_ahead(&mut self) {
         if matches!(self.state, State::Chunk) && self.chunks.codec() == Some(Codec::Raw) {
-            self.chunks.expect();
+            self.chunks.read_ahead();
         }
     }
 

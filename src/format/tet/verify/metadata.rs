@@ -6,15 +6,11 @@ use crate::format::storage::Access;
 use crate::format::tet::anatomy::Anatomy;
 use crate::format::tet::file::TetFile;
 use crate::format::tet::footer::DatasetMetadata;
+use crate::format::tet::limits::{
+    MAX_ATTRIBUTES, MAX_DESCRIBED, MAX_HISTORY, MAX_LABELS, MAX_TEXT, is_allowed,
+};
 use crate::format::tet::superblock::MAX_RANK;
 use crate::format::tet::verify::{Report, Subject};
-
-/// The limits of the format's metadata.
-const MAX_TEXT: usize = 1024;
-const MAX_ATTRIBUTES: usize = 64;
-const MAX_LABELS: usize = 64;
-const MAX_DESCRIBED: usize = 256;
-const MAX_HISTORY: usize = 4096;
 
 const AGAIN: &str = "write the file again from its source, or its data by COPY ... STORED AS TET";
 
@@ -137,7 +133,7 @@ fn check_dataset(name: &str, metadata: &DatasetMetadata, shape: &[u64], report: 
         .chain(metadata.attrs.iter().flat_map(|(key, value)| [key, value]))
         .chain(names);
     for text in texts {
-        if !(1..=MAX_TEXT).contains(&text.len()) {
+        if !is_allowed(text) {
             let message = format!(
                 "a text of {} bytes, expected 1 to {MAX_TEXT}: {:?}",
                 text.len(),

@@ -25,7 +25,7 @@ const STALE: &str = "queries may leave out rows: tet repair mends it, or SET tet
 
 /// Looks at the payloads of rows.
 pub(super) fn check(
-    file: &TetFile,
+    file: &Arc<TetFile>,
     rows: &[Row],
     options: VerifyOptions,
     progress: &(dyn Fn(u64, u64) + Sync),
@@ -59,14 +59,11 @@ pub(super) fn check(
     if zone_maps.is_some() {
         report.note(format!("{checked} compared with their cells"));
     }
-    let (stale, undecodable): (Vec<_>, Vec<_>) = found
-        .into_iter()
-        .partition(|(_, found)| matches!(found, Found::Stale(_)));
-    for (row, found) in stale {
+    for (row, found) in &found {
         if let Found::Stale(message) = found {
             let dataset = &file.datasets()[row.dataset as usize];
-            let chunk = dataset.chunk_at(row.ordinal);
-            report.error(Subject::chunk(dataset.name(), &chunk), message, STALE);
+            let subject = Subject::chunk(dataset.name(), &dataset.chunk_at(row.ordinal));
+            report.error(subject, message.clone(), STALE);
         }
     }
     report.begin("secondary_index", "postings of the values of chunks");
@@ -75,15 +72,14 @@ pub(super) fn check(
         Ok(None) => report.note("the file has none"),
         Err(error) => report.failure(&error, STALE),
     }
-    let rest = match options.deep {
-        true => "",
-        false if count < rows.len() => "; --deep decodes all",
+    let rest = match count < rows.len() {
+        true => "; --deep decodes all",
         false => "",
     };
     report.begin("chunk_decode", format!("{checked}{rest}"));
-    for (_, found) in undecodable {
+    for (_, found) in &found {
         if let Found::Undecodable(error) = found {
-            report.failure(&error, UNDECODABLE);
+            report.failure(error, UNDECODABLE);
         }
     }
 }
@@ -143,7 +139,7 @@ enum Found {
 
 /// Decodes chunks on several threads; what is wrong, in the order of the rows.
 fn decode(
-    file: &TetFile,
+    file: &Arc<TetFile>,
     rows: &[Row],
     zone_maps: Option<&ZoneMaps>,
     options: VerifyOptions,
@@ -152,8 +148,7 @@ fn decode(
     let next = AtomicUsize::new(0);
     let done = AtomicU64::new(0);
     let found = Mutex::new(Vec::new());
-    let open = crate::format::tet::file::TetFile::open(file.path(), file.options());
-    let work = |file: &Arc<TetFile>| {
+    let work = || {
         let mut reader = None;
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -175,23 +170,13 @@ fn decode(
             }
         }
     };
-    match open {
-        // A file of its own, which threads can share.
-        Ok(file) => {
-            let file = Arc::new(file);
-            let threads = options.threads.clamp(1, rows.len().max(1));
-            std::thread::scope(|scope| {
-                for _ in 1..threads {
-                    scope.spawn(|| work(&file));
-                }
-                work(&file);
-            });
+    let threads = options.threads.clamp(1, rows.len().max(1));
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
         }
-        Err(error) => {
-            let first = rows.first().map(|row| (*row, Found::Undecodable(error)));
-            return first.into_iter().collect();
-        }
-    }
+        work();
+    });
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.sort_by_key(|(number, ..)| *number);
     found

@@ -8,14 +8,11 @@ use crate::error::{Error, Result};
 use crate::format::tet::footer::{
     FOOTER_VERSION, FOOTER_VERSION_WITH_INDEXES, HistoryRow, MAGIC, MAX_SPILL_BYTES, Metadata,
 };
-use crate::format::tet::writer::spec::{is_allowed, text_limit};
+use crate::format::tet::limits::{MAX_DESCRIBED, MAX_HISTORY, is_allowed};
+use crate::format::tet::writer::spec::text_limit;
 
 /// Bytes of footer JSON above which the metadata moves to a spill, as in the reference.
 const MAX_INLINE: usize = 64 << 10;
-/// History rows that a footer may have.
-const MAX_HISTORY: usize = 4096;
-/// Datasets that the metadata may describe.
-const MAX_DESCRIBED: usize = 256;
 
 #[derive(Serialize)]
 struct StoredFooter<'a> {

@@ -6,14 +6,8 @@ use crate::error::{Error, Result};
 use crate::format::tet::dataset::checked_product;
 use crate::format::tet::dtype::Dtype;
 use crate::format::tet::footer::{AxisLabels, DatasetMetadata};
+use crate::format::tet::limits::{MAX_ATTRIBUTES, MAX_LABELS, MAX_TEXT, is_allowed};
 use crate::format::tet::superblock::MAX_RANK;
-
-/// Labels that an axis may have.
-const MAX_LABELS: usize = 64;
-/// Attributes that a dataset may have.
-const MAX_ATTRIBUTES: usize = 64;
-/// Bytes that a text of the metadata may have.
-const MAX_TEXT: usize = 1024;
 
 /// How the chunks of a dataset are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -166,11 +160,6 @@ impl DatasetSpec {
         }
         Ok(())
     }
-}
-
-/// Whether the format's metadata can hold this text.
-pub(super) fn is_allowed(text: &str) -> bool {
-    (1..=MAX_TEXT).contains(&text.len())
 }
 
 /// What to say of a text that is not allowed.
