@@ -1,5 +1,8 @@
 //! Container formats: bytes to structures and back. Nothing here knows Arrow, DataFusion or SQL.
 
+pub mod array;
 mod handles;
+pub mod npy;
 pub mod storage;
+mod target;
 pub mod tet;

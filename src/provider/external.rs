@@ -13,8 +13,8 @@ use crate::provider::location::Location;
 use crate::provider::options::TetOptions;
 use crate::provider::table::ArrayTable;
 
-/// The keyword behind `STORED AS`.
-pub const STORED_AS: &str = "TET";
+/// The keywords behind `STORED AS`. They mean the same: a file itself tells what it is.
+pub const STORED_AS: [&str; 3] = ["TET", "NPY", "NPZ"];
 /// What the engine puts before options that have no prefix.
 const FORMAT_PREFIX: &str = "format.";
 
@@ -86,7 +86,7 @@ impl TableProviderFactory for TetTableFactory {
         let name = &command.name;
         if !command.schema.fields().is_empty() {
             return plan_err!(
-                "{name}: the columns of a TET table come from its files; leave them out"
+                "{name}: the columns of an array's table come from its files; leave them out"
             );
         }
         for (is_given, clause) in [
@@ -95,7 +95,7 @@ impl TableProviderFactory for TetTableFactory {
             (command.unbounded, "UNBOUNDED"),
         ] {
             if is_given {
-                return plan_err!("{name}: {clause} means nothing for a TET table; leave it out");
+                return plan_err!("{name}: {clause} means nothing for an array; leave it out");
             }
         }
         let mut options = self.defaults.clone();

@@ -14,6 +14,7 @@ use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 
 use crate::error::{Error, Place};
 use crate::grid::{Axis, CoordinateSource, IndexSet};
+use crate::provider::arrays;
 use crate::provider::axis_filter::evaluate;
 use crate::provider::description::TableDescription;
 use crate::provider::file_blocks::{FileBlocks, Part};
@@ -21,7 +22,6 @@ use crate::provider::grid_blocks::{GridBlocks, columns};
 use crate::provider::options::TetOptions;
 use crate::provider::pushdown::{Pushdown, only_dimension};
 use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
-use crate::provider::tet;
 
 /// The name of the column with each row's file.
 const FILE: &str = "file";
@@ -54,7 +54,7 @@ impl FileTable {
         let mut members: Vec<Arc<dyn GridSource>> = Vec::with_capacity(files.len());
         let mut first: Option<Fields> = None;
         for path in files {
-            let member = tet::open(path, options, session)?;
+            let member = arrays::open(path, options, session)?;
             let fields = columns(member.as_ref());
             match &first {
                 None => first = Some(fields),

@@ -6,6 +6,7 @@ use datafusion::common::{Result, plan_datafusion_err, plan_err};
 
 use crate::error::Error;
 use crate::format::tet::is_package;
+use crate::provider::arrays::{is_array_folder, is_array_name};
 
 /// Folders within each other that are searched.
 const MAX_DEPTH: usize = 32;
@@ -34,19 +35,16 @@ impl Location {
         Ok(Self { files, dataset })
     }
 
-    /// Whether a table's name means files of this format: a `.tet` file, a `.tet.d` package or a pattern for them.
+    /// Whether a table's name means files of arrays: `.tet`, `.npy` or `.npz`, a `.tet.d` package, or a pattern for them.
     pub fn is_meant(text: &str) -> bool {
-        let is_tet = |path: &str| {
-            let path = path.trim_end_matches('/').to_ascii_lowercase();
-            path.ends_with(".tet") || path.ends_with(".tet.d")
-        };
-        is_tet(text) || text.rsplit_once('#').is_some_and(|(path, _)| is_tet(path))
+        let path = text.rsplit_once('#').map(|(path, _)| path);
+        is_array_name(text) || path.is_some_and(is_array_name)
     }
 }
 
 fn files(text: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(text);
-    if is_package(path) {
+    if is_array_folder(path) {
         return Ok(vec![path.to_path_buf()]);
     }
     let mut files = Vec::new();
@@ -65,9 +63,10 @@ fn files(text: &str) -> Result<Vec<PathBuf>> {
                 Error::io(error.path(), "list")(std::io::Error::other(error.to_string()))
             })?;
             // Of a package only the published generation counts, wherever the pattern leads.
-            let package = path.ancestors().filter(|folder| is_package(folder)).last();
-            if let Some(package) = package {
-                files.push(package.to_path_buf());
+            let folders = path.ancestors();
+            let folder = folders.filter(|folder| is_array_folder(folder)).last();
+            if let Some(folder) = folder {
+                files.push(folder.to_path_buf());
             } else if path.is_file() {
                 files.push(path);
             }
@@ -163,10 +162,18 @@ mod tests {
 
     #[test]
     fn names_that_mean_files() {
-        for yes in ["a.tet", "x/*.TET", "a.tet#b", "p.tet.d/", "a.tet#g/b"] {
+        for yes in [
+            "a.tet",
+            "x/*.TET",
+            "a.tet#b",
+            "p.tet.d/",
+            "a.tet#g/b",
+            "a.npy",
+            "a.npz#b",
+        ] {
             assert!(Location::is_meant(yes), "{yes}");
         }
-        for no in ["temperature", "a.csv", "tet", "a.tetra"] {
+        for no in ["temperature", "a.csv", "tet", "a.tetra", "npy"] {
             assert!(!Location::is_meant(no), "{no}");
         }
     }

@@ -1,10 +1,11 @@
 //! Arrays as tables of DataFusion.
 //!
-//! Everything above [`source`] works on block sources and grids and does not know a file format; [`tet`] is the adapter
+//! Everything above [`source`] works on block sources and grids and does not know a file format; [`arrays`] is the adapter
 //! of one.
 
 pub mod aggregate;
 pub mod aligned;
+pub mod arrays;
 mod axis_bounds;
 mod axis_filter;
 mod below;
@@ -34,6 +35,5 @@ mod sorted_blocks;
 pub mod source;
 mod stream;
 pub mod table;
-pub mod tet;
 mod url_catalogs;
 pub mod zip;

@@ -10,11 +10,12 @@ use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::config::ConfigOptions;
 
 use crate::error::Error;
-use crate::format::tet::{MemoryBudget, TetFile};
+use crate::format::array::ArrayFile;
+use crate::format::tet::MemoryBudget;
+use crate::provider::arrays::{ArrayDataset, FileTables, open_file};
 use crate::provider::names::ignoring_case;
 use crate::provider::options::TetOptions;
 use crate::provider::table::ArrayTable;
-use crate::provider::tet::{TetDataset, TetTables};
 
 /// An open `.tet` file as a schema with a table per dataset, and one for each two or more datasets of a group that share
 /// their axes; overlaid with a writable one, so that views and external tables can be created in it.
@@ -23,7 +24,7 @@ use crate::provider::tet::{TetDataset, TetTables};
 #[derive(Debug)]
 pub struct TetSchema {
     name: String,
-    file: Arc<TetFile>,
+    file: Arc<dyn ArrayFile>,
     options: TetOptions,
     /// The datasets in the order of the file, then the wide tables.
     tables: Vec<(String, Arc<ArrayTable>)>,
@@ -53,9 +54,9 @@ impl TetSchema {
         path: &Path,
         options: TetOptions,
     ) -> Result<Self, Error> {
-        let file = Arc::new(TetFile::open(path, options.open_options(session))?);
+        let file = open_file(path, &options, session)?;
         let mut warnings = file.warnings().to_vec();
-        let found = TetTables::new(&file, &options);
+        let found = FileTables::new(&file, &options);
         warnings.extend(found.warnings);
         let tables: Vec<_> = found
             .tables
@@ -81,7 +82,7 @@ impl TetSchema {
     }
 
     /// The file.
-    pub fn file(&self) -> &Arc<TetFile> {
+    pub fn file(&self) -> &Arc<dyn ArrayFile> {
         &self.file
     }
 
@@ -106,7 +107,7 @@ impl TetSchema {
         }
         if self.file.dataset(name).is_some() {
             // It could not be read; once more, for the reason.
-            TetDataset::try_new(&self.file, name, &self.options)?;
+            ArrayDataset::try_new(&self.file, name, &self.options)?;
         }
         let names = self.tables.iter().map(|(table, _)| table.as_str());
         match ignoring_case(names, name) {

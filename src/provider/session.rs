@@ -148,12 +148,15 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         .with_session_id(session_id)
         .with_catalog_list(Arc::new(catalogs))
         .with_physical_optimizer_rules(rules)
-        .with_table_factory(
-            STORED_AS.to_string(),
-            Arc::new(TetTableFactory::new(defaults)),
-        )
         .build()
         .into();
+    for format in STORED_AS {
+        let factory = Arc::new(TetTableFactory::new(defaults.clone()));
+        let state = ctx.state_ref();
+        let mut state = state.write();
+        let factories = state.table_factories_mut();
+        factories.insert(format.to_string(), factory);
+    }
     let format: Arc<dyn FileFormatFactory> = Arc::new(TetFormatFactory::new());
     // Overwriting never fails.
     let _ = ctx.state_ref().write().register_file_format(format, true);

@@ -14,13 +14,13 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::error::Error;
+use crate::provider::arrays;
 use crate::provider::description::TableDescription;
 use crate::provider::grid_blocks::GridTable;
 use crate::provider::options::TetOptions;
 use crate::provider::pushdown;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::{BlockSource, GridSource};
-use crate::provider::tet;
 
 /// An array as a table: a row per cell, a column per dimension, then the values.
 ///
@@ -81,7 +81,7 @@ impl ArrayTable {
         path: &Path,
         options: &TetOptions,
     ) -> Result<Self, Error> {
-        let grid = tet::open(path, options, session)?;
+        let grid = arrays::open(path, options, session)?;
         Ok(Self::from_grid(grid, options.clone()))
     }
 

@@ -12,11 +12,11 @@ use arrow::datatypes::{
     UInt32Type, UInt64Type,
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
-use tet_sql::format::tet::Dtype;
+use tet_sql::format::tet::{Dtype, OpenOptions, TetFile};
 use tet_sql::grid::Window;
+use tet_sql::provider::arrays::ArrayDataset;
 use tet_sql::provider::options::ReadOptions;
 use tet_sql::provider::source::GridSource;
-use tet_sql::provider::tet::TetDataset;
 use tet_sql::{Access, TetOptions, TetSchema, TetSessionExt};
 
 /// Both ways to read a file; no answer may depend on which.
@@ -203,9 +203,14 @@ impl OpenFile {
         cells
     }
 
+    /// What only a `.tet` file has.
+    pub fn tet(&self) -> TetFile {
+        TetFile::open(self.schema.path(), OpenOptions::default()).unwrap()
+    }
+
     /// A dataset as a grid.
-    pub fn grid(&self, dataset: &str) -> TetDataset {
-        TetDataset::try_new(self.schema.file(), dataset, &self.options).unwrap()
+    pub fn grid(&self, dataset: &str) -> ArrayDataset {
+        ArrayDataset::try_new(self.schema.file(), dataset, &self.options).unwrap()
     }
 
     /// The cells of a window of a dataset, read around the SQL engine.

@@ -223,7 +223,8 @@ async fn we_read_the_footers_of_tetration() {
             let file = OpenFile::open(&path, TetOptions::new().with_access(access))
                 .await
                 .unwrap();
-            let read = file.schema.file().footer();
+            let opened = file.tet();
+            let read = opened.footer();
             assert_eq!(read.history.len(), 1);
             assert_eq!(
                 (read.history[0].op.as_str(), read.history[0].source.as_str()),
@@ -276,7 +277,7 @@ async fn we_read_the_writer_session_of_tetration() {
         let file = OpenFile::open(&path, TetOptions::new().with_access(access))
             .await
             .unwrap();
-        assert!(file.schema.file().footer().has_zone_maps());
+        assert!(file.tet().footer().has_zone_maps());
         for sample in &samples {
             assert_sample(&file, sample).await;
         }

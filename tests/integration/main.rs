@@ -17,6 +17,7 @@ mod interop;
 mod memory;
 mod mutations;
 mod npy;
+mod numpy;
 mod opening;
 mod packages;
 mod plans;

@@ -46,7 +46,7 @@ async fn one_chunk_of_a_million() {
         let file = OpenFile::open(&path, TetOptions::new().with_access(access))
             .await
             .unwrap();
-        assert_eq!(file.schema.file().chunk_rows(), EXTENT * EXTENT);
+        assert_eq!(file.tet().chunk_rows(), EXTENT * EXTENT);
         for (row, column) in [(0, 0), (123, 456), (EXTENT - 1, EXTENT - 1)] {
             let sql = format!("SELECT value FROM f.a WHERE dim_0 = {row} AND dim_1 = {column}");
             let plan = file

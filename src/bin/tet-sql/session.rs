@@ -11,7 +11,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sysinfo::System;
-use tet_sql::format::tet::is_package;
+use tet_sql::provider::arrays::is_array_folder;
 use tet_sql::{Access, TetConfig, TetOptions, TetSchema, TetSessionExt, enable_tet};
 
 /// The least memory a file may ask for: with less, hardly any query could sort or group.
@@ -57,7 +57,7 @@ pub enum Input {
 impl Input {
     /// What exists under the whole argument is meant, even if that holds a `=`.
     pub fn resolve(argument: &Path) -> Result<Self, Failure> {
-        if argument.is_dir() && !is_package(argument) {
+        if argument.is_dir() && !is_array_folder(argument) {
             return Ok(Self::Folder(argument.to_owned()));
         }
         if argument.exists() {
@@ -69,7 +69,7 @@ impl Input {
         match named {
             Some((name, path)) if !name.is_empty() && !name.contains(std::path::is_separator) => {
                 let path = Path::new(path);
-                if path.is_dir() && !is_package(path) {
+                if path.is_dir() && !is_array_folder(path) {
                     Err(Failure::message(format!(
                         "{}: a folder holds many files, so it cannot be called {name}",
                         path.display()

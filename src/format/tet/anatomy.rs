@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::format::array::Dataset;
 use crate::format::storage::{Access, Storage};
-use crate::format::tet::dataset::Dataset;
 use crate::format::tet::file::{OpenOptions, TetFile};
 use crate::format::tet::footer::{Footer, read_footer};
 use crate::format::tet::package::Package;

@@ -9,16 +9,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
+use crate::format::array::{ChunkReader, Fill};
 use crate::format::storage::Access;
-use crate::format::tet::chunk::ChunkReader;
+use crate::format::target;
 use crate::format::tet::file::TetFile;
-use crate::format::tet::fill::Fill;
 use crate::format::tet::footer::{
     FOOTER_VERSION, FOOTER_VERSION_WITH_INDEXES, MAGIC, Spill, TAIL_BYTES,
 };
 use crate::format::tet::limits::MAX_HISTORY;
 use crate::format::tet::superblock::FLAG_FOOTER;
-use crate::format::tet::writer::{file as target, zone_map};
+use crate::format::tet::writer::zone_map;
 
 /// Where the flags stand in the superblock.
 const FLAGS_OFFSET: u64 = 12;
@@ -145,7 +145,7 @@ pub(super) fn replace(path: &Path, payload_end: u64, ending: Ending) -> Result<(
 
 /// The zone maps of a file, from all of its cells.
 pub(super) fn zone_maps(file: &Arc<TetFile>, access: Access) -> Result<Vec<u8>> {
-    let mut reader = ChunkReader::new(Arc::clone(file), access)?;
+    let mut reader = ChunkReader::new(Arc::<TetFile>::clone(file), access)?;
     let mut zones = Vec::new();
     for dataset in file.datasets() {
         let dtype = dataset.check(file.path())?;

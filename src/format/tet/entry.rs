@@ -7,10 +7,8 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
 use crate::error::{Error, Place, Result};
-use crate::format::tet::dataset::Dataset;
-use crate::format::tet::dtype::Dtype;
+use crate::format::array::{Dataset, Dtype, Fill};
 use crate::format::tet::file::TetFile;
-use crate::format::tet::fill::Fill;
 use crate::format::tet::superblock::MAX_RANK;
 
 /// Characters of a value in hexadecimal that a message quotes.

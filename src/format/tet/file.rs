@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, StoredChunk};
 use crate::format::storage::{Access, Storage};
-use crate::format::tet::dataset::Dataset;
 use crate::format::tet::document::Lazy;
-use crate::format::tet::footer::{DatasetMetadata, Footer, read_footer};
-use crate::format::tet::index::{ChunkIndex, ChunkRow, MemoryBudget, StoredRow};
+use crate::format::tet::footer::{Footer, read_footer};
+use crate::format::tet::index::{ChunkIndex, ChunkRow, Codec, MemoryBudget, StoredRow};
 use crate::format::tet::package::Package;
 use crate::format::tet::postings::ValuePostings;
 use crate::format::tet::superblock::{Superblock, read_directory};
@@ -47,7 +48,7 @@ pub struct TetFile {
     /// As it was given.
     path: PathBuf,
     package: Option<Package>,
-    storage: Storage,
+    storage: Arc<Storage>,
     options: OpenOptions,
     datasets: Vec<Dataset>,
     /// The first dataset of each name.
@@ -106,7 +107,7 @@ impl TetFile {
         Ok(Self {
             path: path.to_path_buf(),
             package,
-            storage,
+            storage: Arc::new(storage),
             options,
             datasets,
             by_name,
@@ -230,22 +231,66 @@ impl TetFile {
     pub(crate) fn kept_value_postings(&self) -> &Lazy<ValuePostings> {
         &self.value_postings
     }
+}
 
-    /// The error for a dataset name that the file does not have.
-    pub fn no_such_dataset(&self, name: &str) -> Error {
-        let names: Vec<_> = self
-            .datasets
-            .iter()
-            .map(|dataset| format!("{:?}", dataset.name))
-            .collect();
-        Error::NoSuchDataset {
-            path: self.path().to_path_buf(),
-            name: name.to_string(),
-            available: if names.is_empty() {
-                "none".to_string()
-            } else {
-                names.join(", ")
+impl ArrayFile for TetFile {
+    fn format(&self) -> &'static str {
+        "tet"
+    }
+
+    fn path(&self) -> &Path {
+        self.path()
+    }
+
+    fn access(&self) -> Access {
+        self.options.access
+    }
+
+    fn datasets(&self) -> &[Dataset] {
+        self.datasets()
+    }
+
+    fn dataset(&self, name: &str) -> Option<&Dataset> {
+        self.dataset(name)
+    }
+
+    fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
+        self.metadata(dataset)
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.warnings()
+    }
+
+    fn memory_budget(&self) -> MemoryBudget {
+        self.memory_budget()
+    }
+
+    fn listed_chunks(&self) -> Option<u64> {
+        Some(self.chunk_rows())
+    }
+
+    fn chunk(&self, dataset: &Dataset, chunk: &[u64], access: Access) -> Result<StoredChunk> {
+        let row = self.chunk_row(dataset, chunk, access)?;
+        Ok(StoredChunk {
+            raw_bytes: row.raw_bytes,
+            stored_bytes: row.stored_bytes,
+            payload: match row.codec {
+                Codec::Raw => Payload::Raw(row.payload_offset),
+                Codec::Zstd => Payload::Zstd(row.payload_offset),
             },
-        }
+        })
+    }
+
+    fn storage(&self, _dataset: &Dataset) -> Result<Arc<Storage>> {
+        Ok(Arc::clone(&self.storage))
+    }
+
+    fn zone_maps(&self, access: Access) -> Result<Option<Arc<ZoneMaps>>> {
+        self.zone_maps(access)
+    }
+
+    fn value_postings(&self, access: Access) -> Result<Option<Arc<ValuePostings>>> {
+        self.value_postings(access)
     }
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::error::{Error, Place, Result};
+use crate::format::array::DatasetMetadata;
 use crate::format::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
 
@@ -97,81 +98,6 @@ pub struct FileMetadata {
     /// Seconds since 1970, in decimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<String>,
-}
-
-/// What a dataset's axes and values mean.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
-pub struct DatasetMetadata {
-    /// `units`, `long_name`, `_FillValue`, ...
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub attrs: BTreeMap<String, String>,
-    /// A name per dimension. As stored: neither their number nor their uniqueness is promised.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub dim_names: Vec<String>,
-    /// Labels per axis, by dimension name or by the axis's decimal number.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub coords: BTreeMap<String, AxisLabels>,
-}
-
-/// A label for each position along one axis.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
-pub struct AxisLabels {
-    /// The labels. As stored: their number need not be the axis's extent.
-    #[serde(default)]
-    pub labels: Vec<String>,
-}
-
-impl DatasetMetadata {
-    /// The labels bound to an axis of a dataset of this shape and with these names, if any, of its dimensions; with the
-    /// rule that bound them: the entry called like the dimension; else the one called like the axis's decimal number; else the only one with as many labels as
-    /// the axis has positions.
-    ///
-    /// The last rule is for files that name labels but no dimensions. It does not take labels that belong to
-    /// another axis by name or number, nor choose between two axes of the same length.
-    pub fn labels(
-        &self,
-        names: &[String],
-        axis: usize,
-        shape: &[u64],
-    ) -> Option<(&[String], LabelRule)> {
-        let found = |key: &str, rule| Some((self.coords.get(key)?.labels.as_slice(), rule));
-        let named = |axis: usize| found(names.get(axis)?, LabelRule::Name);
-        let numbered = |axis: usize| {
-            // Unless that is the name of a dimension.
-            let key = axis.to_string();
-            (!names.contains(&key))
-                .then(|| found(&key, LabelRule::Number))
-                .flatten()
-        };
-        if let Some(bound) = named(axis).or_else(|| numbered(axis)) {
-            return Some(bound);
-        }
-        let is_claimed = |key: &String| {
-            names.contains(key) || key.parse().is_ok_and(|axis: usize| axis < shape.len())
-        };
-        let extent = shape.get(axis)?;
-        let mut fitting = self
-            .coords
-            .iter()
-            .filter(|(key, entry)| entry.labels.len() as u64 == *extent && !is_claimed(key));
-        let mut axes = (0..shape.len())
-            .filter(|axis| shape[*axis] == *extent && named(*axis).or(numbered(*axis)).is_none());
-        match (fitting.next(), fitting.next(), axes.next(), axes.next()) {
-            (Some((_, entry)), None, Some(_), None) => Some((&entry.labels, LabelRule::Length)),
-            _ => None,
-        }
-    }
-}
-
-/// How labels were bound to an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LabelRule {
-    /// By the dimension's name.
-    Name,
-    /// By the axis's number.
-    Number,
-    /// By being the only labels of the axis's length.
-    Length,
 }
 
 /// A spilled region of the file, as the footer has it: it need not lie within the file.
@@ -362,54 +288,4 @@ pub(crate) fn read_footer(storage: &Storage, access: Access) -> Result<(Footer, 
         secondary_index,
     };
     Ok((footer, payload_end))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn bound(names: &[&str], coords: &[(&str, usize)], shape: &[u64]) -> Vec<Option<LabelRule>> {
-        let metadata = DatasetMetadata {
-            coords: coords
-                .iter()
-                .map(|(key, count)| {
-                    let labels = vec!["x".to_string(); *count];
-                    (key.to_string(), AxisLabels { labels })
-                })
-                .collect(),
-            ..DatasetMetadata::default()
-        };
-        let names: Vec<_> = names.iter().map(ToString::to_string).collect();
-        (0..shape.len())
-            .map(|axis| Some(metadata.labels(&names, axis, shape)?.1))
-            .collect()
-    }
-
-    #[test]
-    fn labels_are_bound_by_name_then_number_then_length() {
-        use LabelRule::{Length, Name, Number};
-        assert_eq!(bound(&["a", "b"], &[("b", 3)], &[2, 3]), [None, Some(Name)]);
-        assert_eq!(bound(&[], &[("0", 2)], &[2, 3]), [Some(Number), None]);
-        assert_eq!(
-            bound(&[], &[("lat", 2), ("lon", 3)], &[2, 3]),
-            [Some(Length); 2]
-        );
-        // The wrong number of labels is still bound by name; using them is an error.
-        assert_eq!(bound(&["a"], &[("a", 5)], &[2]), [Some(Name)]);
-    }
-
-    #[test]
-    fn length_does_not_decide_between_equals() {
-        assert_eq!(bound(&[], &[("lat", 2)], &[2, 2]), [None, None]);
-        assert_eq!(bound(&[], &[("lat", 2), ("lon", 2)], &[2]), [None]);
-        // Labels of another dimension stay there.
-        assert_eq!(
-            bound(&["a", "b"], &[("a", 4)], &[4, 4]),
-            [Some(LabelRule::Name), None]
-        );
-        assert_eq!(
-            bound(&["a", "b"], &[("a", 4), ("c", 4)], &[4, 4]),
-            [Some(LabelRule::Name), Some(LabelRule::Length)]
-        );
-    }
 }

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Place, Result};
+use crate::format::array::Dataset;
 use crate::format::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
-use crate::format::tet::dataset::Dataset;
 use crate::format::tet::superblock::{MAX_RANK, Superblock};
 
 /// Bytes of the index header.

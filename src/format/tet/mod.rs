@@ -11,15 +11,10 @@
 
 pub mod anatomy;
 mod bytes;
-mod categories;
-mod chunk;
-mod dataset;
 mod document;
-mod dtype;
 mod ending;
 mod entry;
 mod file;
-mod fill;
 mod footer;
 mod index;
 mod limits;
@@ -33,19 +28,17 @@ pub mod verify;
 mod writer;
 mod zones;
 
-pub use categories::Categories;
-pub use chunk::ChunkReader;
-pub use dataset::Dataset;
-pub use dtype::Dtype;
-pub use file::{OpenOptions, TetFile};
-pub(crate) use fill::{FILL_ATTRIBUTES, Fill, fill_text};
-pub use footer::{
-    AxisLabels, DatasetMetadata, FileMetadata, Footer, HistoryRow, LabelRule, Metadata,
+pub use crate::format::array::{
+    AxisLabels, Categories, ChunkReader, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
+    LabelRule,
 };
+pub(crate) use crate::format::array::{FILL_ATTRIBUTES, Fill, fill_text};
+pub use file::{OpenOptions, TetFile};
+pub use footer::{FileMetadata, Footer, HistoryRow, Metadata};
 pub use index::{ChunkRow, Codec, MemoryBudget, StoredRow};
 pub(crate) use limits::{MAX_ATTRIBUTES, MAX_LABELS, MAX_TEXT, is_allowed};
 pub use package::is_package;
 pub use postings::{DatasetPostings, ValuePostings};
 pub use superblock::MAX_RANK;
-pub use writer::{Compression, DatasetSpec, TetWriter};
+pub use writer::TetWriter;
 pub use zones::{Zone, ZoneMaps};

@@ -11,8 +11,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde::{Deserialize, de};
 
 use crate::error::{Error, Place, Result};
+use crate::format::array::Dataset;
 use crate::format::storage::Access;
-use crate::format::tet::dataset::Dataset;
 use crate::format::tet::document::{Each, Failure, Key, Rows};
 use crate::format::tet::entry::{Coordinates, Hex, Subject};
 use crate::format::tet::file::TetFile;

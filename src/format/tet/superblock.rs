@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use crate::error::{Error, Place, Result};
+use crate::format::array::{Dataset, Dtype};
 use crate::format::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
-use crate::format::tet::dataset::Dataset;
-use crate::format::tet::dtype::Dtype;
 
 /// Bytes of the superblock.
 pub(crate) const SUPERBLOCK_BYTES: u64 = 32;

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde::de::SeqAccess;
 
 use crate::error::{Error, Place, Result};
+use crate::format::array::Dataset;
 use crate::format::storage::Access;
-use crate::format::tet::dataset::Dataset;
 use crate::format::tet::document::{Failure, Key, Rows};
 use crate::format::tet::entry::{Coordinates, Hex, Subject};
 use crate::format::tet::file::TetFile;

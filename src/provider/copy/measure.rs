@@ -7,14 +7,17 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::{cast, max, min};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type, Int16Type, Int32Type,
-    Int64Type, ToByteSlice, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Int64Type, TimeUnit, ToByteSlice, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::{Result, plan_err};
 
 use crate::format::tet::{
     Categories, DatasetMetadata, Dtype, FILL_ATTRIBUTES, Fill, MAX_TEXT, fill_text,
 };
+use crate::provider::arrays::{ARROW_TYPE, DATE, TIMESTAMP};
 
+/// The calendar of the engine's times.
+const CALENDAR: &str = "proleptic_gregorian";
 /// What the reference leaves for a text that is missing.
 const MISSING_TEXT: i64 = -1;
 /// Attributes that may hold the texts of a column, beside others.
@@ -60,6 +63,11 @@ impl Measure {
         given: Option<&str>,
     ) -> Result<Self> {
         let mut is_text = false;
+        let mut set = |units: &str, kind: &str| {
+            let attributes = [("units", units), ("calendar", CALENDAR), (ARROW_TYPE, kind)];
+            let attributes = attributes.map(|(key, text)| (key.to_string(), text.to_string()));
+            metadata.attrs.extend(attributes);
+        };
         let (dtype, cast_to) = match inner(data_type) {
             DataType::Float16 => (Dtype::F16, DataType::Float16),
             DataType::Float32 => (Dtype::F32, DataType::Float32),
@@ -78,6 +86,14 @@ impl Measure {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
                 is_text = true;
                 (Dtype::I64, DataType::Utf8)
+            }
+            DataType::Date32 | DataType::Date64 => {
+                set("days since 1970-01-01", DATE);
+                (Dtype::I32, DataType::Date32)
+            }
+            DataType::Timestamp(..) => {
+                set("microseconds since 1970-01-01 00:00:00", TIMESTAMP);
+                (Dtype::I64, DataType::Timestamp(TimeUnit::Microsecond, None))
             }
             other => {
                 return plan_err!(
@@ -117,6 +133,12 @@ impl Measure {
     /// The values of a column.
     pub fn values(&mut self, column: &ArrayRef) -> Result<Values> {
         let column = cast(column, &self.cast_to)?;
+        let column = match self.cast_to {
+            // The numbers of times.
+            DataType::Date32 => cast(&column, &DataType::Int32)?,
+            DataType::Timestamp(..) => cast(&column, &DataType::Int64)?,
+            _ => column,
+        };
         self.nulls += column.null_count() as u64;
         if self.texts.is_some() {
             return self.codes(&column);

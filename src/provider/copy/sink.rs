@@ -22,6 +22,7 @@ use crate::format::tet::{
     DatasetMetadata, DatasetSpec, FileMetadata, MAX_ATTRIBUTES, TetWriter, is_allowed,
 };
 use crate::grid::ChunkGrid;
+use crate::provider::arrays::{base, group};
 use crate::provider::copy::assembly::Assembly;
 use crate::provider::copy::axes::AxisBuilder;
 use crate::provider::copy::columns::Columns;
@@ -31,7 +32,6 @@ use crate::provider::copy::places::Places;
 use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 use crate::provider::copy::target::{Stored, chunk_shape};
 use crate::provider::source::{DATASET, UNPACKED};
-use crate::provider::tet::{base, group};
 
 /// The column of values of a table of one dataset, and the dataset of a column that comes from none.
 const VALUE: &str = "value";

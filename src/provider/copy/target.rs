@@ -14,9 +14,9 @@ use datafusion::common::{Result, plan_err};
 
 use crate::format::tet::{DatasetMetadata, DatasetSpec, Dtype, MAX_LABELS, is_allowed};
 use crate::grid::infer_labels;
+use crate::provider::arrays::{ARROW_TYPE, DATE};
 use crate::provider::copy::axes::FinishedAxis;
 use crate::provider::copy::measure::{Measure, bytes};
-use crate::provider::tet::{ARROW_TYPE, DATE};
 
 /// Bytes of a chunk, if nothing else is said.
 const CHUNK_BYTES: u64 = 4 << 20;

@@ -137,7 +137,7 @@ async fn a_file_whose_labels_were_refused_still_has_its_cells() {
         let options = TetOptions::new().with_access(access);
         let path = data("labels_65_should_fail.tet");
         let file = OpenFile::open(&path, options).await.unwrap();
-        assert!(file.schema.file().footer().history.is_empty());
+        assert!(file.tet().footer().history.is_empty());
         let cells = f32_cells(&values);
         assert_same(&file.table("a", &counted(&[65])).await, &cells, "a");
         assert_windows_same(&file, "a", &cells);

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
+use crate::format::array::DatasetMetadata;
 use crate::format::storage::Access;
 use crate::format::tet::anatomy::Anatomy;
 use crate::format::tet::file::TetFile;
-use crate::format::tet::footer::DatasetMetadata;
 use crate::format::tet::limits::{
     MAX_ATTRIBUTES, MAX_DESCRIBED, MAX_HISTORY, MAX_LABELS, MAX_TEXT, is_allowed,
 };

@@ -4,11 +4,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Error;
-use crate::format::tet::chunk::ChunkReader;
-use crate::format::tet::dataset::Dataset;
+use crate::format::array::{ChunkReader, Dataset, DatasetMetadata, Fill};
 use crate::format::tet::file::TetFile;
-use crate::format::tet::fill::Fill;
-use crate::format::tet::footer::DatasetMetadata;
 use crate::format::tet::verify::rows::Row;
 use crate::format::tet::verify::{Report, Subject, VerifyOptions};
 use crate::format::tet::writer::zone_map;
@@ -198,7 +195,7 @@ fn decode_one(
     let reader = match reader {
         Some(reader) => reader,
         None => {
-            let new = ChunkReader::new(Arc::clone(file), options.access);
+            let new = ChunkReader::new(Arc::<TetFile>::clone(file), options.access);
             reader.insert(new.map_err(Found::Undecodable)?)
         }
     };

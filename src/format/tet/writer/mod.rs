@@ -1,10 +1,8 @@
 //! Writing `.tet` files: footer version 1, or 2 with zone maps, rows of the index in directory and row-major order, payloads in the order in
 //! which they arrive.
 
-pub(in crate::format::tet) mod file;
 mod footer;
 mod spec;
-mod walk;
 pub(in crate::format::tet) mod zone_map;
 
 use std::io::{BufWriter, Seek, SeekFrom, Write};
@@ -13,15 +11,14 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
-use crate::format::tet::dataset::Dataset;
-use crate::format::tet::fill::Fill;
-use crate::format::tet::footer::{DatasetMetadata, FileMetadata, HistoryRow, Metadata};
+use crate::format::array::{
+    ArrayWriter, Compression, Dataset, DatasetMetadata, DatasetSpec, Fill, next_position,
+};
+use crate::format::target;
+use crate::format::tet::footer::{FileMetadata, HistoryRow, Metadata};
 use crate::format::tet::index::{self, ChunkRow, Codec};
 use crate::format::tet::superblock::{self, MAX_RANK, align8};
-use crate::format::tet::writer::walk::{copy_chunk, next_position};
 use crate::format::tet::zones::Zone;
-
-pub use spec::{Compression, DatasetSpec};
 
 /// Bytes collected before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -63,7 +60,7 @@ impl TetWriter {
         let mut rows = Vec::with_capacity(specs.len());
         let mut row_count = 0u64;
         for (id, spec) in specs.iter().enumerate() {
-            spec.check(&path)?;
+            spec::check(spec, &path)?;
             if specs[..id].iter().any(|earlier| earlier.name == spec.name) {
                 return Err(Error::invalid(
                     &path,
@@ -98,7 +95,7 @@ impl TetWriter {
             rows.push(no_rows);
             datasets.push(dataset);
         }
-        let temporary = file::create_beside(&path)?;
+        let temporary = target::create_beside(&path)?;
         let mut writer = Self {
             path,
             output: BufWriter::with_capacity(BUFFER_BYTES, temporary),
@@ -217,35 +214,7 @@ impl TetWriter {
     /// # Errors
     /// As [`Self::write_chunk`].
     pub fn write_dataset(&mut self, dataset: usize, cells: &[u8]) -> Result<()> {
-        let Some(described) = self.datasets.get(dataset).cloned() else {
-            return Err(Error::invalid(
-                &self.path,
-                format!("no dataset number {dataset}"),
-            ));
-        };
-        let size = self.specs[dataset].dtype.size();
-        let expected = described.shape.iter().product::<u64>() * size;
-        if cells.len() as u64 != expected {
-            return Err(Error::invalid(
-                &self.path,
-                format!(
-                    "dataset \"{}\": {} bytes of cells, expected {expected}",
-                    described.name,
-                    cells.len()
-                ),
-            ));
-        }
-        let grid = described.chunk_grid();
-        let mut chunk = vec![0; grid.len()];
-        let mut buffer = Vec::new();
-        loop {
-            buffer.clear();
-            copy_chunk(&described, size, &chunk, cells, &mut buffer);
-            self.write_chunk(dataset, &chunk, &buffer)?;
-            if !next_position(&mut chunk, &grid) {
-                return Ok(());
-            }
-        }
+        ArrayWriter::write_dataset(self, dataset, cells)
     }
 
     /// Writes index, directory and footer, syncs the file and gives it its name.
@@ -272,7 +241,7 @@ impl TetWriter {
             .output
             .into_inner()
             .map_err(|error| Error::io(&path, "write")(error.into_error()))?;
-        file::persist(temporary, &path)
+        target::persist(temporary, &path)
     }
 
     /// Writes the footer, if there is anything to say.
@@ -410,5 +379,23 @@ impl TetWriter {
             .seek(SeekFrom::Start(position))
             .map(|_| ())
             .map_err(Error::io(&self.path, "write"))
+    }
+}
+
+impl ArrayWriter for TetWriter {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn dataset(&self, number: usize) -> Option<&Dataset> {
+        self.datasets.get(number)
+    }
+
+    fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
+        self.write_chunk(dataset, chunk, cells)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        Self::finish(*self)
     }
 }

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use crate::format::tet::dtype::Dtype;
-use crate::format::tet::fill::Fill;
+use crate::format::array::{Dtype, Fill};
 use crate::format::tet::zones::Zone;
 
 /// What the reference writes for a file that is no generation of a package.

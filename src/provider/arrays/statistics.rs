@@ -16,17 +16,18 @@ use arrow::datatypes::{
 use datafusion::common::{Result, ScalarValue};
 use half::f16;
 
-use crate::format::tet::{Dtype, ValuePostings, Zone, ZoneMaps};
+use crate::format::array::Dtype;
+use crate::format::tet::{ValuePostings, Zone, ZoneMaps};
 use crate::grid::{ChunkGrid, Window};
+use crate::provider::arrays::array::StoredArray;
+use crate::provider::arrays::decoding::Decoding;
 use crate::provider::options::ReadOptions;
 use crate::provider::source::BlockStatistics;
-use crate::provider::tet::array::TetArray;
-use crate::provider::tet::decoding::Decoding;
 
 /// The most chunks of one window whose zones are put together.
 const MAX_CHUNKS: u64 = 256;
 
-impl TetArray {
+impl StoredArray {
     /// Whether there are zone maps or postings that can be used. The first call reads them.
     pub fn has_statistics(&self, options: &ReadOptions) -> bool {
         self.zone_maps(options).is_some() || self.postings(options).is_some()
@@ -43,7 +44,8 @@ impl TetArray {
     }
 
     fn zone_maps(&self, options: &ReadOptions) -> Option<Arc<ZoneMaps>> {
-        if !options.zone_maps || matches!(self.decoding(), Decoding::Text(_)) {
+        let is_decoded = matches!(self.decoding(), Decoding::Text(_) | Decoding::Time(..));
+        if !options.zone_maps || is_decoded {
             return None;
         }
         // Broken ones are as good as none: they only ever save work.

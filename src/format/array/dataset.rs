@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Place, Result};
-use crate::format::tet::dtype::Dtype;
+use crate::format::array::dtype::Dtype;
 
 /// One record of the dataset directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

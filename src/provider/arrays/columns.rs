@@ -7,10 +7,10 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 
 use crate::error::{Error, Place, Result};
-use crate::format::tet::{Dataset, DatasetMetadata, LabelRule, TetFile};
+use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, LabelRule};
 use crate::grid::{Axis, CoordinateSource, infer_labels, text_labels};
+use crate::provider::arrays::coordinates::{self, CoordinateDatasets};
 use crate::provider::options::TetOptions;
-use crate::provider::tet::coordinates::{self, CoordinateDatasets};
 
 /// Bytes of the longest label, by the reference's limits. A label stands in every row, so that a longer one would cost
 /// far more than it takes in the file.
@@ -34,7 +34,7 @@ pub(super) struct Axes {
 ///
 /// Labels that are plain numbers give way to a coordinate dataset of times: they are its numbers, written down.
 pub(super) fn axes(
-    file: &Arc<TetFile>,
+    file: &Arc<dyn ArrayFile>,
     dataset: &Dataset,
     metadata: &DatasetMetadata,
     options: &TetOptions,
@@ -71,7 +71,7 @@ pub(super) fn axes(
             None => format!("dim_{number}"),
         };
         let found = if options.decode_coords {
-            coordinates::find(file, dataset, names, number, shared)
+            coordinates::find(file.as_ref(), dataset, names, number, shared)
         } else {
             None
         };
@@ -102,7 +102,7 @@ pub(super) fn axes(
             } else {
                 infer_labels(labels)
             };
-            let is_time = |(found, _): &(&Dataset, _)| coordinates::is_time(file, found);
+            let is_time = |(found, _): &(&Dataset, _)| coordinates::is_time(file.as_ref(), found);
             let gives_way = values.data_type().is_numeric()
                 && options.decode_times
                 && found.as_ref().is_some_and(is_time);

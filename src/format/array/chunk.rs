@@ -9,10 +9,9 @@ use memmap2::Mmap;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use crate::error::{Error, Place, Result};
+use crate::format::array::dataset::Dataset;
+use crate::format::array::file::{ArrayFile, Payload, StoredChunk};
 use crate::format::storage::{Access, Storage};
-use crate::format::tet::dataset::Dataset;
-use crate::format::tet::file::TetFile;
-use crate::format::tet::index::{ChunkRow, Codec};
 
 /// Chunks up to this size are decompressed in one call, which is faster; larger ones step by step, so that a
 /// query over them can be cancelled.
@@ -31,7 +30,7 @@ const MAX_READ_BYTES: usize = 1 << 20;
 /// [`Self::open`] a chunk, [`Self::advance`] until it says that the chunk is ready, then take its cells with
 /// [`Self::mapped`] or [`Self::gather`].
 pub struct ChunkReader {
-    file: Arc<TetFile>,
+    file: Arc<dyn ArrayFile>,
     access: Access,
     state: State,
     /// Cells of the open chunk, if it is compressed; may be longer than the chunk.
@@ -44,19 +43,28 @@ pub struct ChunkReader {
 enum State {
     Closed,
     /// Raw cells in the map.
-    Mapped(Arc<Mmap>, Range<usize>),
+    Mapped(Arc<Mmap>, Range<usize>, Arc<Storage>),
     /// Raw cells in the file.
-    Positioned(Range<u64>, Box<Place>),
+    Positioned(Range<u64>, Box<Place>, Arc<Storage>),
     /// Compressed; the cells come to lie in `decoded`.
     Compressed(Box<Compressed>),
+    /// To be decoded by the file; the cells come to lie in `decoded`.
+    Encoded(Box<Encoded>),
     /// So many bytes of `decoded` are the cells.
     Decoded(usize),
+}
+
+/// A chunk that only its file can decode.
+struct Encoded {
+    dataset: Dataset,
+    chunk: Vec<u64>,
+    raw_bytes: u64,
 }
 
 /// A chunk under decompression.
 struct Compressed {
     place: Place,
-    row: ChunkRow,
+    raw_bytes: u64,
     stored: Stored,
     /// Only for chunks above [`ONE_CALL_BYTES`].
     decoder: Option<Decoder<'static>>,
@@ -66,14 +74,14 @@ struct Compressed {
 
 /// The stored bytes of a compressed chunk.
 enum Stored {
-    Mapped(Arc<Mmap>, Range<usize>),
+    Mapped(Arc<Mmap>, Range<usize>, Arc<Storage>),
     Read(Vec<u8>),
 }
 
 impl Stored {
     fn bytes(&self) -> &[u8] {
         match self {
-            Self::Mapped(map, range) => &map[range.clone()],
+            Self::Mapped(map, range, _) => &map[range.clone()],
             Self::Read(bytes) => bytes,
         }
     }
@@ -90,7 +98,7 @@ impl fmt::Debug for ChunkReader {
 
 impl ChunkReader {
     /// A reader without an open chunk.
-    pub fn new(file: Arc<TetFile>, access: Access) -> Result<Self> {
+    pub fn new(file: Arc<dyn ArrayFile>, access: Access) -> Result<Self> {
         let one_call = zstd::bulk::Decompressor::new()
             .map_err(Error::io(file.path(), "set up decompression"))?;
         Ok(Self {
@@ -113,62 +121,95 @@ impl ChunkReader {
         self.bytes_read
     }
 
-    /// Looks up and checks the chunk's index row. Decompresses nothing.
-    pub fn open(&mut self, dataset: &Dataset, chunk: &[u64]) -> Result<ChunkRow> {
+    /// Finds out how a chunk is stored. Decompresses nothing.
+    ///
+    /// # Errors
+    /// As [`ArrayFile::chunk`].
+    pub fn open(&mut self, dataset: &Dataset, chunk: &[u64]) -> Result<StoredChunk> {
         self.state = State::Closed;
-        let row = self.file.chunk_row(dataset, chunk, self.access)?;
-        let range = row.payload_offset..row.payload_offset + row.stored_bytes;
-        // The row's check has shown that the payload lies within the file, and so within the map.
-        let in_map = range.start as usize..range.end as usize;
-        let storage = self.file.storage();
-        let place = || Box::new(Place::chunk(storage.path(), dataset.name(), chunk));
-        self.state = match (row.codec, self.access) {
-            (Codec::Raw, Access::Mmap) => State::Mapped(storage.map()?, in_map),
-            (Codec::Raw, Access::Pread) => State::Positioned(range, place()),
-            (Codec::Zstd, access) => {
-                let place = *place();
-                let stored = match access {
-                    Access::Mmap => Stored::Mapped(storage.map()?, in_map),
+        let stored = self.file.chunk(dataset, chunk, self.access)?;
+        let range = |offset| offset..offset + stored.stored_bytes;
+        // The payload was found to lie within the file, and so within the map.
+        let in_map = |offset: u64| offset as usize..(offset + stored.stored_bytes) as usize;
+        self.state = match (stored.payload, self.access) {
+            (Payload::Raw(offset), access) => {
+                let storage = self.file.storage(dataset)?;
+                match access {
+                    Access::Mmap => State::Mapped(storage.map()?, in_map(offset), storage),
+                    Access::Pread => {
+                        let place = Place::chunk(storage.path(), dataset.name(), chunk);
+                        State::Positioned(range(offset), Box::new(place), storage)
+                    }
+                }
+            }
+            (Payload::Zstd(offset), access) => {
+                let storage = self.file.storage(dataset)?;
+                let place = Place::chunk(storage.path(), dataset.name(), chunk);
+                let bytes = match access {
+                    Access::Mmap => Stored::Mapped(storage.map()?, in_map(offset), storage),
                     Access::Pread => Stored::Read(
                         storage
-                            .read_range(access, range)
+                            .read_range(access, range(offset))
                             .map_err(|error| error.at(&place))?,
                     ),
                 };
-                self.bytes_read += row.stored_bytes;
+                self.bytes_read += stored.stored_bytes;
                 State::Compressed(Box::new(Compressed {
                     place,
-                    row,
-                    stored,
+                    raw_bytes: stored.raw_bytes,
+                    stored: bytes,
                     decoder: None,
                     consumed: 0,
                     produced: 0,
                 }))
             }
+            (Payload::Encoded(_), _) => {
+                self.bytes_read += stored.stored_bytes;
+                State::Encoded(Box::new(Encoded {
+                    dataset: dataset.clone(),
+                    chunk: chunk.to_vec(),
+                    raw_bytes: stored.raw_bytes,
+                }))
+            }
         };
-        Ok(row)
+        Ok(stored)
     }
 
     /// Asks the system to read all of the open chunk ahead, if it is mapped: page after page takes far longer.
     pub fn read_ahead(&self) {
-        let (map, range) = match &self.state {
-            State::Mapped(map, range) => (map, range),
-            State::Compressed(compressed) => match &compressed.stored {
-                Stored::Mapped(map, range) => (map, range),
-                Stored::Read(_) => return,
-            },
-            State::Closed | State::Positioned(..) | State::Decoded(_) => return,
-        };
-        self.file.storage().read_ahead(map, range);
+        match &self.state {
+            State::Mapped(map, range, storage) => storage.read_ahead(map, range),
+            State::Compressed(compressed) => {
+                if let Stored::Mapped(map, range, storage) = &compressed.stored {
+                    storage.read_ahead(map, range);
+                }
+            }
+            State::Closed | State::Positioned(..) | State::Encoded(_) | State::Decoded(_) => {}
+        }
     }
 
     /// Does a bounded piece of the work that the open chunk still needs. Returns whether it is ready.
     pub fn advance(&mut self) -> Result<bool> {
-        let State::Compressed(compressed) = &mut self.state else {
-            return Ok(true);
+        let compressed = match &mut self.state {
+            State::Compressed(compressed) => compressed,
+            State::Encoded(encoded) => {
+                let Encoded { dataset, chunk, .. } = encoded.as_ref();
+                self.file.decode(dataset, chunk, &mut self.decoded)?;
+                if self.decoded.len() as u64 != encoded.raw_bytes {
+                    return Err(Error::malformed(
+                        Place::chunk(self.file.path(), dataset.name(), chunk),
+                        "payload",
+                        format!("{} bytes when decoded", self.decoded.len()),
+                        format!("{} bytes, those of its cells", encoded.raw_bytes),
+                    ));
+                }
+                self.state = State::Decoded(self.decoded.len());
+                return Ok(true);
+            }
+            _ => return Ok(true),
         };
-        let length = compressed.row.raw_bytes as usize;
-        let produced = if compressed.row.raw_bytes <= ONE_CALL_BYTES {
+        let length = compressed.raw_bytes as usize;
+        let produced = if compressed.raw_bytes <= ONE_CALL_BYTES {
             compressed.decode(&mut self.one_call, &mut self.decoded)?
         } else {
             compressed.step(&mut self.decoded)?
@@ -192,19 +233,15 @@ impl ChunkReader {
         Ok(true)
     }
 
-    /// The codec of the open chunk, if one is open.
-    pub fn codec(&self) -> Option<Codec> {
-        match self.state {
-            State::Closed => None,
-            State::Mapped(..) | State::Positioned(..) => Some(Codec::Raw),
-            State::Compressed(_) | State::Decoded(_) => Some(Codec::Zstd),
-        }
+    /// Whether the open chunk lies in the file as its cells do.
+    pub fn is_raw(&self) -> bool {
+        matches!(self.state, State::Mapped(..) | State::Positioned(..))
     }
 
     /// The cells' place in the map, for a raw chunk under [`Access::Mmap`].
     pub fn mapped(&self) -> Option<(&Arc<Mmap>, Range<usize>)> {
         match &self.state {
-            State::Mapped(map, range) => Some((map, range.clone())),
+            State::Mapped(map, range, _) => Some((map, range.clone())),
             _ => None,
         }
     }
@@ -216,20 +253,18 @@ impl ChunkReader {
 
     /// A byte range of the chunk's cells, without a copy where that can be; the chunk must be ready and hold the range.
     pub fn cells(&mut self, range: Range<usize>) -> Result<&[u8]> {
-        if let State::Positioned(chunk, place) = &self.state {
-            let (start, place) = (chunk.start, place.clone());
+        if let State::Positioned(chunk, place, storage) = &self.state {
             let length = range.len();
-            grow(&mut self.decoded, length, &place)?;
+            grow(&mut self.decoded, length, place)?;
             let cells = &mut self.decoded[..length];
-            let storage = self.file.storage();
             storage
-                .read_at(start + range.start as u64, cells)
-                .map_err(|error| error.at(&place))?;
+                .read_at(chunk.start + range.start as u64, cells)
+                .map_err(|error| error.at(place))?;
             self.bytes_read += length as u64;
             return Ok(cells);
         }
         match &self.state {
-            State::Mapped(map, chunk) => {
+            State::Mapped(map, chunk, _) => {
                 self.bytes_read += range.len() as u64;
                 Ok(&map[chunk.start + range.start..chunk.start + range.end])
             }
@@ -247,17 +282,17 @@ impl ChunkReader {
     /// overlap, lie within the chunk, and are together as long as `output`.
     pub fn gather(&mut self, runs: &[Range<usize>], output: &mut [u8]) -> Result<()> {
         let cells = match &self.state {
-            State::Mapped(map, range) => {
+            State::Mapped(map, range, _) => {
                 self.bytes_read += output.len() as u64;
                 &map[range.clone()]
             }
             State::Decoded(length) => &self.decoded[..*length],
-            State::Positioned(range, place) => {
-                self.bytes_read += gather_from_file(self.file.storage(), range.start, runs, output)
+            State::Positioned(range, place, storage) => {
+                self.bytes_read += gather_from_file(storage, range.start, runs, output)
                     .map_err(|error| error.at(place))?;
                 return Ok(());
             }
-            State::Closed | State::Compressed(_) => {
+            State::Closed | State::Compressed(_) | State::Encoded(_) => {
                 return Err(self.not_ready());
             }
         };
@@ -278,7 +313,7 @@ impl Compressed {
         one_call: &mut zstd::bulk::Decompressor<'_>,
         output: &mut Vec<u8>,
     ) -> Result<Option<usize>> {
-        let length = self.row.raw_bytes as usize;
+        let length = self.raw_bytes as usize;
         grow(output, length, &self.place)?;
         match one_call.decompress_to_buffer(self.stored.bytes(), &mut output[..length]) {
             Ok(produced) => Ok(Some(produced)),
@@ -291,7 +326,7 @@ impl Compressed {
     /// with what really comes out, whatever the file says.
     fn step(&mut self, output: &mut Vec<u8>) -> Result<Option<usize>> {
         // One byte more than the chunk needs, to notice frames that decode to more.
-        let most = self.row.raw_bytes as usize + 1;
+        let most = self.raw_bytes as usize + 1;
         let end = most.min(self.produced + STEP_BYTES);
         grow(output, end, &self.place)?;
         let decoder = match &mut self.decoder {

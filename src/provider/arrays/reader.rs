@@ -8,17 +8,17 @@ use arrow::array::ArrayRef;
 use arrow::buffer::{Buffer, MutableBuffer};
 use datafusion::common::{Result, internal_err};
 
-use crate::format::tet::{ChunkReader, Codec};
+use crate::format::array::ChunkReader;
 use crate::grid::{Cells, ChunkGrid, Selection, Window};
+use crate::provider::arrays::array::StoredArray;
+use crate::provider::arrays::values::{self, Missing};
 use crate::provider::options::ReadOptions;
 use crate::provider::source::{ReadCounts, WindowReader};
-use crate::provider::tet::array::TetArray;
-use crate::provider::tet::values::{self, Missing};
 
 /// Reads windows of one dataset. A window that is exactly a chunk is read in place; any other is put together from the
 /// chunks it touches.
-pub(super) struct TetWindowReader {
-    array: Arc<TetArray>,
+pub(super) struct StoredWindowReader {
+    array: Arc<StoredArray>,
     missing: Missing,
     chunks: ChunkReader,
     state: State,
@@ -47,8 +47,8 @@ struct Assembly {
     is_complete: bool,
 }
 
-impl TetWindowReader {
-    pub fn try_new(array: Arc<TetArray>, options: &ReadOptions) -> Result<Self> {
+impl StoredWindowReader {
+    pub fn try_new(array: Arc<StoredArray>, options: &ReadOptions) -> Result<Self> {
         Ok(Self {
             missing: array.missing(options),
             chunks: ChunkReader::new(Arc::clone(array.file()), options.access)?,
@@ -60,7 +60,7 @@ impl TetWindowReader {
 
     fn open_chunk(&mut self, chunk: &[u64]) -> Result<()> {
         self.chunks.open(self.array.dataset(), chunk)?;
-        if self.chunks.codec() == Some(Codec::Zstd) {
+        if !self.chunks.is_raw() {
             // Decompression takes all of it.
             self.chunks.read_ahead();
         }
@@ -69,7 +69,7 @@ impl TetWindowReader {
     }
 
     fn advance_chunk(&mut self) -> Result<bool> {
-        if self.chunks.codec() == Some(Codec::Raw) {
+        if self.chunks.is_raw() {
             return Ok(true);
         }
         let start = Instant::now();
@@ -90,7 +90,7 @@ impl TetWindowReader {
         loop {
             let dataset = self.array.dataset();
             let file = self.array.file();
-            file.chunk_row(dataset, &chunk, self.chunks.access())?;
+            file.chunk(dataset, &chunk, self.chunks.access())?;
             let next = (0..chunks.len())
                 .rev()
                 .find(|axis| chunk[*axis] + 1 < chunks[*axis].end);
@@ -145,7 +145,7 @@ impl TetWindowReader {
     }
 }
 
-impl WindowReader for TetWindowReader {
+impl WindowReader for StoredWindowReader {
     fn open(&mut self, window: &Window) -> Result<()> {
         self.state = State::Closed;
         if let Some(chunk) = self.array.chunk_grid().chunk_equal_to(window) {
@@ -169,7 +169,7 @@ impl WindowReader for TetWindowReader {
     }
 
     fn read_ahead(&mut self) {
-        if matches!(self.state, State::Chunk) && self.chunks.codec() == Some(Codec::Raw) {
+        if matches!(self.state, State::Chunk) && self.chunks.is_raw() {
             self.chunks.read_ahead();
         }
     }

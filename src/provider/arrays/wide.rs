@@ -7,9 +7,9 @@ use arrow::datatypes::Field;
 
 use crate::grid::Axis;
 use crate::provider::aligned::AlignedGrids;
+use crate::provider::arrays::coordinates::{base, group};
+use crate::provider::arrays::dataset::ArrayDataset;
 use crate::provider::source::GridSource;
-use crate::provider::tet::coordinates::{base, group};
-use crate::provider::tet::dataset::TetDataset;
 
 /// The most wide tables of a file, which a hostile one could have very many of.
 const MAX_TABLES: usize = 1024;
@@ -20,10 +20,10 @@ const MAX_TABLES: usize = 1024;
 /// A table is called after its group and dimensions, `ocean/time_lat_lon`; with underscores behind if a dataset is
 /// called that. There are at most 1024 of a file.
 pub(super) fn wide_tables(
-    datasets: &[Arc<TetDataset>],
+    datasets: &[Arc<ArrayDataset>],
     is_taken: impl Fn(&str) -> bool,
 ) -> Vec<AlignedGrids> {
-    let mut families: Vec<Vec<Arc<TetDataset>>> = Vec::new();
+    let mut families: Vec<Vec<Arc<ArrayDataset>>> = Vec::new();
     // Where the families with axes of the same names and lengths are.
     let mut alike: HashMap<AxesKey, Vec<usize>> = HashMap::new();
     for dataset in datasets {
@@ -65,7 +65,7 @@ pub(super) fn wide_tables(
     tables
 }
 
-fn wide_table(name: String, datasets: &[Arc<TetDataset>]) -> AlignedGrids {
+fn wide_table(name: String, datasets: &[Arc<ArrayDataset>]) -> AlignedGrids {
     let axes = datasets[0].axes().iter();
     let mut taken: HashSet<String> = axes.map(|axis| axis.name().to_string()).collect();
     let attributes = datasets.iter().map(|dataset| {
@@ -84,7 +84,7 @@ fn wide_table(name: String, datasets: &[Arc<TetDataset>]) -> AlignedGrids {
 /// A group, and the names and lengths of axes.
 type AxesKey = (String, Vec<(String, u64)>);
 
-fn have_same_axes(one: &TetDataset, other: &TetDataset) -> bool {
+fn have_same_axes(one: &ArrayDataset, other: &ArrayDataset) -> bool {
     let mut axes = one.axes().iter().zip(other.axes());
     axes.all(|(one, other)| one.is_same(other))
 }

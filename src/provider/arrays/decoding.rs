@@ -2,13 +2,27 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Float64Array, StringBuilder};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Float64Array, Int64Array, StringBuilder, TimestampMicrosecondArray,
+};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::datatypes::{DataType, Date32Type, Float64Type, Int64Type, TimeUnit};
 
 use crate::error::{Error, Place};
-use crate::format::tet::{Categories, DatasetMetadata, Dtype};
-use crate::provider::tet::values;
+use crate::format::array::{Categories, DatasetMetadata, Dtype};
+use crate::grid::{CfTime, CfTimeError};
+use crate::provider::arrays::values;
+use crate::provider::options::TetOptions;
+
+/// The attribute by which a dataset says that its numbers are times, and of which type: CF knows only instants, and does not
+/// tell those that are values from lengths of time.
+pub(in crate::provider) const ARROW_TYPE: &str = "arrow_type";
+pub(in crate::provider) const DATE: &str = "date32";
+pub(in crate::provider) const TIMESTAMP: &str = "timestamp";
+/// How to get at numbers that cannot become timestamps.
+const RAW_TIMES: &str =
+    "decode_times false, --no-decode-times of tet-sql, reads the numbers as they are";
+const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
 
 /// How stored numbers become the values of the column.
 #[derive(Debug, Clone)]
@@ -17,6 +31,8 @@ pub(super) enum Decoding {
     None,
     /// They are codes of texts.
     Text(Arc<Categories>),
+    /// They are times in units of the CF conventions (section 4.4), to be dates if the flag says so.
+    Time(CfTime, bool),
     /// They are packed as the CF conventions say (section 8.1).
     Unpack {
         /// What they are multiplied with.
@@ -31,7 +47,7 @@ impl Decoding {
     pub fn of(
         metadata: &DatasetMetadata,
         dtype: Dtype,
-        unpack: bool,
+        options: &TetOptions,
         warn: &mut dyn FnMut(&'static str, String, String, &str),
     ) -> Self {
         if let Some(categories) = Categories::of(&metadata.attrs) {
@@ -54,7 +70,23 @@ impl Decoding {
                 );
             }
         }
-        if !unpack {
+        let kind = metadata.attrs.get(ARROW_TYPE).map(String::as_str);
+        if options.decode_times
+            && let Some(kind @ (DATE | TIMESTAMP)) = kind
+            && is_counted_in(dtype)
+        {
+            match time(metadata) {
+                Ok(Some(time)) => return Self::Time(time, kind == DATE),
+                Ok(None) => {}
+                Err(error) => warn(
+                    error.field,
+                    error.found,
+                    error.expected,
+                    "the values are left as they are",
+                ),
+            }
+        }
+        if !options.unpack {
             return Self::None;
         }
         let mut number = |key: &'static str, default: f64| match metadata.attrs.get(key) {
@@ -86,6 +118,8 @@ impl Decoding {
         match self {
             Self::None => values::data_type(dtype),
             Self::Text(_) => DataType::Utf8,
+            Self::Time(_, true) => DataType::Date32,
+            Self::Time(_, false) => DataType::Timestamp(TimeUnit::Microsecond, None),
             Self::Unpack { .. } => DataType::Float64,
         }
     }
@@ -122,6 +156,27 @@ impl Decoding {
                 }
                 Ok(Arc::new(texts.finish()))
             }
+            Self::Time(time, are_dates) => {
+                // The types that are decoded are no wider than this.
+                let Ok(numbers) = cast(&stored, &DataType::Int64) else {
+                    return Ok(stored);
+                };
+                let nulls = numbers.nulls().cloned();
+                let numbers = numbers.as_primitive::<Int64Type>().iter();
+                let numbers: Int64Array = numbers.map(|number| Some(number.unwrap_or(0))).collect();
+                let times = time
+                    .decode(&numbers)
+                    .map_err(|error| refused(&place(), &error))?;
+                let (_, times, _) = times.into_parts();
+                let times = TimestampMicrosecondArray::new(times, nulls);
+                Ok(match are_dates {
+                    // Timestamps are far fewer days than 2^31.
+                    true => Arc::new(times.unary::<_, Date32Type>(|time| {
+                        time.div_euclid(MICROSECONDS_PER_DAY) as i32
+                    })),
+                    false => Arc::new(times),
+                })
+            }
             Self::Unpack { scale, offset } => {
                 // Every stored type becomes a Float64.
                 let Ok(numbers) = cast(&stored, &DataType::Float64) else {
@@ -133,4 +188,31 @@ impl Decoding {
             }
         }
     }
+}
+
+/// Whether numbers of a type are decoded as times that are values.
+fn is_counted_in(dtype: Dtype) -> bool {
+    matches!(
+        dtype,
+        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::I16 | Dtype::I32 | Dtype::I64
+    )
+}
+
+/// The time that the numbers of a dataset count from, if they do.
+pub(super) fn time(metadata: &DatasetMetadata) -> Result<Option<CfTime>, CfTimeError> {
+    let attribute = |name| metadata.attrs.get(name).map(String::as_str);
+    match attribute("units") {
+        Some(units) => CfTime::parse(units, attribute("calendar")),
+        None => Ok(None),
+    }
+}
+
+/// The error for numbers that cannot become times.
+pub(super) fn refused(place: &Place, error: &CfTimeError) -> Error {
+    Error::malformed(
+        place.clone(),
+        error.field,
+        error.found.clone(),
+        format!("{} ({RAW_TIMES})", error.expected),
+    )
 }

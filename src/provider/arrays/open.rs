@@ -6,12 +6,12 @@ use std::sync::Arc;
 use datafusion::config::ConfigOptions;
 
 use crate::error::Error;
-use crate::format::tet::TetFile;
+use crate::provider::arrays::dataset::ArrayDataset;
+use crate::provider::arrays::formats::open_file;
+use crate::provider::arrays::tables::FileTables;
 use crate::provider::names::ignoring_case;
 use crate::provider::options::TetOptions;
 use crate::provider::source::GridSource;
-use crate::provider::tet::dataset::TetDataset;
-use crate::provider::tet::tables::TetTables;
 
 /// Opens the table that `options.dataset` names, a dataset or a wide table; unset, the only dataset that is not there
 /// for the coordinates of others. `session` is what an unset access mode follows.
@@ -23,17 +23,17 @@ pub(crate) fn open(
     options: &TetOptions,
     session: &ConfigOptions,
 ) -> Result<Arc<dyn GridSource>, Error> {
-    let file = Arc::new(TetFile::open(path, options.open_options(session))?);
+    let file = open_file(path, options, session)?;
     if let Some(name) = &options.dataset
         && file.dataset(name).is_some()
     {
-        return Ok(Arc::new(TetDataset::try_new(&file, name, options)?));
+        return Ok(Arc::new(ArrayDataset::try_new(&file, name, options)?));
     }
-    let TetTables {
+    let FileTables {
         tables,
         coordinate_variables,
         warnings,
-    } = TetTables::new(&file, options);
+    } = FileTables::new(&file, options);
     let Some(name) = &options.dataset else {
         let names: Vec<_> = tables.iter().map(|(name, _)| format!("{name:?}")).collect();
         let mut data = tables.iter().filter(|(name, _)| {

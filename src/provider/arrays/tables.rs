@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::format::tet::TetFile;
+use crate::format::array::ArrayFile;
 use crate::grid::CoordinateSource;
+use crate::provider::arrays::coordinates::CoordinateDatasets;
+use crate::provider::arrays::dataset::ArrayDataset;
+use crate::provider::arrays::wide::wide_tables;
 use crate::provider::options::TetOptions;
 use crate::provider::source::GridSource;
-use crate::provider::tet::coordinates::CoordinateDatasets;
-use crate::provider::tet::dataset::TetDataset;
-use crate::provider::tet::wide::wide_tables;
 
 /// The tables of a file.
 #[derive(Debug)]
-pub struct TetTables {
+pub struct FileTables {
     /// Each with its name: the datasets in the order of the file, then the wide tables.
     pub tables: Vec<(String, Arc<dyn GridSource>)>,
     /// The datasets whose values are the coordinates of their own or another dataset's dimension.
@@ -22,10 +22,10 @@ pub struct TetTables {
     pub warnings: Vec<String>,
 }
 
-impl TetTables {
+impl FileTables {
     /// The tables of a file. Of datasets with the same name the first one counts; those that cannot be read are left out,
     /// with a warning.
-    pub fn new(file: &Arc<TetFile>, options: &TetOptions) -> Self {
+    pub fn new(file: &Arc<dyn ArrayFile>, options: &TetOptions) -> Self {
         let mut warnings = Vec::new();
         let mut shared = CoordinateDatasets::default();
         let mut datasets = Vec::new();
@@ -35,7 +35,7 @@ impl TetTables {
             if !names.insert(name.to_string()) {
                 continue;
             }
-            match TetDataset::try_new_shared(file, name, options, &mut shared) {
+            match ArrayDataset::try_new_shared(file, name, options, &mut shared) {
                 Ok(dataset) => {
                     warnings.extend_from_slice(dataset.warnings());
                     datasets.push(Arc::new(dataset));
@@ -63,7 +63,7 @@ impl TetTables {
     }
 }
 
-fn coordinate_variables(datasets: &[Arc<TetDataset>]) -> HashSet<String> {
+fn coordinate_variables(datasets: &[Arc<ArrayDataset>]) -> HashSet<String> {
     let mut names = HashSet::new();
     for dataset in datasets {
         if dataset.is_coordinate_variable() {

@@ -2,8 +2,8 @@
 
 use half::f16;
 
-use crate::format::tet::dtype::Dtype;
-use crate::format::tet::footer::DatasetMetadata;
+use crate::format::array::dtype::Dtype;
+use crate::format::array::metadata::DatasetMetadata;
 
 /// The attributes that can name a fill value; the first one present counts.
 pub(crate) const FILL_ATTRIBUTES: [&str; 3] = ["_FillValue", "missing_value", "fill_value"];

@@ -1,4 +1,4 @@
-//! One dataset of a `.tet` file as a grid.
+//! One dataset of a file as a grid.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -7,41 +7,43 @@ use arrow::array::BooleanArray;
 use arrow::datatypes::{Field, FieldRef};
 use datafusion::common::{Result, ScalarValue};
 
-use crate::format::tet::{Dataset, DatasetMetadata, TetFile, fill_text};
+use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, fill_text};
 use crate::grid::{Axis, ChunkGrid, CoordinateSource, IndexSet, Selection, Window};
+use crate::provider::arrays::array::StoredArray;
+use crate::provider::arrays::columns::{self, Axes};
+use crate::provider::arrays::coordinates::{CoordinateDatasets, base};
+use crate::provider::arrays::decoding::Decoding;
+use crate::provider::arrays::reader::StoredWindowReader;
 use crate::provider::axis_bounds::axis_range;
 use crate::provider::description::{AttributeDescription, DimensionDescription, TableDescription};
 use crate::provider::options::{ReadOptions, TetOptions};
 use crate::provider::source::{
     BlockStatistics, CellFormat, DATASET, GridSource, UNPACKED, WindowReader,
 };
-use crate::provider::tet::array::TetArray;
-use crate::provider::tet::columns::{self, Axes};
-use crate::provider::tet::coordinates::{CoordinateDatasets, base};
-use crate::provider::tet::decoding::Decoding;
-use crate::provider::tet::reader::TetWindowReader;
 
 /// Broken chunks that a description spells out; one is usually as telling as a million.
 const MAX_PROBLEMS: usize = 3;
+/// Chunks that a description looks at, of a file that does not say how many it has.
+const MAX_DESCRIBED: u64 = 1 << 20;
 
-/// One dataset of an open `.tet` file: its axes, and its values as the one attribute.
+/// One dataset of an open file: its axes, and its values as the one attribute.
 #[derive(Debug, Clone)]
-pub struct TetDataset {
-    array: Arc<TetArray>,
+pub struct ArrayDataset {
+    array: Arc<StoredArray>,
     axes: Axes,
     attributes: Vec<FieldRef>,
     fill_text: Option<String>,
     warnings: Vec<String>,
 }
 
-impl TetDataset {
+impl ArrayDataset {
     /// The dataset with this exact name, or the first of them.
     ///
     /// # Errors
     /// [`Error`](crate::error::Error) if there is no such dataset, if it cannot be read (an unknown element type, a
     /// chunk extent of zero), or if its times cannot become timestamps.
     pub fn try_new(
-        file: &Arc<TetFile>,
+        file: &Arc<dyn ArrayFile>,
         name: &str,
         options: &TetOptions,
     ) -> Result<Self, crate::error::Error> {
@@ -50,7 +52,7 @@ impl TetDataset {
 
     /// The same; the datasets of a file share the coordinates that they have in common.
     pub(super) fn try_new_shared(
-        file: &Arc<TetFile>,
+        file: &Arc<dyn ArrayFile>,
         name: &str,
         options: &TetOptions,
         shared: &mut CoordinateDatasets,
@@ -61,7 +63,7 @@ impl TetDataset {
         let nothing = DatasetMetadata::default();
         let metadata = file.metadata(dataset).unwrap_or(&nothing);
         let mut warnings = Vec::new();
-        let array = TetArray::try_new(file, dataset, metadata, options, &mut warnings)?;
+        let array = StoredArray::try_new(file, dataset, metadata, options, &mut warnings)?;
         let axes = columns::axes(file, dataset, metadata, options, shared, &mut warnings)?;
         let mut attributes: HashMap<_, _> = metadata.attrs.clone().into_iter().collect();
         attributes.insert(DATASET.to_string(), dataset.name().to_string());
@@ -87,7 +89,7 @@ impl TetDataset {
     }
 
     /// The file.
-    pub fn file(&self) -> &Arc<TetFile> {
+    pub fn file(&self) -> &Arc<dyn ArrayFile> {
         self.array.file()
     }
 
@@ -118,9 +120,9 @@ impl TetDataset {
     }
 }
 
-impl GridSource for TetDataset {
+impl GridSource for ArrayDataset {
     fn format(&self) -> &'static str {
-        "tet"
+        self.file().format()
     }
 
     fn name(&self) -> &str {
@@ -140,10 +142,8 @@ impl GridSource for TetDataset {
     }
 
     fn stored_bytes(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64> {
-        let row = self
-            .file()
-            .chunk_row(self.dataset(), chunk, options.access)?;
-        Ok(row.stored_bytes)
+        let stored = self.file().chunk(self.dataset(), chunk, options.access)?;
+        Ok(stored.stored_bytes)
     }
 
     fn may_have_nulls(&self, _attribute: usize, options: &ReadOptions) -> bool {
@@ -187,7 +187,7 @@ impl GridSource for TetDataset {
         options: &ReadOptions,
     ) -> Result<Box<dyn WindowReader>> {
         let array = Arc::clone(&self.array);
-        Ok(Box::new(TetWindowReader::try_new(array, options)?))
+        Ok(Box::new(StoredWindowReader::try_new(array, options)?))
     }
 
     fn describe(&self) -> Result<TableDescription> {
@@ -201,24 +201,29 @@ impl GridSource for TetDataset {
         let chunks = Selection::all(grid.shape()).chunks(grid);
         let count = chunks.count();
         // A file can claim far more chunks than it has index rows for.
-        let visited = count.unwrap_or(u64::MAX).min(file.chunk_rows());
+        let most = file.listed_chunks().unwrap_or(MAX_DESCRIBED);
+        let visited = count.unwrap_or(u64::MAX).min(most);
         for position in 0..visited {
             let Some(chunk) = chunks.nth(position) else {
                 break;
             };
-            match file.chunk_row(dataset, &chunk, file.options().access) {
-                Ok(row) => {
-                    codecs.insert(row.codec.to_string());
-                    stored_bytes = u64::saturating_add(stored_bytes, row.stored_bytes);
+            match file.chunk(dataset, &chunk, file.access()) {
+                Ok(stored) => {
+                    codecs.insert(stored.payload.to_string());
+                    stored_bytes = u64::saturating_add(stored_bytes, stored.stored_bytes);
                 }
                 Err(error) if problems.len() < most_problems => problems.push(error.to_string()),
                 Err(_) => {}
             }
         }
-        if count != Some(visited) {
-            problems.push(format!(
-                "the chunk index has {visited} rows in all, fewer than this dataset has chunks"
-            ));
+        match file.listed_chunks() {
+            Some(listed) if count != Some(visited) => problems.push(format!(
+                "the chunk index has {listed} rows in all, fewer than this dataset has chunks"
+            )),
+            None if count != Some(visited) => problems.push(format!(
+                "the stored bytes are those of the first {visited} chunks"
+            )),
+            _ => {}
         }
         let dimensions = self
             .axes()
@@ -246,7 +251,7 @@ impl GridSource for TetDataset {
         metadata.remove(UNPACKED);
         Ok(TableDescription {
             name: dataset.name().to_string(),
-            format: "tet",
+            format: file.format(),
             location: file.path().display().to_string(),
             dimensions,
             attributes: vec![AttributeDescription {

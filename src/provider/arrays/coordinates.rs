@@ -7,28 +7,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, Date32Type, TimeUnit};
+use arrow::datatypes::{DataType, TimeUnit};
 
-use crate::error::{Error, Place, Result};
-use crate::format::tet::{Dataset, DatasetMetadata, TetFile};
-use crate::grid::{AxisCoordinates, CfTime, CfTimeError, CoordinateReader, CoordinateSource};
+use crate::error::Result;
+use crate::format::array::{ArrayFile, Dataset, DatasetMetadata};
+use crate::grid::{AxisCoordinates, CfTime, CoordinateReader, CoordinateSource};
+use crate::provider::arrays::array::StoredArray;
+use crate::provider::arrays::decoding::{Decoding, refused, time};
 use crate::provider::options::TetOptions;
-use crate::provider::tet::array::TetArray;
-use crate::provider::tet::decoding::Decoding;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
 const COORDINATES: &str = "coordinates";
 /// Names in that attribute that are looked at.
 const MAX_NAMED: usize = 64;
-/// How to get at coordinates that cannot become timestamps.
-const RAW_TIMES: &str =
-    "decode_times false, --no-decode-times of tet-sql, reads the numbers as they are";
-
-/// The attribute by which COPY says that the times of a dataset are dates, and its value: CF knows only instants.
-pub(in crate::provider) const ARROW_TYPE: &str = "arrow_type";
-pub(in crate::provider) const DATE: &str = "date32";
-const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
-
 /// The coordinate datasets of one open file, shared by the axes that use them.
 #[derive(Debug, Default)]
 pub(super) struct CoordinateDatasets {
@@ -39,7 +30,7 @@ pub(super) struct CoordinateDatasets {
 
 impl CoordinateDatasets {
     /// The only one-dimensional dataset of this name in any group.
-    fn only_of_name<'a>(&mut self, file: &'a TetFile, name: &str) -> Option<&'a Dataset> {
+    fn only_of_name<'a>(&mut self, file: &'a dyn ArrayFile, name: &str) -> Option<&'a Dataset> {
         let by_base = self.by_base.get_or_insert_with(|| {
             let mut by_base = HashMap::new();
             for (number, dataset) in file.datasets().iter().enumerate() {
@@ -62,7 +53,7 @@ impl CoordinateDatasets {
     /// If they are times that cannot become timestamps, or the dataset cannot be read at all.
     pub fn of(
         &mut self,
-        file: &Arc<TetFile>,
+        file: &Arc<dyn ArrayFile>,
         dataset: &Dataset,
         options: &TetOptions,
     ) -> Result<Arc<AxisCoordinates>> {
@@ -81,39 +72,30 @@ impl CoordinateDatasets {
 /// A dataset whose values are coordinates.
 #[derive(Debug)]
 struct CoordinateDataset {
-    values: TetArray,
+    values: StoredArray,
+    /// What they count from, if they are times and do not say so themselves.
     time: Option<CfTime>,
-    /// Whether the times are dates.
-    are_dates: bool,
 }
 
 impl CoordinateDataset {
-    fn try_new(file: &Arc<TetFile>, dataset: &Dataset, options: &TetOptions) -> Result<Self> {
+    fn try_new(file: &Arc<dyn ArrayFile>, dataset: &Dataset, options: &TetOptions) -> Result<Self> {
         let nothing = DatasetMetadata::default();
         let metadata = file.metadata(dataset).unwrap_or(&nothing);
         // What is odd about it is told where it is a table.
-        let values = TetArray::try_new(file, dataset, metadata, options, &mut Vec::new())?;
+        let values = StoredArray::try_new(file, dataset, metadata, options, &mut Vec::new())?;
         let time = match values.decoding() {
-            Decoding::Text(_) => None,
+            Decoding::Text(_) | Decoding::Time(..) => None,
             _ if !options.decode_times => None,
             _ => time(metadata).map_err(|error| refused(&values.place(), &error))?,
         };
-        let kind = metadata.attrs.get(ARROW_TYPE).map(String::as_str);
-        Ok(Self {
-            values,
-            time,
-            are_dates: kind == Some(DATE),
-        })
+        Ok(Self { values, time })
     }
 }
 
 impl CoordinateReader for CoordinateDataset {
     fn data_type(&self) -> DataType {
         if self.time.is_some() {
-            return match self.are_dates {
-                true => DataType::Date32,
-                false => DataType::Timestamp(TimeUnit::Microsecond, None),
-            };
+            return DataType::Timestamp(TimeUnit::Microsecond, None);
         }
         match self.values.data_type() {
             DataType::Float32 => DataType::Float64,
@@ -125,10 +107,6 @@ impl CoordinateReader for CoordinateDataset {
         match &self.time {
             None => self.values.coordinates(),
             Some(time) => match time.decode(self.values.numbers()?.as_ref()) {
-                Ok(times) if self.are_dates => Ok(Arc::new(times.unary::<_, Date32Type>(|time| {
-                    // Timestamps are far fewer days than 2^31.
-                    time.div_euclid(MICROSECONDS_PER_DAY) as i32
-                }))),
                 Ok(times) => Ok(Arc::new(times)),
                 Err(error) => Err(refused(&self.values.place(), &error)),
             },
@@ -136,26 +114,8 @@ impl CoordinateReader for CoordinateDataset {
     }
 }
 
-/// The time that the numbers of a dataset count from, if they do.
-fn time(metadata: &DatasetMetadata) -> Result<Option<CfTime>, CfTimeError> {
-    let attribute = |name| metadata.attrs.get(name).map(String::as_str);
-    match attribute("units") {
-        Some(units) => CfTime::parse(units, attribute("calendar")),
-        None => Ok(None),
-    }
-}
-
-fn refused(place: &Place, error: &CfTimeError) -> Error {
-    Error::malformed(
-        place.clone(),
-        error.field,
-        error.found.clone(),
-        format!("{} ({RAW_TIMES})", error.expected),
-    )
-}
-
 /// Whether the values of a dataset are times that can become timestamps.
-pub(super) fn is_time(file: &TetFile, dataset: &Dataset) -> bool {
+pub(super) fn is_time(file: &dyn ArrayFile, dataset: &Dataset) -> bool {
     file.metadata(dataset)
         .is_some_and(|metadata| matches!(time(metadata), Ok(Some(_))))
 }
@@ -180,7 +140,7 @@ pub(in crate::provider) fn base(name: &str) -> &str {
 ///    it has itself, or that is called like it; if names do not tell, to the only axis of its length, provided
 ///    that no other of the named ones would fit there.
 pub(super) fn find<'a>(
-    file: &'a TetFile,
+    file: &'a dyn ArrayFile,
     dataset: &'a Dataset,
     names: &[String],
     axis: usize,
@@ -240,7 +200,7 @@ pub(super) fn find<'a>(
 /// The dataset that a name in an attribute means: in the group of the dataset, else at the top, else the only one of
 /// that name anywhere, since converters lay coordinates into groups of their own.
 fn resolve<'a>(
-    file: &'a TetFile,
+    file: &'a dyn ArrayFile,
     dataset: &Dataset,
     name: &str,
     shared: &mut CoordinateDatasets,
@@ -251,7 +211,7 @@ fn resolve<'a>(
         .or_else(|| shared.only_of_name(file, name))
 }
 
-fn can_stand_along(file: &TetFile, dataset: &Dataset, extent: u64) -> bool {
+fn can_stand_along(file: &dyn ArrayFile, dataset: &Dataset, extent: u64) -> bool {
     dataset.shape() == [extent] && dataset.check(file.path()).is_ok()
 }
 

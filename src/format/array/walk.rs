@@ -1,9 +1,9 @@
 //! Walking over chunks and over the cells of one.
 
-use crate::format::tet::dataset::Dataset;
+use crate::format::array::dataset::Dataset;
 
 /// Steps to the next position of a row-major walk over `grid`; false after the last.
-pub(super) fn next_position(position: &mut [u64], grid: &[u64]) -> bool {
+pub(crate) fn next_position(position: &mut [u64], grid: &[u64]) -> bool {
     for axis in (0..grid.len()).rev() {
         position[axis] += 1;
         if position[axis] < grid[axis] {
@@ -15,7 +15,7 @@ pub(super) fn next_position(position: &mut [u64], grid: &[u64]) -> bool {
 }
 
 /// Appends the cells of one chunk out of a whole row-major array.
-pub(super) fn copy_chunk(
+pub(crate) fn copy_chunk(
     dataset: &Dataset,
     size: u64,
     chunk: &[u64],

@@ -12,7 +12,7 @@ use arrow::datatypes::{
 use half::f16;
 use memmap2::Mmap;
 
-use crate::format::tet::{Dtype, Fill};
+use crate::format::array::{Dtype, Fill};
 
 #[cfg(target_endian = "big")]
 compile_error!("cells are little-endian in the file and are used in place");
@@ -154,7 +154,7 @@ mod tests {
     use arrow::datatypes::Float32Type;
 
     use super::*;
-    use crate::format::tet::DatasetMetadata;
+    use crate::format::array::DatasetMetadata;
 
     fn cells(values: &[f32]) -> Vec<u8> {
         values

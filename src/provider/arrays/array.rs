@@ -7,19 +7,19 @@ use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::DataType;
 
 use crate::error::{Error, Place};
+use crate::format::array::{ArrayFile, ChunkReader, Dataset, DatasetMetadata, Dtype, Fill};
 use crate::format::storage::Access;
-use crate::format::tet::{ChunkReader, Dataset, DatasetMetadata, Dtype, Fill, TetFile};
 use crate::grid::reduce::CellType;
 use crate::grid::{ChunkGrid, half_coordinate_values};
+use crate::provider::arrays::decoding::Decoding;
+use crate::provider::arrays::values::{self, Missing};
 use crate::provider::options::{ReadOptions, TetOptions};
 use crate::provider::source::CellFormat;
-use crate::provider::tet::decoding::Decoding;
-use crate::provider::tet::values::{self, Missing};
 
 /// The values of one dataset of an open file.
 #[derive(Debug)]
-pub(super) struct TetArray {
-    file: Arc<TetFile>,
+pub(super) struct StoredArray {
+    file: Arc<dyn ArrayFile>,
     dataset: Dataset,
     dtype: Dtype,
     fill: Option<Fill>,
@@ -27,10 +27,10 @@ pub(super) struct TetArray {
     grid: ChunkGrid,
 }
 
-impl TetArray {
+impl StoredArray {
     /// The values of a dataset, if its record can be read.
     pub fn try_new(
-        file: &Arc<TetFile>,
+        file: &Arc<dyn ArrayFile>,
         dataset: &Dataset,
         metadata: &DatasetMetadata,
         options: &TetOptions,
@@ -46,13 +46,13 @@ impl TetArray {
             file: Arc::clone(file),
             dtype,
             fill: Fill::of(metadata, dtype),
-            decoding: Decoding::of(metadata, dtype, options.unpack, &mut warn),
+            decoding: Decoding::of(metadata, dtype, options, &mut warn),
             grid: ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec()),
             dataset: dataset.clone(),
         })
     }
 
-    pub fn file(&self) -> &Arc<TetFile> {
+    pub fn file(&self) -> &Arc<dyn ArrayFile> {
         &self.file
     }
 

@@ -1,0 +1,24 @@
+//! What the formats of array files have in common: datasets, what a file says of them, and reading their chunks.
+
+mod categories;
+mod chunk;
+mod dataset;
+mod dtype;
+mod file;
+mod fill;
+mod metadata;
+mod spec;
+mod walk;
+mod writer;
+
+pub use categories::Categories;
+pub use chunk::ChunkReader;
+pub use dataset::Dataset;
+pub(crate) use dataset::checked_product;
+pub use dtype::Dtype;
+pub use file::{ArrayFile, Payload, StoredChunk};
+pub(crate) use fill::{FILL_ATTRIBUTES, Fill, fill_text};
+pub use metadata::{AxisLabels, DatasetMetadata, LabelRule};
+pub use spec::{Compression, DatasetSpec};
+pub(crate) use walk::next_position;
+pub use writer::ArrayWriter;

@@ -1,0 +1,189 @@
+//! Element types of NumPy, and what becomes of them.
+
+use crate::format::array::Dtype;
+
+/// The unit of `datetime64` and `timedelta64` by NumPy's name, and CF's name of it.
+const TIME_UNITS: [(&str, &str); 8] = [
+    ("W", "weeks"),
+    ("D", "days"),
+    ("h", "hours"),
+    ("m", "minutes"),
+    ("s", "seconds"),
+    ("ms", "milliseconds"),
+    ("us", "microseconds"),
+    ("ns", "nanoseconds"),
+];
+
+/// What one element is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A number of a type that a dataset can have.
+    Number(Dtype),
+    /// One byte, widened to two.
+    Int8,
+    /// Time since 1970, in a unit of CF; the least number is no time.
+    Instant(&'static str),
+    /// A length of time, in a unit of CF; the least number is none.
+    Duration(&'static str),
+    /// So many bytes of text, with zeros behind.
+    Bytes(u64),
+    /// So many characters of four bytes, with zeros behind.
+    Characters(u64),
+}
+
+/// An element type: what it is, and in which order of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Element {
+    pub kind: Kind,
+    pub is_big_endian: bool,
+}
+
+impl Element {
+    /// The type that a `descr` names, if it is one that can be read.
+    pub fn parse(descr: &str) -> Option<Self> {
+        let (order, name) = match descr.chars().next()? {
+            order @ ('<' | '>' | '|' | '=') => (order, &descr[1..]),
+            _ => ('|', descr),
+        };
+        let kind = match name {
+            "b1" | "?" | "u1" => Kind::Number(Dtype::U8),
+            "i1" => Kind::Int8,
+            "i2" => Kind::Number(Dtype::I16),
+            "i4" => Kind::Number(Dtype::I32),
+            "i8" => Kind::Number(Dtype::I64),
+            "u2" => Kind::Number(Dtype::U16),
+            "u4" => Kind::Number(Dtype::U32),
+            "u8" => Kind::Number(Dtype::U64),
+            "f2" => Kind::Number(Dtype::F16),
+            "f4" => Kind::Number(Dtype::F32),
+            "f8" => Kind::Number(Dtype::F64),
+            _ => match (name.get(..1)?, name.get(1..)?) {
+                ("M", unit) => Kind::Instant(time_unit(unit)?),
+                ("m", unit) => Kind::Duration(time_unit(unit)?),
+                ("S" | "a", length) => Kind::Bytes(length.parse().ok()?),
+                ("U", length) => Kind::Characters(length.parse().ok()?),
+                _ => return None,
+            },
+        };
+        Some(Self {
+            kind,
+            // The machine's own order is little-endian, as the cells of a dataset are.
+            is_big_endian: order == '>',
+        })
+    }
+
+    /// The type of the dataset.
+    pub fn dtype(self) -> Dtype {
+        match self.kind {
+            Kind::Number(dtype) => dtype,
+            Kind::Int8 => Dtype::I16,
+            // Texts are codes.
+            Kind::Instant(_) | Kind::Duration(_) | Kind::Bytes(_) | Kind::Characters(_) => {
+                Dtype::I64
+            }
+        }
+    }
+
+    /// Bytes per element in the file; `None` if they are more than can be.
+    pub fn size(self) -> Option<u64> {
+        match self.kind {
+            Kind::Number(dtype) => Some(dtype.size()),
+            Kind::Int8 => Some(1),
+            Kind::Instant(_) | Kind::Duration(_) => Some(8),
+            Kind::Bytes(length) => Some(length),
+            Kind::Characters(length) => length.checked_mul(4),
+        }
+    }
+
+    /// Whether elements are texts.
+    pub fn is_text(self) -> bool {
+        matches!(self.kind, Kind::Bytes(_) | Kind::Characters(_))
+    }
+
+    /// Whether the bytes of elements are those of a dataset's cells.
+    pub fn is_stored_as_cells(self) -> bool {
+        let is_number = !self.is_text() && self.kind != Kind::Int8;
+        is_number && (!self.is_big_endian || self.size() == Some(1))
+    }
+
+    /// One element as the bytes of a cell.
+    pub fn push_cell(self, element: &[u8], cells: &mut Vec<u8>) {
+        match (self.kind, element) {
+            (Kind::Int8, [byte]) => cells.extend(i16::from(*byte as i8).to_le_bytes()),
+            _ if self.is_big_endian => cells.extend(element.iter().rev()),
+            _ => cells.extend(element),
+        }
+    }
+
+    /// The text of an element, without the zeros behind it; `None` if it is none.
+    pub fn text(self, element: &[u8]) -> Option<String> {
+        let text = match self.kind {
+            Kind::Bytes(_) => std::str::from_utf8(element).ok()?.to_string(),
+            Kind::Characters(_) => {
+                let characters = element.as_chunks::<4>().0.iter().map(|bytes| {
+                    char::from_u32(match self.is_big_endian {
+                        true => u32::from_be_bytes(*bytes),
+                        false => u32::from_le_bytes(*bytes),
+                    })
+                });
+                characters.collect::<Option<String>>()?
+            }
+            _ => return None,
+        };
+        Some(text.trim_end_matches('\0').to_string())
+    }
+}
+
+fn time_unit(text: &str) -> Option<&'static str> {
+    let name = text.strip_prefix("8[")?.strip_suffix(']')?;
+    let mut units = TIME_UNITS.iter();
+    units.find(|(numpy, _)| *numpy == name).map(|(_, cf)| *cf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_known_by_their_names() {
+        for (descr, dtype, size, is_stored_as_cells) in [
+            ("<f4", Dtype::F32, 4, true),
+            (">f4", Dtype::F32, 4, false),
+            ("|b1", Dtype::U8, 1, true),
+            (">u1", Dtype::U8, 1, true),
+            ("|i1", Dtype::I16, 1, false),
+            ("<M8[ns]", Dtype::I64, 8, true),
+            ("<U3", Dtype::I64, 12, false),
+            ("|S5", Dtype::I64, 5, false),
+        ] {
+            let element = Element::parse(descr).unwrap();
+            assert_eq!(element.dtype(), dtype, "{descr}");
+            assert_eq!(element.size(), Some(size), "{descr}");
+            assert_eq!(element.is_stored_as_cells(), is_stored_as_cells, "{descr}");
+        }
+        for descr in [
+            "", "<", "<c8", "|O", "<V4", "<M8", "<M8[25s]", "<M8[Y]", "<f16", "é4",
+        ] {
+            assert_eq!(Element::parse(descr), None, "{descr}");
+        }
+    }
+
+    #[test]
+    fn elements_become_cells_and_texts() {
+        let mut cells = Vec::new();
+        Element::parse(">i2")
+            .unwrap()
+            .push_cell(&[1, 2], &mut cells);
+        Element::parse("|i1")
+            .unwrap()
+            .push_cell(&[0xff], &mut cells);
+        assert_eq!(cells, [2, 1, 0xff, 0xff]);
+        let text = |descr: &str, bytes: &[u8]| Element::parse(descr).unwrap().text(bytes);
+        assert_eq!(text("|S4", b"ab\0\0").as_deref(), Some("ab"));
+        assert_eq!(
+            text(">U2", &[0, 0, 0, b'a', 0, 0, 0, 0]).as_deref(),
+            Some("a")
+        );
+        assert_eq!(text("<U1", &[0xff; 4]), None);
+    }
+}

@@ -1,0 +1,444 @@
+//! An open `.npy` or `.npz` file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use crate::error::{Error, Place, Result};
+use crate::format::array::{
+    ArrayFile, Categories, Dataset, DatasetMetadata, Payload, StoredChunk, checked_product,
+};
+use crate::format::npy::element::{Element, Kind};
+use crate::format::npy::header::{Header, MAX_HEADER};
+use crate::format::npy::members::{self, Member};
+use crate::format::storage::{Access, Storage};
+
+/// Bytes that are read at once: what the file has no chunks for.
+const CHUNK_BYTES: u64 = 4 << 20;
+/// Elements of text above which an array is left out: their texts are kept in memory.
+const MAX_TEXTS: u64 = 1 << 16;
+/// Bytes of the longest text.
+const MAX_TEXT: usize = 1024;
+/// The code of no text; there is always one.
+const MISSING_TEXT: i64 = -1;
+
+/// An open file of NumPy: the one array of a `.npy` file, called after its stem, or those of a `.npz` file, called as in
+/// there. Cells of numbers in row-major order are used where they lie; others are turned round, widened or decoded as they
+/// are read. Arrays of a compressed `.npz` file are written to a temporary file when they are first read.
+///
+/// Booleans are u8, int8 is i16. `datetime64` is i64 with its unit as CF attributes, in which NaT is the fill value.
+/// Texts are codes with categories. Arrays of other types, or without a dimension, are left out, with a warning.
+///
+/// ```
+/// use tet_sql::Access;
+/// use tet_sql::format::array::ArrayFile;
+/// use tet_sql::format::npy::NpyFile;
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("small.npy");
+/// let header = "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }\n";
+/// let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+/// bytes.extend((header.len() as u16).to_le_bytes());
+/// bytes.extend(header.bytes());
+/// bytes.extend([1, 2, 3, 4, 5, 6]);
+/// std::fs::write(&path, bytes)?;
+///
+/// let file = NpyFile::open(&path, Access::Pread)?;
+/// let dataset = file.dataset("small").expect("called after the file");
+/// assert_eq!(dataset.shape(), [2, 3]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct NpyFile {
+    path: PathBuf,
+    access: Access,
+    datasets: Vec<Dataset>,
+    arrays: Vec<Array>,
+    warnings: Vec<String>,
+}
+
+/// What is known of one array.
+#[derive(Debug)]
+struct Array {
+    source: Source,
+    metadata: DatasetMetadata,
+    element: Element,
+    fortran_order: bool,
+    cells_offset: u64,
+    /// Of texts, the code of each element, in the order of the file.
+    codes: Vec<i64>,
+}
+
+/// Where the bytes of an array are.
+#[derive(Debug)]
+enum Source {
+    /// In the file itself.
+    Whole(Arc<Storage>),
+    /// In a temporary file, once they have been decompressed.
+    Compressed(Member, OnceLock<(tempfile::TempPath, Arc<Storage>)>),
+}
+
+impl NpyFile {
+    /// Opens a file, and reads the headers of its arrays, and the texts of those that have some.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no such file. What concerns one array of several is a warning.
+    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
+        let path = path.as_ref();
+        let storage = Arc::new(Storage::open(path)?);
+        let mut file = Self {
+            path: path.to_path_buf(),
+            access,
+            datasets: Vec::new(),
+            arrays: Vec::new(),
+            warnings: Vec::new(),
+        };
+        if !members::is_archive(&storage)? {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            let length = storage.length().min(MAX_HEADER as u64);
+            let start = storage.read_range(Access::Pread, 0..length)?;
+            let length = storage.length();
+            file.push(&stem, &start, 0, length, Source::Whole(storage))?;
+            return Ok(file);
+        }
+        for member in members::list(path, &storage)? {
+            let name = member.dataset.clone();
+            let added = member.start(path, &storage).and_then(|start| {
+                let (offset, length) = (member.offset, member.length);
+                match member.is_compressed {
+                    false => {
+                        let source = Source::Whole(Arc::clone(&storage));
+                        file.push(&name, &start, offset, length, source)
+                    }
+                    true => {
+                        let source = Source::Compressed(member, OnceLock::new());
+                        file.push(&name, &start, 0, length, source)
+                    }
+                }
+            });
+            if let Err(error) = added {
+                file.warnings
+                    .push(format!("{error}; the array is left out"));
+            }
+        }
+        Ok(file)
+    }
+
+    /// Adds the array whose file starts with these bytes, `offset` bytes from the start of its source, `length` bytes long.
+    fn push(
+        &mut self,
+        name: &str,
+        start: &[u8],
+        offset: u64,
+        length: u64,
+        source: Source,
+    ) -> Result<()> {
+        let header = Header::parse(&self.path, name, start)?;
+        let malformed = |field, found: String, expected: String| {
+            let place = Place::dataset(&self.path, name);
+            Err(Error::malformed(place, field, found, expected))
+        };
+        let Some((element, size)) =
+            Element::parse(&header.descr).and_then(|element| Some((element, element.size()?)))
+        else {
+            return malformed(
+                "descr",
+                format!("{:?}", header.descr),
+                "numbers, booleans, texts, or times in a unit from weeks to nanoseconds"
+                    .to_string(),
+            );
+        };
+        if header.shape.is_empty() {
+            return malformed(
+                "shape",
+                "()".to_string(),
+                "one dimension or more".to_string(),
+            );
+        }
+        let cells = checked_product(&header.shape);
+        let bytes = cells.and_then(|cells| cells.checked_mul(size));
+        let end = bytes.and_then(|bytes| bytes.checked_add(header.cells_offset));
+        if end.is_none_or(|end| end > length) {
+            return malformed(
+                "shape",
+                format!("{:?} of {size} bytes each", header.shape),
+                format!("what fits {} bytes", length - header.cells_offset),
+            );
+        }
+        let mut array = Array {
+            source,
+            metadata: DatasetMetadata::default(),
+            element,
+            fortran_order: header.fortran_order,
+            cells_offset: offset + header.cells_offset,
+            codes: Vec::new(),
+        };
+        let attributes = &mut array.metadata.attrs;
+        let mut add = |key: &str, value: String| attributes.insert(key.to_string(), value);
+        match element.kind {
+            Kind::Instant(unit) => {
+                let is_date = unit == "days";
+                add("units", format!("{unit} since 1970-01-01 00:00:00"));
+                add("calendar", "proleptic_gregorian".to_string());
+                let kind = if is_date { "date32" } else { "timestamp" };
+                add("arrow_type", kind.to_string());
+                add("_FillValue", i64::MIN.to_string());
+            }
+            Kind::Duration(unit) => {
+                add("units", unit.to_string());
+                add("_FillValue", i64::MIN.to_string());
+            }
+            _ => {}
+        }
+        if element.is_text() {
+            let cells = cells.unwrap_or(u64::MAX);
+            if cells > MAX_TEXTS {
+                return malformed(
+                    "shape",
+                    format!("{:?}, of texts", header.shape),
+                    format!("at most {MAX_TEXTS} texts"),
+                );
+            }
+            self.read_texts(name, cells, size, &mut array)?;
+        }
+        let dtype = element.dtype();
+        self.datasets.push(Dataset {
+            id: self.datasets.len() as u64,
+            name: name.to_string(),
+            dtype_tag: dtype.tag(),
+            dtype: Some(dtype),
+            chunk_shape: chunk_shape(&header.shape, dtype.size(), header.fortran_order),
+            shape: header.shape,
+        });
+        self.arrays.push(array);
+        Ok(())
+    }
+
+    /// Numbers texts by their first appearance.
+    fn read_texts(&self, name: &str, cells: u64, size: u64, array: &mut Array) -> Result<()> {
+        let storage = self.storage_of(array)?;
+        let range = array.cells_offset..array.cells_offset + cells * size;
+        let bytes = storage.read_range(Access::Pread, range)?;
+        let mut texts = BTreeMap::new();
+        for number in 0..cells as usize {
+            let bytes = &bytes[number * size as usize..][..size as usize];
+            let text = array
+                .element
+                .text(bytes)
+                .filter(|text| text.len() <= MAX_TEXT);
+            let Some(text) = text else {
+                return Err(Error::malformed(
+                    Place::dataset(&self.path, name),
+                    "element",
+                    format!("no text at position {number}"),
+                    format!("UTF-8 or characters, of at most {MAX_TEXT} bytes"),
+                ));
+            };
+            let next = texts.len() as i64;
+            array.codes.push(*texts.entry(text).or_insert(next));
+        }
+        let attributes = Categories::encode(&texts, MISSING_TEXT, usize::MAX);
+        array.metadata.attrs.extend(attributes);
+        Ok(())
+    }
+
+    fn array(&self, dataset: &Dataset) -> Result<&Array> {
+        usize::try_from(dataset.id)
+            .ok()
+            .and_then(|number| self.arrays.get(number))
+            .ok_or_else(|| self.no_such_dataset(&dataset.name))
+    }
+
+    fn storage_of(&self, array: &Array) -> Result<Arc<Storage>> {
+        match &array.source {
+            Source::Whole(storage) => Ok(Arc::clone(storage)),
+            Source::Compressed(member, decompressed) => {
+                if let Some((_, storage)) = decompressed.get() {
+                    return Ok(Arc::clone(storage));
+                }
+                let temporary = member.decompress(&self.path)?;
+                let storage = Arc::new(Storage::open(&temporary)?);
+                // Another thread may have been faster.
+                let (_, storage) = decompressed.get_or_init(|| (temporary, storage));
+                Ok(Arc::clone(storage))
+            }
+        }
+    }
+
+    /// The cells of a chunk as a range of the array's elements, in the order of the file.
+    fn elements(dataset: &Dataset, array: &Array, chunk: &[u64]) -> Result<std::ops::Range<u64>> {
+        let axes: Vec<usize> = match array.fortran_order {
+            false => (0..chunk.len()).collect(),
+            true => (0..chunk.len()).rev().collect(),
+        };
+        // A chunk is a range of the leading axes that are cut, and all of those behind.
+        let start = axes.iter().fold(0, |start, axis| {
+            start * dataset.shape[*axis] + chunk[*axis] * dataset.chunk_shape[*axis]
+        });
+        Ok(start..start + dataset.chunk_cells(chunk))
+    }
+}
+
+impl ArrayFile for NpyFile {
+    fn format(&self) -> &'static str {
+        "npy"
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn access(&self) -> Access {
+        self.access
+    }
+
+    fn datasets(&self) -> &[Dataset] {
+        &self.datasets
+    }
+
+    fn dataset(&self, name: &str) -> Option<&Dataset> {
+        self.datasets.iter().find(|dataset| dataset.name == name)
+    }
+
+    fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
+        self.array(dataset).ok().map(|array| &array.metadata)
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    fn chunk(&self, dataset: &Dataset, chunk: &[u64], _access: Access) -> Result<StoredChunk> {
+        let array = self.array(dataset)?;
+        if dataset.chunk_ordinal(chunk).is_none() || chunk.len() != dataset.shape.len() {
+            let message = format!("dataset {:?} has no chunk {chunk:?}", dataset.name);
+            return Err(Error::invalid(&self.path, message));
+        }
+        let elements = Self::elements(dataset, array, chunk)?;
+        let count = elements.end - elements.start;
+        let stored_bytes = count * array.element.size().unwrap_or(0);
+        let payload = match array.element.is_stored_as_cells() && !array.fortran_order {
+            true => Payload::Raw(array.cells_offset + elements.start * dataset_size(dataset)),
+            false => Payload::Encoded("npy"),
+        };
+        Ok(StoredChunk {
+            raw_bytes: count * dataset_size(dataset),
+            stored_bytes,
+            payload,
+        })
+    }
+
+    fn storage(&self, dataset: &Dataset) -> Result<Arc<Storage>> {
+        self.storage_of(self.array(dataset)?)
+    }
+
+    fn decode(&self, dataset: &Dataset, chunk: &[u64], cells: &mut Vec<u8>) -> Result<()> {
+        let array = self.array(dataset)?;
+        let elements = Self::elements(dataset, array, chunk)?;
+        cells.clear();
+        if array.element.is_text() {
+            let codes = &array.codes[elements.start as usize..elements.end as usize];
+            cells.extend(codes.iter().flat_map(|code| code.to_le_bytes()));
+        } else {
+            // The header's check has shown that all of them fit the file.
+            let size = array.element.size().unwrap_or(0);
+            let start = array.cells_offset + elements.start * size;
+            let end = array.cells_offset + elements.end * size;
+            let storage = self.storage_of(array)?;
+            let bytes = storage.read_range(Access::Pread, start..end)?;
+            cells
+                .reserve((elements.end - elements.start) as usize * dataset_size(dataset) as usize);
+            for element in bytes.chunks_exact(size as usize) {
+                array.element.push_cell(element, cells);
+            }
+        }
+        if array.fortran_order {
+            let extents = chunk.iter().enumerate().map(|(axis, position)| {
+                let start = position * dataset.chunk_shape[axis];
+                dataset.chunk_shape[axis].min(dataset.shape[axis] - start)
+            });
+            *cells = transposed(cells, &extents.collect::<Vec<_>>(), dataset_size(dataset));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a cell.
+fn dataset_size(dataset: &Dataset) -> u64 {
+    dataset.dtype.map_or(1, |dtype| dtype.size())
+}
+
+/// The shape of what is read at once: all of the axes that vary fastest, as many as fit, and a part of the next.
+fn chunk_shape(shape: &[u64], size: u64, fortran_order: bool) -> Vec<u64> {
+    let mut axes: Vec<usize> = (0..shape.len()).collect();
+    if !fortran_order {
+        axes.reverse();
+    }
+    let mut room = CHUNK_BYTES / size;
+    let mut chunk = vec![1; shape.len()];
+    for axis in axes {
+        chunk[axis] = shape[axis].clamp(1, room.max(1));
+        room = match chunk[axis] == shape[axis] {
+            true => room / chunk[axis],
+            // What varies slower would not be contiguous.
+            false => 1,
+        };
+    }
+    chunk
+}
+
+/// Cells whose first axis varies fastest, so that the last does.
+fn transposed(cells: &[u8], extents: &[u64], size: u64) -> Vec<u8> {
+    let size = size as usize;
+    // What a step along each axis is in the order of the file.
+    let mut step = size;
+    let strides: Vec<usize> = extents
+        .iter()
+        .map(|extent| {
+            let stride = step;
+            step *= *extent as usize;
+            stride
+        })
+        .collect();
+    let mut turned = Vec::with_capacity(cells.len());
+    let (Some(last), Some(last_stride)) = (extents.last(), strides.last()) else {
+        return cells.to_vec();
+    };
+    let mut position = vec![0u64; extents.len()];
+    while turned.len() < cells.len() {
+        let axes = position.iter().zip(&strides);
+        let start: usize = axes.map(|(at, stride)| *at as usize * stride).sum();
+        for number in 0..*last as usize {
+            turned.extend_from_slice(&cells[start + number * last_stride..][..size]);
+        }
+        for axis in (0..extents.len() - 1).rev() {
+            position[axis] += 1;
+            if position[axis] < extents[axis] {
+                break;
+            }
+            position[axis] = 0;
+        }
+    }
+    turned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_contiguous() {
+        assert_eq!(chunk_shape(&[1000, 512, 512], 4, false), [4, 512, 512]);
+        assert_eq!(chunk_shape(&[512, 512, 1000], 4, true), [512, 512, 4]);
+        assert_eq!(chunk_shape(&[3, 5_000_000], 1, false), [1, 4 << 20]);
+        assert_eq!(chunk_shape(&[0, 7], 1, false), [1, 7]);
+    }
+
+    #[test]
+    fn cells_are_turned_round() {
+        // A 2 by 3 array of a, b, c / d, e, f.
+        assert_eq!(transposed(b"adbecf", &[2, 3], 1), b"abcdef");
+        assert_eq!(transposed(b"aaddbbeeccff", &[2, 3], 2), b"aabbccddeeff");
+        assert_eq!(transposed(b"abc", &[3], 1), b"abc");
+    }
+}

@@ -1,0 +1,144 @@
+//! The members of a `.npz` file, which is a ZIP archive of `.npy` files.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use zip::read::ZipArchive;
+use zip::{CompressionMethod, result::ZipError};
+
+use crate::error::{Error, Place, Result};
+use crate::format::npy::header::MAX_HEADER;
+use crate::format::storage::{Access, Storage};
+
+/// What archives start with: a member, or the end of an empty one.
+const MAGICS: [[u8; 4]; 2] = [*b"PK\x03\x04", *b"PK\x05\x06"];
+const EXTENSION: &str = ".npy";
+/// Members that are looked at.
+const MAX_MEMBERS: usize = 100_000;
+/// Bytes that Deflate can make of one, at most.
+const MAX_RATIO: u64 = 1040;
+
+/// An array in an archive.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    /// The member's name without its extension.
+    pub dataset: String,
+    index: usize,
+    /// Where its bytes start.
+    pub offset: u64,
+    /// Bytes of the `.npy` file.
+    pub length: u64,
+    pub is_compressed: bool,
+}
+
+/// Whether a file is an archive.
+pub(super) fn is_archive(storage: &Storage) -> Result<bool> {
+    if storage.length() < 4 {
+        return Ok(false);
+    }
+    let start = storage.read_range(Access::Pread, 0..4)?;
+    Ok(MAGICS.iter().any(|magic| *magic == start[..]))
+}
+
+/// The arrays of an archive.
+pub(super) fn list(path: &Path, storage: &Storage) -> Result<Vec<Member>> {
+    let mut archive = open(path)?;
+    let mut members = Vec::new();
+    for index in 0..archive.len().min(MAX_MEMBERS) {
+        let member = archive.by_index(index).map_err(unreadable(path))?;
+        let name = member.name().map_err(unreadable(path))?.into_owned();
+        let Some(dataset) = name.strip_suffix(EXTENSION) else {
+            continue;
+        };
+        let malformed = |field, found: String, expected: String| {
+            let place = Place::dataset(path, dataset);
+            Err(Error::malformed(place, field, found, expected))
+        };
+        let is_compressed = member.compression() != CompressionMethod::Stored;
+        let (length, stored) = (member.size(), member.compressed_size());
+        let offset = member.data_start().unwrap_or(u64::MAX);
+        let end = offset.checked_add(stored);
+        if end.is_none_or(|end| end > storage.length()) {
+            return malformed(
+                "place of the member",
+                format!("{stored} bytes at {offset}"),
+                format!("a place within the {} bytes of the file", storage.length()),
+            );
+        }
+        if (!is_compressed && length != stored) || length > stored.saturating_mul(MAX_RATIO) {
+            return malformed(
+                "length of the member",
+                format!("{length} bytes"),
+                format!("what {stored} stored bytes can be"),
+            );
+        }
+        members.push(Member {
+            dataset: dataset.to_string(),
+            index,
+            offset,
+            length,
+            is_compressed,
+        });
+    }
+    Ok(members)
+}
+
+impl Member {
+    /// The first bytes of the `.npy` file, as many as a header can have.
+    pub fn start(&self, path: &Path, storage: &Storage) -> Result<Vec<u8>> {
+        let length = self.length.min(MAX_HEADER as u64);
+        if !self.is_compressed {
+            return storage.read_range(Access::Pread, self.offset..self.offset + length);
+        }
+        let mut start = Vec::new();
+        let mut archive = open(path)?;
+        let member = archive.by_index(self.index).map_err(unreadable(path))?;
+        let read = member.take(length).read_to_end(&mut start);
+        read.map_err(Error::io(path, "decompress"))?;
+        Ok(start)
+    }
+
+    /// The `.npy` file as a temporary file.
+    pub fn decompress(&self, path: &Path) -> Result<tempfile::TempPath> {
+        let mut temporary = tempfile::Builder::new()
+            .prefix(".tet-decompressed-")
+            .suffix(".tmp")
+            .tempfile()
+            .map_err(Error::io(path, "create a temporary file to decompress"))?;
+        let mut archive = open(path)?;
+        let member = archive.by_index(self.index).map_err(unreadable(path))?;
+        let copied = io::copy(&mut member.take(self.length + 1), &mut temporary)
+            .and_then(|length| temporary.flush().map(|()| length));
+        let length = copied.map_err(Error::io(path, "decompress"))?;
+        if length != self.length {
+            return Err(Error::malformed(
+                Place::dataset(path, &self.dataset),
+                "length of the member",
+                match length > self.length {
+                    true => "longer when decompressed".to_string(),
+                    false => format!("{length} bytes when decompressed"),
+                },
+                format!("{} bytes", self.length),
+            ));
+        }
+        Ok(temporary.into_temp_path())
+    }
+}
+
+fn open(path: &Path) -> Result<ZipArchive<File>> {
+    let file = File::open(path).map_err(Error::io(path, "open"))?;
+    ZipArchive::new(file).map_err(unreadable(path))
+}
+
+fn unreadable(path: &Path) -> impl Fn(ZipError) -> Error {
+    move |error| match error {
+        ZipError::Io(error) => Error::io(path, "read the archive of")(error),
+        other => Error::malformed(
+            Place::file(path),
+            "archive",
+            format!("unreadable ({other})"),
+            "a ZIP archive of .npy files, stored or deflated",
+        ),
+    }
+}

@@ -1,0 +1,10 @@
+//! NumPy's files: `.npy`, one array, and `.npz`, an archive of some.
+
+mod element;
+mod file;
+mod header;
+mod members;
+mod writer;
+
+pub use file::NpyFile;
+pub use writer::NpyWriter;

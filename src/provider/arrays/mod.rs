@@ -1,0 +1,22 @@
+//! The arrays of a file as grids, whatever its format.
+
+mod array;
+mod columns;
+mod coordinates;
+mod dataset;
+mod decoding;
+mod formats;
+mod open;
+mod reader;
+mod statistics;
+mod tables;
+mod values;
+mod wide;
+
+pub(super) use coordinates::{base, group};
+pub use dataset::ArrayDataset;
+pub(super) use decoding::{ARROW_TYPE, DATE, TIMESTAMP};
+pub use formats::is_array_folder;
+pub(crate) use formats::{is_array_name, open_file};
+pub(crate) use open::open;
+pub use tables::FileTables;
