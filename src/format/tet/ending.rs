@@ -1,12 +1,14 @@
 //! What lies behind the payloads of a file: taken apart, changed, and put in place again. Payloads are never touched.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::error::{Error, Result};
 use crate::format::array::{ChunkReader, Fill};
@@ -27,7 +29,7 @@ const FLAGS_OFFSET: u64 = 12;
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     /// The JSON as it stands, but for what says where regions lie.
-    json: Map<String, Value>,
+    json: BTreeMap<String, Box<RawValue>>,
     metadata: Option<Vec<u8>>,
     pub zone_maps: Option<Vec<u8>>,
     pub secondary_index: Option<Vec<u8>>,
@@ -51,7 +53,7 @@ impl Ending {
             .map_err(|error| Error::io(storage.path(), "read the footer of")(error.into()))?;
         let mut region = |key: &str| -> Result<Option<Vec<u8>>> {
             let found = ending.json.remove(key);
-            let spill = found.and_then(|found| serde_json::from_value::<Spill>(found).ok());
+            let spill = found.and_then(|found| serde_json::from_str::<Spill>(found.get()).ok());
             let range = spill.and_then(|spill| {
                 let end = spill.offset.checked_add(spill.len)?;
                 (end <= json_start).then_some(spill.offset..end)
@@ -61,8 +63,11 @@ impl Ending {
                 .transpose()
         };
         ending.metadata = region("metadata_ref")?;
-        ending.zone_maps = region("zone_maps_ref")?;
-        ending.secondary_index = region("secondary_index_ref")?;
+        // A footer of version 1 has no others, whatever its keys.
+        let footer = file.footer();
+        ending.zone_maps = region("zone_maps_ref")?.filter(|_| footer.has_zone_maps());
+        ending.secondary_index =
+            region("secondary_index_ref")?.filter(|_| footer.has_secondary_index());
         Ok(ending)
     }
 
@@ -71,16 +76,24 @@ impl Ending {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let at = now.map_or(0, |now| now.as_secs()).to_string();
         let row = json!({ "op": op, "source": source, "at": at });
-        let history = self.json.entry("history").or_insert_with(|| json!([]));
-        if let Value::Array(rows) = history
-            && rows.len() < MAX_HISTORY
+        // Opening has shown that the history is a list, if it is there.
+        let history = self.json.get("history");
+        let history = history.and_then(|rows| serde_json::from_str(rows.get()).ok());
+        let mut rows: Vec<Box<RawValue>> = history.unwrap_or_default();
+        if rows.len() < MAX_HISTORY
+            && let Ok(row) = to_raw_value(&row)
         {
             rows.push(row);
+        }
+        if let Ok(rows) = to_raw_value(&rows) {
+            self.json.insert("history".to_string(), rows);
         }
     }
 
     /// The bytes from `position` on, where the payloads end; none if there is nothing to say.
     fn encode(mut self, path: &Path, position: u64) -> Result<Vec<u8>> {
+        let unwritable =
+            |error: serde_json::Error| Error::io(path, "encode the footer of")(error.into());
         let mut bytes = Vec::new();
         let has_indexes = self.zone_maps.is_some() || self.secondary_index.is_some();
         // In the order that the format gives them.
@@ -92,6 +105,7 @@ impl Ending {
             if let Some(region) = region {
                 let offset = position + bytes.len() as u64;
                 let place = json!({ "offset": offset, "len": region.len() });
+                let place = to_raw_value(&place).map_err(unwritable)?;
                 self.json.insert(key.to_string(), place);
                 bytes.extend_from_slice(&region);
             }
@@ -99,8 +113,7 @@ impl Ending {
         if self.json.is_empty() {
             return Ok(bytes);
         }
-        let json = serde_json::to_vec(&self.json)
-            .map_err(|error| Error::io(path, "encode the footer of")(error.into()))?;
+        let json = serde_json::to_vec(&self.json).map_err(unwritable)?;
         bytes.extend_from_slice(&json);
         bytes.extend_from_slice(&(json.len() as u64).to_le_bytes());
         let version = match has_indexes {

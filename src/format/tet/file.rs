@@ -12,7 +12,7 @@ use crate::format::tet::footer::{Footer, read_footer};
 use crate::format::tet::index::{ChunkIndex, ChunkRow, Codec, MemoryBudget, StoredRow};
 use crate::format::tet::package::Package;
 use crate::format::tet::postings::ValuePostings;
-use crate::format::tet::superblock::{Superblock, read_directory};
+use crate::format::tet::superblock::{SUPERBLOCK_BYTES, Superblock, read_directory};
 use crate::format::tet::zones::ZoneMaps;
 
 /// How a file is opened.
@@ -55,6 +55,8 @@ pub struct TetFile {
     by_name: HashMap<String, usize>,
     index: ChunkIndex,
     footer: Footer,
+    /// Where superblock and chunk index end.
+    head_end: u64,
     payload_end: u64,
     warnings: Vec<String>,
     zone_maps: Lazy<ZoneMaps>,
@@ -82,6 +84,9 @@ impl TetFile {
         } else {
             (Footer::default(), storage.length())
         };
+        // Of a file without datasets, too: the index lies within the file.
+        let index_end = superblock.chunk_index_offset + superblock.chunk_index_length;
+        let head_end = index_end.max(SUPERBLOCK_BYTES);
         // What follows the superblock of a file without datasets means nothing.
         let (datasets, index) = if superblock.dataset_count == 0 {
             (Vec::new(), ChunkIndex::empty())
@@ -113,6 +118,7 @@ impl TetFile {
             by_name,
             index,
             footer,
+            head_end,
             payload_end,
             warnings,
             zone_maps: Lazy::default(),
@@ -210,6 +216,19 @@ impl TetFile {
     /// Where payloads must end.
     pub(crate) fn payload_end(&self) -> u64 {
         self.payload_end
+    }
+
+    /// Where the last payload ends of those that lie within the file, as far as the rows of the index can be believed; at
+    /// least where superblock and index end.
+    pub(crate) fn last_payload_end(&self, access: Access) -> Result<u64> {
+        let mut end = self.head_end;
+        self.stored_rows(access, u64::MAX, |_, row| {
+            let payload = row.payload_offset.checked_add(row.stored_bytes);
+            if let Some(payload) = payload.filter(|payload| *payload <= self.length()) {
+                end = end.max(payload);
+            }
+        })?;
+        Ok(end)
     }
 
     /// The file's bytes.

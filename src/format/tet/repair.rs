@@ -11,7 +11,7 @@ use crate::format::storage::Access;
 use crate::format::tet::anatomy::Anatomy;
 use crate::format::tet::ending::{self, Ending};
 use crate::format::tet::file::{OpenOptions, TetFile};
-use crate::format::tet::verify::{Report, Severity, VerifyOptions, verify};
+use crate::format::tet::verify::{Report, VerifyOptions, verify};
 
 /// After so long without a sign of life, as in the reference, nobody publishes any more.
 const STALE: Duration = Duration::from_secs(60 * 60);
@@ -47,6 +47,14 @@ pub struct Repair {
 pub fn index(path: &Path, clear: bool) -> Result<()> {
     refuse_package(path)?;
     let file = Arc::new(TetFile::open(path, OpenOptions::default())?);
+    let payloads = file.last_payload_end(Access::Pread)?;
+    if payloads > file.payload_end() {
+        let message = format!(
+            "has a footer whose regions start at {}, but payloads up to {payloads}; nothing tells which is wrong",
+            file.payload_end()
+        );
+        return Err(Error::invalid(path, message));
+    }
     let mut ending = Ending::of(&file, Access::Pread)?;
     if clear {
         if ending.zone_maps.is_none() && ending.secondary_index.is_none() {
@@ -100,8 +108,9 @@ pub fn repair(path: &Path, apply: bool, options: VerifyOptions) -> Result<Repair
 }
 
 fn has_errors(report: &Report, check: &str) -> bool {
-    let mut findings = report.findings.iter();
-    findings.any(|finding| finding.check == check && finding.severity == Severity::Error)
+    // Not by the findings, of which only the first are kept.
+    let mut checks = report.checks.iter();
+    checks.any(|known| known.name == check && known.errors > 0)
 }
 
 /// A footer that cannot be read is cut off.
@@ -113,17 +122,7 @@ fn footer(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     let Some(file) = &anatomy.opened else {
         return Ok(());
     };
-    // Where the last payload ends, as far as the rows of the index can be believed.
-    let head = anatomy.superblock.map_or(0, |superblock| {
-        superblock.chunk_index_offset + superblock.chunk_index_length
-    });
-    let mut end = head;
-    file.stored_rows(Access::Pread, u64::MAX, |_, row| {
-        let payload = row.payload_offset.checked_add(row.stored_bytes);
-        if let Some(payload) = payload.filter(|payload| *payload <= anatomy.length) {
-            end = end.max(payload);
-        }
-    })?;
+    let end = file.last_payload_end(Access::Pread)?;
     let mut step = Step {
         name: "cut_footer",
         what: format!(
@@ -161,6 +160,11 @@ fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     if !(stale || broken) {
         return Ok(());
     }
+    let file = Arc::new(TetFile::open(path, OpenOptions::default())?);
+    if file.last_payload_end(Access::Pread)? > file.payload_end() {
+        // The regions that the footer names are so long as to cover payloads, or a row is wrong: nothing tells which.
+        return Ok(());
+    }
     let mut zone_step = stale.then(|| Step {
         name: match is_readable {
             true => "rebuild_zone_maps",
@@ -181,7 +185,6 @@ fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
         kept: None,
     });
     if apply {
-        let file = Arc::new(TetFile::open(path, OpenOptions::default())?);
         let mut ending = Ending::of(&file, Access::Pread)?;
         if let Some(step) = &mut zone_step {
             step.kept = keep(
