@@ -3,3 +3,5 @@
 mod handles;
 pub mod storage;
 pub mod tet;
+#[cfg(feature = "zarr")]
+pub mod zarr;
