@@ -48,12 +48,14 @@ pub(super) fn clipped(shape: &[u64], chunk_shape: &[u64], chunk: &[u64]) -> Vec<
         .collect()
 }
 
-/// Copies a box of cells that starts at the origin of one box to a place in another; both are row-major.
+/// A copy of a box of cells out of one box into another; both are row-major.
 pub(super) struct Copy<'a> {
     pub source_shape: &'a [u64],
+    /// Where in the source.
+    pub from: &'a [u64],
     pub target_shape: &'a [u64],
     /// Where in the target.
-    pub origin: &'a [u64],
+    pub to: &'a [u64],
     /// Extents of what is copied.
     pub extents: &'a [u64],
     /// Bytes of a cell.
@@ -61,7 +63,7 @@ pub(super) struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// All extents lie within both shapes, and the slices have all cells of these.
+    /// What is copied lies within both shapes, and the slices have all cells of these.
     pub fn run(&self, source: &[u8], target: &mut [u8]) {
         if self.extents.contains(&0) {
             return;
@@ -72,7 +74,8 @@ impl Copy<'_> {
         while let Some(axis) = outer.checked_sub(1) {
             outer = axis;
             run *= self.extents[axis];
-            if self.extents[axis] != self.source_shape[axis] || self.extents[axis] != self.target_shape[axis] {
+            let extent = self.extents[axis];
+            if extent != self.source_shape[axis] || extent != self.target_shape[axis] {
                 break;
             }
         }
@@ -82,8 +85,8 @@ impl Copy<'_> {
             let (mut from, mut to) = (0, 0);
             for axis in 0..self.extents.len() {
                 let offset = position.get(axis).copied().unwrap_or(0);
-                from = from * self.source_shape[axis] + offset;
-                to = to * self.target_shape[axis] + self.origin[axis] + offset;
+                from = from * self.source_shape[axis] + self.from[axis] + offset;
+                to = to * self.target_shape[axis] + self.to[axis] + offset;
             }
             let (from, to) = ((from * self.size) as usize, (to * self.size) as usize);
             target[to..to + run].copy_from_slice(&source[from..from + run]);
@@ -105,8 +108,9 @@ pub(super) fn place(
 ) {
     let copy = Copy {
         source_shape,
+        from: &vec![0; origin.len()],
         target_shape,
-        origin,
+        to: origin,
         extents: source_shape,
         size,
     };
@@ -120,10 +124,12 @@ pub(super) fn crop(source: Vec<u8>, source_shape: &[u64], extents: &[u64], size:
     }
     let total = byte_count(extents, size).unwrap_or(0);
     let mut target = vec![0; total as usize];
+    let origin = vec![0; extents.len()];
     let copy = Copy {
         source_shape,
+        from: &origin,
         target_shape: extents,
-        origin: &vec![0; extents.len()],
+        to: &origin,
         extents,
         size,
     };

@@ -26,10 +26,12 @@ mod metadata;
 mod shard;
 mod text;
 mod walk;
+mod writer;
 
 
 pub use array::ZarrArray;
 pub use folder::ZarrFolder;
+pub use writer::{ZarrVersion, ZarrWriteOptions, ZarrWriter};
 
 
 /// Bytes of the largest chunk that is read, stored and decoded.

@@ -25,12 +25,12 @@ pub enum Compression {
 /// A dataset to be written.
 #[derive(Debug, Clone)]
 pub struct DatasetSpec {
-    pub(super) name: String,
-    pub(super) dtype: Dtype,
-    pub(super) shape: Vec<u64>,
-    pub(super) chunk_shape: Vec<u64>,
-    pub(super) compression: Compression,
-    pub(super) metadata: DatasetMetadata,
+    pub(in crate::format) name: String,
+    pub(in crate::format) dtype: Dtype,
+    pub(in crate::format) shape: Vec<u64>,
+    pub(in crate::format) chunk_shape: Vec<u64>,
+    pub(in crate::format) compression: Compression,
+    pub(in crate::format) metadata: DatasetMetadata,
 }
 
 impl DatasetSpec {
