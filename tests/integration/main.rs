@@ -28,4 +28,6 @@ mod sqllogic;
 mod tables;
 mod tool;
 mod writer;
+#[cfg(feature = "zarr")]
+mod zarr;
 mod zip;

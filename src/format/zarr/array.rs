@@ -14,15 +14,15 @@ pub struct ZarrArray {
 }
 
 impl ZarrArray {
-    /// The path within the hierarchy, without a leading slash (`forecast/t2m`). An array that is a hierarchy by itself is
-    /// called after its folder's stem.
+    /// The path within the hierarchy, without a leading slash (`forecast/t2m`). An array that is a hierarchy
+    /// by itself is called after its folder's stem.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The type that cells are read in. Booleans are `u8`, 0 or 1; `int8` is widened to `i16`; instants and durations are
-    /// `i64` in the unit of the attribute `units`; texts are `i64` codes, with their texts in the attribute
-    /// `tetration_categories` and those that continue it.
+    /// The type that cells are read in. Booleans are `u8`, 0 or 1; `int8` is widened to `i16`; instants and
+    /// durations are `i64` in the unit of the attribute `units`; texts are `i64` codes, with their texts in
+    /// the attribute `tetration_categories` and those that continue it.
     pub fn dtype(&self) -> Dtype {
         self.description.element.dtype
     }
@@ -32,8 +32,9 @@ impl ZarrArray {
         &self.description.shape
     }
 
-    /// Cells per chunk along each dimension, none of them zero: of what is best read at once, which is a chunk of a shard
-    /// where there are shards. Chunks at the border are clipped to the shape, and a chunk extent may exceed the shape.
+    /// Cells per chunk along each dimension, none of them zero: of what is best read at once, which is a
+    /// chunk of a shard where there are shards. Chunks at the border are clipped to the shape, and a chunk
+    /// extent may exceed the shape.
     pub fn chunk_shape(&self) -> &[u64] {
         &self.description.chunk_shape
     }
@@ -41,13 +42,15 @@ impl ZarrArray {
     /// Chunks along each dimension.
     pub fn chunk_grid(&self) -> Vec<u64> {
         let axes = self.shape().iter().zip(self.chunk_shape());
-        axes.map(|(extent, chunk)| extent.div_ceil(*chunk)).collect()
+        axes.map(|(extent, chunk)| extent.div_ceil(*chunk))
+            .collect()
     }
 
     /// Attributes as text, and the dimensions' names; never labels.
     ///
-    /// Numbers and booleans are what JSON prints, lists are JSON but for those of one element, which are that element; what
-    /// is null is left out. `_FillValue` is there if a value stands for missing cells, by the rules of xarray.
+    /// Numbers and booleans are what JSON prints, lists are JSON but for those of one element, which are that
+    /// element; what is null is left out. `_FillValue` is there if a value stands for missing cells, by the
+    /// rules of xarray.
     pub fn metadata(&self) -> &DatasetMetadata {
         &self.metadata
     }

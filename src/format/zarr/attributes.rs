@@ -15,8 +15,8 @@ pub(super) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
 /// What an array's attributes, its dimension names in version 3 and its fill value in version 2 say.
 ///
-/// Text stays as it is, numbers and booleans become what JSON prints, null is left out. A list of one becomes its element,
-/// since attributes of NetCDF come that way; other lists and objects become JSON.
+/// Text stays as it is, numbers and booleans become what JSON prints, null is left out. A list of one becomes
+/// its element, since attributes of NetCDF come that way; other lists and objects become JSON.
 pub(super) fn metadata(
     attributes: &Value,
     dimension_names: Option<&Value>,
@@ -35,7 +35,10 @@ pub(super) fn metadata(
             metadata.attrs.insert(key.clone(), text);
         }
     }
-    let fill = attributes.get(FILL_VALUE).filter(|fill| !fill.is_null()).or(fill);
+    let fill = attributes
+        .get(FILL_VALUE)
+        .filter(|fill| !fill.is_null())
+        .or(fill);
     if let Some(text) = fill.and_then(|fill| fill_text(fill, element)) {
         metadata.attrs.insert(FILL_VALUE.to_string(), text);
     }
@@ -47,11 +50,15 @@ pub(super) fn metadata(
             let calendar = "proleptic_gregorian".to_string();
             metadata.attrs.insert("calendar".to_string(), calendar);
         }
-        metadata.attrs.insert(FILL_VALUE.to_string(), i64::MIN.to_string());
+        metadata
+            .attrs
+            .insert(FILL_VALUE.to_string(), i64::MIN.to_string());
     }
     let names = dimension_names.filter(|names| !names.is_null());
     let names = names.or_else(|| attributes.get(DIMENSIONS));
-    metadata.dim_names = names.and_then(|names| distinct(names, dimensions)).unwrap_or_default();
+    metadata.dim_names = names
+        .and_then(|names| distinct(names, dimensions))
+        .unwrap_or_default();
     metadata
 }
 
@@ -100,7 +107,9 @@ fn fill_text(fill: &Value, element: &Element) -> Option<String> {
                 None => Some(value.to_string()),
             }
         }
-        Value::Array(list) if list.len() == 1 && !list[0].is_array() => fill_text(&list[0], element),
+        Value::Array(list) if list.len() == 1 && !list[0].is_array() => {
+            fill_text(&list[0], element)
+        }
         other => Some(clipped(&other.to_string())),
     }
 }
@@ -177,8 +186,14 @@ mod tests {
         assert_eq!(fill(json!("NaN"), "float64"), None);
         assert_eq!(fill(json!("-Infinity"), "float64").unwrap(), "-inf");
         assert_eq!(fill(json!([-32768]), "int16").unwrap(), "-32768");
-        assert_eq!(fill(json!(u64::MAX), "uint64").unwrap(), u64::MAX.to_string());
-        assert_eq!(fill(json!("18446744073709551615"), "uint64").unwrap(), u64::MAX.to_string());
+        assert_eq!(
+            fill(json!(u64::MAX), "uint64").unwrap(),
+            u64::MAX.to_string()
+        );
+        assert_eq!(
+            fill(json!("18446744073709551615"), "uint64").unwrap(),
+            u64::MAX.to_string()
+        );
         assert_eq!(fill(json!(true), "bool").unwrap(), "1");
         assert_eq!(fill(json!("x"), "float64"), None);
         assert_eq!(fill(json!(""), "string"), None);
@@ -192,12 +207,23 @@ mod tests {
             "_ARRAY_DIMENSIONS": ["x", "y"],
         });
         let metadata = metadata(&attributes, None, Some(&json!(0)), &element("int16"), 2);
-        let attrs: Vec<_> = metadata.attrs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let attrs: Vec<_> = metadata
+            .attrs
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
         assert_eq!(
             attrs,
             [
-                ("_FillValue", "0"), ("many", "[1,2]"), ("n", "3"), ("object", "{\"a\":1}"), ("one", "1.5"),
-                ("scale_factor", "0.5"), ("texts", "[\"a b\",\"c\"]"), ("units", "K"), ("yes", "true"),
+                ("_FillValue", "0"),
+                ("many", "[1,2]"),
+                ("n", "3"),
+                ("object", "{\"a\":1}"),
+                ("one", "1.5"),
+                ("scale_factor", "0.5"),
+                ("texts", "[\"a b\",\"c\"]"),
+                ("units", "K"),
+                ("yes", "true"),
             ]
         );
         assert_eq!(metadata.dim_names, ["x", "y"]);
@@ -205,7 +231,13 @@ mod tests {
 
     #[test]
     fn dimension_names_that_name_nothing() {
-        for names in [json!(["a", "a"]), json!(["a"]), json!(["a", null]), json!(["a", ""]), json!("ab")] {
+        for names in [
+            json!(["a", "a"]),
+            json!(["a"]),
+            json!(["a", null]),
+            json!(["a", ""]),
+            json!("ab"),
+        ] {
             assert_eq!(distinct(&names, 2), None, "{names}");
         }
     }

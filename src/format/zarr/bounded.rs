@@ -33,9 +33,15 @@ impl Compression {
     /// What is wrong with the bytes.
     pub fn decode(self, bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
         match self {
-            Self::Gzip => read(flate2::bufread::MultiGzDecoder::new(Cursor::new(bytes)), most),
+            Self::Gzip => read(
+                flate2::bufread::MultiGzDecoder::new(Cursor::new(bytes)),
+                most,
+            ),
             Self::Zlib => read(flate2::bufread::ZlibDecoder::new(Cursor::new(bytes)), most),
-            Self::Bz2 => read(bzip2::bufread::MultiBzDecoder::new(Cursor::new(bytes)), most),
+            Self::Bz2 => read(
+                bzip2::bufread::MultiBzDecoder::new(Cursor::new(bytes)),
+                most,
+            ),
             Self::Zstd => zstd_frames(bytes, most),
             Self::Blosc => blosc(bytes, most),
         }
@@ -110,7 +116,9 @@ mod tests {
             }
             Compression::Zstd => zstd::bulk::compress(cells, 3).unwrap(),
             Compression::Blosc => {
-                use zarrs::array::codec::{BloscCompressor, BloscShuffleMode, blosc_compress_bytes};
+                use zarrs::array::codec::{
+                    BloscCompressor, BloscShuffleMode, blosc_compress_bytes,
+                };
                 let level = 5.try_into().unwrap();
                 let shuffle = BloscShuffleMode::Shuffle;
                 blosc_compress_bytes(cells, level, shuffle, 4, BloscCompressor::LZ4, 0, 1).unwrap()
@@ -136,7 +144,9 @@ mod tests {
             for end in 0..bytes.len().min(100) {
                 let _ = compression.decode(&bytes[..end], length);
             }
-            compression.decode(&bytes[..bytes.len() / 2], length).unwrap_err();
+            compression
+                .decode(&bytes[..bytes.len() / 2], length)
+                .unwrap_err();
         }
     }
 

@@ -146,7 +146,9 @@ pub(super) fn convert(kind: &Kind, dtype: Dtype, mut stored: Vec<u8>) -> Vec<u8>
             }
         }
         Kind::Int8 => {
-            let widened = stored.iter().map(|byte| i16::from(*byte as i8).to_le_bytes());
+            let widened = stored
+                .iter()
+                .map(|byte| i16::from(*byte as i8).to_le_bytes());
             return widened.flatten().collect();
         }
         _ if cfg!(target_endian = "big") => {
@@ -166,8 +168,14 @@ mod tests {
     #[test]
     fn boxes_in_boxes() {
         let source: Vec<u8> = (0..12).collect();
-        assert_eq!(crop(source.clone(), &[3, 4], &[2, 3], 1), [0, 1, 2, 4, 5, 6]);
-        assert_eq!(crop(source.clone(), &[3, 2, 2], &[2, 2, 2], 1), (0..8).collect::<Vec<u8>>());
+        assert_eq!(
+            crop(source.clone(), &[3, 4], &[2, 3], 1),
+            [0, 1, 2, 4, 5, 6]
+        );
+        assert_eq!(
+            crop(source.clone(), &[3, 2, 2], &[2, 2, 2], 1),
+            (0..8).collect::<Vec<u8>>()
+        );
         assert_eq!(crop(source.clone(), &[3, 2], &[2, 1], 2), [0, 1, 4, 5]);
         assert_eq!(crop(source.clone(), &[], &[], 12), source);
         let mut target = vec![9; 12];

@@ -1,7 +1,7 @@
 //! The codecs of a chunk, undone one after another.
 //!
-//! Each step knows the most bytes that it may bring forth. `zarrs` undoes what cannot grow beyond that: the order of bytes,
-//! transpositions, checksums. Its codecs can panic on hostile bytes, which becomes an error.
+//! Each step knows the most bytes that it may bring forth. `zarrs` undoes what cannot grow beyond that: the
+//! order of bytes, transpositions, checksums. Its codecs can panic on hostile bytes, which becomes an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -65,7 +65,9 @@ impl Chain {
     /// The codecs of version 2, which `zarrs` has read from the metadata.
     pub fn of_v2(codecs: &CodecChain, is_text: bool, names: Vec<String>) -> Self {
         let bytes_to_bytes = codecs.bytes_to_bytes_codecs().iter().map(|codec| {
-            let name = codec.name(ZarrVersion::V2).or_else(|| codec.name(ZarrVersion::V3));
+            let name = codec
+                .name(ZarrVersion::V2)
+                .or_else(|| codec.name(ZarrVersion::V3));
             match name.and_then(|name| Compression::named(&name)) {
                 Some(compression) => BytesCodec::Compression(compression),
                 None => BytesCodec::Other(Arc::clone(codec)),
@@ -73,7 +75,11 @@ impl Chain {
         });
         Self {
             // Turning the only dimension of texts around changes nothing.
-            array_to_array: if is_text { Vec::new() } else { codecs.array_to_array_codecs().to_vec() },
+            array_to_array: if is_text {
+                Vec::new()
+            } else {
+                codecs.array_to_array_codecs().to_vec()
+            },
             to_bytes: if is_text {
                 ToBytes::Raw
             } else {
@@ -104,9 +110,8 @@ impl Chain {
             if *count > MAX_CODECS {
                 return Err(format!("more than {MAX_CODECS} codecs"));
             }
-            let name = codec_name(codec).ok_or_else(|| {
-                format!("codec {} has no name", clipped(&codec.to_string()))
-            })?;
+            let name = codec_name(codec)
+                .ok_or_else(|| format!("codec {} has no name", clipped(&codec.to_string())))?;
             let mut set = |step| match to_bytes.replace(step) {
                 None => Ok(()),
                 Some(_) => Err("two codecs between cells and bytes".to_string()),
@@ -182,7 +187,9 @@ impl Chain {
         }
         // What the cells become on their way to bytes.
         let shape = chunk.shape.iter().map(|extent| NonZeroU64::new(*extent));
-        let shape = shape.collect::<Option<Vec<_>>>().ok_or("a chunk without cells")?;
+        let shape = shape
+            .collect::<Option<Vec<_>>>()
+            .ok_or("a chunk without cells")?;
         let mut steps = vec![(shape, chunk.data_type.clone(), chunk.fill.clone())];
         for codec in &self.array_to_array {
             let (shape, data_type, fill) = &steps[steps.len() - 1];
@@ -194,7 +201,8 @@ impl Chain {
         check_size(shape, data_type)?;
         let mut cells = match &self.to_bytes {
             ToBytes::Cells(codec) => {
-                let representation = guarded(|| codec.encoded_representation(shape, data_type, fill))?;
+                let representation =
+                    guarded(|| codec.encoded_representation(shape, data_type, fill))?;
                 let bytes = self.undo_bytes(bytes, representation)?;
                 if let BytesRepresentation::FixedSize(length) = representation
                     && bytes.len() as u64 != length
@@ -204,7 +212,8 @@ impl Chain {
                 guarded(|| codec.decode(Cow::Owned(bytes), shape, data_type, fill, &options()))?
             }
             ToBytes::Shards(shards) => {
-                let bytes = self.undo_bytes(bytes, BytesRepresentation::BoundedSize(MAX_CHUNK_BYTES))?;
+                let bytes =
+                    self.undo_bytes(bytes, BytesRepresentation::BoundedSize(MAX_CHUNK_BYTES))?;
                 let shape: Vec<u64> = shape.iter().map(|extent| extent.get()).collect();
                 let whole = Cells {
                     shape: &shape,
@@ -219,15 +228,25 @@ impl Chain {
         for (codec, (shape, data_type, fill)) in self.array_to_array.iter().zip(&steps).rev() {
             cells = guarded(|| codec.decode(cells, shape, data_type, fill, &options()))?;
         }
-        let cells = cells.into_fixed().map_err(|error| error.to_string())?.into_owned();
+        let cells = cells
+            .into_fixed()
+            .map_err(|error| error.to_string())?
+            .into_owned();
         let expected = cells::byte_count(chunk.shape, fixed_size(chunk.data_type)?);
         if expected != Some(cells.len() as u64) {
-            return Err(format!("{} bytes of cells, not those of the chunk's shape", cells.len()));
+            return Err(format!(
+                "{} bytes of cells, not those of the chunk's shape",
+                cells.len()
+            ));
         }
         Ok(cells)
     }
 
-    fn undo_bytes(&self, mut bytes: Vec<u8>, first: BytesRepresentation) -> Result<Vec<u8>, String> {
+    fn undo_bytes(
+        &self,
+        mut bytes: Vec<u8>,
+        first: BytesRepresentation,
+    ) -> Result<Vec<u8>, String> {
         // What each codec was given when the chunk was written.
         let mut given = vec![first];
         for codec in &self.bytes_to_bytes {
@@ -235,16 +254,21 @@ impl Chain {
             given.push(match codec {
                 BytesCodec::Compression(_) => match last.size() {
                     // The worst that any of them makes of incompressible bytes, and more.
-                    Some(size) => {
-                        BytesRepresentation::BoundedSize(size.saturating_mul(2).saturating_add(4096))
-                    }
+                    Some(size) => BytesRepresentation::BoundedSize(
+                        size.saturating_mul(2).saturating_add(4096),
+                    ),
                     None => BytesRepresentation::UnboundedSize,
                 },
-                BytesCodec::Other(codec) => guarded(|| Ok::<_, String>(codec.encoded_representation(&last)))?,
+                BytesCodec::Other(codec) => {
+                    guarded(|| Ok::<_, String>(codec.encoded_representation(&last)))?
+                }
             });
         }
         for (codec, given) in self.bytes_to_bytes.iter().zip(&given).rev() {
-            let most = given.size().unwrap_or(MAX_CHUNK_BYTES).min(2 * MAX_CHUNK_BYTES);
+            let most = given
+                .size()
+                .unwrap_or(MAX_CHUNK_BYTES)
+                .min(2 * MAX_CHUNK_BYTES);
             bytes = match codec {
                 BytesCodec::Compression(compression) => compression.decode(&bytes, most)?,
                 BytesCodec::Other(codec) => {
@@ -281,7 +305,9 @@ fn check_size(shape: &[NonZeroU64], data_type: &DataType) -> Result<(), String> 
     let shape: Vec<u64> = shape.iter().map(|extent| extent.get()).collect();
     match cells::byte_count(&shape, fixed_size(data_type)?) {
         Some(bytes) if bytes <= MAX_CHUNK_BYTES => Ok(()),
-        _ => Err(format!("a shape of {shape:?} cells, more than {MAX_CHUNK_BYTES} bytes")),
+        _ => Err(format!(
+            "a shape of {shape:?} cells, more than {MAX_CHUNK_BYTES} bytes"
+        )),
     }
 }
 
@@ -291,7 +317,9 @@ fn options() -> CodecOptions {
 }
 
 /// Calls into `zarrs`, whose panics become errors.
-pub(super) fn guarded<T, E: fmt::Display>(call: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+pub(super) fn guarded<T, E: fmt::Display>(
+    call: impl FnOnce() -> Result<T, E>,
+) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(|error| clipped(&error.to_string())),
         Err(_) => Err("bytes that its codec cannot take".to_string()),

@@ -27,10 +27,7 @@ pub(super) enum Kind {
     /// A byte, which becomes an i16.
     Int8,
     /// i64, with the attribute `units`, and `calendar` for instants.
-    Time {
-        units: String,
-        is_instant: bool,
-    },
+    Time { units: String, is_instant: bool },
     /// i64 codes of texts.
     Text(TextKind),
 }
@@ -41,7 +38,10 @@ pub(super) enum TextKind {
     /// Each with its length before it.
     Variable,
     /// So many code points of 32 bits, the rest of them zero.
-    Utf32 { characters: u64, is_big_endian: bool },
+    Utf32 {
+        characters: u64,
+        is_big_endian: bool,
+    },
     /// So many bytes, the rest of them zero.
     Bytes { length: u64 },
 }
@@ -261,8 +261,22 @@ mod tests {
         assert_eq!(time.kind, Kind::Time { units, is_instant });
         assert_eq!(time.stand_in, json!("<i8"));
         for text in [
-            "", "<", "f4", "|f4", "<f16", "<c8", "|V8", "<U", "<U0", "<U-1", "|S99999999999", "<M8[M]",
-            "<M8[10ns]", "<M8", "<M8[", "\u{b5}",
+            "",
+            "<",
+            "f4",
+            "|f4",
+            "<f16",
+            "<c8",
+            "|V8",
+            "<U",
+            "<U0",
+            "<U-1",
+            "|S99999999999",
+            "<M8[M]",
+            "<M8[10ns]",
+            "<M8",
+            "<M8[",
+            "\u{b5}",
         ] {
             assert_eq!(of(text), None, "{text}");
         }
@@ -285,7 +299,13 @@ mod tests {
         assert_eq!(time("s", 1).unwrap().kind, kind);
         assert_eq!(time("s", 10), None);
         assert_eq!(time("M", 1), None);
-        for value in [json!("complex64"), json!("r16"), json!(7), json!({}), Value::Null] {
+        for value in [
+            json!("complex64"),
+            json!("r16"),
+            json!(7),
+            json!({}),
+            Value::Null,
+        ] {
             assert_eq!(of(value.clone()), None, "{value}");
         }
     }

@@ -46,14 +46,15 @@ struct Stored {
 }
 
 impl ZarrFolder {
-    /// Opens the hierarchy in a folder: one with `zarr.json`, `.zgroup`, `.zarray` or `.zmetadata`, of which the last is
-    /// used only where it is alone. Groups are looked into 32 levels deep. Chunks are not read, but for those of texts.
+    /// Opens the hierarchy in a folder: one with `zarr.json`, `.zgroup`, `.zarray` or `.zmetadata`, of which
+    /// the last is used only where it is alone. Groups are looked into 32 levels deep. Chunks are not read,
+    /// but for those of texts.
     ///
     /// Arrays that cannot be read are left out, with a warning each.
     ///
     /// # Errors
-    /// If the folder is no hierarchy, its own metadata is broken, it is a single array that cannot be read, or there are
-    /// more than 100,000 arrays.
+    /// If the folder is no hierarchy, its own metadata is broken, it is a single array that cannot be read,
+    /// or there are more than 100,000 arrays.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let mut warnings = Vec::new();
@@ -95,10 +96,16 @@ impl ZarrFolder {
             Ok(described) => described,
             Err(found) if is_root => {
                 let place = Place::dataset(&self.path, &name);
-                return Err(Error::malformed(place, "metadata", format!("unusable ({found})"), "that of an array"));
+                return Err(Error::malformed(
+                    place,
+                    "metadata",
+                    format!("unusable ({found})"),
+                    "that of an array",
+                ));
             }
             Err(found) => {
-                self.warnings.push(format!("array {name:?} is left out: {found}"));
+                self.warnings
+                    .push(format!("array {name:?} is left out: {found}"));
                 return Ok(());
             }
         };
@@ -137,7 +144,9 @@ impl ZarrFolder {
     fn stem(&self) -> String {
         let absolute = std::path::absolute(&self.path);
         let stem = absolute.as_deref().unwrap_or(&self.path).file_stem();
-        stem.map_or("array".to_string(), |stem| stem.to_string_lossy().into_owned())
+        stem.map_or("array".to_string(), |stem| {
+            stem.to_string_lossy().into_owned()
+        })
     }
 
     /// The codes of an array of texts, and the attributes that tell the texts.
@@ -148,8 +157,12 @@ impl ZarrFolder {
         total: &mut u64,
     ) -> Result<(Vec<i64>, Vec<(String, String)>), String> {
         let described = &self.arrays[array].description;
-        let (&[extent], &[size]) = (described.shape.as_slice(), described.chunk_shape.as_slice()) else {
-            return Err(format!("texts of {} dimensions, expected one", described.shape.len()));
+        let (&[extent], &[size]) = (described.shape.as_slice(), described.chunk_shape.as_slice())
+        else {
+            return Err(format!(
+                "texts of {} dimensions, expected one",
+                described.shape.len()
+            ));
         };
         if extent > text::MAX_TEXTS {
             return Err(format!("{extent} texts, more than {}", text::MAX_TEXTS));
@@ -180,12 +193,13 @@ impl ZarrFolder {
         Ok((cells, codes.attributes()))
     }
 
-    /// Reads one chunk of the array with this number: its cells within the shape, row-major, little-endian, in the array's
-    /// [`ZarrArray::dtype`], in the place of what `cells` held. Cells of an absent chunk have the array's fill value.
+    /// Reads one chunk of the array with this number: its cells within the shape, row-major, little-endian,
+    /// in the array's [`ZarrArray::dtype`], in the place of what `cells` held. Cells of an absent chunk have
+    /// the array's fill value.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such array or chunk, [`Error::Malformed`] if its bytes are broken or larger than
-    /// 2 GiB, [`Error::Io`] if they cannot be read.
+    /// [`Error::Invalid`] if there is no such array or chunk, [`Error::Malformed`] if its bytes are broken or
+    /// larger than 2 GiB, [`Error::Io`] if they cannot be read.
     pub fn read_chunk(&self, array: usize, chunk: &[u64], cells: &mut Vec<u8>) -> Result<()> {
         cells.clear();
         let described = &self.checked(array, chunk)?.description;
@@ -228,20 +242,36 @@ impl ZarrFolder {
     /// The array, if it has this chunk.
     fn checked(&self, array: usize, chunk: &[u64]) -> Result<&ZarrArray> {
         let Some(found) = self.arrays.get(array) else {
-            return Err(Error::invalid(&self.path, format!("no array number {array}")));
-        };
-        let grid = found.chunk_grid();
-        if chunk.len() != grid.len() || chunk.iter().zip(&grid).any(|(position, count)| position >= count) {
             return Err(Error::invalid(
                 &self.path,
-                format!("array {:?}, chunk {chunk:?}: outside the chunk grid {grid:?}", found.name),
+                format!("no array number {array}"),
+            ));
+        };
+        let grid = found.chunk_grid();
+        if chunk.len() != grid.len()
+            || chunk
+                .iter()
+                .zip(&grid)
+                .any(|(position, count)| position >= count)
+        {
+            return Err(Error::invalid(
+                &self.path,
+                format!(
+                    "array {:?}, chunk {chunk:?}: outside the chunk grid {grid:?}",
+                    found.name
+                ),
             ));
         }
         Ok(found)
     }
 
     /// The cells of a whole chunk, not clipped, as they are stored; or the bytes of its texts, at most so many.
-    fn decoded(&self, array: usize, chunk: &[u64], text_bytes: Option<u64>) -> Result<Option<Vec<u8>>> {
+    fn decoded(
+        &self,
+        array: usize,
+        chunk: &[u64],
+        text_bytes: Option<u64>,
+    ) -> Result<Option<Vec<u8>>> {
         let found = &self.arrays[array];
         let described = &found.description;
         let place = || Place::chunk(&self.path, &found.name, chunk);
@@ -253,7 +283,10 @@ impl ZarrFolder {
             return Err(Error::malformed(
                 place(),
                 "chunk shape",
-                format!("{:?} cells of type {}", described.chunk_shape, described.element.dtype),
+                format!(
+                    "{:?} cells of type {}",
+                    described.chunk_shape, described.element.dtype
+                ),
                 format!("at most {MAX_CHUNK_BYTES} bytes"),
             ));
         }
@@ -298,14 +331,23 @@ impl ZarrFolder {
             .zip(&described.chunk_shape)
             .map(|(file, chunk)| file / chunk)
             .collect();
-        let shard: Vec<u64> = chunk.iter().zip(&grid).map(|(position, count)| position / count).collect();
+        let shard: Vec<u64> = chunk
+            .iter()
+            .zip(&grid)
+            .map(|(position, count)| position / count)
+            .collect();
         let path = self.file(array, &shard)?;
         let Some(length) = file_length(&path)? else {
             return Ok(None);
         };
         let broken = |found: String| {
             let place = Place::chunk(&self.path, &self.arrays[array].name, chunk);
-            Error::malformed(place, "shard index", format!("broken ({found})"), "the places of the shard's chunks")
+            Error::malformed(
+                place,
+                "shard index",
+                format!("broken ({found})"),
+                "the places of the shard's chunks",
+            )
         };
         let index = self.index(array, shards, &shard, &grid, &path, length)?;
         let mut ordinal = 0;
@@ -336,7 +378,12 @@ impl ZarrFolder {
         }
         let place = || Place::dataset(path, &self.arrays[array].name);
         let broken = |found: String| {
-            Error::malformed(place(), "shard index", format!("broken ({found})"), "the places of the shard's chunks")
+            Error::malformed(
+                place(),
+                "shard index",
+                format!("broken ({found})"),
+                "the places of the shard's chunks",
+            )
         };
         let (offset, size) = shards.index_range(grid, length).map_err(broken)?;
         let stored = Stored {
@@ -368,7 +415,12 @@ fn file_length(path: &Path) -> Result<Option<u64>> {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
         // Opening a pipe could take for ever.
-        Ok(_) => Err(Error::malformed(Place::file(path), "chunk", "no file", "one")),
+        Ok(_) => Err(Error::malformed(
+            Place::file(path),
+            "chunk",
+            "no file",
+            "one",
+        )),
         Err(error) if json::is_absent(&error) => Ok(None),
         Err(error) => Err(Error::io(path, "read")(error)),
     }
@@ -377,7 +429,12 @@ fn file_length(path: &Path) -> Result<Option<u64>> {
 fn read_range(stored: &Stored, place: impl Fn() -> Place) -> Result<Vec<u8>> {
     if stored.length > MAX_CHUNK_BYTES {
         let found = format!("{} bytes", stored.length);
-        return Err(Error::malformed(place(), "stored chunk", found, format!("at most {MAX_CHUNK_BYTES} bytes")));
+        return Err(Error::malformed(
+            place(),
+            "stored chunk",
+            found,
+            format!("at most {MAX_CHUNK_BYTES} bytes"),
+        ));
     }
     let io = |action| {
         let place = place();
@@ -385,13 +442,21 @@ fn read_range(stored: &Stored, place: impl Fn() -> Place) -> Result<Vec<u8>> {
     };
     let mut file = File::open(&stored.path).map_err(io("open"))?;
     if stored.offset > 0 {
-        file.seek(SeekFrom::Start(stored.offset)).map_err(io("read"))?;
+        file.seek(SeekFrom::Start(stored.offset))
+            .map_err(io("read"))?;
     }
     let mut bytes = Vec::with_capacity(stored.length as usize);
-    file.take(stored.length).read_to_end(&mut bytes).map_err(io("read"))?;
+    file.take(stored.length)
+        .read_to_end(&mut bytes)
+        .map_err(io("read"))?;
     if bytes.len() as u64 != stored.length {
         let expected = format!("{} bytes", stored.length);
-        return Err(Error::malformed(place(), "stored chunk", format!("{} bytes", bytes.len()), expected));
+        return Err(Error::malformed(
+            place(),
+            "stored chunk",
+            format!("{} bytes", bytes.len()),
+            expected,
+        ));
     }
     Ok(bytes)
 }

@@ -22,7 +22,12 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     };
     if !metadata.is_file() {
         let place = Place::file(path);
-        return Err(Error::malformed(place, "metadata", "no file", "a JSON document"));
+        return Err(Error::malformed(
+            place,
+            "metadata",
+            "no file",
+            "a JSON document",
+        ));
     }
     let file = File::open(path).map_err(Error::io(path, "open"))?;
     let mut bytes = Vec::new();
@@ -51,7 +56,12 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
 /// The document as an object; `path` is for messages.
 pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Value> {
     let malformed = |found: String| {
-        Err(Error::malformed(Place::file(path), "metadata", found, "a JSON object"))
+        Err(Error::malformed(
+            Place::file(path),
+            "metadata",
+            found,
+            "a JSON object",
+        ))
     };
     match serde_json::from_slice::<Value>(&with_texts_for_numbers(bytes)) {
         Ok(value) if value.is_object() => Ok(value),

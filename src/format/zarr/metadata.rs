@@ -9,13 +9,13 @@ use zarrs::metadata::ArrayMetadata;
 use zarrs::storage::store::MemoryStore;
 
 use crate::format::tet::DatasetMetadata;
+use crate::format::zarr::MAX_DIMENSIONS;
 use crate::format::zarr::attributes;
 use crate::format::zarr::cells;
 use crate::format::zarr::chain::{Chain, codec_name, guarded};
 use crate::format::zarr::element::{Element, Kind, TextKind};
 use crate::format::zarr::json::clipped;
 use crate::format::zarr::walk::Documents;
-use crate::format::zarr::MAX_DIMENSIONS;
 
 /// How an array is stored.
 pub(super) struct Description {
@@ -30,7 +30,8 @@ pub(super) struct Description {
     pub codecs: String,
     /// The text of absent chunks, if cells are texts.
     pub fill_text: String,
-    /// What `zarrs` makes of the metadata, with a type that it knows in the place of the element type. It has no chunks.
+    /// What `zarrs` makes of the metadata, with a type that it knows in the place of the element type. It has
+    /// no chunks.
     pub zarrs: Array<MemoryStore>,
 }
 
@@ -81,7 +82,11 @@ impl Description {
             filters.retain(|filter| !is_texts(filter));
         }
         if is_text && !filters.is_empty() {
-            return Err(unexpected("filters", field(array, "filters"), "none on texts"));
+            return Err(unexpected(
+                "filters",
+                field(array, "filters"),
+                "none on texts",
+            ));
         }
         let compressor = field(array, "compressor");
         let names: Vec<String> = filters
@@ -101,7 +106,8 @@ impl Description {
             "filters": if filters.is_empty() { Value::Null } else { json!(filters) },
             "dimension_separator": array.get("dimension_separator").unwrap_or(&json!(".")),
         });
-        let metadata = serde_json::from_value(document).map_err(|error| clipped(&error.to_string()))?;
+        let metadata =
+            serde_json::from_value(document).map_err(|error| clipped(&error.to_string()))?;
         let zarrs = zarrs_array(ArrayMetadata::V2(metadata))?;
         let chain = Chain::of_v2(&zarrs.codecs(), is_text, names.clone());
         let marks_missing = Some(fill).filter(|fill| !fill.is_null());
@@ -114,7 +120,11 @@ impl Description {
             shape,
             file_shape,
             chain,
-            codecs: if names.is_empty() { "raw".to_string() } else { names.join(", ") },
+            codecs: if names.is_empty() {
+                "raw".to_string()
+            } else {
+                names.join(", ")
+            },
             zarrs,
         };
         Ok((description, metadata))
@@ -123,8 +133,9 @@ impl Description {
     fn of_v3(document: &Value) -> Result<(Self, DatasetMetadata), String> {
         let codecs = field(document, "codecs");
         let data_type = field(document, "data_type");
-        let element = Element::of_v3(data_type, is_big_endian(codecs))
-            .ok_or_else(|| unexpected("data_type", data_type, "numbers, booleans, times or texts"))?;
+        let element = Element::of_v3(data_type, is_big_endian(codecs)).ok_or_else(|| {
+            unexpected("data_type", data_type, "numbers, booleans, times or texts")
+        })?;
         let is_text = matches!(element.kind, Kind::Text(_));
         let shape = shape("shape", field(document, "shape"))?;
         let grid = field(document, "chunk_grid");
@@ -152,7 +163,8 @@ impl Description {
             // The codecs proper are those of the chain.
             "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
         });
-        let metadata = serde_json::from_value(metadata).map_err(|error| clipped(&error.to_string()))?;
+        let metadata =
+            serde_json::from_value(metadata).map_err(|error| clipped(&error.to_string()))?;
         let zarrs = zarrs_array(ArrayMetadata::V3(metadata))?;
         let whole_chunks = |shape: &Vec<u64>| {
             let is_whole = |(file, chunk): (&u64, &u64)| file.is_multiple_of(*chunk);
@@ -191,7 +203,10 @@ fn field<'a>(document: &'a Value, key: &str) -> &'a Value {
 }
 
 fn unexpected(field: &str, found: &Value, expected: &str) -> String {
-    format!("{field} is {}, expected {expected}", clipped(&found.to_string()))
+    format!(
+        "{field} is {}, expected {expected}",
+        clipped(&found.to_string())
+    )
 }
 
 fn shape(name: &str, found: &Value) -> Result<Vec<u64>, String> {
@@ -209,7 +224,9 @@ fn check_total(shape: &[u64], element: &Element) -> Result<(), String> {
     let size = element.stored_size().unwrap_or(1).max(element.dtype.size());
     match cells::byte_count(shape, size) {
         Some(_) => Ok(()),
-        None => Err(format!("shape is {shape:?}, expected a size in bytes below 2^64")),
+        None => Err(format!(
+            "shape is {shape:?}, expected a size in bytes below 2^64"
+        )),
     }
 }
 
@@ -231,11 +248,15 @@ fn is_big_endian(codecs: &Value) -> bool {
 
 /// The text of cells that are nowhere stored.
 fn fill_text(element: &Element, fill: &Value) -> String {
-    let Some(fill) = fill.as_str() else { return String::new() };
+    let Some(fill) = fill.as_str() else {
+        return String::new();
+    };
     let decoded = match element.kind {
         Kind::Text(TextKind::Bytes { .. }) => attributes::base64(fill),
         _ => None,
     };
     let text = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
-    text.unwrap_or_else(|| fill.to_string()).trim_end_matches('\0').to_string()
+    text.unwrap_or_else(|| fill.to_string())
+        .trim_end_matches('\0')
+        .to_string()
 }

@@ -1,5 +1,5 @@
-//! Zarr hierarchies in folders, version 2 and 3: many n-dimensional arrays, each cut into a regular grid of compressed
-//! chunks that lie in files of their own, or, in version 3, in shards.
+//! Zarr hierarchies in folders, version 2 and 3: many n-dimensional arrays, each cut into a regular grid of
+//! compressed chunks that lie in files of their own, or, in version 3, in shards.
 //!
 //! ```text
 //! weather.zarr/zarr.json               the root group             (.zgroup, .zattrs in version 2)
@@ -7,9 +7,9 @@
 //! weather.zarr/ocean/t2m/c/0/3         chunk [0, 3] of it         (0.3)
 //! ```
 //!
-//! [`ZarrFolder`] opens a hierarchy and reads chunks, [`ZarrWriter`] writes one. What the other formats keep as text is text
-//! here too: attributes are, and arrays of text are codes with their categories in an attribute, as in converted `.tet`
-//! files. Nothing interprets values.
+//! [`ZarrFolder`] opens a hierarchy and reads chunks, [`ZarrWriter`] writes one. What the other formats keep
+//! as text is text here too: attributes are, and arrays of text are codes with their categories in an
+//! attribute, as in converted `.tet` files. Nothing interprets values.
 //!
 //! The `zarrs` crate reads the metadata and the rarer codecs. Whatever can grow without bound when a file is hostile
 //! (decompression, shards, texts) is decoded here, within the size that the metadata gives a chunk.
@@ -28,11 +28,9 @@ mod text;
 mod walk;
 mod writer;
 
-
 pub use array::ZarrArray;
 pub use folder::ZarrFolder;
 pub use writer::{ZarrVersion, ZarrWriteOptions, ZarrWriter};
-
 
 /// Bytes of the largest chunk that is read, stored and decoded.
 const MAX_CHUNK_BYTES: u64 = 2 << 30;

@@ -44,13 +44,18 @@ impl ShardIndex {
     /// # Errors
     /// If it does not lie within the `length` bytes of the shard.
     pub fn range(&self, ordinal: usize, length: u64) -> Result<Option<(u64, u64)>, String> {
-        let (offset, size) = *self.entries.get(ordinal).ok_or("no such chunk in the shard")?;
+        let (offset, size) = *self
+            .entries
+            .get(ordinal)
+            .ok_or("no such chunk in the shard")?;
         if (offset, size) == (ABSENT, ABSENT) {
             return Ok(None);
         }
         match offset.checked_add(size) {
             Some(end) if end <= length => Ok(Some((offset, size))),
-            _ => Err(format!("{size} bytes at {offset} of a shard of {length} bytes")),
+            _ => Err(format!(
+                "{size} bytes at {offset} of a shard of {length} bytes"
+            )),
         }
     }
 
@@ -80,7 +85,9 @@ impl Shards {
             match codec_name(codec) {
                 Some("crc32c") => checksum_bytes += 4,
                 Some("bytes" | "endian") => {
-                    let endian = codec.pointer("/configuration/endian").and_then(Value::as_str);
+                    let endian = codec
+                        .pointer("/configuration/endian")
+                        .and_then(Value::as_str);
                     is_index_big_endian = endian == Some("big");
                 }
                 name => return Err(format!("codec {name:?} for the index of shards")),
@@ -124,8 +131,14 @@ impl Shards {
         let size = cells::byte_count(grid, ENTRY_BYTES)
             .and_then(|size| size.checked_add(self.checksum_bytes))
             .filter(|size| *size <= length)
-            .ok_or_else(|| format!("a shard of {length} bytes is too short for its index of {grid:?} chunks"))?;
-        let offset = if self.is_index_first { 0 } else { length - size };
+            .ok_or_else(|| {
+                format!("a shard of {length} bytes is too short for its index of {grid:?} chunks")
+            })?;
+        let offset = if self.is_index_first {
+            0
+        } else {
+            length - size
+        };
         Ok((offset, size))
     }
 
@@ -160,7 +173,9 @@ impl Shards {
     pub fn decode(&self, bytes: &[u8], whole: &Cells<'_>) -> Result<Vec<u8>, String> {
         let size = fixed_size(whole.data_type)?;
         let length = bytes.len() as u64;
-        let grid = self.grid(whole.shape).ok_or("a shard of no whole number of chunks")?;
+        let grid = self
+            .grid(whole.shape)
+            .ok_or("a shard of no whole number of chunks")?;
         let (start, index_length) = self.index_range(&grid, length)?;
         let index = self.index(bytes[start as usize..(start + index_length) as usize].to_vec())?;
         let total = cells::byte_count(whole.shape, size).filter(|total| *total <= MAX_CHUNK_BYTES);
@@ -180,7 +195,14 @@ impl Shards {
                     .zip(&self.chunk_shape)
                     .map(|(position, extent)| position * extent)
                     .collect();
-                cells::place(&chunk_cells, &self.chunk_shape, &mut output, whole.shape, &origin, size);
+                cells::place(
+                    &chunk_cells,
+                    &self.chunk_shape,
+                    &mut output,
+                    whole.shape,
+                    &origin,
+                    size,
+                );
             }
             if !cells::step(&mut position, &grid) {
                 break;

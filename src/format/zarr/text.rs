@@ -10,7 +10,8 @@ pub(super) const MAX_TEXTS: u64 = 65_536;
 /// The code that stands for no text. None has it, since Zarr has no texts that are missing.
 pub(super) const MISSING: i64 = -1;
 
-/// Bytes of a chunk of so many texts of up to the longest length. Each has the length before it, and there is their number.
+/// Bytes of a chunk of so many texts of up to the longest length. Each has the length before it, and there is
+/// their number.
 pub(super) fn most_bytes(kind: TextKind, count: u64) -> u64 {
     match kind.size() {
         Some(size) => count.saturating_mul(size),
@@ -33,13 +34,19 @@ pub(super) fn parse(kind: TextKind, bytes: &[u8], count: u64) -> Result<Vec<Stri
             .collect::<Result<_, _>>()?,
         TextKind::Bytes { length } => fixed(bytes, count, length)?
             .map(|text| {
-                let end = text.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                let end = text
+                    .iter()
+                    .rposition(|byte| *byte != 0)
+                    .map_or(0, |last| last + 1);
                 utf8(&text[..end])
             })
             .collect::<Result<_, _>>()?,
     };
     match texts.iter().find(|text: &&String| text.len() > MAX_TEXT) {
-        Some(text) => Err(format!("a text of {} bytes, more than {MAX_TEXT}", text.len())),
+        Some(text) => Err(format!(
+            "a text of {} bytes, more than {MAX_TEXT}",
+            text.len()
+        )),
         None => Ok(texts),
     }
 }
@@ -68,7 +75,10 @@ fn variable(bytes: &[u8], count: u64) -> Result<Vec<String>, String> {
 fn fixed(bytes: &[u8], count: u64, size: u64) -> Result<impl Iterator<Item = &[u8]>, String> {
     let expected = count.checked_mul(size);
     if expected != Some(bytes.len() as u64) {
-        return Err(format!("{} bytes, expected {count} texts of {size}", bytes.len()));
+        return Err(format!(
+            "{} bytes, expected {count} texts of {size}",
+            bytes.len()
+        ));
     }
     Ok(bytes.chunks_exact(size as usize))
 }
@@ -82,9 +92,15 @@ fn utf32(bytes: &[u8], is_big_endian: bool) -> Result<String, String> {
             u32::from_le_bytes(*bytes)
         }
     };
-    let end = points.iter().rposition(|bytes| point(bytes) != 0).map_or(0, |last| last + 1);
-    let text = points[..end].iter().map(|bytes| char::from_u32(point(bytes)));
-    text.collect::<Option<_>>().ok_or_else(|| "a code point that is none".to_string())
+    let end = points
+        .iter()
+        .rposition(|bytes| point(bytes) != 0)
+        .map_or(0, |last| last + 1);
+    let text = points[..end]
+        .iter()
+        .map(|bytes| char::from_u32(point(bytes)));
+    text.collect::<Option<_>>()
+        .ok_or_else(|| "a code point that is none".to_string())
 }
 
 fn utf8(bytes: &[u8]) -> Result<String, String> {
@@ -145,7 +161,13 @@ mod tests {
                 characters: 4,
                 is_big_endian,
             };
-            let point = |c: u32| if is_big_endian { c.to_be_bytes() } else { c.to_le_bytes() };
+            let point = |c: u32| {
+                if is_big_endian {
+                    c.to_be_bytes()
+                } else {
+                    c.to_le_bytes()
+                }
+            };
             let padded = |text: &str| {
                 let mut points: Vec<u32> = text.chars().map(u32::from).collect();
                 points.resize(4, 0);
@@ -167,6 +189,9 @@ mod tests {
         assert_eq!(["b", "a", "b", ""].map(|text| codes.of(text)), [0, 1, 0, 2]);
         let attributes: BTreeMap<_, _> = codes.attributes().into_iter().collect();
         let categories = Categories::of(&attributes).unwrap().unwrap();
-        assert_eq!((categories.text(1), categories.missing()), (Some("a"), Some(-1)));
+        assert_eq!(
+            (categories.text(1), categories.missing()),
+            (Some("a"), Some(-1))
+        );
     }
 }

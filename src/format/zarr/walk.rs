@@ -1,7 +1,7 @@
 //! The arrays of a hierarchy, found by walking its folders.
 //!
-//! Consolidated metadata is a copy that may be out of date, and looking into local folders costs little: it is used only
-//! where it is all there is.
+//! Consolidated metadata is a copy that may be out of date, and looking into local folders costs little: it
+//! is used only where it is all there is.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,9 +42,17 @@ enum Kind {
 
 /// The arrays below `root`, sorted by path, and what was left out.
 pub(super) fn find(root: &Path, warnings: &mut Vec<String>) -> Result<Vec<Node>> {
-    if !std::fs::metadata(root).map_err(Error::io(root, "open"))?.is_dir() {
+    if !std::fs::metadata(root)
+        .map_err(Error::io(root, "open"))?
+        .is_dir()
+    {
         let place = Place::file(root);
-        return Err(Error::malformed(place, "path", "no folder", "a Zarr hierarchy"));
+        return Err(Error::malformed(
+            place,
+            "path",
+            "no folder",
+            "a Zarr hierarchy",
+        ));
     }
     let mut walk = Walk {
         root,
@@ -82,7 +90,9 @@ fn kind(folder: &Path) -> Result<Kind> {
     if let Some(value) = document("zarr.json")? {
         let malformed = |field, expected| {
             let path = folder.join("zarr.json");
-            let found = value.get(field).map_or("absent".to_string(), Value::to_string);
+            let found = value
+                .get(field)
+                .map_or("absent".to_string(), Value::to_string);
             let found = json::clipped(&found);
             Err(Error::malformed(Place::file(&path), field, found, expected))
         };
@@ -123,7 +133,9 @@ impl Walk<'_> {
             let Some(entry_name) = entry_name.ok().filter(|name| !name.starts_with('.')) else {
                 continue;
             };
-            let Ok(file_type) = entry.file_type() else { continue };
+            let Ok(file_type) = entry.file_type() else {
+                continue;
+            };
             let path = entry.path();
             let is_folder = if file_type.is_symlink() {
                 path.is_dir() && !leads_upwards(folder, &path)
@@ -211,7 +223,8 @@ impl Walk<'_> {
             let array = documents.remove(&format!("{prefix}.zarray"));
             let attributes = documents.remove(&format!("{prefix}.zattrs"));
             if !name.is_empty() && !is_path(name) {
-                self.warnings.push(format!("{name:?} is left out: its name is no path"));
+                self.warnings
+                    .push(format!("{name:?} is left out: its name is no path"));
                 continue;
             }
             let documents = Documents::V2 {

@@ -11,7 +11,13 @@ use crate::format::zarr::writer::ZarrVersion;
 use crate::format::zarr::writer::plan::Plan;
 
 /// Attributes of the CF conventions that are numbers.
-const NUMBERS: [&str; 5] = ["scale_factor", "add_offset", "valid_min", "valid_max", "missing_value"];
+const NUMBERS: [&str; 5] = [
+    "scale_factor",
+    "add_offset",
+    "valid_min",
+    "valid_max",
+    "missing_value",
+];
 
 /// The name of a chunk's file within its array's folder.
 pub(super) fn chunk_key(version: ZarrVersion, chunk: &[u64]) -> String {
@@ -73,8 +79,11 @@ fn all_v3(groups: &BTreeSet<&str>, plans: &[Plan]) -> Vec<(String, Value)> {
     }
     let metadata: Map<String, Value> = nodes.iter().cloned().collect();
     let mut root = group;
-    root["consolidated_metadata"] = json!({"kind": "inline", "must_understand": false, "metadata": metadata});
-    let nodes = nodes.into_iter().map(|(name, document)| (format!("{name}/zarr.json"), document));
+    root["consolidated_metadata"] =
+        json!({"kind": "inline", "must_understand": false, "metadata": metadata});
+    let nodes = nodes
+        .into_iter()
+        .map(|(name, document)| (format!("{name}/zarr.json"), document));
     nodes.chain([("zarr.json".to_string(), root)]).collect()
 }
 
@@ -134,14 +143,18 @@ fn array_v3(plan: &Plan) -> Value {
 
 fn attributes(plan: &Plan) -> Map<String, Value> {
     let value = |key: &str, text: &str| {
-        let number = NUMBERS.contains(&key).then(|| serde_json::from_str::<Number>(text.trim()));
+        let number = NUMBERS
+            .contains(&key)
+            .then(|| serde_json::from_str::<Number>(text.trim()));
         match number {
             Some(Ok(number)) => Value::Number(number),
             _ => json!(text),
         }
     };
     let attributes = plan.attributes.iter();
-    attributes.map(|(key, text)| (key.clone(), value(key, text))).collect()
+    attributes
+        .map(|(key, text)| (key.clone(), value(key, text)))
+        .collect()
 }
 
 /// The value of a float's bit pattern, `None` for integers.

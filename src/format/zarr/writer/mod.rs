@@ -33,11 +33,11 @@ pub struct ZarrWriteOptions {
 /// Writes one Zarr hierarchy: into a temporary folder beside the target, which gets the target's name in
 /// [`Self::finish`]. A writer that is dropped before leaves nothing behind.
 ///
-/// Datasets become arrays, and what is before a slash in their names becomes groups. Dimension names are kept as xarray
-/// reads them, and so is the attribute `_FillValue`. `scale_factor`, `add_offset`, `valid_min`, `valid_max` and
-/// `missing_value` are written as numbers where they are numbers, all other attributes as text. A dataset of `i64` codes
-/// with the attribute `tetration_categories` is written as the texts that these stand for, and its missing cells as empty
-/// text. Metadata is consolidated.
+/// Datasets become arrays, and what is before a slash in their names becomes groups. Dimension names are kept
+/// as xarray reads them, and so is the attribute `_FillValue`. `scale_factor`, `add_offset`, `valid_min`,
+/// `valid_max` and `missing_value` are written as numbers where they are numbers, all other attributes as
+/// text. A dataset of `i64` codes with the attribute `tetration_categories` is written as the texts that
+/// these stand for, and its missing cells as empty text. Metadata is consolidated.
 pub struct ZarrWriter {
     path: PathBuf,
     folder: TempDir,
@@ -61,9 +61,9 @@ impl ZarrWriter {
     /// dimension, for a single number, and extents of zero.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if an array cannot be written as described, if it has labels, which Zarr has no place for, or
-    /// if something else than a Zarr hierarchy is in the target's place; [`Error::Io`] if the temporary folder cannot be
-    /// made.
+    /// [`Error::Invalid`] if an array cannot be written as described, if it has labels, which Zarr has no
+    /// place for, or if something else than a Zarr hierarchy is in the target's place; [`Error::Io`] if the
+    /// temporary folder cannot be made.
     pub fn create(
         path: impl AsRef<Path>,
         specs: Vec<DatasetSpec>,
@@ -92,10 +92,11 @@ impl ZarrWriter {
     /// Writes one chunk: its cells within the shape, row-major, little-endian.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such chunk, its cells have another length, it was written before, or a code has no
-    /// text; [`Error::Io`] if it cannot be written.
+    /// [`Error::Invalid`] if there is no such chunk, its cells have another length, it was written before, or
+    /// a code has no text; [`Error::Io`] if it cannot be written.
     pub fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
-        let Some((plan, written)) = self.plans.get(dataset).zip(self.written.get_mut(dataset)) else {
+        let Some((plan, written)) = self.plans.get(dataset).zip(self.written.get_mut(dataset))
+        else {
             let message = format!("no dataset number {dataset}");
             return Err(Error::invalid(&self.path, message));
         };
@@ -110,7 +111,10 @@ impl ZarrWriter {
         let expected = cells::byte_count(&extents, plan.dtype.size());
         if expected != Some(cells.len() as u64) {
             let expected = expected.unwrap_or(u64::MAX);
-            return Err(invalid(format!("{} bytes of cells, expected {expected}", cells.len())));
+            return Err(invalid(format!(
+                "{} bytes of cells, expected {expected}",
+                cells.len()
+            )));
         }
         if written[ordinal] {
             return Err(invalid("written twice".to_string()));
@@ -137,7 +141,11 @@ impl ZarrWriter {
         let expected = cells::byte_count(&shape, size);
         if expected != Some(cells.len() as u64) {
             let expected = expected.unwrap_or(u64::MAX);
-            let message = format!("dataset {:?}: {} bytes of cells, expected {expected}", plan.name, cells.len());
+            let message = format!(
+                "dataset {:?}: {} bytes of cells, expected {expected}",
+                plan.name,
+                cells.len()
+            );
             return Err(Error::invalid(&self.path, message));
         }
         let grid = plan.grid();
@@ -148,7 +156,11 @@ impl ZarrWriter {
         let origin = vec![0; grid.len()];
         loop {
             let extents = cells::clipped(&shape, &chunk_shape, &chunk);
-            let from: Vec<u64> = chunk.iter().zip(&chunk_shape).map(|(position, extent)| position * extent).collect();
+            let from: Vec<u64> = chunk
+                .iter()
+                .zip(&chunk_shape)
+                .map(|(position, extent)| position * extent)
+                .collect();
             let mut part = vec![0; cells::byte_count(&extents, size).unwrap_or(0) as usize];
             let copy = Copy {
                 source_shape: &shape,
@@ -170,8 +182,9 @@ impl ZarrWriter {
     /// between two renames there is none. Files are left to the system to be brought to the disk.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a chunk was never written, or something else than a Zarr hierarchy is in the target's place;
-    /// [`Error::Io`] if the metadata cannot be written or the folder not be renamed. The target is untouched then.
+    /// [`Error::Invalid`] if a chunk was never written, or something else than a Zarr hierarchy is in the
+    /// target's place; [`Error::Io`] if the metadata cannot be written or the folder not be renamed. The
+    /// target is untouched then.
     pub fn finish(self) -> Result<()> {
         for (plan, written) in self.plans.iter().zip(&self.written) {
             if let Some(ordinal) = written.iter().position(|is_written| !is_written) {

@@ -12,14 +12,17 @@ use crate::format::zarr::walk::is_hierarchy;
 pub(super) fn create_beside(target: &Path) -> Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".tet-writing-").suffix(".tmp");
-    // Temporary folders are private by default; this one becomes what any new folder is. The process's umask is applied.
+    // Temporary folders are private by default; this one becomes what any new folder is. The process's umask
+    // is applied.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
     let parent = match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    builder.tempdir_in(parent).map_err(Error::io(target, "create"))
+    builder
+        .tempdir_in(parent)
+        .map_err(Error::io(target, "create"))
 }
 
 /// Writes one file of the hierarchy, and the folders that it lies in.

@@ -37,17 +37,21 @@ impl Plan {
     /// The array that a dataset becomes.
     pub fn of(path: &Path, spec: DatasetSpec) -> Result<Self> {
         let name = spec.name;
-        let invalid = |message: String| Error::invalid(path, format!("dataset {name:?}: {message}"));
+        let invalid =
+            |message: String| Error::invalid(path, format!("dataset {name:?}: {message}"));
         let is_hidden = |part: &str| part.starts_with('.') || part.starts_with("__");
         let parts = || name.split('/');
         if !is_path(&name) || parts().any(is_hidden) || parts().any(|part| part.len() > MAX_PART) {
             return Err(invalid("its name cannot be a path of folders".to_string()));
         }
         if parts().count() > MAX_PARTS {
-            return Err(invalid(format!("more than {MAX_PARTS} groups within each other")));
+            return Err(invalid(format!(
+                "more than {MAX_PARTS} groups within each other"
+            )));
         }
         let (shape, dimensions) = (spec.shape, spec.chunk_shape.len());
-        if shape.len() != dimensions || dimensions > MAX_DIMENSIONS || spec.chunk_shape.contains(&0) {
+        if shape.len() != dimensions || dimensions > MAX_DIMENSIONS || spec.chunk_shape.contains(&0)
+        {
             return Err(invalid(format!(
                 "shape {shape:?} and chunk shape {:?} must have the same dimensions, at most {MAX_DIMENSIONS}, and \
                  chunks cells",
@@ -58,13 +62,21 @@ impl Plan {
             return Err(invalid(format!("shape {shape:?} is too large")));
         }
         let extents = shape.iter().zip(&spec.chunk_shape);
-        let chunk_shape: Vec<u64> = extents.map(|(extent, chunk)| (*chunk).min((*extent).max(1))).collect();
-        if cells::byte_count(&chunk_shape, spec.dtype.size()).is_none_or(|bytes| bytes > MAX_CHUNK_BYTES) {
-            return Err(invalid(format!("chunks of {chunk_shape:?} cells are larger than 2 GiB")));
+        let chunk_shape: Vec<u64> = extents
+            .map(|(extent, chunk)| (*chunk).min((*extent).max(1)))
+            .collect();
+        if cells::byte_count(&chunk_shape, spec.dtype.size())
+            .is_none_or(|bytes| bytes > MAX_CHUNK_BYTES)
+        {
+            return Err(invalid(format!(
+                "chunks of {chunk_shape:?} cells are larger than 2 GiB"
+            )));
         }
         let metadata = spec.metadata;
         if !metadata.coords.is_empty() {
-            return Err(invalid("Zarr has no place for labels; write them as an array".to_string()));
+            return Err(invalid(
+                "Zarr has no place for labels; write them as an array".to_string(),
+            ));
         }
         let names = &metadata.dim_names;
         let different: HashSet<_> = names.iter().collect();
@@ -74,13 +86,17 @@ impl Plan {
             )));
         }
         let categories = match Categories::of(&metadata.attrs) {
-            Some(categories) if spec.dtype == Dtype::I64 => Some(categories.map_err(|message| {
-                invalid(format!("attribute {}: {message}", Categories::ATTRIBUTE))
-            })?),
+            Some(categories) if spec.dtype == Dtype::I64 => {
+                Some(categories.map_err(|message| {
+                    invalid(format!("attribute {}: {message}", Categories::ATTRIBUTE))
+                })?)
+            }
             _ => None,
         };
         let mut attributes = metadata.attrs;
-        let fill_attribute = attributes.remove(FILL_VALUE).map(|text| (FILL_VALUE.to_string(), text));
+        let fill_attribute = attributes
+            .remove(FILL_VALUE)
+            .map(|text| (FILL_VALUE.to_string(), text));
         attributes.remove(DIMENSIONS);
         if categories.is_some() {
             attributes.retain(|key, _| !key.starts_with(Categories::ATTRIBUTE));
@@ -106,7 +122,8 @@ impl Plan {
     /// Chunks along each dimension.
     pub fn grid(&self) -> Vec<u64> {
         let axes = self.shape.iter().zip(&self.chunk_shape);
-        axes.map(|(extent, chunk)| extent.div_ceil(*chunk)).collect()
+        axes.map(|(extent, chunk)| extent.div_ceil(*chunk))
+            .collect()
     }
 
     /// The number of a chunk, row-major, if there is such a chunk.
@@ -128,7 +145,9 @@ impl Plan {
     /// For each chunk, that it was not written.
     pub fn no_chunks(&self, path: &Path) -> Result<Vec<bool>> {
         let count = cells::byte_count(&self.grid(), 1);
-        let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+        let count = count
+            .and_then(|count| usize::try_from(count).ok())
+            .unwrap_or(usize::MAX);
         let mut chunks = Vec::new();
         chunks.try_reserve_exact(count).map_err(|_| {
             let message = format!("dataset {:?}: no memory for {count} chunks", self.name);
@@ -151,7 +170,11 @@ impl Plan {
             cells
         } else {
             let fill = match &self.categories {
-                Some(categories) => categories.missing().unwrap_or(text::MISSING).to_le_bytes().to_vec(),
+                Some(categories) => categories
+                    .missing()
+                    .unwrap_or(text::MISSING)
+                    .to_le_bytes()
+                    .to_vec(),
                 None => self.fill_cell(),
             };
             let total = cells::byte_count(&self.chunk_shape, size).unwrap_or(0);
@@ -208,9 +231,15 @@ pub(super) fn check_names(path: &Path, plans: &[Plan]) -> Result<()> {
         }
     }
     for plan in plans {
-        let ends = plan.name.match_indices('/').map(|(end, _)| &plan.name[..end]);
+        let ends = plan
+            .name
+            .match_indices('/')
+            .map(|(end, _)| &plan.name[..end]);
         if let Some(group) = ends.into_iter().find(|group| names.contains(group)) {
-            let message = format!("dataset {:?}: dataset {group:?} cannot be a group as well", plan.name);
+            let message = format!(
+                "dataset {:?}: dataset {group:?} cannot be a group as well",
+                plan.name
+            );
             return Err(Error::invalid(path, message));
         }
     }
