@@ -1,6 +1,6 @@
 //! Opening a hierarchy, and reading the chunks of its arrays.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -155,7 +155,7 @@ impl ZarrFolder {
         array: usize,
         kind: TextKind,
         total: &mut u64,
-    ) -> Result<(Vec<i64>, Vec<(String, String)>), String> {
+    ) -> Result<(Vec<i64>, BTreeMap<String, String>), String> {
         let described = &self.arrays[array].description;
         let (&[extent], &[size]) = (described.shape.as_slice(), described.chunk_shape.as_slice())
         else {
@@ -190,7 +190,7 @@ impl ZarrFolder {
                 }
             }
         }
-        Ok((cells, codes.attributes()))
+        Ok((cells, codes.attributes().into_iter().collect()))
     }
 
     /// Reads one chunk of the array with this number: its cells within the shape, row-major, little-endian,

@@ -216,7 +216,8 @@ impl Walk<'_> {
         let names: Vec<String> = documents
             .keys()
             .filter_map(|key| key.strip_suffix(".zarray"))
-            .filter_map(|name| (name.is_empty() || name.ends_with('/')).then(|| name.to_string()))
+            .filter(|name| name.is_empty() || name.ends_with('/'))
+            .map(ToString::to_string)
             .collect();
         for prefix in names {
             let name = prefix.trim_end_matches('/');
