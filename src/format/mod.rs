@@ -4,5 +4,7 @@ pub mod array;
 mod handles;
 pub mod npy;
 pub mod storage;
-mod target;
+pub(crate) mod target;
 pub mod tet;
+#[cfg(feature = "zarr")]
+pub mod zarr;

@@ -8,7 +8,7 @@ use tempfile::NamedTempFile;
 use crate::error::{Error, Result};
 
 /// A new temporary file beside `target`, with a name that tells what it is.
-pub(in crate::format) fn create_beside(target: &Path) -> Result<NamedTempFile> {
+pub(crate) fn create_beside(target: &Path) -> Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".tet-writing-").suffix(".tmp");
     // Temporary files are private by default; a data file should get the permissions of any new file. The process's
@@ -21,7 +21,7 @@ pub(in crate::format) fn create_beside(target: &Path) -> Result<NamedTempFile> {
 }
 
 /// Syncs the file and gives it the target's name.
-pub(in crate::format) fn persist(temporary: NamedTempFile, target: &Path) -> Result<()> {
+pub(crate) fn persist(temporary: NamedTempFile, target: &Path) -> Result<()> {
     temporary
         .as_file()
         .sync_all()

@@ -14,7 +14,13 @@ use crate::provider::options::TetOptions;
 use crate::provider::table::ArrayTable;
 
 /// The keywords behind `STORED AS`. They mean the same: a file itself tells what it is.
-pub const STORED_AS: [&str; 3] = ["TET", "NPY", "NPZ"];
+pub const STORED_AS: &[&str] = &[
+    "TET",
+    "NPY",
+    "NPZ",
+    #[cfg(feature = "zarr")]
+    "ZARR",
+];
 /// What the engine puts before options that have no prefix.
 const FORMAT_PREFIX: &str = "format.";
 

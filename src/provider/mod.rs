@@ -4,6 +4,7 @@
 //! of one.
 
 pub mod aggregate;
+mod aliases;
 pub mod aligned;
 pub mod arrays;
 mod axis_bounds;
@@ -11,10 +12,12 @@ mod axis_filter;
 mod below;
 mod block_queue;
 pub mod config;
+pub mod convert;
 pub mod copy;
 pub mod description;
 pub mod external;
 mod file_blocks;
+mod file_kind;
 pub mod files;
 pub mod functions;
 pub mod grid_blocks;

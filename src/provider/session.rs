@@ -15,8 +15,9 @@ use datafusion::prelude::SessionContext;
 
 use crate::error::Error;
 use crate::provider::aggregate::ArrayAggregates;
+use crate::provider::aliases;
 use crate::provider::config::TetConfig;
-use crate::provider::copy::TetFormatFactory;
+use crate::provider::copy::ArrayFormatFactory;
 use crate::provider::external::{STORED_AS, TetTableFactory, TetUrlFactory};
 use crate::provider::functions;
 use crate::provider::location::is_tet;
@@ -157,9 +158,12 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         let factories = state.table_factories_mut();
         factories.insert(format.to_string(), factory);
     }
-    let format: Arc<dyn FileFormatFactory> = Arc::new(TetFormatFactory::new());
-    // Overwriting never fails.
-    let _ = ctx.state_ref().write().register_file_format(format, true);
+    let ours = ArrayFormatFactory::all().into_iter();
+    let ours = ours.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
+    for format in ours.chain(aliases::all()) {
+        // Overwriting never fails.
+        let _ = ctx.state_ref().write().register_file_format(format, true);
+    }
     for function in functions::all() {
         ctx.register_udaf(function);
     }

@@ -6,6 +6,7 @@
 mod aggregates;
 mod cells;
 mod command;
+mod convert;
 mod coordinates;
 mod copy;
 mod corpus;
@@ -29,4 +30,6 @@ mod sqllogic;
 mod tables;
 mod tool;
 mod writer;
+#[cfg(feature = "zarr")]
+mod zarr;
 mod zip;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 const EXAMPLES: &str = "\
@@ -13,6 +13,7 @@ Examples:
   tet verify weather.tet --deep
   tet repair weather.tet
   tet index weather.tet
+  tet convert weather.zarr weather.tet
 
 To ask a file in SQL: tet-sql weather.tet";
 
@@ -34,6 +35,8 @@ pub enum Command {
     Repair(RepairArguments),
     /// Embed zone maps, which let queries leave out chunks, or take them away
     Index(IndexArguments),
+    /// Convert between files of arrays and of rows
+    Convert(ConvertArguments),
     /// Write a completion script for a shell to standard output
     Completions {
         /// The shell
@@ -137,4 +140,62 @@ pub struct IndexArguments {
     /// Take zone maps and secondary index away
     #[arg(long)]
     pub clear: bool,
+}
+
+const CONVERT_EXAMPLES: &str = "\
+Examples:
+  tet convert weather.zarr weather.tet
+  tet convert weather.tet tall.tet --chunk 1000,32,32 --codec zstd --level 9
+  tet convert weather.tet temperature.npy --dataset temperature
+  tet convert stations.parquet stations.tet --dims time,station
+  tet convert 'weather.tet#temperature' temperature.parquet
+
+The names say which formats are meant: .tet, .zarr, .npy and .npz have arrays; .parquet, .csv, .json (also .ndjson, .jsonl) and
+.arrow have rows. Arrays become arrays as they are stored, with their attributes and coordinates; everything else goes by
+way of rows.";
+
+#[derive(Debug, Args)]
+#[command(after_help = CONVERT_EXAMPLES)]
+pub struct ConvertArguments {
+    /// What to convert; a dataset may be named behind a #
+    #[arg(value_name = "IN")]
+    pub input: PathBuf,
+    /// What to write
+    #[arg(value_name = "OUT")]
+    pub output: PathBuf,
+    /// The only dataset to take, with its coordinates; of rows, the name of the one to make
+    #[arg(long, value_name = "NAME")]
+    pub dataset: Option<String>,
+    /// Extents of the chunks [default: as they are, else near 4 MiB]
+    #[arg(
+        long,
+        value_name = "N,N,...",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub chunk: Option<Vec<u64>>,
+    /// How chunks are stored [default: raw if they are raw, else zstd; of rows raw]
+    #[arg(long)]
+    pub codec: Option<Codec>,
+    /// The level of zstd [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=22))]
+    pub level: Option<i32>,
+    /// Of rows, the columns that are dimensions; of arrays without names, the dimensions' names
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub dims: Option<Vec<String>>,
+    /// Embed zone maps in a .tet file
+    #[arg(long)]
+    pub zone_maps: bool,
+    /// Replace a file that is there
+    #[arg(long)]
+    pub overwrite: bool,
+}
+
+/// How chunks are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Codec {
+    /// The cells themselves
+    Raw,
+    /// Zstandard frames
+    Zstd,
 }

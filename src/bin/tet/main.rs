@@ -6,6 +6,7 @@
 #![deny(missing_docs)]
 
 mod arguments;
+mod convert;
 mod info;
 mod lines;
 mod repair;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments, &mut output),
         Command::Repair(arguments) => repair::run(&arguments, &mut output),
         Command::Index(arguments) => repair::run_index(&arguments, &mut output),
+        Command::Convert(arguments) => convert::run(&arguments, &mut output),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "tet", &mut output);
             Ok(true)

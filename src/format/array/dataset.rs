@@ -75,6 +75,14 @@ impl Dataset {
         Ok(dtype)
     }
 
+    /// A dataset of the same type and chunks in another shape.
+    pub(crate) fn with_shape(&self, shape: &[u64]) -> Self {
+        Self {
+            shape: shape.to_vec(),
+            ..self.clone()
+        }
+    }
+
     /// Chunks along each dimension. Call [`Self::check`] first.
     pub fn chunk_grid(&self) -> Vec<u64> {
         self.shape

@@ -39,6 +39,11 @@ pub trait ArrayFile: Debug + Send + Sync {
         MemoryBudget::default()
     }
 
+    /// Whether the file itself is cut into chunks, and not only what is read of it at once.
+    fn has_chunks(&self) -> bool {
+        true
+    }
+
     /// Chunks that the file has, over all datasets, if it lists them: shapes can claim far more.
     fn listed_chunks(&self) -> Option<u64> {
         None

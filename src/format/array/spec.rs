@@ -16,6 +16,11 @@ pub enum Compression {
     },
 }
 
+impl Compression {
+    /// Zstd at its own default level.
+    pub const ZSTD: Self = Self::Zstd { level: 3 };
+}
+
 /// A dataset to be written.
 #[derive(Debug, Clone)]
 pub struct DatasetSpec {
@@ -38,6 +43,22 @@ impl DatasetSpec {
             compression: Compression::default(),
             metadata: DatasetMetadata::default(),
         }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is said of the dataset.
+    pub fn metadata(&self) -> &DatasetMetadata {
+        &self.metadata
+    }
+
+    /// Says all of this of the dataset.
+    pub fn with_metadata(mut self, metadata: DatasetMetadata) -> Self {
+        self.metadata = metadata;
+        self
     }
 
     /// Stores the chunks like this.

@@ -237,7 +237,7 @@ impl NpyFile {
             let next = texts.len() as i64;
             array.codes.push(*texts.entry(text).or_insert(next));
         }
-        let attributes = Categories::encode(&texts, MISSING_TEXT, usize::MAX);
+        let attributes = Categories::encode(&texts, MISSING_TEXT, MAX_TEXT);
         array.metadata.attrs.extend(attributes);
         Ok(())
     }
@@ -306,6 +306,10 @@ impl ArrayFile for NpyFile {
 
     fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    fn has_chunks(&self) -> bool {
+        false
     }
 
     fn chunk(&self, dataset: &Dataset, chunk: &[u64], _access: Access) -> Result<StoredChunk> {

@@ -18,7 +18,7 @@ use crate::provider::source::CellFormat;
 
 /// The values of one dataset of an open file.
 #[derive(Debug)]
-pub(super) struct StoredArray {
+pub(in crate::provider) struct StoredArray {
     file: Arc<dyn ArrayFile>,
     dataset: Dataset,
     dtype: Dtype,
@@ -68,7 +68,7 @@ impl StoredArray {
         self.fill
     }
 
-    pub fn decoding(&self) -> &Decoding {
+    pub(super) fn decoding(&self) -> &Decoding {
         &self.decoding
     }
 
@@ -80,7 +80,7 @@ impl StoredArray {
         self.decoding.data_type(self.dtype)
     }
 
-    pub fn missing(&self, options: &ReadOptions) -> Missing {
+    pub(super) fn missing(&self, options: &ReadOptions) -> Missing {
         Missing {
             nan: options.nan_as_null,
             fill: self.fill.filter(|_| options.fill_as_null),
@@ -115,7 +115,7 @@ impl StoredArray {
     }
 
     /// The column of stored cells.
-    pub fn column(&self, cells: Buffer, missing: Missing) -> Result<ArrayRef, Error> {
+    pub(super) fn column(&self, cells: Buffer, missing: Missing) -> Result<ArrayRef, Error> {
         let stored = values::array(self.dtype, cells, missing);
         self.decoding.decode(stored, || self.place())
     }

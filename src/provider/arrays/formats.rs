@@ -4,17 +4,28 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use datafusion::config::ConfigOptions;
 
 use crate::error::Error;
-use crate::format::array::ArrayFile;
-use crate::format::npy::NpyFile;
-use crate::format::tet::{TetFile, is_package};
+use crate::format::array::{ArrayFile, ArrayWriter, DatasetSpec};
+use crate::format::npy::{NpyFile, NpyWriter};
+use crate::format::tet::{FileMetadata, TetFile, TetWriter, is_package};
+#[cfg(feature = "zarr")]
+use crate::format::zarr::{self, ZarrFile, ZarrVersion, ZarrWriteOptions, ZarrWriter};
+use crate::provider::file_kind::FileKind;
 use crate::provider::options::TetOptions;
 
 /// What the names of array files end in.
-const EXTENSIONS: [&str; 4] = ["tet", "tet.d", "npy", "npz"];
+const EXTENSIONS: &[&str] = &[
+    "tet",
+    "tet.d",
+    "npy",
+    "npz",
+    #[cfg(feature = "zarr")]
+    "zarr",
+];
 /// What NumPy's files start with: `.npy`, `.npz`, and a `.npz` without arrays.
 const NUMPY: [&[u8]; 3] = [b"\x93NUM", b"PK\x03\x04", b"PK\x05\x06"];
 
@@ -28,6 +39,10 @@ pub(crate) fn open_file(
     session: &ConfigOptions,
 ) -> Result<Arc<dyn ArrayFile>, Error> {
     let options = options.open_options(session);
+    #[cfg(feature = "zarr")]
+    if path.is_dir() && !is_package(path) && zarr::is_hierarchy(path) {
+        return Ok(Arc::new(ZarrFile::open(path, options.access)?));
+    }
     if NUMPY.contains(&start(path).as_slice()) {
         return Ok(Arc::new(NpyFile::open(path, options.access)?));
     }
@@ -43,8 +58,12 @@ fn start(path: &Path) -> Vec<u8> {
     start
 }
 
-/// Whether a folder is read as one file: a package.
+/// Whether a folder is read as one file: a package, or a Zarr hierarchy.
 pub fn is_array_folder(path: &Path) -> bool {
+    #[cfg(feature = "zarr")]
+    if zarr::is_hierarchy(path) {
+        return true;
+    }
     is_package(path)
 }
 
@@ -54,5 +73,62 @@ pub(crate) fn is_array_name(name: &str) -> bool {
     EXTENSIONS.iter().any(|extension| {
         name.strip_suffix(extension)
             .is_some_and(|rest| rest.ends_with('.'))
+    })
+}
+
+/// What is written beside the arrays, as far as the format has room for it.
+#[derive(Debug, Clone, Default)]
+pub(in crate::provider) struct Writing {
+    /// Whether zone maps are embedded.
+    pub zone_maps: bool,
+    /// What was done, and from what.
+    pub history: (&'static str, &'static str),
+    /// Whether a Zarr hierarchy is one of version 2.
+    pub is_zarr_2: bool,
+}
+
+/// Starts a file of these arrays, in a format that has some.
+///
+/// # Errors
+/// If the format has no place for them, or the file cannot be made.
+pub(in crate::provider) fn create_file(
+    kind: FileKind,
+    path: &Path,
+    specs: Vec<DatasetSpec>,
+    writing: &Writing,
+) -> Result<Box<dyn ArrayWriter>, Error> {
+    Ok(match kind {
+        FileKind::Tet => {
+            let mut writer = TetWriter::create(path, specs)?;
+            if writing.zone_maps {
+                writer.embed_zone_maps();
+            }
+            writer.set_file_metadata(FileMetadata {
+                tool: Some("tet-sql".to_string()),
+                library_version: Some(env!("CARGO_PKG_VERSION").to_string()),
+                created_at: None,
+            });
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let (op, source) = writing.history;
+            writer.push_history(op, source, now.map_or(0, |now| now.as_secs()));
+            Box::new(writer)
+        }
+        FileKind::Npy => Box::new(NpyWriter::create(path, &specs)?),
+        #[cfg(feature = "zarr")]
+        FileKind::Zarr => {
+            let version = match writing.is_zarr_2 {
+                true => ZarrVersion::V2,
+                false => ZarrVersion::V3,
+            };
+            Box::new(ZarrWriter::create(
+                path,
+                specs,
+                ZarrWriteOptions { version },
+            )?)
+        }
+        FileKind::Parquet | FileKind::Csv | FileKind::Json | FileKind::Arrow => {
+            let message = "the name is that of a file of rows, not of arrays";
+            return Err(Error::invalid(path, message));
+        }
     })
 }

@@ -13,10 +13,13 @@ mod tables;
 mod values;
 mod wide;
 
+pub(super) use array::StoredArray;
 pub(super) use coordinates::{base, group};
 pub use dataset::ArrayDataset;
 pub(super) use decoding::{ARROW_TYPE, DATE, TIMESTAMP};
 pub use formats::is_array_folder;
+pub(super) use formats::{Writing, create_file};
 pub(crate) use formats::{is_array_name, open_file};
 pub(crate) use open::open;
+pub(super) use reader::StoredWindowReader;
 pub use tables::FileTables;

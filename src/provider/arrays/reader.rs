@@ -17,7 +17,7 @@ use crate::provider::source::{ReadCounts, WindowReader};
 
 /// Reads windows of one dataset. A window that is exactly a chunk is read in place; any other is put together from the
 /// chunks it touches.
-pub(super) struct StoredWindowReader {
+pub(in crate::provider) struct StoredWindowReader {
     array: Arc<StoredArray>,
     missing: Missing,
     chunks: ChunkReader,

@@ -7,7 +7,7 @@ use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 
-use crate::format::tet::TetWriter;
+use crate::format::array::ArrayWriter;
 use crate::provider::copy::places::Places;
 use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 
@@ -34,7 +34,7 @@ pub(super) struct Assembly<'a> {
 
 impl Assembly<'_> {
     /// Writes all chunks of all datasets from their rows.
-    pub fn write(&self, spool: &Spool, writer: &mut TetWriter) -> Result<()> {
+    pub fn write(&self, spool: &Spool, writer: &mut dyn ArrayWriter) -> Result<()> {
         let memory = MemoryConsumer::new("chunks of COPY").register(self.context.memory_pool());
         let runs = self.runs(self.budget(&memory));
         let spans = self.spans(spool)?;
@@ -179,7 +179,7 @@ impl Assembly<'_> {
         run: &Range<u64>,
         spool: &Spool,
         blocks: impl IntoIterator<Item = usize>,
-        writer: &mut TetWriter,
+        writer: &mut dyn ArrayWriter,
     ) -> Result<()> {
         // Where each chunk's cells begin.
         let mut starts = Vec::with_capacity((run.end - run.start) as usize + 1);

@@ -32,7 +32,7 @@ pub(super) struct AxisBuilder {
 }
 
 /// An axis: a coordinate per position, and the position of each code.
-pub(super) struct FinishedAxis {
+pub(in crate::provider) struct FinishedAxis {
     pub name: String,
     pub coordinates: ArrayRef,
     pub positions: Vec<u32>,

@@ -1,4 +1,4 @@
-//! The format as the engine knows it: what `STORED AS TET`, or a path that ends in `.tet`, means for COPY.
+//! The format as the engine knows it: what `STORED AS TET`, or a path that ends in `.tet`, means for COPY; and the same of Zarr.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,62 +22,73 @@ use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::provider::copy::options::CopyOptions;
-use crate::provider::copy::sink::TetSink;
-
-const EXTENSION: &str = "tet";
+use crate::provider::copy::sink::ArraySink;
+use crate::provider::file_kind::FileKind;
 
 /// Makes `COPY ... TO 'file.tet'` work, with or without `STORED AS TET`, in a session where it is registered as a file
-/// format. [`enable_tet`](crate::enable_tet) does so.
-#[derive(Debug, Clone, Default)]
-pub struct TetFormatFactory {}
+/// format; the same for Zarr. [`enable_tet`](crate::enable_tet) does so.
+#[derive(Debug, Clone)]
+pub struct ArrayFormatFactory {
+    kind: FileKind,
+}
 
-impl TetFormatFactory {
-    /// The factory.
-    pub fn new() -> Self {
-        Self {}
+impl ArrayFormatFactory {
+    /// A factory for each format of arrays that rows are written as.
+    pub fn all() -> Vec<Self> {
+        let kinds = [
+            FileKind::Tet,
+            #[cfg(feature = "zarr")]
+            FileKind::Zarr,
+        ];
+        kinds.into_iter().map(|kind| Self { kind }).collect()
     }
 }
 
-impl GetExt for TetFormatFactory {
+impl GetExt for ArrayFormatFactory {
     fn get_ext(&self) -> String {
-        EXTENSION.to_string()
+        self.kind.stored_as().to_lowercase()
     }
 }
 
-impl FileFormatFactory for TetFormatFactory {
+impl FileFormatFactory for ArrayFormatFactory {
     fn create(
         &self,
         _state: &dyn Session,
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        Ok(Arc::new(TetFormat {
-            options: CopyOptions::parse(format_options)?,
+        Ok(Arc::new(ArrayFormat {
+            kind: self.kind,
+            options: CopyOptions::parse(format_options, self.kind)?,
         }))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(TetFormat::default())
+        Arc::new(ArrayFormat {
+            kind: self.kind,
+            options: CopyOptions::default(),
+        })
     }
 }
 
-#[derive(Debug, Clone, Default)]
-struct TetFormat {
+#[derive(Debug, Clone)]
+struct ArrayFormat {
+    kind: FileKind,
     options: CopyOptions,
 }
 
 /// What is said where the engine would read arrays as it reads files of rows.
-const NOT_LISTED: &str = "a .tet file is read as a table of ours: CREATE EXTERNAL TABLE ... STORED AS TET, or FROM 'file.tet'";
+const NOT_LISTED: &str = "a file of arrays is read as a table of ours: CREATE EXTERNAL TABLE ... STORED AS TET, or FROM 'file.tet'";
 
 #[async_trait]
-impl FileFormat for TetFormat {
+impl FileFormat for ArrayFormat {
     fn get_ext(&self) -> String {
-        EXTENSION.to_string()
+        self.kind.stored_as().to_lowercase()
     }
 
     fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
         match compression.is_compressed() {
             false => Ok(self.get_ext()),
-            true => plan_err!("a .tet file compresses its chunks: OPTIONS (codec 'zstd')"),
+            true => plan_err!("arrays compress their chunks: OPTIONS (codec 'zstd')"),
         }
     }
 
@@ -127,7 +138,7 @@ impl FileFormat for TetFormat {
         }
         let path = local_path(&conf.original_url)?;
         let schema = Arc::clone(conf.output_schema());
-        let sink = TetSink::try_new(path, schema, self.options.clone())?;
+        let sink = ArraySink::try_new(self.kind, path, schema, self.options.clone())?;
         Ok(Arc::new(DataSinkExec::new(
             input,
             Arc::new(sink),
@@ -149,6 +160,6 @@ fn local_path(location: &str) -> Result<PathBuf> {
     let url = ListingTableUrl::parse(location)?;
     match url.get_url().to_file_path() {
         Ok(path) if url.scheme() == "file" => Ok(path),
-        _ => plan_err!("{location}: .tet files are written to local paths"),
+        _ => plan_err!("{location}: arrays are written to local paths"),
     }
 }

@@ -16,5 +16,7 @@ mod sink;
 mod spool;
 mod target;
 
-pub use format::TetFormatFactory;
+pub(in crate::provider) use axes::FinishedAxis;
+pub use format::ArrayFormatFactory;
 pub use options::{AxisOrder, CopyOptions};
+pub(in crate::provider) use target::{CoordinateDataset, chunk_shape};

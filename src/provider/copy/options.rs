@@ -5,14 +5,14 @@ use std::str::FromStr;
 
 use datafusion::common::{Result, config_err};
 
-use crate::format::tet::Compression;
+use crate::format::array::Compression;
+use crate::provider::file_kind::FileKind;
 
 /// What the engine puts before options that have no dot.
 const FORMAT_PREFIX: &str = "format.";
 /// The prefix of options that are attributes.
 const ATTRIBUTE_PREFIX: &str = "attribute.";
-/// zstd's own default level, and its range.
-const LEVEL: i32 = 3;
+/// The range of zstd's levels.
 const LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
 
 /// How rows become an array.
@@ -38,6 +38,8 @@ pub struct CopyOptions {
     pub attributes: BTreeMap<String, String>,
     /// `zone_maps`: whether the file embeds zone maps, which make its footer one of version 2.
     pub zone_maps: bool,
+    /// `zarr_format 2`: whether a Zarr hierarchy is one of version 2.
+    pub is_zarr_2: bool,
 }
 
 /// The order of coordinates along an axis.
@@ -55,7 +57,10 @@ impl CopyOptions {
     ///
     /// # Errors
     /// If there is no such option, or its value is none.
-    pub fn parse(given: &HashMap<String, String>) -> Result<Self> {
+    pub(in crate::provider) fn parse(
+        given: &HashMap<String, String>,
+        kind: FileKind,
+    ) -> Result<Self> {
         let mut options = Self::default();
         let mut level = None;
         let mut given: Vec<_> = given.iter().collect();
@@ -72,7 +77,7 @@ impl CopyOptions {
                 "codec" => {
                     options.compression = match value.to_ascii_lowercase().as_str() {
                         "raw" => Compression::Raw,
-                        "zstd" => Compression::Zstd { level: LEVEL },
+                        "zstd" => Compression::ZSTD,
                         _ => return config_err!("option codec is {value:?}, expected raw or zstd"),
                     }
                 }
@@ -90,7 +95,17 @@ impl CopyOptions {
                     }
                 }
                 "fill_value" => options.fill_value = Some(value.clone()),
-                "zone_maps" => {
+                #[cfg(feature = "zarr")]
+                "zarr_format" if kind == FileKind::Zarr => {
+                    options.is_zarr_2 = match value.trim() {
+                        "2" => true,
+                        "3" => false,
+                        _ => {
+                            return config_err!("option zarr_format is {value:?}, expected 2 or 3");
+                        }
+                    }
+                }
+                "zone_maps" if kind == FileKind::Tet => {
                     options.zone_maps = match value.to_ascii_lowercase().as_str() {
                         "true" => true,
                         "false" => false,
@@ -102,9 +117,14 @@ impl CopyOptions {
                     }
                 }
                 _ => {
+                    let own = match kind {
+                        FileKind::Tet => "zone_maps",
+                        _ => "zarr_format",
+                    };
                     return config_err!(
-                        "there is no option {key} of COPY ... STORED AS TET; there are dims, chunk, codec, level, \
-                         dataset, axis_order, fill_value, zone_maps, attribute.NAME and attribute.DATASET.NAME"
+                        "there is no option {key} of COPY ... STORED AS {}; there are dims, chunk, codec, level, dataset, \
+                         axis_order, fill_value, {own}, attribute.NAME and attribute.DATASET.NAME",
+                        kind.stored_as()
                     );
                 }
             }
@@ -164,7 +184,7 @@ mod tests {
         let given = given
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string()));
-        CopyOptions::parse(&given.collect())
+        CopyOptions::parse(&given.collect(), FileKind::Tet)
     }
 
     #[test]

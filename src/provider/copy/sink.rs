@@ -5,7 +5,6 @@ use std::fmt::{self, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, SchemaRef};
@@ -18,11 +17,10 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use futures::StreamExt;
 
-use crate::format::tet::{
-    DatasetMetadata, DatasetSpec, FileMetadata, MAX_ATTRIBUTES, TetWriter, is_allowed,
-};
+use crate::format::array::{DatasetMetadata, DatasetSpec};
+use crate::format::tet::{MAX_ATTRIBUTES, is_allowed};
 use crate::grid::ChunkGrid;
-use crate::provider::arrays::{base, group};
+use crate::provider::arrays::{Writing, base, create_file, group};
 use crate::provider::copy::assembly::Assembly;
 use crate::provider::copy::axes::AxisBuilder;
 use crate::provider::copy::columns::Columns;
@@ -31,6 +29,7 @@ use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::places::Places;
 use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 use crate::provider::copy::target::{Stored, chunk_shape};
+use crate::provider::file_kind::FileKind;
 use crate::provider::source::{DATASET, UNPACKED};
 
 /// The column of values of a table of one dataset, and the dataset of a column that comes from none.
@@ -48,18 +47,25 @@ const SMALL: u64 = 1 << 28;
 
 /// Writes rows as an array.
 #[derive(Debug)]
-pub(super) struct TetSink {
+pub(super) struct ArraySink {
+    kind: FileKind,
     path: PathBuf,
     schema: SchemaRef,
     columns: Columns,
     options: CopyOptions,
 }
 
-impl TetSink {
+impl ArraySink {
     /// Finds out what the columns are.
-    pub fn try_new(path: PathBuf, schema: SchemaRef, options: CopyOptions) -> Result<Self> {
+    pub fn try_new(
+        kind: FileKind,
+        path: PathBuf,
+        schema: SchemaRef,
+        options: CopyOptions,
+    ) -> Result<Self> {
         let columns = Columns::of(&schema, options.dims.as_deref())?;
         let sink = Self {
+            kind,
             path,
             schema,
             columns,
@@ -102,7 +108,8 @@ impl TetSink {
 
     fn check_path(&self) -> Result<()> {
         let path = self.path.display();
-        if self.path.is_dir() {
+        // A hierarchy is replaced, whatever else is in its place is not.
+        if self.path.is_dir() && self.kind == FileKind::Tet {
             return plan_err!("{path} is a folder, expected the path of a file");
         }
         let folder = self.path.parent();
@@ -212,7 +219,7 @@ fn attribute_of<'a>(key: &'a str, dataset: &str, column: &str) -> Option<&'a str
     of_name.or_else(|| (!key.contains('.')).then_some(key))
 }
 
-impl DisplayAs for TetSink {
+impl DisplayAs for ArraySink {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
         let names = |numbers: &[usize]| {
             let names = numbers
@@ -222,7 +229,7 @@ impl DisplayAs for TetSink {
         };
         write!(
             f,
-            "TetSink: dimensions=[{}], values=[{}]",
+            "ArraySink: dimensions=[{}], values=[{}]",
             names(&self.columns.dimensions),
             names(&self.columns.measures)
         )
@@ -230,7 +237,7 @@ impl DisplayAs for TetSink {
 }
 
 #[async_trait]
-impl DataSink for TetSink {
+impl DataSink for ArraySink {
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -265,11 +272,19 @@ impl DataSink for TetSink {
         spool.finish()?;
         let is_cancelled = Arc::new(AtomicBool::new(false));
         let guard = CancelOnDrop(Arc::clone(&is_cancelled));
-        let (path, options) = (self.path.clone(), self.options.clone());
+        let (kind, path, options) = (self.kind, self.path.clone(), self.options.clone());
         let context = Arc::clone(context);
         let task = SpawnedTask::spawn_blocking(move || {
             let _memory = memory;
-            rows.write(&path, &options, count, &spool, &context, &is_cancelled)
+            rows.write(
+                kind,
+                &path,
+                &options,
+                count,
+                &spool,
+                &context,
+                &is_cancelled,
+            )
         });
         let written = task
             .await
@@ -295,7 +310,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn try_new(sink: &TetSink) -> Result<Self> {
+    fn try_new(sink: &ArraySink) -> Result<Self> {
         let axes = sink.columns.dimensions.iter().map(|number| {
             let field = sink.field(*number);
             AxisBuilder::try_new(field.name(), field.data_type())
@@ -337,8 +352,10 @@ impl Rows {
     }
 
     /// Writes the file, when all rows have come.
+    #[allow(clippy::too_many_arguments)] // all of the sink, which is not at hand in another thread
     fn write(
         mut self,
+        kind: FileKind,
         path: &Path,
         options: &CopyOptions,
         count: u64,
@@ -391,7 +408,7 @@ impl Rows {
         // Coordinates are found in the group of the dataset.
         let groups: BTreeSet<&str> = self.measures.iter().map(|one| group(&one.name)).collect();
         for axis in &axes {
-            match Stored::of(axis)? {
+            match Stored::of(axis, kind == FileKind::Tet)? {
                 Stored::Counted => {}
                 Stored::Labels(texts) => labels.push((axis.name.as_str(), texts)),
                 Stored::Dataset(dataset) => {
@@ -414,17 +431,12 @@ impl Rows {
             let attributes = measure.metadata.attrs.iter();
             specs.push(attributes.fold(spec, |spec, (key, value)| spec.with_attribute(key, value)));
         }
-        let mut writer = TetWriter::create(path, specs)?;
-        if options.zone_maps {
-            writer.embed_zone_maps();
-        }
-        writer.set_file_metadata(FileMetadata {
-            tool: Some("tet-sql".to_string()),
-            library_version: Some(env!("CARGO_PKG_VERSION").to_string()),
-            created_at: None,
-        });
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        writer.push_history("write", "sql", now.map_or(0, |now| now.as_secs()));
+        let writing = Writing {
+            zone_maps: options.zone_maps,
+            history: ("write", "sql"),
+            is_zarr_2: options.is_zarr_2,
+        };
+        let mut writer = create_file(kind, path, specs, &writing)?;
         for (dataset, cells) in coordinates.iter().enumerate() {
             writer.write_dataset(dataset, cells)?;
         }
@@ -442,7 +454,7 @@ impl Rows {
                 cell.collect::<Vec<_>>().join(", ")
             },
         };
-        assembly.write(spool, &mut writer)?;
+        assembly.write(spool, writer.as_mut())?;
         writer.finish()?;
         Ok(())
     }

@@ -31,7 +31,7 @@ pub(super) enum Stored {
 }
 
 /// A dataset with the coordinates of an axis, called like its dimension.
-pub(super) struct CoordinateDataset {
+pub(in crate::provider) struct CoordinateDataset {
     name: String,
     dtype: Dtype,
     length: u64,
@@ -40,43 +40,8 @@ pub(super) struct CoordinateDataset {
 }
 
 impl CoordinateDataset {
-    /// The dataset in a group, which is empty or ends in a slash.
-    pub fn spec(&self, group: &str) -> DatasetSpec {
-        let name = format!("{group}{}", self.name);
-        let extent = self.length.min(CHUNK_BYTES / self.dtype.size());
-        let spec = DatasetSpec::new(name, self.dtype, &[self.length], &[extent])
-            .with_dim_names([self.name.as_str()]);
-        let attributes = self.attributes.iter();
-        attributes.fold(spec, |spec, (key, value)| spec.with_attribute(key, value))
-    }
-}
-
-impl Stored {
-    /// The way that gives back the same coordinates, of the same type.
+    /// The coordinates of an axis.
     pub fn of(axis: &FinishedAxis) -> Result<Self> {
-        let coordinates = &axis.coordinates;
-        if let Some(position) = first_unreadable(coordinates) {
-            let value = arrow::util::display::array_value_to_string(coordinates, position);
-            return plan_err!(
-                "dimension {} has the time {}, expected one within the years -262143 to 262142",
-                axis.name,
-                value.unwrap_or_else(|_| "beyond all years".to_string())
-            );
-        }
-        if is_counted(coordinates) {
-            return Ok(Self::Counted);
-        }
-        if coordinates.len() <= MAX_LABELS {
-            let labels = labels(coordinates)?;
-            let fit = labels.iter().all(|label| is_allowed(label));
-            if fit && same_values(&infer_labels(&labels), coordinates)? {
-                return Ok(Self::Labels(labels));
-            }
-        }
-        Self::dataset(axis)
-    }
-
-    fn dataset(axis: &FinishedAxis) -> Result<Self> {
         let coordinates = &axis.coordinates;
         let mut attributes: Vec<(String, String)> = Vec::new();
         let mut add =
@@ -118,13 +83,49 @@ impl Stored {
                 (Dtype::I64, values.bytes)
             }
         };
-        Ok(Self::Dataset(CoordinateDataset {
+        Ok(Self {
             name: axis.name.clone(),
             dtype,
             length: coordinates.len() as u64,
             attributes,
             cells: cells.into(),
-        }))
+        })
+    }
+
+    /// The dataset in a group, which is empty or ends in a slash.
+    pub fn spec(&self, group: &str) -> DatasetSpec {
+        let name = format!("{group}{}", self.name);
+        let extent = self.length.min(CHUNK_BYTES / self.dtype.size());
+        let spec = DatasetSpec::new(name, self.dtype, &[self.length], &[extent])
+            .with_dim_names([self.name.as_str()]);
+        let attributes = self.attributes.iter();
+        attributes.fold(spec, |spec, (key, value)| spec.with_attribute(key, value))
+    }
+}
+
+impl Stored {
+    /// The way that gives back the same coordinates, of the same type, in a format that has labels or has none.
+    pub fn of(axis: &FinishedAxis, has_labels: bool) -> Result<Self> {
+        let coordinates = &axis.coordinates;
+        if let Some(position) = first_unreadable(coordinates) {
+            let value = arrow::util::display::array_value_to_string(coordinates, position);
+            return plan_err!(
+                "dimension {} has the time {}, expected one within the years -262143 to 262142",
+                axis.name,
+                value.unwrap_or_else(|_| "beyond all years".to_string())
+            );
+        }
+        if is_counted(coordinates) {
+            return Ok(Self::Counted);
+        }
+        if has_labels && coordinates.len() <= MAX_LABELS {
+            let labels = labels(coordinates)?;
+            let fit = labels.iter().all(|label| is_allowed(label));
+            if fit && same_values(&infer_labels(&labels), coordinates)? {
+                return Ok(Self::Labels(labels));
+            }
+        }
+        CoordinateDataset::of(axis).map(Self::Dataset)
     }
 }
 
@@ -204,7 +205,7 @@ fn same_values(read: &ArrayRef, coordinates: &ArrayRef) -> Result<bool> {
 }
 
 /// The shape halved along its longest axes until a chunk is small enough.
-pub(super) fn chunk_shape(shape: &[u64], cell_bytes: u64) -> Vec<u64> {
+pub(in crate::provider) fn chunk_shape(shape: &[u64], cell_bytes: u64) -> Vec<u64> {
     let mut chunk = shape.to_vec();
     loop {
         let bytes = chunk
@@ -238,7 +239,7 @@ mod tests {
             positions: Vec::new(),
             coordinates: Arc::new(coordinates),
         };
-        Stored::of(&axis).unwrap()
+        Stored::of(&axis, true).unwrap()
     }
 
     fn labels_of(stored: Stored) -> Vec<String> {

@@ -1,0 +1,119 @@
+//! `tet convert`.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tet_sql::error::describe;
+use tet_sql::format::array::Compression;
+use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, convert};
+
+use crate::Failure;
+use crate::arguments::{Codec, ConvertArguments};
+use crate::lines::clean;
+
+/// How often the bar moves.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Converts a file.
+pub fn run(arguments: &ConvertArguments, output: &mut dyn Write) -> Result<bool, Failure> {
+    let mut options = ConvertOptions::default();
+    options.dataset.clone_from(&arguments.dataset);
+    options.chunk.clone_from(&arguments.chunk);
+    options.dims.clone_from(&arguments.dims);
+    options.zone_maps = arguments.zone_maps;
+    options.overwrite = arguments.overwrite;
+    options.compression = match (arguments.codec, arguments.level) {
+        (Some(Codec::Raw), None) => Some(Compression::Raw),
+        (Some(Codec::Raw), Some(_)) => {
+            let message = "--level means nothing without --codec zstd";
+            return Err(Failure::Message(message.to_string()));
+        }
+        (_, Some(level)) => Some(Compression::Zstd { level }),
+        (Some(Codec::Zstd), None) => Some(Compression::ZSTD),
+        (None, None) => None,
+    };
+    let start = Instant::now();
+    let converted = watched(arguments, options)?;
+    for warning in &converted.warnings {
+        // Nobody is left to tell if this fails.
+        let _ = writeln!(io::stderr(), "warning: {}", clean(warning));
+    }
+    let what = match converted.arrays {
+        0 => format!("{} rows", converted.cells),
+        1 => format!("1 array, {} cells", converted.cells),
+        arrays => format!("{arrays} arrays, {} cells", converted.cells),
+    };
+    writeln!(
+        output,
+        "{}: {what} in {:.1} s",
+        clean(&arguments.output.display().to_string()),
+        start.elapsed().as_secs_f64()
+    )?;
+    Ok(true)
+}
+
+/// Converts with a bar on a terminal; a signal ends it tidily.
+fn watched(arguments: &ConvertArguments, options: ConvertOptions) -> Result<Converted, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let progress = Arc::new(ConvertProgress::default());
+    let watched = Arc::clone(&progress);
+    let (input, target) = (arguments.input.clone(), arguments.output.clone());
+    let bar = bar();
+    let result = runtime.block_on(async {
+        let converting =
+            tokio::spawn(async move { convert(&input, &target, &options, &progress).await });
+        let mut converting = std::pin::pin!(converting);
+        loop {
+            tokio::select! {
+                finished = &mut converting => return finished,
+                () = tokio::time::sleep(TICK) => {
+                    bar.set_length(watched.all());
+                    bar.set_position(watched.done());
+                }
+                () = interrupted() => watched.cancel(),
+            }
+        }
+    });
+    bar.finish_and_clear();
+    match result {
+        Ok(Ok(converted)) => Ok(converted),
+        Ok(Err(error)) => Err(Failure::Message(describe(&error))),
+        Err(error) => Err(Failure::Message(error.to_string())),
+    }
+}
+
+/// Waits for somebody who wants it to end.
+async fn interrupted() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = terminated.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+    }
+    // Without signals it ends when it is done.
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn bar() -> ProgressBar {
+    let target = match io::stderr().is_terminal() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    };
+    let bar = ProgressBar::with_draw_target(None, target);
+    let style = ProgressStyle::with_template(
+        "{wide_bar} {human_pos} of {human_len}, {per_sec}, {eta} left",
+    );
+    // The template is a constant that is right.
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

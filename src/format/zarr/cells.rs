@@ -1,0 +1,193 @@
+//! Boxes of cells: their sizes, and copies of one into another.
+
+use serde_json::Value;
+
+use crate::format::array::Dtype;
+use crate::format::zarr::element::Kind;
+
+/// Bytes of a box of cells of `size` bytes, `None` on overflow; zero if an extent is.
+pub(super) fn byte_count(shape: &[u64], size: u64) -> Option<u64> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    let mut extents = shape.iter();
+    extents.try_fold(size, |product, extent| product.checked_mul(*extent))
+}
+
+/// A list of at most so many whole numbers.
+pub(super) fn extents(value: &Value, most: usize) -> Option<Vec<u64>> {
+    let list = value.as_array().filter(|list| list.len() <= most)?;
+    list.iter().map(Value::as_u64).collect()
+}
+
+/// Steps to the next position of a row-major walk over `grid`; false after the last.
+pub(super) fn step(position: &mut [u64], grid: &[u64]) -> bool {
+    for (position, count) in position.iter_mut().zip(grid).rev() {
+        *position += 1;
+        if *position < *count {
+            return true;
+        }
+        *position = 0;
+    }
+    false
+}
+
+/// A cell again and again, `total` bytes in all.
+pub(super) fn repeated(cell: &[u8], total: u64) -> Vec<u8> {
+    if cell.iter().all(|byte| *byte == 0) {
+        // Memory that the system clears, and only when it is touched.
+        return vec![0; total as usize];
+    }
+    cell.repeat(total as usize / cell.len())
+}
+
+/// Extents of a chunk of a grid, clipped to the array's shape. The chunk is one of the grid.
+pub(super) fn clipped(shape: &[u64], chunk_shape: &[u64], chunk: &[u64]) -> Vec<u64> {
+    let axes = shape.iter().zip(chunk_shape).zip(chunk);
+    axes.map(|((extent, size), position)| (extent - position * size).min(*size))
+        .collect()
+}
+
+/// A copy of a box of cells out of one box into another; both are row-major.
+pub(super) struct Copy<'a> {
+    pub source_shape: &'a [u64],
+    /// Where in the source.
+    pub from: &'a [u64],
+    pub target_shape: &'a [u64],
+    /// Where in the target.
+    pub to: &'a [u64],
+    /// Extents of what is copied.
+    pub extents: &'a [u64],
+    /// Bytes of a cell.
+    pub size: u64,
+}
+
+impl Copy<'_> {
+    /// What is copied lies within both shapes, and the slices have all cells of these.
+    pub fn run(&self, source: &[u8], target: &mut [u8]) {
+        if self.extents.contains(&0) {
+            return;
+        }
+        // Inner axes that are whole in both are copied as one.
+        let mut outer = self.extents.len();
+        let mut run = self.size;
+        while let Some(axis) = outer.checked_sub(1) {
+            outer = axis;
+            run *= self.extents[axis];
+            let extent = self.extents[axis];
+            if extent != self.source_shape[axis] || extent != self.target_shape[axis] {
+                break;
+            }
+        }
+        let run = run as usize;
+        let mut position = vec![0; outer];
+        loop {
+            let (mut from, mut to) = (0, 0);
+            for axis in 0..self.extents.len() {
+                let offset = position.get(axis).copied().unwrap_or(0);
+                from = from * self.source_shape[axis] + self.from[axis] + offset;
+                to = to * self.target_shape[axis] + self.to[axis] + offset;
+            }
+            let (from, to) = ((from * self.size) as usize, (to * self.size) as usize);
+            target[to..to + run].copy_from_slice(&source[from..from + run]);
+            if !step(&mut position, &self.extents[..outer]) {
+                return;
+            }
+        }
+    }
+}
+
+/// Puts a box of cells at a place of another, of which it is a part.
+pub(super) fn place(
+    source: &[u8],
+    source_shape: &[u64],
+    target: &mut [u8],
+    target_shape: &[u64],
+    origin: &[u64],
+    size: u64,
+) {
+    let copy = Copy {
+        source_shape,
+        from: &vec![0; origin.len()],
+        target_shape,
+        to: origin,
+        extents: source_shape,
+        size,
+    };
+    copy.run(source, target);
+}
+
+/// The first cells along each axis.
+pub(super) fn crop(source: Vec<u8>, source_shape: &[u64], extents: &[u64], size: u64) -> Vec<u8> {
+    if source_shape == extents {
+        return source;
+    }
+    let total = byte_count(extents, size).unwrap_or(0);
+    let mut target = vec![0; total as usize];
+    let origin = vec![0; extents.len()];
+    let copy = Copy {
+        source_shape,
+        from: &origin,
+        target_shape: extents,
+        to: &origin,
+        extents,
+        size,
+    };
+    copy.run(&source, &mut target);
+    target
+}
+
+/// Stored cells, in the order of bytes of this machine, as cells of the listed type, little-endian.
+pub(super) fn convert(kind: &Kind, dtype: Dtype, mut stored: Vec<u8>) -> Vec<u8> {
+    match kind {
+        Kind::Boolean => {
+            for byte in &mut stored {
+                *byte = u8::from(*byte != 0);
+            }
+        }
+        Kind::Int8 => {
+            let widened = stored
+                .iter()
+                .map(|byte| i16::from(*byte as i8).to_le_bytes());
+            return widened.flatten().collect();
+        }
+        _ if cfg!(target_endian = "big") => {
+            for cell in stored.chunks_exact_mut(dtype.size() as usize) {
+                cell.reverse();
+            }
+        }
+        _ => {}
+    }
+    stored
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boxes_in_boxes() {
+        let source: Vec<u8> = (0..12).collect();
+        assert_eq!(
+            crop(source.clone(), &[3, 4], &[2, 3], 1),
+            [0, 1, 2, 4, 5, 6]
+        );
+        assert_eq!(
+            crop(source.clone(), &[3, 2, 2], &[2, 2, 2], 1),
+            (0..8).collect::<Vec<u8>>()
+        );
+        assert_eq!(crop(source.clone(), &[3, 2], &[2, 1], 2), [0, 1, 4, 5]);
+        assert_eq!(crop(source.clone(), &[], &[], 12), source);
+        let mut target = vec![9; 12];
+        place(&[1, 2, 3, 4], &[2, 2], &mut target, &[3, 4], &[1, 2], 1);
+        assert_eq!(target, [9, 9, 9, 9, 9, 9, 1, 2, 9, 9, 3, 4]);
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit() {
+        assert_eq!(byte_count(&[1 << 40, 1 << 40], 1), None);
+        assert_eq!(byte_count(&[1 << 40, 1 << 40, 0], 8), Some(0));
+        assert_eq!(byte_count(&[], 8), Some(8));
+        assert_eq!(clipped(&[5, 3], &[2, 4], &[2, 0]), [1, 3]);
+    }
+}

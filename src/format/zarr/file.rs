@@ -1,0 +1,105 @@
+//! A hierarchy as a file of arrays.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, StoredChunk};
+use crate::format::storage::{Access, Storage};
+use crate::format::zarr::folder::ZarrFolder;
+
+/// An open hierarchy, whose arrays are datasets. A file of it is always read as a whole: the access mode changes nothing.
+#[derive(Debug)]
+pub struct ZarrFile {
+    folder: ZarrFolder,
+    access: Access,
+    datasets: Vec<Dataset>,
+}
+
+impl ZarrFile {
+    /// Opens a hierarchy.
+    ///
+    /// # Errors
+    /// As [`ZarrFolder::open`].
+    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
+        let folder = ZarrFolder::open(path)?;
+        let datasets = folder.arrays().iter().zip(0..).map(|(array, id)| Dataset {
+            id,
+            name: array.name().to_string(),
+            dtype_tag: array.dtype().tag(),
+            dtype: Some(array.dtype()),
+            shape: array.shape().to_vec(),
+            chunk_shape: array.chunk_shape().to_vec(),
+        });
+        Ok(Self {
+            datasets: datasets.collect(),
+            folder,
+            access,
+        })
+    }
+
+    fn number(&self, dataset: &Dataset) -> Result<usize> {
+        usize::try_from(dataset.id)
+            .ok()
+            .filter(|number| *number < self.datasets.len())
+            .ok_or_else(|| self.no_such_dataset(&dataset.name))
+    }
+}
+
+impl ArrayFile for ZarrFile {
+    fn format(&self) -> &'static str {
+        "zarr"
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn access(&self) -> Access {
+        self.access
+    }
+
+    fn datasets(&self) -> &[Dataset] {
+        &self.datasets
+    }
+
+    fn dataset(&self, name: &str) -> Option<&Dataset> {
+        // Sorted by their names.
+        let found = self
+            .datasets
+            .binary_search_by(|dataset| dataset.name.as_str().cmp(name));
+        found.ok().map(|number| &self.datasets[number])
+    }
+
+    fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
+        let number = self.number(dataset).ok()?;
+        Some(self.folder.arrays()[number].metadata())
+    }
+
+    fn warnings(&self) -> &[String] {
+        self.folder.warnings()
+    }
+
+    fn chunk(&self, dataset: &Dataset, chunk: &[u64], _access: Access) -> Result<StoredChunk> {
+        let number = self.number(dataset)?;
+        let stored_bytes = self.folder.stored_bytes(number, chunk)?;
+        let dtype = dataset.check(self.folder.path())?;
+        Ok(StoredChunk {
+            raw_bytes: dataset.chunk_bytes(dtype, chunk),
+            stored_bytes,
+            payload: Payload::Encoded("zarr"),
+        })
+    }
+
+    fn storage(&self, dataset: &Dataset) -> Result<Arc<Storage>> {
+        let message = format!(
+            "dataset {:?} has chunks in files of their own",
+            dataset.name
+        );
+        Err(Error::invalid(self.folder.path(), message))
+    }
+
+    fn decode(&self, dataset: &Dataset, chunk: &[u64], cells: &mut Vec<u8>) -> Result<()> {
+        self.folder.read_chunk(self.number(dataset)?, chunk, cells)
+    }
+}

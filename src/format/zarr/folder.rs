@@ -1,0 +1,462 @@
+//! Opening a hierarchy, and reading the chunks of its arrays.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Error, Place, Result};
+use crate::format::zarr::array::ZarrArray;
+use crate::format::zarr::chain::{Cells, guarded};
+use crate::format::zarr::element::{Kind, TextKind};
+use crate::format::zarr::metadata::Description;
+use crate::format::zarr::shard::{ShardIndex, Shards};
+use crate::format::zarr::text::{self, Codes};
+use crate::format::zarr::walk::{self, Node};
+use crate::format::zarr::{MAX_CHUNK_BYTES, cells, json};
+
+/// Texts that all arrays of a hierarchy may have, since their codes are held in memory.
+const MAX_ALL_TEXTS: u64 = 4 << 20;
+/// Bytes of shard indexes that are kept.
+const MAX_INDEX_BYTES: usize = 64 << 20;
+
+/// A Zarr hierarchy in a folder, opened for reading. Chunks may be read by several threads at once.
+#[derive(Debug)]
+pub struct ZarrFolder {
+    path: PathBuf,
+    arrays: Vec<ZarrArray>,
+    folders: Vec<PathBuf>,
+    warnings: Vec<String>,
+    indexes: Mutex<Indexes>,
+}
+
+/// The indexes of shards that were read, by array and shard.
+#[derive(Debug, Default)]
+struct Indexes {
+    kept: HashMap<(usize, Vec<u64>), Arc<ShardIndex>>,
+    bytes: usize,
+}
+
+/// Where the bytes of a chunk lie.
+struct Stored {
+    path: PathBuf,
+    offset: u64,
+    length: u64,
+}
+
+impl ZarrFolder {
+    /// Opens the hierarchy in a folder: one with `zarr.json`, `.zgroup`, `.zarray` or `.zmetadata`, of which
+    /// the last is used only where it is alone. Groups are looked into 32 levels deep. Chunks are not read,
+    /// but for those of texts.
+    ///
+    /// Arrays that cannot be read are left out, with a warning each.
+    ///
+    /// # Errors
+    /// If the folder is no hierarchy, its own metadata is broken, it is a single array that cannot be read,
+    /// or there are more than 100,000 arrays.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let mut warnings = Vec::new();
+        let nodes = walk::find(path, &mut warnings)?;
+        let mut folder = Self {
+            path: path.to_path_buf(),
+            arrays: Vec::new(),
+            folders: Vec::new(),
+            warnings,
+            indexes: Mutex::default(),
+        };
+        let mut texts = 0;
+        for node in nodes {
+            folder.add(node, &mut texts)?;
+        }
+        Ok(folder)
+    }
+
+    /// The path as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The arrays, sorted by name.
+    pub fn arrays(&self) -> &[ZarrArray] {
+        &self.arrays
+    }
+
+    /// What was left out, and why.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    fn add(&mut self, node: Node, texts: &mut u64) -> Result<()> {
+        let is_root = node.name.is_empty();
+        let name = if is_root { self.stem() } else { node.name };
+        let described = Description::of(&node.documents);
+        let (description, metadata) = match described {
+            Ok(described) => described,
+            Err(found) if is_root => {
+                let place = Place::dataset(&self.path, &name);
+                return Err(Error::malformed(
+                    place,
+                    "metadata",
+                    format!("unusable ({found})"),
+                    "that of an array",
+                ));
+            }
+            Err(found) => {
+                self.warnings
+                    .push(format!("array {name:?} is left out: {found}"));
+                return Ok(());
+            }
+        };
+        let kind = description.element.kind.clone();
+        self.folders.push(node.folder);
+        self.arrays.push(ZarrArray {
+            name,
+            metadata,
+            description,
+            codes: None,
+        });
+        if let Kind::Text(kind) = kind {
+            let number = self.arrays.len() - 1;
+            match self.read_texts(number, kind, texts) {
+                Ok((codes, attributes)) => {
+                    let array = &mut self.arrays[number];
+                    array.codes = Some(codes);
+                    array.metadata.attrs.extend(attributes);
+                }
+                Err(found) => {
+                    let name = &self.arrays[number].name;
+                    let warning = format!("array {name:?} is left out: {found}");
+                    if is_root {
+                        return Err(Error::invalid(&self.path, warning));
+                    }
+                    self.warnings.push(warning);
+                    self.arrays.pop();
+                    self.folders.pop();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the folder is called, without its extension.
+    fn stem(&self) -> String {
+        let absolute = std::path::absolute(&self.path);
+        let stem = absolute.as_deref().unwrap_or(&self.path).file_stem();
+        stem.map_or("array".to_string(), |stem| {
+            stem.to_string_lossy().into_owned()
+        })
+    }
+
+    /// The codes of an array of texts, and the attributes that tell the texts.
+    fn read_texts(
+        &self,
+        array: usize,
+        kind: TextKind,
+        total: &mut u64,
+    ) -> Result<(Vec<i64>, BTreeMap<String, String>), String> {
+        let described = &self.arrays[array].description;
+        let (&[extent], &[size]) = (described.shape.as_slice(), described.chunk_shape.as_slice())
+        else {
+            return Err(format!(
+                "texts of {} dimensions, expected one",
+                described.shape.len()
+            ));
+        };
+        if extent > text::MAX_TEXTS {
+            return Err(format!("{extent} texts, more than {}", text::MAX_TEXTS));
+        }
+        *total += extent;
+        if *total > MAX_ALL_TEXTS {
+            return Err(format!("more than {MAX_ALL_TEXTS} texts in the hierarchy"));
+        }
+        let mut codes = Codes::default();
+        let mut cells = Vec::with_capacity(extent as usize);
+        for chunk in 0..extent.div_ceil(size) {
+            let count = size.min(extent - chunk * size) as usize;
+            let bytes = self
+                .decoded(array, &[chunk], Some(text::most_bytes(kind, size)))
+                .map_err(|error| error.to_string())?;
+            match bytes {
+                Some(bytes) => {
+                    let texts = text::parse(kind, &bytes, size)
+                        .map_err(|found| format!("chunk [{chunk}] has {found}"))?;
+                    cells.extend(texts.iter().take(count).map(|text| codes.of(text)));
+                }
+                None => {
+                    let code = codes.of(&described.fill_text);
+                    cells.extend(std::iter::repeat_n(code, count));
+                }
+            }
+        }
+        Ok((cells, codes.attributes().into_iter().collect()))
+    }
+
+    /// Reads one chunk of the array with this number: its cells within the shape, row-major, little-endian,
+    /// in the array's [`ZarrArray::dtype`], in the place of what `cells` held. Cells of an absent chunk have
+    /// the array's fill value.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no such array or chunk, [`Error::Malformed`] if its bytes are broken or
+    /// larger than 2 GiB, [`Error::Io`] if they cannot be read.
+    pub fn read_chunk(&self, array: usize, chunk: &[u64], cells: &mut Vec<u8>) -> Result<()> {
+        cells.clear();
+        let described = &self.checked(array, chunk)?.description;
+        let element = &described.element;
+        let extents = cells::clipped(&described.shape, &described.chunk_shape, chunk);
+        if let Some(codes) = &self.arrays[array].codes {
+            let start = (chunk[0] * described.chunk_shape[0]) as usize;
+            let codes = &codes[start..start + extents[0] as usize];
+            cells.extend(codes.iter().flat_map(|code| code.to_le_bytes()));
+            return Ok(());
+        }
+        let Some(stored_size) = element.stored_size() else {
+            return Err(Error::invalid(&self.path, "texts without codes"));
+        };
+        match self.decoded(array, chunk, None)? {
+            Some(stored) => {
+                let stored = cells::crop(stored, &described.chunk_shape, &extents, stored_size);
+                *cells = cells::convert(&element.kind, element.dtype, stored);
+            }
+            None => {
+                let fill = described.zarrs.fill_value().as_ne_bytes().to_vec();
+                let cell = cells::convert(&element.kind, element.dtype, fill);
+                let total = cells::byte_count(&extents, element.dtype.size());
+                // Checked with the whole chunk, of which this is a part; an i8 takes two bytes.
+                *cells = cells::repeated(&cell, total.unwrap_or(0));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that a chunk takes in its file; 0 for an absent one.
+    ///
+    /// # Errors
+    /// Those of [`Self::read_chunk`], but for those of the chunk's own bytes.
+    pub fn stored_bytes(&self, array: usize, chunk: &[u64]) -> Result<u64> {
+        self.checked(array, chunk)?;
+        Ok(self.locate(array, chunk)?.map_or(0, |stored| stored.length))
+    }
+
+    /// The array, if it has this chunk.
+    fn checked(&self, array: usize, chunk: &[u64]) -> Result<&ZarrArray> {
+        let Some(found) = self.arrays.get(array) else {
+            return Err(Error::invalid(
+                &self.path,
+                format!("no array number {array}"),
+            ));
+        };
+        let grid = found.chunk_grid();
+        if chunk.len() != grid.len()
+            || chunk
+                .iter()
+                .zip(&grid)
+                .any(|(position, count)| position >= count)
+        {
+            return Err(Error::invalid(
+                &self.path,
+                format!(
+                    "array {:?}, chunk {chunk:?}: outside the chunk grid {grid:?}",
+                    found.name
+                ),
+            ));
+        }
+        Ok(found)
+    }
+
+    /// The cells of a whole chunk, not clipped, as they are stored; or the bytes of its texts, at most so many.
+    fn decoded(
+        &self,
+        array: usize,
+        chunk: &[u64],
+        text_bytes: Option<u64>,
+    ) -> Result<Option<Vec<u8>>> {
+        let found = &self.arrays[array];
+        let described = &found.description;
+        let place = || Place::chunk(&self.path, &found.name, chunk);
+        let bytes = match text_bytes {
+            Some(bytes) => Some(bytes),
+            None => cells::byte_count(&described.chunk_shape, described.element.dtype.size()),
+        };
+        if bytes.is_none_or(|bytes| bytes > MAX_CHUNK_BYTES) {
+            return Err(Error::malformed(
+                place(),
+                "chunk shape",
+                format!(
+                    "{:?} cells of type {}",
+                    described.chunk_shape, described.element.dtype
+                ),
+                format!("at most {MAX_CHUNK_BYTES} bytes"),
+            ));
+        }
+        let Some(stored) = self.locate(array, chunk)? else {
+            return Ok(None);
+        };
+        let bytes = read_range(&stored, place)?;
+        let cells = Cells {
+            shape: &described.chunk_shape,
+            data_type: described.zarrs.data_type(),
+            fill: described.zarrs.fill_value(),
+            text_bytes,
+        };
+        let chain = match described.chain.shards() {
+            Some(shards) => &shards.chain,
+            None => &described.chain,
+        };
+        let decoded = chain.decode(bytes, &cells).map_err(|found| {
+            let expected = format!("what the codecs ({}) make of a chunk", described.codecs);
+            Error::malformed(place(), "chunk", format!("undecodable ({found})"), expected)
+        })?;
+        Ok(Some(decoded))
+    }
+
+    /// Where a chunk lies, `None` if it is absent.
+    fn locate(&self, array: usize, chunk: &[u64]) -> Result<Option<Stored>> {
+        let found = &self.arrays[array];
+        let described = &found.description;
+        let Some(shards) = described.chain.shards() else {
+            let path = self.file(array, chunk)?;
+            let length = file_length(&path)?;
+            return Ok(length.map(|length| Stored {
+                path,
+                offset: 0,
+                length,
+            }));
+        };
+        // The shape of a shard is one of whole chunks, or the array would have been left out.
+        let grid: Vec<u64> = described
+            .file_shape
+            .iter()
+            .zip(&described.chunk_shape)
+            .map(|(file, chunk)| file / chunk)
+            .collect();
+        let shard: Vec<u64> = chunk
+            .iter()
+            .zip(&grid)
+            .map(|(position, count)| position / count)
+            .collect();
+        let path = self.file(array, &shard)?;
+        let Some(length) = file_length(&path)? else {
+            return Ok(None);
+        };
+        let broken = |found: String| {
+            let place = Place::chunk(&self.path, &self.arrays[array].name, chunk);
+            Error::malformed(
+                place,
+                "shard index",
+                format!("broken ({found})"),
+                "the places of the shard's chunks",
+            )
+        };
+        let index = self.index(array, shards, &shard, &grid, &path, length)?;
+        let mut ordinal = 0;
+        for (position, count) in chunk.iter().zip(&grid) {
+            ordinal = ordinal * count + position % count;
+        }
+        let range = index.range(ordinal as usize, length).map_err(broken)?;
+        Ok(range.map(|(offset, length)| Stored {
+            path,
+            offset,
+            length,
+        }))
+    }
+
+    fn index(
+        &self,
+        array: usize,
+        shards: &Shards,
+        shard: &[u64],
+        grid: &[u64],
+        path: &Path,
+        length: u64,
+    ) -> Result<Arc<ShardIndex>> {
+        let key = (array, shard.to_vec());
+        let lock = || self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = lock().kept.get(&key) {
+            return Ok(Arc::clone(index));
+        }
+        let place = || Place::dataset(path, &self.arrays[array].name);
+        let broken = |found: String| {
+            Error::malformed(
+                place(),
+                "shard index",
+                format!("broken ({found})"),
+                "the places of the shard's chunks",
+            )
+        };
+        let (offset, size) = shards.index_range(grid, length).map_err(broken)?;
+        let stored = Stored {
+            path: path.to_path_buf(),
+            offset,
+            length: size,
+        };
+        let index = Arc::new(shards.index(read_range(&stored, place)?).map_err(broken)?);
+        let mut indexes = lock();
+        if indexes.bytes + index.bytes() > MAX_INDEX_BYTES {
+            *indexes = Indexes::default();
+        }
+        indexes.bytes += index.bytes();
+        indexes.kept.insert(key, Arc::clone(&index));
+        Ok(index)
+    }
+
+    /// The file of a chunk or a shard.
+    fn file(&self, array: usize, chunk: &[u64]) -> Result<PathBuf> {
+        let zarrs = &self.arrays[array].description.zarrs;
+        let key = guarded(|| Ok::<_, String>(zarrs.chunk_key(chunk)))
+            .map_err(|message| Error::invalid(&self.path, message))?;
+        Ok(self.folders[array].join(key.as_str()))
+    }
+}
+
+/// Bytes of a file, `None` if it is not there.
+fn file_length(path: &Path) -> Result<Option<u64>> {
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
+        // Opening a pipe could take for ever.
+        Ok(_) => Err(Error::malformed(
+            Place::file(path),
+            "chunk",
+            "no file",
+            "one",
+        )),
+        Err(error) if json::is_absent(&error) => Ok(None),
+        Err(error) => Err(Error::io(path, "read")(error)),
+    }
+}
+
+fn read_range(stored: &Stored, place: impl Fn() -> Place) -> Result<Vec<u8>> {
+    if stored.length > MAX_CHUNK_BYTES {
+        let found = format!("{} bytes", stored.length);
+        return Err(Error::malformed(
+            place(),
+            "stored chunk",
+            found,
+            format!("at most {MAX_CHUNK_BYTES} bytes"),
+        ));
+    }
+    let io = |action| {
+        let place = place();
+        move |error| Error::io(&stored.path, action)(error).at(&place)
+    };
+    let mut file = File::open(&stored.path).map_err(io("open"))?;
+    if stored.offset > 0 {
+        file.seek(SeekFrom::Start(stored.offset))
+            .map_err(io("read"))?;
+    }
+    let mut bytes = Vec::with_capacity(stored.length as usize);
+    file.take(stored.length)
+        .read_to_end(&mut bytes)
+        .map_err(io("read"))?;
+    if bytes.len() as u64 != stored.length {
+        let expected = format!("{} bytes", stored.length);
+        return Err(Error::malformed(
+            place(),
+            "stored chunk",
+            format!("{} bytes", bytes.len()),
+            expected,
+        ));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,198 @@
+//! Arrays of text: the texts of a chunk, and the codes that stand for them.
+
+use std::collections::BTreeMap;
+
+use crate::format::array::Categories;
+use crate::format::tet::MAX_TEXT;
+use crate::format::zarr::element::TextKind;
+
+/// Texts that an array may have. They are read when the hierarchy is opened.
+pub(super) const MAX_TEXTS: u64 = 65_536;
+/// The code that stands for no text. None has it, since Zarr has no texts that are missing.
+pub(super) const MISSING: i64 = -1;
+
+/// Bytes of a chunk of so many texts of up to the longest length. Each has the length before it, and there is
+/// their number.
+pub(super) fn most_bytes(kind: TextKind, count: u64) -> u64 {
+    match kind.size() {
+        Some(size) => count.saturating_mul(size),
+        None => count.saturating_mul(MAX_TEXT as u64 + 4).saturating_add(4),
+    }
+}
+
+/// The texts of a chunk.
+///
+/// # Errors
+/// What is wrong with the bytes.
+pub(super) fn parse(kind: TextKind, bytes: &[u8], count: u64) -> Result<Vec<String>, String> {
+    let texts = match kind {
+        TextKind::Variable => variable(bytes, count)?,
+        TextKind::Utf32 {
+            characters,
+            is_big_endian,
+        } => fixed(bytes, count, characters * 4)?
+            .map(|text| utf32(text, is_big_endian))
+            .collect::<Result<_, _>>()?,
+        TextKind::Bytes { length } => fixed(bytes, count, length)?
+            .map(|text| {
+                let end = text
+                    .iter()
+                    .rposition(|byte| *byte != 0)
+                    .map_or(0, |last| last + 1);
+                utf8(&text[..end])
+            })
+            .collect::<Result<_, _>>()?,
+    };
+    match texts.iter().find(|text: &&String| text.len() > MAX_TEXT) {
+        Some(text) => Err(format!(
+            "a text of {} bytes, more than {MAX_TEXT}",
+            text.len()
+        )),
+        None => Ok(texts),
+    }
+}
+
+fn variable(bytes: &[u8], count: u64) -> Result<Vec<String>, String> {
+    let mut rest = bytes;
+    let number = |rest: &mut &[u8]| -> Result<u64, String> {
+        let (number, after) = rest.split_first_chunk().ok_or("cut off within a length")?;
+        *rest = after;
+        Ok(u32::from_le_bytes(*number).into())
+    };
+    let stored = number(&mut rest)?;
+    if stored != count {
+        return Err(format!("{stored} texts, expected {count}"));
+    }
+    let mut texts = Vec::new();
+    for _ in 0..count {
+        let length = number(&mut rest)?;
+        let text = rest.get(..length as usize).ok_or("cut off within a text")?;
+        texts.push(utf8(text)?);
+        rest = &rest[length as usize..];
+    }
+    Ok(texts)
+}
+
+fn fixed(bytes: &[u8], count: u64, size: u64) -> Result<impl Iterator<Item = &[u8]>, String> {
+    let expected = count.checked_mul(size);
+    if expected != Some(bytes.len() as u64) {
+        return Err(format!(
+            "{} bytes, expected {count} texts of {size}",
+            bytes.len()
+        ));
+    }
+    Ok(bytes.chunks_exact(size as usize))
+}
+
+fn utf32(bytes: &[u8], is_big_endian: bool) -> Result<String, String> {
+    let (points, _) = bytes.as_chunks::<4>();
+    let point = |bytes: &[u8; 4]| {
+        if is_big_endian {
+            u32::from_be_bytes(*bytes)
+        } else {
+            u32::from_le_bytes(*bytes)
+        }
+    };
+    let end = points
+        .iter()
+        .rposition(|bytes| point(bytes) != 0)
+        .map_or(0, |last| last + 1);
+    let text = points[..end]
+        .iter()
+        .map(|bytes| char::from_u32(point(bytes)));
+    text.collect::<Option<_>>()
+        .ok_or_else(|| "a code point that is none".to_string())
+}
+
+fn utf8(bytes: &[u8]) -> Result<String, String> {
+    match str::from_utf8(bytes) {
+        Ok(text) => Ok(text.to_string()),
+        Err(_) => Err("a text that is no UTF-8".to_string()),
+    }
+}
+
+/// Gives texts their codes, by their first appearance.
+#[derive(Debug, Default)]
+pub(super) struct Codes {
+    codes: BTreeMap<String, i64>,
+}
+
+impl Codes {
+    pub fn of(&mut self, text: &str) -> i64 {
+        if let Some(code) = self.codes.get(text) {
+            return *code;
+        }
+        let code = self.codes.len() as i64;
+        self.codes.insert(text.to_string(), code);
+        code
+    }
+
+    /// The attributes that tell the texts again.
+    pub fn attributes(&self) -> Vec<(String, String)> {
+        Categories::encode(&self.codes, MISSING, MAX_TEXT)
+    }
+}
+
+/// A chunk of texts of variable length, as [`parse`] reads them.
+pub(super) fn encode<'a>(texts: impl ExactSizeIterator<Item = &'a str>) -> Vec<u8> {
+    let mut bytes = (texts.len() as u32).to_le_bytes().to_vec();
+    for text in texts {
+        bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_each_kind() {
+        let texts = ["rain", "", "S\u{e4}\u{1f327}"];
+        let bytes = encode(texts.iter().copied());
+        assert_eq!(parse(TextKind::Variable, &bytes, 3).unwrap(), texts);
+        for end in 0..bytes.len() {
+            parse(TextKind::Variable, &bytes[..end], 3).unwrap_err();
+        }
+        parse(TextKind::Variable, &bytes, 2).unwrap_err();
+        parse(TextKind::Variable, &[1, 0, 0, 0, 255, 255, 255, 255, 65], 1).unwrap_err();
+        for is_big_endian in [false, true] {
+            let kind = TextKind::Utf32 {
+                characters: 4,
+                is_big_endian,
+            };
+            let point = |c: u32| {
+                if is_big_endian {
+                    c.to_be_bytes()
+                } else {
+                    c.to_le_bytes()
+                }
+            };
+            let padded = |text: &str| {
+                let mut points: Vec<u32> = text.chars().map(u32::from).collect();
+                points.resize(4, 0);
+                points.into_iter().flat_map(point).collect::<Vec<u8>>()
+            };
+            let bytes: Vec<u8> = texts.iter().flat_map(|text| padded(text)).collect();
+            assert_eq!(parse(kind, &bytes, 3).unwrap(), texts);
+            parse(kind, &bytes[1..], 3).unwrap_err();
+            parse(kind, &[0xff; 16], 1).unwrap_err();
+        }
+        let kind = TextKind::Bytes { length: 3 };
+        assert_eq!(parse(kind, b"ab\0\0\0\0", 2).unwrap(), ["ab", ""]);
+        parse(kind, b"\xff\0\0", 1).unwrap_err();
+    }
+
+    #[test]
+    fn codes_by_first_appearance() {
+        let mut codes = Codes::default();
+        assert_eq!(["b", "a", "b", ""].map(|text| codes.of(text)), [0, 1, 0, 2]);
+        let attributes: BTreeMap<_, _> = codes.attributes().into_iter().collect();
+        let categories = Categories::of(&attributes).unwrap().unwrap();
+        assert_eq!(
+            (categories.text(1), categories.missing()),
+            (Some("a"), Some(-1))
+        );
+    }
+}

@@ -1,0 +1,253 @@
+//! The arrays of a hierarchy, found by walking its folders.
+//!
+//! Consolidated metadata is a copy that may be out of date, and looking into local folders costs little: it
+//! is used only where it is all there is.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::error::{Error, Place, Result};
+use crate::format::zarr::json;
+
+/// Folders within each other that are looked into.
+const MAX_DEPTH: usize = 32;
+/// Arrays that a hierarchy may have.
+const MAX_ARRAYS: usize = 100_000;
+/// Folders that are looked into, those of arrays and those without metadata among them.
+const MAX_FOLDERS: usize = 200_000;
+
+/// An array, by its documents.
+pub(super) struct Node {
+    /// The path within the hierarchy, without a leading slash; empty for an array that is the hierarchy.
+    pub name: String,
+    pub folder: PathBuf,
+    pub documents: Documents,
+}
+
+/// What describes an array.
+pub(super) enum Documents {
+    V2 { array: Value, attributes: Value },
+    V3(Value),
+}
+
+/// What a folder is.
+enum Kind {
+    Array(Documents),
+    Group,
+    /// Without metadata. It may still have arrays below.
+    Plain,
+}
+
+/// The arrays below `root`, sorted by path, and what was left out.
+pub(super) fn find(root: &Path, warnings: &mut Vec<String>) -> Result<Vec<Node>> {
+    if !std::fs::metadata(root)
+        .map_err(Error::io(root, "open"))?
+        .is_dir()
+    {
+        let place = Place::file(root);
+        return Err(Error::malformed(
+            place,
+            "path",
+            "no folder",
+            "a Zarr hierarchy",
+        ));
+    }
+    let mut walk = Walk {
+        root,
+        nodes: Vec::new(),
+        folders: 0,
+        warnings,
+    };
+    match kind(root)? {
+        Kind::Array(documents) => walk.nodes.push(Node {
+            name: String::new(),
+            folder: root.to_path_buf(),
+            documents,
+        }),
+        Kind::Group => walk.enter(root, "", 0)?,
+        Kind::Plain => walk.consolidated()?,
+    }
+    let mut nodes = walk.nodes;
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(nodes)
+}
+
+/// Whether a folder is the root of a hierarchy, by the names of its files.
+pub fn is_hierarchy(folder: &Path) -> bool {
+    [".zgroup", ".zarray", ".zmetadata", "zarr.json"]
+        .iter()
+        .any(|name| folder.join(name).is_file())
+}
+
+fn kind(folder: &Path) -> Result<Kind> {
+    let document = |name: &str| -> Result<Option<Value>> {
+        let path = folder.join(name);
+        let bytes = json::read(&path)?;
+        bytes.map(|bytes| json::parse(&path, &bytes)).transpose()
+    };
+    if let Some(value) = document("zarr.json")? {
+        let malformed = |field, expected| {
+            let path = folder.join("zarr.json");
+            let found = value
+                .get(field)
+                .map_or("absent".to_string(), Value::to_string);
+            let found = json::clipped(&found);
+            Err(Error::malformed(Place::file(&path), field, found, expected))
+        };
+        if value.get("zarr_format").and_then(Value::as_u64) != Some(3) {
+            return malformed("zarr_format", "3");
+        }
+        return match value.get("node_type").and_then(Value::as_str) {
+            Some("array") => Ok(Kind::Array(Documents::V3(value))),
+            Some("group") => Ok(Kind::Group),
+            _ => malformed("node_type", "\"array\" or \"group\""),
+        };
+    }
+    if let Some(array) = document(".zarray")? {
+        let attributes = document(".zattrs")?.unwrap_or_default();
+        return Ok(Kind::Array(Documents::V2 { array, attributes }));
+    }
+    if folder.join(".zgroup").is_file() {
+        return Ok(Kind::Group);
+    }
+    Ok(Kind::Plain)
+}
+
+struct Walk<'a> {
+    root: &'a Path,
+    nodes: Vec<Node>,
+    folders: usize,
+    warnings: &'a mut Vec<String>,
+}
+
+impl Walk<'_> {
+    /// Looks into the folders within `folder`, which is a group.
+    fn enter(&mut self, folder: &Path, name: &str, depth: usize) -> Result<()> {
+        let mut found = Vec::new();
+        for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
+            let entry = entry.map_err(Error::io(folder, "list"))?;
+            // Names that are no text, and hidden ones, are nobody's nodes.
+            let entry_name = entry.file_name().into_string();
+            let Some(entry_name) = entry_name.ok().filter(|name| !name.starts_with('.')) else {
+                continue;
+            };
+            let Ok(file_type) = entry.file_type() else {
+                continue;
+            };
+            let path = entry.path();
+            let is_folder = if file_type.is_symlink() {
+                path.is_dir() && !leads_upwards(folder, &path)
+            } else {
+                file_type.is_dir()
+            };
+            if is_folder {
+                found.push((entry_name, path));
+                self.count_folder()?;
+            }
+        }
+        found.sort_unstable();
+        for (entry_name, path) in found {
+            let name = match name {
+                "" => entry_name,
+                name => format!("{name}/{entry_name}"),
+            };
+            match kind(&path) {
+                Ok(Kind::Array(documents)) => self.push(name, path, documents)?,
+                Ok(Kind::Group | Kind::Plain) if depth + 1 < MAX_DEPTH => {
+                    self.enter(&path, &name, depth + 1)?;
+                }
+                Ok(Kind::Group | Kind::Plain) => self.warnings.push(format!(
+                    "group {name:?} is left out: more than {MAX_DEPTH} groups within each other"
+                )),
+                Err(error) => self.warnings.push(format!("{name:?} is left out: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, name: String, folder: PathBuf, documents: Documents) -> Result<()> {
+        if self.nodes.len() == MAX_ARRAYS {
+            return Err(self.too_many(MAX_ARRAYS, "arrays"));
+        }
+        self.nodes.push(Node {
+            name,
+            folder,
+            documents,
+        });
+        Ok(())
+    }
+
+    fn count_folder(&mut self) -> Result<()> {
+        self.folders += 1;
+        if self.folders > MAX_FOLDERS {
+            return Err(self.too_many(MAX_FOLDERS, "folders"));
+        }
+        Ok(())
+    }
+
+    fn too_many(&self, most: usize, what: &str) -> Error {
+        Error::malformed(
+            Place::file(self.root),
+            "hierarchy",
+            format!("one of more than {most} {what}"),
+            "fewer",
+        )
+    }
+
+    /// The arrays that `.zmetadata` lists, in a folder that has no other metadata.
+    fn consolidated(&mut self) -> Result<()> {
+        let path = self.root.join(".zmetadata");
+        let Some(bytes) = json::read(&path)? else {
+            return Err(Error::malformed(
+                Place::file(self.root),
+                "folder",
+                "one without zarr.json, .zgroup, .zarray and .zmetadata",
+                "a Zarr hierarchy",
+            ));
+        };
+        let mut value = json::parse(&path, &bytes)?;
+        let Some(Value::Object(documents)) = value.get_mut("metadata").map(Value::take) else {
+            let place = Place::file(&path);
+            return Err(Error::malformed(place, "metadata", "absent", "an object"));
+        };
+        let mut documents: BTreeMap<String, Value> = documents.into_iter().collect();
+        let names: Vec<String> = documents
+            .keys()
+            .filter_map(|key| key.strip_suffix(".zarray"))
+            .filter(|name| name.is_empty() || name.ends_with('/'))
+            .map(ToString::to_string)
+            .collect();
+        for prefix in names {
+            let name = prefix.trim_end_matches('/');
+            let array = documents.remove(&format!("{prefix}.zarray"));
+            let attributes = documents.remove(&format!("{prefix}.zattrs"));
+            if !name.is_empty() && !is_path(name) {
+                self.warnings
+                    .push(format!("{name:?} is left out: its name is no path"));
+                continue;
+            }
+            let documents = Documents::V2 {
+                array: array.unwrap_or_default(),
+                attributes: attributes.unwrap_or_default(),
+            };
+            self.push(name.to_string(), self.root.join(name), documents)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a name stays within the hierarchy on every system.
+pub(super) fn is_path(name: &str) -> bool {
+    let part = |part: &str| !matches!(part, "" | "." | "..");
+    name.split('/').all(part) && !name.contains(['\\', ':', '\0'])
+}
+
+/// Whether a link in `folder` leads to a folder that it lies in, so that it would be followed for ever.
+fn leads_upwards(folder: &Path, link: &Path) -> bool {
+    match (folder.canonicalize(), link.canonicalize()) {
+        (Ok(folder), Ok(target)) => folder.starts_with(target),
+        _ => true,
+    }
+}

@@ -1,0 +1,216 @@
+//! The metadata documents of a hierarchy.
+
+use std::collections::BTreeSet;
+
+use half::f16;
+use serde_json::{Map, Number, Value, json};
+
+use crate::format::array::{Compression, Dtype};
+use crate::format::zarr::attributes::{DIMENSIONS, FILL_VALUE, to_base64};
+use crate::format::zarr::writer::ZarrVersion;
+use crate::format::zarr::writer::plan::Plan;
+
+/// Attributes of the CF conventions that are numbers.
+const NUMBERS: [&str; 5] = [
+    "scale_factor",
+    "add_offset",
+    "valid_min",
+    "valid_max",
+    "missing_value",
+];
+
+/// The name of a chunk's file within its array's folder.
+pub(super) fn chunk_key(version: ZarrVersion, chunk: &[u64]) -> String {
+    let positions: Vec<String> = chunk.iter().map(u64::to_string).collect();
+    match version {
+        ZarrVersion::V2 if chunk.is_empty() => "0".to_string(),
+        ZarrVersion::V2 => positions.join("."),
+        ZarrVersion::V3 if chunk.is_empty() => "c".to_string(),
+        ZarrVersion::V3 => format!("c/{}", positions.join("/")),
+    }
+}
+
+/// A document as it is stored.
+pub(super) fn bytes(document: &Value) -> Vec<u8> {
+    format!("{document:#}\n").into_bytes()
+}
+
+/// All documents, with their paths within the hierarchy.
+pub(super) fn all(version: ZarrVersion, plans: &[Plan]) -> Vec<(String, Value)> {
+    let mut groups = BTreeSet::new();
+    for plan in plans {
+        for (end, _) in plan.name.match_indices('/') {
+            groups.insert(&plan.name[..end]);
+        }
+    }
+    match version {
+        ZarrVersion::V2 => all_v2(&groups, plans),
+        ZarrVersion::V3 => all_v3(&groups, plans),
+    }
+}
+
+fn all_v2(groups: &BTreeSet<&str>, plans: &[Plan]) -> Vec<(String, Value)> {
+    let mut documents = vec![(".zgroup".to_string(), json!({"zarr_format": 2}))];
+    for group in groups {
+        documents.push((format!("{group}/.zgroup"), json!({"zarr_format": 2})));
+    }
+    for plan in plans {
+        documents.push((format!("{}/.zarray", plan.name), array_v2(plan)));
+        let mut attributes = attributes(plan);
+        if !plan.dim_names.is_empty() || plan.shape.is_empty() {
+            attributes.insert(DIMENSIONS.to_string(), json!(plan.dim_names));
+        }
+        documents.push((format!("{}/.zattrs", plan.name), Value::Object(attributes)));
+    }
+    let metadata: Map<String, Value> = documents.iter().cloned().collect();
+    let consolidated = json!({"metadata": metadata, "zarr_consolidated_format": 1});
+    documents.push((".zmetadata".to_string(), consolidated));
+    documents
+}
+
+fn all_v3(groups: &BTreeSet<&str>, plans: &[Plan]) -> Vec<(String, Value)> {
+    let group = json!({"attributes": {}, "zarr_format": 3, "node_type": "group"});
+    let mut nodes = Vec::new();
+    for name in groups {
+        nodes.push((name.to_string(), group.clone()));
+    }
+    for plan in plans {
+        nodes.push((plan.name.clone(), array_v3(plan)));
+    }
+    let metadata: Map<String, Value> = nodes.iter().cloned().collect();
+    let mut root = group;
+    root["consolidated_metadata"] =
+        json!({"kind": "inline", "must_understand": false, "metadata": metadata});
+    let nodes = nodes
+        .into_iter()
+        .map(|(name, document)| (format!("{name}/zarr.json"), document));
+    nodes.chain([("zarr.json".to_string(), root)]).collect()
+}
+
+fn array_v2(plan: &Plan) -> Value {
+    let is_text = plan.categories.is_some();
+    json!({
+        "zarr_format": 2,
+        "shape": plan.shape,
+        "chunks": plan.chunk_shape,
+        "dtype": if is_text { "|O" } else { name_v2(plan.dtype) },
+        "compressor": match plan.compression {
+            Compression::Raw => Value::Null,
+            Compression::Zstd { level } => json!({"id": "zstd", "level": level}),
+        },
+        "fill_value": plan.fill.map_or(Value::Null, |bits| fill_value(plan.dtype, bits)),
+        "order": "C",
+        "filters": if is_text { json!([{"id": "vlen-utf8"}]) } else { Value::Null },
+        "dimension_separator": ".",
+    })
+}
+
+fn array_v3(plan: &Plan) -> Value {
+    let is_text = plan.categories.is_some();
+    let mut codecs = vec![match plan.dtype {
+        _ if is_text => json!({"name": "vlen-utf8"}),
+        Dtype::U8 => json!({"name": "bytes"}),
+        _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
+    }];
+    if let Compression::Zstd { level } = plan.compression {
+        codecs.push(json!({"name": "zstd", "configuration": {"level": level, "checksum": false}}));
+    }
+    let mut attributes = attributes(plan);
+    if let Some(bits) = plan.fill {
+        let fill = match float(plan.dtype, bits) {
+            Some(value) => json!(to_base64(&value.to_le_bytes())),
+            None => fill_value(plan.dtype, bits),
+        };
+        attributes.insert(FILL_VALUE.to_string(), fill);
+    }
+    let mut document = json!({
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": plan.shape,
+        "data_type": if is_text { "string" } else { name_v3(plan.dtype) },
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": plan.chunk_shape}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": if is_text { json!("") } else { fill_value(plan.dtype, plan.fill.unwrap_or(0)) },
+        "codecs": codecs,
+        "attributes": attributes,
+        "storage_transformers": [],
+    });
+    if !plan.dim_names.is_empty() {
+        document["dimension_names"] = json!(plan.dim_names);
+    }
+    document
+}
+
+fn attributes(plan: &Plan) -> Map<String, Value> {
+    let value = |key: &str, text: &str| {
+        let number = NUMBERS
+            .contains(&key)
+            .then(|| serde_json::from_str::<Number>(text.trim()));
+        match number {
+            Some(Ok(number)) => Value::Number(number),
+            _ => json!(text),
+        }
+    };
+    let attributes = plan.attributes.iter();
+    attributes
+        .map(|(key, text)| (key.clone(), value(key, text)))
+        .collect()
+}
+
+/// The value of a float's bit pattern, `None` for integers.
+fn float(dtype: Dtype, bits: u64) -> Option<f64> {
+    match dtype {
+        Dtype::F16 => Some(f16::from_bits(bits as u16).to_f64()),
+        Dtype::F32 => Some(f32::from_bits(bits as u32).into()),
+        Dtype::F64 => Some(f64::from_bits(bits)),
+        _ => None,
+    }
+}
+
+/// A value as both versions write it.
+fn fill_value(dtype: Dtype, bits: u64) -> Value {
+    if let Some(value) = float(dtype, bits) {
+        return match Number::from_f64(value) {
+            Some(number) => Value::Number(number),
+            None if value.is_nan() => json!("NaN"),
+            None if value > 0.0 => json!("Infinity"),
+            None => json!("-Infinity"),
+        };
+    }
+    match dtype {
+        Dtype::I16 => json!(bits as i16),
+        Dtype::I32 => json!(bits as i32),
+        Dtype::I64 => json!(bits as i64),
+        _ => json!(bits),
+    }
+}
+
+fn name_v2(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::F16 => "<f2",
+        Dtype::F32 => "<f4",
+        Dtype::F64 => "<f8",
+        Dtype::I16 => "<i2",
+        Dtype::I32 => "<i4",
+        Dtype::I64 => "<i8",
+        Dtype::U8 => "|u1",
+        Dtype::U16 => "<u2",
+        Dtype::U32 => "<u4",
+        Dtype::U64 => "<u8",
+    }
+}
+
+fn name_v3(dtype: Dtype) -> &'static str {
+    match dtype {
+        Dtype::F16 => "float16",
+        Dtype::F32 => "float32",
+        Dtype::F64 => "float64",
+        Dtype::I16 => "int16",
+        Dtype::I32 => "int32",
+        Dtype::I64 => "int64",
+        Dtype::U8 => "uint8",
+        Dtype::U16 => "uint16",
+        Dtype::U32 => "uint32",
+        Dtype::U64 => "uint64",
+    }
+}

@@ -1,0 +1,240 @@
+//! Writing Zarr hierarchies: a folder per array, a file per chunk, the metadata last.
+
+mod documents;
+mod place;
+mod plan;
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::error::{Error, Result};
+use crate::format::array::{ArrayWriter, Dataset, DatasetSpec};
+use crate::format::zarr::cells::{self, Copy};
+use crate::format::zarr::writer::plan::Plan;
+
+/// A version of the Zarr format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ZarrVersion {
+    /// Version 2, which older programs read.
+    V2,
+    /// Version 3.
+    #[default]
+    V3,
+}
+
+/// How a hierarchy is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ZarrWriteOptions {
+    /// The version of the format.
+    pub version: ZarrVersion,
+}
+
+/// Writes one Zarr hierarchy: into a temporary folder beside the target, which gets the target's name in
+/// [`Self::finish`]. A writer that is dropped before leaves nothing behind.
+///
+/// Datasets become arrays, and what is before a slash in their names becomes groups. Dimension names are kept
+/// as xarray reads them, and so is the attribute `_FillValue`. `scale_factor`, `add_offset`, `valid_min`,
+/// `valid_max` and `missing_value` are written as numbers where they are numbers, all other attributes as
+/// text. A dataset of `i64` codes with the attribute `tetration_categories` is written as the texts that
+/// these stand for, and its missing cells as empty text. Metadata is consolidated.
+pub struct ZarrWriter {
+    path: PathBuf,
+    folder: TempDir,
+    version: ZarrVersion,
+    plans: Vec<Plan>,
+    /// The same, as others see them.
+    datasets: Vec<Dataset>,
+    /// By array and chunk, row-major, whether it was written.
+    written: Vec<Vec<bool>>,
+}
+
+impl std::fmt::Debug for ZarrWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ZarrWriter")
+            .field("path", &self.path)
+            .field("arrays", &self.plans)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ZarrWriter {
+    /// Starts a hierarchy of these arrays. Chunk extents beyond the shape are clipped to it. A shape may have no
+    /// dimension, for a single number, and extents of zero.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if an array cannot be written as described, if it has labels, which Zarr has no
+    /// place for, or if something else than a Zarr hierarchy is in the target's place; [`Error::Io`] if the
+    /// temporary folder cannot be made.
+    pub fn create(
+        path: impl AsRef<Path>,
+        specs: Vec<DatasetSpec>,
+        options: ZarrWriteOptions,
+    ) -> Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        place::check_target(&path)?;
+        let mut plans: Vec<Plan> = Vec::with_capacity(specs.len());
+        let mut written = Vec::with_capacity(specs.len());
+        for spec in specs {
+            let plan = Plan::of(&path, spec)?;
+            written.push(plan.no_chunks(&path)?);
+            plans.push(plan);
+        }
+        plan::check_names(&path, &plans)?;
+        let datasets = plans.iter().zip(0..).map(|(plan, id)| Dataset {
+            id,
+            name: plan.name.clone(),
+            dtype_tag: plan.dtype.tag(),
+            dtype: Some(plan.dtype),
+            shape: plan.shape.clone(),
+            chunk_shape: plan.chunk_shape.clone(),
+        });
+        let folder = place::create_beside(&path)?;
+        Ok(Self {
+            path,
+            folder,
+            version: options.version,
+            datasets: datasets.collect(),
+            plans,
+            written,
+        })
+    }
+
+    /// Writes one chunk: its cells within the shape, row-major, little-endian.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there is no such chunk, its cells have another length, it was written before, or
+    /// a code has no text; [`Error::Io`] if it cannot be written.
+    pub fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
+        let Some((plan, written)) = self.plans.get(dataset).zip(self.written.get_mut(dataset))
+        else {
+            let message = format!("no dataset number {dataset}");
+            return Err(Error::invalid(&self.path, message));
+        };
+        let invalid = |message: String| {
+            let message = format!("dataset {:?}, chunk {chunk:?}: {message}", plan.name);
+            Error::invalid(&self.path, message)
+        };
+        let ordinal = plan
+            .ordinal(chunk)
+            .ok_or_else(|| invalid("outside the chunk grid".to_string()))?;
+        let extents = cells::clipped(&plan.shape, &plan.chunk_shape, chunk);
+        let expected = cells::byte_count(&extents, plan.dtype.size());
+        if expected != Some(cells.len() as u64) {
+            let expected = expected.unwrap_or(u64::MAX);
+            return Err(invalid(format!(
+                "{} bytes of cells, expected {expected}",
+                cells.len()
+            )));
+        }
+        if written[ordinal] {
+            return Err(invalid("written twice".to_string()));
+        }
+        let bytes = plan.encode(cells, &extents).map_err(invalid)?;
+        let key = documents::chunk_key(self.version, chunk);
+        let file = self.folder.path().join(&plan.name).join(key);
+        place::write(&self.path, &file, &bytes)?;
+        written[ordinal] = true;
+        Ok(())
+    }
+
+    /// Writes all chunks of a dataset from its whole array, row-major, little-endian.
+    ///
+    /// # Errors
+    /// Those of [`Self::write_chunk`].
+    pub fn write_dataset(&mut self, dataset: usize, cells: &[u8]) -> Result<()> {
+        let Some(plan) = self.plans.get(dataset) else {
+            let message = format!("no dataset number {dataset}");
+            return Err(Error::invalid(&self.path, message));
+        };
+        let size = plan.dtype.size();
+        let (shape, chunk_shape) = (plan.shape.clone(), plan.chunk_shape.clone());
+        let expected = cells::byte_count(&shape, size);
+        if expected != Some(cells.len() as u64) {
+            let expected = expected.unwrap_or(u64::MAX);
+            let message = format!(
+                "dataset {:?}: {} bytes of cells, expected {expected}",
+                plan.name,
+                cells.len()
+            );
+            return Err(Error::invalid(&self.path, message));
+        }
+        let grid = plan.grid();
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        let mut chunk = vec![0; grid.len()];
+        let origin = vec![0; grid.len()];
+        loop {
+            let extents = cells::clipped(&shape, &chunk_shape, &chunk);
+            let from: Vec<u64> = chunk
+                .iter()
+                .zip(&chunk_shape)
+                .map(|(position, extent)| position * extent)
+                .collect();
+            let mut part = vec![0; cells::byte_count(&extents, size).unwrap_or(0) as usize];
+            let copy = Copy {
+                source_shape: &shape,
+                from: &from,
+                target_shape: &extents,
+                to: &origin,
+                extents: &extents,
+                size,
+            };
+            copy.run(cells, &mut part);
+            self.write_chunk(dataset, &chunk, &part)?;
+            if !cells::step(&mut chunk, &grid) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes the metadata and gives the folder its name. A hierarchy that was there before is replaced; for a moment
+    /// between two renames there is none. Files are left to the system to be brought to the disk.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a chunk was never written, or something else than a Zarr hierarchy is in the
+    /// target's place; [`Error::Io`] if the metadata cannot be written or the folder not be renamed. The
+    /// target is untouched then.
+    pub fn finish(self) -> Result<()> {
+        for (plan, written) in self.plans.iter().zip(&self.written) {
+            if let Some(ordinal) = written.iter().position(|is_written| !is_written) {
+                return Err(Error::invalid(
+                    &self.path,
+                    format!(
+                        "dataset {:?}: chunk number {ordinal} of {} was never written",
+                        plan.name,
+                        written.len()
+                    ),
+                ));
+            }
+        }
+        for (name, document) in documents::all(self.version, &self.plans) {
+            let bytes = documents::bytes(&document);
+            place::write(&self.path, &self.folder.path().join(name), &bytes)?;
+        }
+        place::persist(self.folder, &self.path)
+    }
+}
+
+impl ArrayWriter for ZarrWriter {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn dataset(&self, number: usize) -> Option<&Dataset> {
+        self.datasets.get(number)
+    }
+
+    fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
+        self.write_chunk(dataset, chunk, cells)
+    }
+
+    fn write_dataset(&mut self, dataset: usize, cells: &[u8]) -> Result<()> {
+        self.write_dataset(dataset, cells)
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        Self::finish(*self)
+    }
+}

@@ -1,0 +1,247 @@
+//! What is to be written of one array, checked, and the bytes of its chunks.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::format::array::{Categories, Compression, DatasetMetadata, DatasetSpec, Dtype, Fill};
+use crate::format::zarr::attributes::{DIMENSIONS, FILL_VALUE};
+use crate::format::zarr::cells::{self, Copy};
+use crate::format::zarr::walk::is_path;
+use crate::format::zarr::{MAX_CHUNK_BYTES, MAX_DIMENSIONS, text};
+
+/// Bytes of the longest name of a folder on the usual systems.
+const MAX_PART: usize = 255;
+/// Groups within each other that a reader looks into.
+const MAX_PARTS: usize = 32;
+
+/// An array to be written.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub name: String,
+    pub dtype: Dtype,
+    pub shape: Vec<u64>,
+    /// Clipped to the shape.
+    pub chunk_shape: Vec<u64>,
+    pub compression: Compression,
+    /// Those that are neither dimension names, fill value nor categories.
+    pub attributes: BTreeMap<String, String>,
+    pub dim_names: Vec<String>,
+    /// The bit pattern of the fill value.
+    pub fill: Option<u64>,
+    /// What the codes stand for, if the cells are texts.
+    pub categories: Option<Categories>,
+}
+
+impl Plan {
+    /// The array that a dataset becomes.
+    pub fn of(path: &Path, spec: DatasetSpec) -> Result<Self> {
+        let name = spec.name;
+        let invalid =
+            |message: String| Error::invalid(path, format!("dataset {name:?}: {message}"));
+        let is_hidden = |part: &str| part.starts_with('.') || part.starts_with("__");
+        let parts = || name.split('/');
+        if !is_path(&name) || parts().any(is_hidden) || parts().any(|part| part.len() > MAX_PART) {
+            return Err(invalid("its name cannot be a path of folders".to_string()));
+        }
+        if parts().count() > MAX_PARTS {
+            return Err(invalid(format!(
+                "more than {MAX_PARTS} groups within each other"
+            )));
+        }
+        let (shape, dimensions) = (spec.shape, spec.chunk_shape.len());
+        if shape.len() != dimensions || dimensions > MAX_DIMENSIONS || spec.chunk_shape.contains(&0)
+        {
+            return Err(invalid(format!(
+                "shape {shape:?} and chunk shape {:?} must have the same dimensions, at most {MAX_DIMENSIONS}, and \
+                 chunks cells",
+                spec.chunk_shape
+            )));
+        }
+        if cells::byte_count(&shape, spec.dtype.size()).is_none() {
+            return Err(invalid(format!("shape {shape:?} is too large")));
+        }
+        let extents = shape.iter().zip(&spec.chunk_shape);
+        let chunk_shape: Vec<u64> = extents
+            .map(|(extent, chunk)| (*chunk).min((*extent).max(1)))
+            .collect();
+        if cells::byte_count(&chunk_shape, spec.dtype.size())
+            .is_none_or(|bytes| bytes > MAX_CHUNK_BYTES)
+        {
+            return Err(invalid(format!(
+                "chunks of {chunk_shape:?} cells are larger than 2 GiB"
+            )));
+        }
+        let metadata = spec.metadata;
+        if !metadata.coords.is_empty() {
+            return Err(invalid(
+                "Zarr has no place for labels; write them as an array".to_string(),
+            ));
+        }
+        let names = &metadata.dim_names;
+        let different: HashSet<_> = names.iter().collect();
+        if !names.is_empty() && (names.len() != dimensions || different.len() != dimensions) {
+            return Err(invalid(format!(
+                "dimension names {names:?}, expected {dimensions} different ones"
+            )));
+        }
+        let categories = match Categories::of(&metadata.attrs) {
+            Some(categories) if spec.dtype == Dtype::I64 => {
+                Some(categories.map_err(|message| {
+                    invalid(format!("attribute {}: {message}", Categories::ATTRIBUTE))
+                })?)
+            }
+            _ => None,
+        };
+        let mut attributes = metadata.attrs;
+        let fill_attribute = attributes
+            .remove(FILL_VALUE)
+            .map(|text| (FILL_VALUE.to_string(), text));
+        attributes.remove(DIMENSIONS);
+        if categories.is_some() {
+            attributes.retain(|key, _| !key.starts_with(Categories::ATTRIBUTE));
+        }
+        let fill_metadata = DatasetMetadata {
+            attrs: fill_attribute.into_iter().collect(),
+            ..DatasetMetadata::default()
+        };
+        let fill = Fill::of(&fill_metadata, spec.dtype).filter(|_| categories.is_none());
+        Ok(Self {
+            dtype: spec.dtype,
+            chunk_shape,
+            compression: spec.compression,
+            attributes,
+            dim_names: metadata.dim_names,
+            fill: fill.map(Fill::bits),
+            categories,
+            name,
+            shape,
+        })
+    }
+
+    /// Chunks along each dimension.
+    pub fn grid(&self) -> Vec<u64> {
+        let axes = self.shape.iter().zip(&self.chunk_shape);
+        axes.map(|(extent, chunk)| extent.div_ceil(*chunk))
+            .collect()
+    }
+
+    /// The number of a chunk, row-major, if there is such a chunk.
+    pub fn ordinal(&self, chunk: &[u64]) -> Option<usize> {
+        let grid = self.grid();
+        if chunk.len() != grid.len() {
+            return None;
+        }
+        let mut ordinal = 0;
+        for (position, count) in chunk.iter().zip(&grid) {
+            if position >= count {
+                return None;
+            }
+            ordinal = ordinal * count + position;
+        }
+        usize::try_from(ordinal).ok()
+    }
+
+    /// For each chunk, that it was not written.
+    pub fn no_chunks(&self, path: &Path) -> Result<Vec<bool>> {
+        let count = cells::byte_count(&self.grid(), 1);
+        let count = count
+            .and_then(|count| usize::try_from(count).ok())
+            .unwrap_or(usize::MAX);
+        let mut chunks = Vec::new();
+        chunks.try_reserve_exact(count).map_err(|_| {
+            let message = format!("dataset {:?}: no memory for {count} chunks", self.name);
+            Error::invalid(path, message)
+        })?;
+        chunks.resize(count, false);
+        Ok(chunks)
+    }
+
+    /// The bytes of a cell that stands for missing ones, zero if there is none.
+    fn fill_cell(&self) -> Vec<u8> {
+        self.fill.unwrap_or(0).to_le_bytes()[..self.dtype.size() as usize].to_vec()
+    }
+
+    /// The stored bytes of a chunk, which is filled up to its whole shape.
+    pub fn encode(&self, cells: &[u8], extents: &[u64]) -> std::result::Result<Vec<u8>, String> {
+        let size = self.dtype.size();
+        let filled;
+        let whole = if extents == self.chunk_shape {
+            cells
+        } else {
+            let fill = match &self.categories {
+                Some(categories) => categories
+                    .missing()
+                    .unwrap_or(text::MISSING)
+                    .to_le_bytes()
+                    .to_vec(),
+                None => self.fill_cell(),
+            };
+            let total = cells::byte_count(&self.chunk_shape, size).unwrap_or(0);
+            let mut target = cells::repeated(&fill, total);
+            let origin = vec![0; extents.len()];
+            let copy = Copy {
+                source_shape: extents,
+                from: &origin,
+                target_shape: &self.chunk_shape,
+                to: &origin,
+                extents,
+                size,
+            };
+            copy.run(cells, &mut target);
+            filled = target;
+            &filled
+        };
+        let raw = match &self.categories {
+            Some(categories) => texts(categories, whole)?,
+            None => whole.to_vec(),
+        };
+        match self.compression {
+            Compression::Raw => Ok(raw),
+            Compression::Zstd { level } => {
+                zstd::bulk::compress(&raw, level).map_err(|error| error.to_string())
+            }
+        }
+    }
+}
+
+/// The texts of codes, as they are stored.
+fn texts(categories: &Categories, codes: &[u8]) -> std::result::Result<Vec<u8>, String> {
+    let (codes, _) = codes.as_chunks::<8>();
+    let missing = categories.missing().unwrap_or(text::MISSING);
+    let texts = codes.iter().map(|bytes| {
+        let code = i64::from_le_bytes(*bytes);
+        match categories.text(code) {
+            None if code == missing => Ok(""),
+            None => Err(format!("code {code} has no text")),
+            Some(text) => Ok(text),
+        }
+    });
+    let texts: Vec<&str> = texts.collect::<std::result::Result<_, _>>()?;
+    Ok(text::encode(texts.into_iter()))
+}
+
+/// Each array has a folder of its own, in which no other lies.
+pub(super) fn check_names(path: &Path, plans: &[Plan]) -> Result<()> {
+    let mut names = HashSet::new();
+    for plan in plans {
+        if !names.insert(plan.name.as_str()) {
+            let message = format!("two datasets are called {:?}", plan.name);
+            return Err(Error::invalid(path, message));
+        }
+    }
+    for plan in plans {
+        let ends = plan
+            .name
+            .match_indices('/')
+            .map(|(end, _)| &plan.name[..end]);
+        if let Some(group) = ends.into_iter().find(|group| names.contains(group)) {
+            let message = format!(
+                "dataset {:?}: dataset {group:?} cannot be a group as well",
+                plan.name
+            );
+            return Err(Error::invalid(path, message));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,427 @@
+//! From arrays to arrays.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::sync_channel;
+
+use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::config::ConfigOptions;
+
+use crate::error::Error;
+use crate::format::array::{
+    ArrayFile, ArrayWriter, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec,
+    Payload, copy_chunk,
+};
+use crate::format::storage::Access;
+use crate::format::tet::{MAX_ATTRIBUTES, MAX_RANK, MAX_TEXT, is_allowed};
+use crate::grid::{ChunkGrid, CoordinateSource, Selection, Window, infer_labels};
+use crate::provider::arrays::{
+    ArrayDataset, StoredArray, StoredWindowReader, Writing, create_file, group, open_file,
+};
+use crate::provider::convert::windows;
+use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
+use crate::provider::copy::{CoordinateDataset, FinishedAxis, chunk_shape};
+use crate::provider::file_kind::FileKind;
+use crate::provider::options::{ReadOptions, TetOptions};
+use crate::provider::source::{GridSource, WindowReader};
+
+/// Windows that are between reading and writing: one that is read, one that waits, one that is written.
+const IN_FLIGHT: u64 = 3;
+
+/// What an array of the output is made of.
+enum Content {
+    /// The cells of a dataset of the input.
+    Dataset(Dataset),
+    /// Coordinates that are labels in the input.
+    Cells(Arc<[u8]>),
+}
+
+/// Copies the arrays of a file.
+pub(super) fn convert(
+    input: &Path,
+    target: FileKind,
+    output: &Path,
+    options: &ConvertOptions,
+    progress: &ConvertProgress,
+) -> Result<Converted> {
+    let (path, named) = split_dataset(input);
+    let read_options = options.read_options().with_access(Access::Pread);
+    let file = open_file(&path, &read_options, &ConfigOptions::new())?;
+    let mut converted = Converted {
+        warnings: file.warnings().to_vec(),
+        ..Converted::default()
+    };
+    let wanted = options.dataset.as_ref().or(named.as_ref());
+    let mut plan = Plan {
+        file: &file,
+        target,
+        options,
+        read_options: &read_options,
+        specs: Vec::new(),
+        contents: Vec::new(),
+        warnings: &mut converted.warnings,
+    };
+    plan.add_datasets(wanted.map(String::as_str))?;
+    let Plan {
+        specs, contents, ..
+    } = plan;
+    if specs.is_empty() {
+        return plan_err!("{}: there is no array to convert", input.display());
+    }
+    let writing = Writing {
+        zone_maps: options.zone_maps,
+        history: ("convert", file.format()),
+        is_zarr_2: false,
+    };
+    if target == FileKind::Npy {
+        let is_more = |spec: &DatasetSpec| spec.metadata() != &DatasetMetadata::default();
+        if specs.iter().any(is_more) {
+            converted.warnings.push(format!(
+                "{}: names of dimensions and attributes are left out, and texts are their codes; NumPy's files have no \
+                 place for them",
+                output.display()
+            ));
+        }
+    }
+    let mut writer = create_file(target, output, specs, &writing)?;
+    let datasets = contents.iter().filter_map(|content| match content {
+        Content::Dataset(dataset) => cells(dataset),
+        Content::Cells(_) => None,
+    });
+    progress.all.store(datasets.sum(), Ordering::Relaxed);
+    for (number, content) in contents.iter().enumerate() {
+        match content {
+            Content::Cells(cells) => writer.write_dataset(number, cells)?,
+            Content::Dataset(dataset) => {
+                copy(&file, dataset, number, writer.as_mut(), options, progress)?;
+            }
+        }
+    }
+    writer.finish()?;
+    converted.arrays = contents.len();
+    converted.cells = progress.done();
+    Ok(converted)
+}
+
+fn cells(dataset: &Dataset) -> Option<u64> {
+    Selection::all(dataset.shape()).count()
+}
+
+/// What is to be written.
+struct Plan<'a> {
+    file: &'a Arc<dyn ArrayFile>,
+    target: FileKind,
+    options: &'a ConvertOptions,
+    read_options: &'a TetOptions,
+    specs: Vec<DatasetSpec>,
+    contents: Vec<Content>,
+    warnings: &'a mut Vec<String>,
+}
+
+impl Plan<'_> {
+    /// All datasets, or one of them with those that have its coordinates.
+    fn add_datasets(&mut self, wanted: Option<&str>) -> Result<()> {
+        let file = self.file;
+        let mut names = Vec::new();
+        if let Some(name) = wanted {
+            let dataset = ArrayDataset::try_new(file, name, self.read_options)?;
+            for axis in dataset.axes() {
+                if let CoordinateSource::Dataset(name)
+                | CoordinateSource::CoordinatesAttribute(name) = axis.source()
+                {
+                    names.push(name.clone());
+                }
+            }
+            names.push(name.to_string());
+        }
+        let is_only = |name: &str| names.is_empty() || names.iter().any(|one| one == name);
+        for dataset in file.datasets() {
+            if !is_only(dataset.name()) || file.dataset(dataset.name()) != Some(dataset) {
+                continue;
+            }
+            match dataset.check(file.path()) {
+                Ok(_) => self.add(dataset, wanted.is_some())?,
+                // Opening has told why.
+                Err(_) if wanted.is_none() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, dataset: &Dataset, is_wanted: bool) -> Result<()> {
+        if self.target == FileKind::Tet
+            && let Some(reason) = unfit(dataset.shape())
+        {
+            let message = format!(
+                "{}, dataset {:?}: {reason}",
+                self.file.path().display(),
+                dataset.name()
+            );
+            if is_wanted {
+                return plan_err!("{message}");
+            }
+            self.warnings.push(format!("{message}; it is left out"));
+            return Ok(());
+        }
+        let dtype = dataset.check(self.file.path())?;
+        let shape = dataset.shape();
+        let nothing = DatasetMetadata::default();
+        let mut metadata = self.file.metadata(dataset).unwrap_or(&nothing).clone();
+        if metadata.dim_names.is_empty()
+            && let Some(dims) = &self.options.dims
+            && dims.len() == shape.len()
+        {
+            metadata.dim_names.clone_from(dims);
+        }
+        let chunk = self.chunk(dataset, dtype.size());
+        let compression = match self.options.compression {
+            Some(compression) => compression,
+            None => self.stored_as(dataset)?,
+        };
+        match self.target {
+            FileKind::Tet => self.fit(dataset, &mut metadata)?,
+            _ => {
+                self.add_labels(dataset, &metadata)?;
+                metadata.coords.clear();
+            }
+        }
+        let spec = DatasetSpec::new(dataset.name(), dtype, shape, &chunk)
+            .with_compression(compression)
+            .with_metadata(metadata);
+        self.specs.push(spec);
+        self.contents.push(Content::Dataset(dataset.clone()));
+        Ok(())
+    }
+
+    fn chunk(&self, dataset: &Dataset, cell_bytes: u64) -> Vec<u64> {
+        let shape = dataset.shape();
+        let fits = |chunk: &&Vec<u64>| chunk.len() == shape.len();
+        if self.target == FileKind::Npy {
+            // What is written at once: rows.
+            let mut rows = shape.to_vec();
+            if let Some(first) = rows.first_mut() {
+                *first = (*dataset.chunk_shape().first().unwrap_or(&1))
+                    .min(*first)
+                    .max(1);
+            }
+            return rows;
+        }
+        if let Some(chunk) = self.options.chunk.as_ref().filter(fits) {
+            let extents = chunk.iter().zip(shape);
+            return extents
+                .map(|(chunk, extent)| *chunk.min(extent).max(&1))
+                .collect();
+        }
+        match self.file.has_chunks() {
+            true => dataset.chunk_shape().to_vec(),
+            false => chunk_shape(shape, cell_bytes),
+        }
+    }
+
+    /// The compression that is most like that of the first chunk.
+    fn stored_as(&self, dataset: &Dataset) -> Result<Compression> {
+        if dataset.shape().contains(&0) || !self.file.has_chunks() {
+            return Ok(Compression::Raw);
+        }
+        let first = vec![0; dataset.shape().len()];
+        let stored = self.file.chunk(dataset, &first, Access::Pread)?;
+        Ok(match stored.payload {
+            Payload::Raw(_) => Compression::Raw,
+            Payload::Zstd(_) => Compression::ZSTD,
+            Payload::Encoded(_) if stored.stored_bytes < stored.raw_bytes => Compression::ZSTD,
+            Payload::Encoded(_) => Compression::Raw,
+        })
+    }
+
+    /// Leaves out what the metadata of a `.tet` file cannot hold.
+    fn fit(&mut self, dataset: &Dataset, metadata: &mut DatasetMetadata) -> Result<()> {
+        let is_category = |key: &str| key.starts_with(Categories::ATTRIBUTE);
+        let categories = metadata.attrs.keys().filter(|key| is_category(key)).count();
+        if categories >= MAX_ATTRIBUTES {
+            return plan_err!(
+                "{}, dataset {:?}: its texts take {categories} attributes, a .tet file has {MAX_ATTRIBUTES} for a dataset",
+                self.file.path().display(),
+                dataset.name()
+            );
+        }
+        let mut room = MAX_ATTRIBUTES - categories;
+        let mut lost = Vec::new();
+        metadata.attrs.retain(|key, text| {
+            if is_category(key) {
+                return true;
+            }
+            let fits = is_allowed(key) && is_allowed(text) && room > 0;
+            room -= usize::from(fits);
+            if !fits {
+                lost.push(format!("{key:?}"));
+            }
+            fits
+        });
+        if !lost.is_empty() {
+            self.warnings.push(format!(
+                "{}, dataset {:?}: the attributes {} are left out, a .tet file holds {MAX_ATTRIBUTES} of 1 to {MAX_TEXT} bytes",
+                self.file.path().display(),
+                dataset.name(),
+                lost.join(", ")
+            ));
+        }
+        Ok(())
+    }
+
+    /// Labels become arrays, where there is no dataset of their name.
+    fn add_labels(&mut self, dataset: &Dataset, metadata: &DatasetMetadata) -> Result<()> {
+        for (axis, name) in metadata.dim_names.iter().enumerate() {
+            let labels = metadata.labels(&metadata.dim_names, axis, dataset.shape());
+            let Some((labels, _)) =
+                labels.filter(|(labels, _)| labels.len() as u64 == dataset.shape()[axis])
+            else {
+                continue;
+            };
+            let path = format!("{}{name}", group(dataset.name()));
+            let is_there = self.file.dataset(&path).is_some()
+                || self.specs.iter().any(|spec| spec.name() == path);
+            if is_there {
+                continue;
+            }
+            let coordinates = CoordinateDataset::of(&FinishedAxis {
+                name: name.clone(),
+                coordinates: infer_labels(labels),
+                positions: Vec::new(),
+            })?;
+            self.specs.push(coordinates.spec(group(dataset.name())));
+            self.contents.push(Content::Cells(coordinates.cells));
+        }
+        Ok(())
+    }
+}
+
+/// Why a `.tet` file has no place for arrays of a shape, if it has none.
+fn unfit(shape: &[u64]) -> Option<String> {
+    if shape.contains(&0) {
+        return Some("it has no cells, which a .tet file has no place for".to_string());
+    }
+    (!(1..=MAX_RANK).contains(&shape.len())).then(|| {
+        format!(
+            "{} dimensions, a .tet file has 1 to {MAX_RANK}",
+            shape.len()
+        )
+    })
+}
+
+/// Copies the cells of a dataset: one thread reads windows, another one cuts and writes their chunks.
+fn copy(
+    file: &Arc<dyn ArrayFile>,
+    dataset: &Dataset,
+    number: usize,
+    writer: &mut dyn ArrayWriter,
+    options: &ConvertOptions,
+    progress: &ConvertProgress,
+) -> Result<()> {
+    let Some(described) = writer.dataset(number).cloned() else {
+        return exec_err!("{}: no dataset number {number}", writer.path().display());
+    };
+    // As it is stored, whatever it stands for.
+    let plain = DatasetMetadata::default();
+    let stored = StoredArray::try_new(file, dataset, &plain, &TetOptions::new(), &mut Vec::new())?;
+    let size = stored.dtype().size();
+    let stored = Arc::new(stored);
+    let most_bytes = options.memory as u64 / IN_FLIGHT;
+    let extents = windows::extents(
+        stored.chunk_grid(),
+        described.chunk_shape(),
+        size,
+        most_bytes,
+    );
+    let grid = ChunkGrid::new(dataset.shape().to_vec(), extents);
+    let windows = Selection::all(dataset.shape()).chunks(&grid);
+    let count = windows.count().unwrap_or(u64::MAX);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel::<Result<(Window, Vec<u8>)>>(1);
+        let reading = Arc::clone(&stored);
+        let (windows, grid) = (&windows, &grid);
+        scope.spawn(move || {
+            let read_options = ReadOptions {
+                access: Access::Pread,
+                ..ReadOptions::default()
+            };
+            let mut reader = StoredWindowReader::try_new(reading, &read_options);
+            for nth in 0..count {
+                let Some(position) = windows.nth(nth) else {
+                    return;
+                };
+                let window = grid.window(&position);
+                let read = match &mut reader {
+                    Ok(reader) => read(reader, &window, progress),
+                    Err(_) => break,
+                };
+                let is_last = read.is_err();
+                // Nobody listens any more if writing has failed.
+                if sender.send(read.map(|cells| (window, cells))).is_err() || is_last {
+                    return;
+                }
+            }
+            if let Err(error) = reader {
+                let _ = sender.send(Err(error));
+            }
+        });
+        for read in receiver {
+            let (window, cells) = read?;
+            write(&window, &cells, &described, size, number, writer)?;
+            progress.done.fetch_add(window.cells(), Ordering::Relaxed);
+        }
+        Ok(())
+    })
+}
+
+fn read(
+    reader: &mut StoredWindowReader,
+    window: &Window,
+    progress: &ConvertProgress,
+) -> Result<Vec<u8>> {
+    reader.open(window)?;
+    loop {
+        if progress.is_cancelled() {
+            return exec_err!("the conversion was cancelled");
+        }
+        if reader.advance()? {
+            return Ok(reader.cells(0, 0..window.cells())?.to_vec());
+        }
+    }
+}
+
+/// Cuts the chunks of a window, and writes them.
+fn write(
+    window: &Window,
+    cells: &[u8],
+    dataset: &Dataset,
+    size: u64,
+    number: usize,
+    writer: &mut dyn ArrayWriter,
+) -> Result<(), Error> {
+    let chunks = ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec());
+    if let Some(only) = chunks.chunk_equal_to(window) {
+        return writer.write_chunk(number, &only, cells);
+    }
+    // The window as an array of its own.
+    let shape: Vec<u64> = window.shape().collect();
+    let local = dataset.with_shape(&shape);
+    let first = window.ranges().iter().zip(dataset.chunk_shape());
+    let first: Vec<u64> = first.map(|(range, extent)| range.start / extent).collect();
+    let inside = Selection::all(&shape).chunks(&ChunkGrid::new(
+        shape.clone(),
+        dataset.chunk_shape().to_vec(),
+    ));
+    let mut buffer = Vec::new();
+    for nth in 0..inside.count().unwrap_or(0) {
+        let Some(position) = inside.nth(nth) else {
+            break;
+        };
+        buffer.clear();
+        copy_chunk(&local, size, &position, cells, &mut buffer);
+        let chunk: Vec<u64> = first.iter().zip(&position).map(|(a, b)| a + b).collect();
+        writer.write_chunk(number, &chunk, &buffer)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! From one file format to another, as `tet convert` does.
+//!
+//! Arrays stay arrays: their cells are copied as they are stored, with what the files say of them, chunk by chunk
+//! ([`arrays`]). Whatever else comes or goes as rows is a query and a `COPY` ([`rows`]).
+
+mod arrays;
+mod rows;
+mod windows;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use datafusion::common::{Result, plan_err};
+
+use crate::format::array::Compression;
+use crate::provider::options::TetOptions;
+
+pub use crate::provider::file_kind::FileKind;
+
+/// Bytes of cells in memory, if nothing else is said.
+const MEMORY: usize = 256 << 20;
+
+/// How a file is converted.
+#[derive(Debug, Clone)]
+pub struct ConvertOptions {
+    /// The dataset to take, with its coordinates; all of them, if the output has room.
+    pub dataset: Option<String>,
+    /// Extents of the chunks of arrays, for those that have as many dimensions. Unset: as in the input, or near 4 MiB if
+    /// that has no chunks.
+    pub chunk: Option<Vec<u64>>,
+    /// How chunks are stored. Unset: raw ones stay raw, others become zstd.
+    pub compression: Option<Compression>,
+    /// Of rows, the columns that are dimensions; of arrays that name none, their names.
+    pub dims: Option<Vec<String>>,
+    /// Whether a `.tet` file embeds zone maps.
+    pub zone_maps: bool,
+    /// Whether a file that exists is replaced.
+    pub overwrite: bool,
+    /// Bytes of cells and rows in memory, about. One chunk fits in any case.
+    pub memory: usize,
+    /// Threads that rows are read and sorted with.
+    pub threads: usize,
+}
+
+impl Default for ConvertOptions {
+    fn default() -> Self {
+        Self {
+            dataset: None,
+            chunk: None,
+            compression: None,
+            dims: None,
+            zone_maps: false,
+            overwrite: false,
+            memory: MEMORY,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+impl ConvertOptions {
+    /// How array files are read: as they are stored.
+    fn read_options(&self) -> TetOptions {
+        let options = TetOptions::new();
+        match &self.dims {
+            Some(dims) => options.with_dims(dims.iter().map(String::as_str)),
+            None => options,
+        }
+    }
+}
+
+/// What came of a conversion.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Converted {
+    /// Arrays that were written; none if the output has rows.
+    pub arrays: usize,
+    /// Cells or rows that were written.
+    pub cells: u64,
+    /// What could not be kept.
+    pub warnings: Vec<String>,
+}
+
+/// How far a conversion has come, for whoever watches it from another thread.
+#[derive(Debug, Default)]
+pub struct ConvertProgress {
+    done: AtomicU64,
+    all: AtomicU64,
+    is_cancelled: AtomicBool,
+}
+
+impl ConvertProgress {
+    /// Cells or rows that have been read.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Cells or rows there are; zero as long as that is not known.
+    pub fn all(&self) -> u64 {
+        self.all.load(Ordering::Relaxed)
+    }
+
+    /// Asks the conversion to stop, which it does with an error, and leaves nothing behind.
+    pub fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// Converts a file. Which formats are meant, the names say, and of an input with arrays its first bytes. The output is
+/// written beside its place and renamed in the end.
+///
+/// # Errors
+/// If the input cannot be read, cannot be what the output is to be, or the output cannot be written; then there is no output,
+/// and one that was there before is as it was.
+pub async fn convert(
+    input: &Path,
+    output: &Path,
+    options: &ConvertOptions,
+    progress: &ConvertProgress,
+) -> Result<Converted> {
+    let target = FileKind::of(output)?;
+    if !options.overwrite && output.exists() {
+        return plan_err!(
+            "{} exists already; --overwrite replaces it",
+            output.display()
+        );
+    }
+    let source = FileKind::of_input(&split_dataset(input).0)?;
+    match (source.is_array(), target.is_array()) {
+        (true, true) => arrays::convert(input, target, output, options, progress),
+        (false, true) if target == FileKind::Npy => plan_err!(
+            "{}: rows become a .tet file first, which then becomes this",
+            output.display()
+        ),
+        _ => rows::convert(input, source, target, output, options, progress).await,
+    }
+}
+
+/// The path of an input, and the dataset that it names behind a `#`, if there is no such file.
+pub fn split_dataset(input: &Path) -> (PathBuf, Option<String>) {
+    match input.to_str().and_then(|text| text.rsplit_once('#')) {
+        Some((path, dataset)) if !input.exists() && !dataset.is_empty() => {
+            (PathBuf::from(path), Some(dataset.to_string()))
+        }
+        _ => (input.to_path_buf(), None),
+    }
+}

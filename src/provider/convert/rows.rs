@@ -1,0 +1,157 @@
+//! From or to rows: a query, and a `COPY` of its answer.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use crate::error::Error;
+use crate::format::array::Compression;
+use crate::format::target;
+use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted};
+use crate::provider::file_kind::FileKind;
+use crate::provider::session::enable_tet;
+
+/// How often somebody may look at the progress.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Copies the rows of a file.
+pub(super) async fn convert(
+    input: &Path,
+    source: FileKind,
+    target: FileKind,
+    output: &Path,
+    options: &ConvertOptions,
+    progress: &ConvertProgress,
+) -> Result<Converted> {
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(FairSpillPool::new(options.memory)))
+        .build_arc()?;
+    let config = SessionConfig::new().with_target_partitions(options.threads);
+    let ctx = SessionContext::new_with_config_rt(config, runtime);
+    let mut read_options = options.read_options();
+    if source.is_array() {
+        read_options.dataset.clone_from(&options.dataset);
+    }
+    let ctx = enable_tet(ctx, read_options);
+    // Arrays are written beside their place by themselves.
+    let temporary = match target.is_array() {
+        true => None,
+        false => Some(target::create_beside(output)?.into_temp_path()),
+    };
+    let written = temporary.as_deref().unwrap_or(output);
+    let sql = format!(
+        "COPY (SELECT * FROM {}) TO {} STORED AS {}{}",
+        quoted(input)?,
+        quoted(written)?,
+        target.stored_as(),
+        copy_options(source, target, options)
+    );
+    let plan = ctx.sql(&sql).await?.create_physical_plan().await?;
+    let sources = leaves(&plan);
+    progress.all.store(rows_of(&sources), Ordering::Relaxed);
+    let running = SpawnedTask::spawn(collect(plan, ctx.task_ctx()));
+    let mut running = std::pin::pin!(running);
+    let batches = loop {
+        tokio::select! {
+            finished = &mut running => {
+                break finished.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+            }
+            () = tokio::time::sleep(TICK) => {
+                let done = sources.iter().filter_map(|source| source.metrics()?.output_rows());
+                progress.done.store(done.sum::<usize>() as u64, Ordering::Relaxed);
+                if progress.is_cancelled() {
+                    return exec_err!("the conversion was cancelled");
+                }
+            }
+        }
+    };
+    if let Some(temporary) = temporary {
+        temporary
+            .persist(output)
+            .map_err(|error| Error::io(output, "rename the finished file to")(error.error))?;
+    }
+    Ok(Converted {
+        arrays: 0,
+        cells: count(&batches),
+        warnings: Vec::new(),
+    })
+}
+
+/// The rows that operators have to read; zero if that is not known.
+fn rows_of(sources: &[Arc<dyn ExecutionPlan>]) -> u64 {
+    let statistics = StatisticsContext::new();
+    let rows = sources.iter().map(|source| {
+        let found = statistics.compute(source.as_ref(), &StatisticsArgs::new());
+        found.ok()?.num_rows.get_value().copied()
+    });
+    let all: Option<usize> = rows.sum();
+    all.unwrap_or(0) as u64
+}
+
+/// The rows that a `COPY` says it has written.
+fn count(batches: &[arrow::array::RecordBatch]) -> u64 {
+    use arrow::array::AsArray;
+    use arrow::datatypes::UInt64Type;
+    let counts = batches.iter().filter_map(|batch| {
+        let count = batch.columns().first()?.as_primitive_opt::<UInt64Type>()?;
+        count.values().first().copied()
+    });
+    counts.sum()
+}
+
+/// The operators at the bottom, which read.
+fn leaves(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
+    let children = plan.children();
+    if children.is_empty() {
+        return vec![Arc::clone(plan)];
+    }
+    children.into_iter().flat_map(leaves).collect()
+}
+
+/// A path in SQL: as a text if that is wanted, which is also what a table may be called.
+fn quoted(path: &Path) -> Result<String> {
+    match path.to_str() {
+        Some(text) => Ok(format!("'{}'", text.replace('\'', "''"))),
+        None => exec_err!("{}: the name is not UTF-8", path.display()),
+    }
+}
+
+fn copy_options(source: FileKind, target: FileKind, options: &ConvertOptions) -> String {
+    let mut given = Vec::new();
+    if target.is_array() {
+        if let Some(dims) = &options.dims {
+            given.push(format!("dims '{}'", dims.join(",").replace('\'', "''")));
+        }
+        if let Some(chunk) = &options.chunk {
+            let chunk: Vec<_> = chunk.iter().map(u64::to_string).collect();
+            given.push(format!("chunk '{}'", chunk.join(",")));
+        }
+        match options.compression {
+            Some(Compression::Zstd { level }) => given.push(format!("codec 'zstd', level {level}")),
+            Some(Compression::Raw) => given.push("codec 'raw'".to_string()),
+            None => {}
+        }
+        if let Some(dataset) = options.dataset.as_ref().filter(|_| !source.is_array()) {
+            given.push(format!("dataset '{}'", dataset.replace('\'', "''")));
+        }
+        if options.zone_maps {
+            given.push("zone_maps true".to_string());
+        }
+    }
+    if target == FileKind::Csv {
+        given.push("'format.has_header' 'true'".to_string());
+    }
+    match given.is_empty() {
+        true => String::new(),
+        false => format!(" OPTIONS ({})", given.join(", ")),
+    }
+}
