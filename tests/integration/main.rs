@@ -24,6 +24,7 @@ mod packages;
 mod plans;
 mod pruning;
 mod reference;
+mod repairs;
 mod scans;
 mod sql;
 mod sqllogic;
