@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod aggregates;
+mod carried;
 mod cells;
 mod command;
 mod convert;

@@ -127,7 +127,7 @@ impl Package {
     }
 
     /// What the generation says of itself.
-    pub fn manifest(&self) -> Result<Manifest> {
+    pub(super) fn manifest(&self) -> Result<Manifest> {
         let path = self.folder.join(MANIFEST);
         parse(&path, &read(&path, MAX_MANIFEST)?)
     }

@@ -130,7 +130,8 @@ pub(super) fn attributes(
         let is_of_storage = key.starts_with(Categories::ATTRIBUTE)
             || key.as_str() == ARROW_TYPE
             || FILL_ATTRIBUTES.contains(&key.as_str());
-        !is_of_storage && !(are_times && OF_TIMES.contains(&key.as_str()))
+        let is_of_numbers = are_times && OF_TIMES.contains(&key.as_str());
+        !(is_of_storage || is_of_numbers)
     });
     attributes
         .map(|(key, text)| (key.clone(), text.clone()))

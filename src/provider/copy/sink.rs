@@ -170,8 +170,8 @@ impl ArraySink {
             field.metadata().contains_key(UNPACKED) || !field.data_type().is_integer();
         metadata.attrs = carried(field);
         metadata.attrs.retain(|key, _| {
-            !NOT_COPIED.contains(&key.as_str())
-                && !(is_unpacked && OF_PACKED.contains(&key.as_str()))
+            let is_stale = is_unpacked && OF_PACKED.contains(&key.as_str());
+            !(is_stale || NOT_COPIED.contains(&key.as_str()))
         });
         // A fill value may have to be added.
         while metadata.attrs.len() >= MAX_ATTRIBUTES {
