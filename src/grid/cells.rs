@@ -81,6 +81,11 @@ impl Cells {
         if range.is_empty() {
             return;
         }
+        if self.sets.is_empty() {
+            // An array without axes is one cell.
+            runs.push(0..1);
+            return;
+        }
         // The axes behind `inner` are selected as a whole, so a step along it is one unbroken run.
         let inner = (0..self.sets.len())
             .rev()

@@ -228,7 +228,7 @@ async fn what_cannot_be_converted_leaves_nothing_behind() {
         (
             data("stations.csv"),
             "a.npy",
-            "rows become a .tet file first",
+            "rows are not written as NumPy",
         ),
         (
             data("stations.csv"),

@@ -20,6 +20,7 @@ mod memory;
 mod mutations;
 mod npy;
 mod numpy;
+mod odd;
 mod opening;
 mod packages;
 mod plans;

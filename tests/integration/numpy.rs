@@ -37,6 +37,15 @@ async fn numbers_of_every_order() {
     );
     assert_eq!(ask("int8.npy", range).await, ["-6 5 -6 Int16"]);
     assert_eq!(ask("bool.npy", range).await, ["0 1 4 UInt8"]);
+    assert_eq!(ask("scalar.npy", "SELECT * FROM FILE").await, ["1.5"]);
+    assert_eq!(
+        ask(
+            "scalar.npy",
+            "SELECT count(*), sum(value) FROM FILE WHERE value > 1"
+        )
+        .await,
+        ["1 1.5"]
+    );
     assert_eq!(ask("empty.npy", "SELECT count(*) FROM FILE").await, ["0"]);
 }
 
@@ -85,7 +94,6 @@ async fn what_is_no_array_of_numbers_is_refused() {
     for (file, expected) in [
         ("complex.npy", "descr is \"<c16\", expected numbers"),
         ("objects.npy", "descr is \"|O\", expected numbers"),
-        ("scalar.npy", "shape is (), expected one dimension or more"),
     ] {
         let sql = format!("SELECT * FROM '{}'", data(&format!("npy/{file}")).display());
         let error = error(&session(), &sql).await;

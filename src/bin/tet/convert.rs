@@ -56,7 +56,10 @@ pub fn run(arguments: &ConvertArguments, output: &mut dyn Write) -> Result<bool,
 
 /// Converts with a bar on a terminal; a signal ends it tidily.
 fn watched(arguments: &ConvertArguments, options: ConvertOptions) -> Result<Converted, Failure> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        // One may be busy with arrays, and somebody must hear signals.
+        .worker_threads(cores.max(2))
         .enable_all()
         .build()?;
     let progress = Arc::new(ConvertProgress::default());
@@ -67,6 +70,8 @@ fn watched(arguments: &ConvertArguments, options: ConvertOptions) -> Result<Conv
         let converting =
             tokio::spawn(async move { convert(&input, &target, &options, &progress).await });
         let mut converting = std::pin::pin!(converting);
+        let mut signals = std::pin::pin!(interrupted());
+        let mut is_heard = false;
         loop {
             tokio::select! {
                 finished = &mut converting => return finished,
@@ -74,7 +79,10 @@ fn watched(arguments: &ConvertArguments, options: ConvertOptions) -> Result<Conv
                     bar.set_length(watched.all());
                     bar.set_position(watched.done());
                 }
-                () = interrupted() => watched.cancel(),
+                () = &mut signals, if !is_heard => {
+                    is_heard = true;
+                    watched.cancel();
+                }
             }
         }
     });
@@ -91,9 +99,14 @@ async fn interrupted() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
+        let listen = |kind| signal(kind);
+        if let (Ok(mut terminated), Ok(mut hung_up)) = (
+            listen(SignalKind::terminate()),
+            listen(SignalKind::hangup()),
+        ) {
             tokio::select! {
                 _ = terminated.recv() => {}
+                _ = hung_up.recv() => {}
                 _ = tokio::signal::ctrl_c() => {}
             }
             return;

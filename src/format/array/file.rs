@@ -55,6 +55,19 @@ pub trait ArrayFile: Debug + Send + Sync {
     /// If it is missing, or what the file says of it breaks a rule of the format.
     fn chunk(&self, dataset: &Dataset, chunk: &[u64], access: Access) -> Result<StoredChunk>;
 
+    /// Whether the chunks of a dataset are compressed, as far as its first one tells.
+    ///
+    /// # Errors
+    /// As [`Self::chunk`].
+    fn is_compressed(&self, dataset: &Dataset) -> Result<bool> {
+        if dataset.shape.contains(&0) {
+            return Ok(false);
+        }
+        let first = vec![0; dataset.shape.len()];
+        let stored = self.chunk(dataset, &first, self.access())?;
+        Ok(matches!(stored.payload, Payload::Zstd(_)))
+    }
+
     /// The file with the payloads of a dataset that are [`Payload::Raw`] or [`Payload::Zstd`].
     ///
     /// # Errors

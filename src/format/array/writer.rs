@@ -22,6 +22,11 @@ pub trait ArrayWriter: Send {
     /// [`Error::Io`] if it cannot be written.
     fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()>;
 
+    /// What could not be kept of the chunks so far.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Completes the file and gives it its name.
     ///
     /// # Errors
@@ -48,6 +53,12 @@ pub trait ArrayWriter: Send {
                     cells.len()
                 ),
             ));
+        }
+        if cells.is_empty() {
+            return Ok(());
+        }
+        if described.shape.is_empty() {
+            return self.write_chunk(dataset, &[], cells);
         }
         let grid = described.chunk_grid();
         let mut chunk = vec![0; grid.len()];

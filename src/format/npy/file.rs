@@ -1,8 +1,8 @@
 //! An open `.npy` or `.npz` file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Place, Result};
 use crate::format::array::{
@@ -27,7 +27,7 @@ const MISSING_TEXT: i64 = -1;
 /// are read. Arrays of a compressed `.npz` file are written to a temporary file when they are first read.
 ///
 /// Booleans are u8, int8 is i16. `datetime64` is i64 with its unit as CF attributes, in which NaT is the fill value.
-/// Texts are codes with categories. Arrays of other types, or without a dimension, are left out, with a warning.
+/// Texts are codes with categories. Arrays of other types are left out, with a warning.
 ///
 /// ```
 /// use tet_sql::Access;
@@ -53,6 +53,8 @@ pub struct NpyFile {
     path: PathBuf,
     access: Access,
     datasets: Vec<Dataset>,
+    /// The first dataset of each name.
+    by_name: HashMap<String, usize>,
     arrays: Vec<Array>,
     warnings: Vec<String>,
 }
@@ -75,7 +77,7 @@ enum Source {
     /// In the file itself.
     Whole(Arc<Storage>),
     /// In a temporary file, once they have been decompressed.
-    Compressed(Member, OnceLock<(tempfile::TempPath, Arc<Storage>)>),
+    Compressed(Member, Mutex<Option<(tempfile::TempPath, Arc<Storage>)>>),
 }
 
 impl NpyFile {
@@ -90,6 +92,7 @@ impl NpyFile {
             path: path.to_path_buf(),
             access,
             datasets: Vec::new(),
+            by_name: HashMap::new(),
             arrays: Vec::new(),
             warnings: Vec::new(),
         };
@@ -101,19 +104,17 @@ impl NpyFile {
             file.push(&stem, &start, 0, length, Source::Whole(storage))?;
             return Ok(file);
         }
-        for member in members::list(path, &storage)? {
+        for (member, start) in members::list(path, &storage)? {
             let name = member.dataset.clone();
-            let added = member.start(path, &storage).and_then(|start| {
-                let (offset, length) = (member.offset, member.length);
-                match member.is_compressed {
-                    false => {
-                        let source = Source::Whole(Arc::clone(&storage));
-                        file.push(&name, &start, offset, length, source)
-                    }
-                    true => {
-                        let source = Source::Compressed(member, OnceLock::new());
-                        file.push(&name, &start, 0, length, source)
-                    }
+            let (offset, length) = (member.offset, member.length);
+            let added = start.and_then(|start| match member.is_compressed {
+                false => {
+                    let source = Source::Whole(Arc::clone(&storage));
+                    file.push(&name, &start, offset, length, source)
+                }
+                true => {
+                    let source = Source::Compressed(member, Mutex::new(None));
+                    file.push(&name, &start, 0, length, source)
                 }
             });
             if let Err(error) = added {
@@ -148,13 +149,6 @@ impl NpyFile {
                     .to_string(),
             );
         };
-        if header.shape.is_empty() {
-            return malformed(
-                "shape",
-                "()".to_string(),
-                "one dimension or more".to_string(),
-            );
-        }
         let cells = checked_product(&header.shape);
         let bytes = cells.and_then(|cells| cells.checked_mul(size));
         let end = bytes.and_then(|bytes| bytes.checked_add(header.cells_offset));
@@ -202,6 +196,8 @@ impl NpyFile {
             self.read_texts(name, cells, size, &mut array)?;
         }
         let dtype = element.dtype();
+        let number = self.datasets.len();
+        self.by_name.entry(name.to_string()).or_insert(number);
         self.datasets.push(Dataset {
             id: self.datasets.len() as u64,
             name: name.to_string(),
@@ -253,14 +249,15 @@ impl NpyFile {
         match &array.source {
             Source::Whole(storage) => Ok(Arc::clone(storage)),
             Source::Compressed(member, decompressed) => {
-                if let Some((_, storage)) = decompressed.get() {
+                // Others wait meanwhile: once is enough. What a panic left is nothing.
+                let mut decompressed = decompressed.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some((_, storage)) = decompressed.as_ref() {
                     return Ok(Arc::clone(storage));
                 }
                 let temporary = member.decompress(&self.path)?;
                 let storage = Arc::new(Storage::open(&temporary)?);
-                // Another thread may have been faster.
-                let (_, storage) = decompressed.get_or_init(|| (temporary, storage));
-                Ok(Arc::clone(storage))
+                *decompressed = Some((temporary, Arc::clone(&storage)));
+                Ok(storage)
             }
         }
     }
@@ -297,7 +294,7 @@ impl ArrayFile for NpyFile {
     }
 
     fn dataset(&self, name: &str) -> Option<&Dataset> {
-        self.datasets.iter().find(|dataset| dataset.name == name)
+        self.by_name.get(name).map(|number| &self.datasets[*number])
     }
 
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
@@ -370,6 +367,11 @@ impl ArrayFile for NpyFile {
 /// Bytes of a cell.
 fn dataset_size(dataset: &Dataset) -> u64 {
     dataset.dtype.map_or(1, |dtype| dtype.size())
+}
+
+/// The chunk of an array in row-major order that is best written at once: one piece of the file.
+pub(crate) fn contiguous_chunk(shape: &[u64], size: u64) -> Vec<u64> {
+    chunk_shape(shape, size, false)
 }
 
 /// The shape of what is read at once: all of the axes that vary fastest, as many as fit, and a part of the next.

@@ -9,6 +9,8 @@ const MAGIC: [u8; 6] = *b"\x93NUMPY";
 const VERSION_END: usize = 8;
 /// Bytes of the longest header that is read; NumPy's own stay below 64 KiB.
 pub(super) const MAX_HEADER: usize = 1 << 20;
+/// Dimensions that an array may have; NumPy's have no more.
+const MAX_DIMENSIONS: usize = 64;
 /// Cells start at a multiple of this.
 const ALIGNMENT: usize = 64;
 /// Characters of a header that a message repeats.
@@ -92,6 +94,10 @@ impl Header {
         let shape = value("shape")
             .and_then(extents)
             .ok_or_else(|| unreadable("shape as a tuple of whole numbers"))?;
+        if shape.len() > MAX_DIMENSIONS {
+            let found = format!("of {} dimensions", shape.len());
+            return Err(malformed("shape", found, "at most 64, as NumPy has"));
+        }
         Ok(Self {
             descr: descr.to_string(),
             fortran_order,
@@ -181,7 +187,7 @@ mod tests {
             ("<f4", false, vec![2, 3]),
             ("|b1", true, vec![7]),
             (">M8[ns]", false, vec![]),
-            ("<u8", false, vec![1; 30_000]),
+            ("<u8", false, vec![u64::MAX; 64]),
         ] {
             let mut header = Header {
                 descr: descr.to_string(),
@@ -234,6 +240,10 @@ mod tests {
             let error = parse(&with_dictionary(text)).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+        let shape = "1, ".repeat(65);
+        let text = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({shape})}}");
+        let error = parse(&with_dictionary(&text)).unwrap_err().to_string();
+        assert!(error.contains("of 65 dimensions"), "{error}");
         let error = parse(b"\x93NUMPY\x09\x00\x01\x00 ")
             .unwrap_err()
             .to_string();

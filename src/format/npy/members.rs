@@ -41,14 +41,15 @@ pub(super) fn is_archive(storage: &Storage) -> Result<bool> {
     Ok(MAGICS.iter().any(|magic| *magic == start[..]))
 }
 
-/// The arrays of an archive.
-pub(super) fn list(path: &Path, storage: &Storage) -> Result<Vec<Member>> {
+/// The arrays of an archive, each with the first bytes of its `.npy` file, as many as a header can have.
+pub(super) fn list(path: &Path, storage: &Storage) -> Result<Vec<(Member, Result<Vec<u8>>)>> {
     let mut archive = open(path)?;
     let mut members = Vec::new();
     for index in 0..archive.len().min(MAX_MEMBERS) {
         let member = archive.by_index(index).map_err(unreadable(path))?;
         let name = member.name().map_err(unreadable(path))?.into_owned();
-        let Some(dataset) = name.strip_suffix(EXTENSION) else {
+        // An array without a name could not be asked for.
+        let Some(dataset) = name.strip_suffix(EXTENSION).filter(|name| !name.is_empty()) else {
             continue;
         };
         let malformed = |field, found: String, expected: String| {
@@ -73,32 +74,28 @@ pub(super) fn list(path: &Path, storage: &Storage) -> Result<Vec<Member>> {
                 format!("what {stored} stored bytes can be"),
             );
         }
-        members.push(Member {
+        let most = length.min(MAX_HEADER as u64);
+        let start = match is_compressed {
+            false => storage.read_range(Access::Pread, offset..offset + most),
+            true => {
+                let mut start = Vec::new();
+                let read = member.take(most).read_to_end(&mut start);
+                read.map(|_| start).map_err(Error::io(path, "decompress"))
+            }
+        };
+        let member = Member {
             dataset: dataset.to_string(),
             index,
             offset,
             length,
             is_compressed,
-        });
+        };
+        members.push((member, start));
     }
     Ok(members)
 }
 
 impl Member {
-    /// The first bytes of the `.npy` file, as many as a header can have.
-    pub fn start(&self, path: &Path, storage: &Storage) -> Result<Vec<u8>> {
-        let length = self.length.min(MAX_HEADER as u64);
-        if !self.is_compressed {
-            return storage.read_range(Access::Pread, self.offset..self.offset + length);
-        }
-        let mut start = Vec::new();
-        let mut archive = open(path)?;
-        let member = archive.by_index(self.index).map_err(unreadable(path))?;
-        let read = member.take(length).read_to_end(&mut start);
-        read.map_err(Error::io(path, "decompress"))?;
-        Ok(start)
-    }
-
     /// The `.npy` file as a temporary file.
     pub fn decompress(&self, path: &Path) -> Result<tempfile::TempPath> {
         let mut temporary = tempfile::Builder::new()

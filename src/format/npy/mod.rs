@@ -7,4 +7,5 @@ mod members;
 mod writer;
 
 pub use file::NpyFile;
+pub(crate) use file::contiguous_chunk;
 pub use writer::NpyWriter;

@@ -59,6 +59,10 @@ impl NpyWriter {
     }
 
     fn add(&mut self, id: usize, spec: &DatasetSpec) -> Result<()> {
+        if self.datasets.iter().any(|other| other.name == spec.name) {
+            let message = format!("two datasets are called {:?}", spec.name);
+            return Err(Error::invalid(&self.path, message));
+        }
         let dataset = Dataset {
             id: id as u64,
             name: spec.name.clone(),

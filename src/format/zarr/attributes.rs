@@ -49,6 +49,13 @@ pub(super) fn metadata(
         if *is_instant {
             let calendar = "proleptic_gregorian".to_string();
             metadata.attrs.insert("calendar".to_string(), calendar);
+            let kind = match units.starts_with("days") {
+                true => "date32",
+                false => "timestamp",
+            };
+            metadata
+                .attrs
+                .insert("arrow_type".to_string(), kind.to_string());
         }
         metadata
             .attrs

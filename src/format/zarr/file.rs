@@ -3,10 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, StoredChunk};
 use crate::format::storage::{Access, Storage};
+use crate::format::zarr::MAX_CHUNK_BYTES;
 use crate::format::zarr::folder::ZarrFolder;
+
+/// Codecs that make chunks smaller.
+const COMPRESSORS: [&str; 6] = ["blosc", "zstd", "gzip", "zlib", "bz2", "lz4"];
 
 /// An open hierarchy, whose arrays are datasets. A file of it is always read as a whole: the access mode changes nothing.
 #[derive(Debug)]
@@ -84,11 +88,25 @@ impl ArrayFile for ZarrFile {
         let number = self.number(dataset)?;
         let stored_bytes = self.folder.stored_bytes(number, chunk)?;
         let dtype = dataset.check(self.folder.path())?;
+        let raw_bytes = dataset.chunk_bytes(dtype, chunk);
+        if raw_bytes > MAX_CHUNK_BYTES {
+            return Err(Error::malformed(
+                Place::chunk(self.folder.path(), &dataset.name, chunk),
+                "chunk shape",
+                format!("{:?} cells of type {dtype}", dataset.chunk_shape),
+                format!("at most {MAX_CHUNK_BYTES} bytes"),
+            ));
+        }
         Ok(StoredChunk {
-            raw_bytes: dataset.chunk_bytes(dtype, chunk),
+            raw_bytes,
             stored_bytes,
             payload: Payload::Encoded("zarr"),
         })
+    }
+
+    fn is_compressed(&self, dataset: &Dataset) -> Result<bool> {
+        let codecs = self.folder.arrays()[self.number(dataset)?].codecs();
+        Ok(COMPRESSORS.iter().any(|name| codecs.contains(name)))
     }
 
     fn storage(&self, dataset: &Dataset) -> Result<Arc<Storage>> {

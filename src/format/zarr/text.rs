@@ -8,6 +8,11 @@ use crate::format::zarr::element::TextKind;
 
 /// Texts that an array may have. They are read when the hierarchy is opened.
 pub(super) const MAX_TEXTS: u64 = 65_536;
+
+/// Whether texts of this shape are read.
+pub(super) fn is_readable(shape: &[u64]) -> bool {
+    matches!(shape, [extent] if *extent <= MAX_TEXTS)
+}
 /// The code that stands for no text. None has it, since Zarr has no texts that are missing.
 pub(super) const MISSING: i64 = -1;
 

@@ -3,7 +3,7 @@
 //! Consolidated metadata is a copy that may be out of date, and looking into local folders costs little: it
 //! is used only where it is all there is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -12,7 +12,10 @@ use crate::error::{Error, Place, Result};
 use crate::format::zarr::json;
 
 /// Folders within each other that are looked into.
-const MAX_DEPTH: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
+/// The files of metadata.
+pub(super) const DOCUMENTS: [&str; 5] =
+    [".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"];
 /// Arrays that a hierarchy may have.
 const MAX_ARRAYS: usize = 100_000;
 /// Folders that are looked into, those of arrays and those without metadata among them.
@@ -58,6 +61,7 @@ pub(super) fn find(root: &Path, warnings: &mut Vec<String>) -> Result<Vec<Node>>
         root,
         nodes: Vec::new(),
         folders: 0,
+        linked: HashSet::new(),
         warnings,
     };
     match kind(root)? {
@@ -79,6 +83,11 @@ pub fn is_hierarchy(folder: &Path) -> bool {
     [".zgroup", ".zarray", ".zmetadata", "zarr.json"]
         .iter()
         .any(|name| folder.join(name).is_file())
+}
+
+/// Whether a folder is that of an array.
+pub(super) fn is_array(folder: &Path) -> bool {
+    matches!(kind(folder), Ok(Kind::Array(_)))
 }
 
 fn kind(folder: &Path) -> Result<Kind> {
@@ -119,6 +128,8 @@ struct Walk<'a> {
     root: &'a Path,
     nodes: Vec<Node>,
     folders: usize,
+    /// Where links led that were followed.
+    linked: HashSet<PathBuf>,
     warnings: &'a mut Vec<String>,
 }
 
@@ -138,7 +149,7 @@ impl Walk<'_> {
             };
             let path = entry.path();
             let is_folder = if file_type.is_symlink() {
-                path.is_dir() && !leads_upwards(folder, &path)
+                path.is_dir() && self.is_followed(folder, &path)
             } else {
                 file_type.is_dir()
             };
@@ -156,7 +167,13 @@ impl Walk<'_> {
             match kind(&path) {
                 Ok(Kind::Array(documents)) => self.push(name, path, documents)?,
                 Ok(Kind::Group | Kind::Plain) if depth + 1 < MAX_DEPTH => {
-                    self.enter(&path, &name, depth + 1)?;
+                    match self.enter(&path, &name, depth + 1) {
+                        // What is beside it can still be read.
+                        Err(error @ Error::Io { .. }) => {
+                            self.warnings.push(format!("{name:?} is left out: {error}"));
+                        }
+                        entered => entered?,
+                    }
                 }
                 Ok(Kind::Group | Kind::Plain) => self.warnings.push(format!(
                     "group {name:?} is left out: more than {MAX_DEPTH} groups within each other"
@@ -165,6 +182,15 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a link in `folder` is followed: not into a folder that it lies in, nor twice to the same place, which would have
+    /// no end.
+    fn is_followed(&mut self, folder: &Path, link: &Path) -> bool {
+        match (folder.canonicalize(), link.canonicalize()) {
+            (Ok(folder), Ok(target)) => !folder.starts_with(&target) && self.linked.insert(target),
+            _ => false,
+        }
     }
 
     fn push(&mut self, name: String, folder: PathBuf, documents: Documents) -> Result<()> {
@@ -242,12 +268,4 @@ impl Walk<'_> {
 pub(super) fn is_path(name: &str) -> bool {
     let part = |part: &str| !matches!(part, "" | "." | "..");
     name.split('/').all(part) && !name.contains(['\\', ':', '\0'])
-}
-
-/// Whether a link in `folder` leads to a folder that it lies in, so that it would be followed for ever.
-fn leads_upwards(folder: &Path, link: &Path) -> bool {
-    match (folder.canonicalize(), link.canonicalize()) {
-        (Ok(folder), Ok(target)) => folder.starts_with(target),
-        _ => true,
-    }
 }

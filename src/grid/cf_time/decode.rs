@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use arrow::array::{Array, AsArray, TimestampMicrosecondArray, downcast_integer_array};
+use arrow::array::{Array, AsArray, Int64Array, TimestampMicrosecondArray, downcast_integer_array};
 use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};
 use chrono::DateTime;
 
@@ -51,6 +51,32 @@ impl CfTime {
                 expected: "numbers".to_string(),
             })
         )
+    }
+
+    /// The instants that numbers stand for, in UTC, to the last microsecond before; null where a number is.
+    ///
+    /// # Errors
+    /// If an instant is beyond the timestamps, or in the Julian part of the standard calendar.
+    pub fn decode_values(
+        &self,
+        values: &Int64Array,
+    ) -> Result<TimestampMicrosecondArray, CfTimeError> {
+        let instant = |value: i64| {
+            let instant = self.reference + i128::from(value) * self.unit;
+            self.timestamp(instant.div_euclid(MICROSECOND))
+        };
+        let times = values.iter().map(|value| match value {
+            None => Ok(None),
+            Some(value) => match instant(value) {
+                Ok(time) => Ok(Some(time)),
+                Err(expected) => Err(CfTimeError {
+                    field: "time",
+                    found: value.to_string(),
+                    expected: expected.to_string(),
+                }),
+            },
+        });
+        times.collect()
     }
 
     /// Microseconds since 1970, or what would have some.
@@ -134,7 +160,7 @@ mod tests {
 
     use arrow::array::{
         ArrayRef, BooleanArray, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array,
-        Int64Array, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+        UInt8Array, UInt16Array, UInt32Array, UInt64Array,
     };
 
     use super::*;

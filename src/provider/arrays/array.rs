@@ -16,6 +16,9 @@ use crate::provider::arrays::values::{self, Missing};
 use crate::provider::options::{ReadOptions, TetOptions};
 use crate::provider::source::CellFormat;
 
+/// Bytes of the coordinates along one axis that are kept.
+const MAX_COORDINATES: u64 = 1 << 30;
+
 /// The values of one dataset of an open file.
 #[derive(Debug)]
 pub(in crate::provider) struct StoredArray {
@@ -152,9 +155,18 @@ impl StoredArray {
 
     /// The cells of a one-dimensional dataset. By positioned reads, so that what is kept for long does not hold a map.
     fn read_all(&self) -> Result<Buffer, Error> {
+        // Of a file that lists its chunks, memory is taken only for what is really there; others can leave chunks out.
+        let bytes = self.grid.shape().iter().product::<u64>() * self.dtype.size();
+        if bytes > MAX_COORDINATES {
+            return Err(Error::malformed(
+                self.place(),
+                "shape",
+                format!("{:?}, of coordinates", self.grid.shape()),
+                format!("at most {MAX_COORDINATES} bytes of them"),
+            ));
+        }
         let chunks = self.grid.count().unwrap_or(u64::MAX);
         let mut reader = ChunkReader::new(Arc::clone(&self.file), Access::Pread)?;
-        // Memory is taken only for what is really there: a file can claim far more cells than it holds.
         let mut cells = MutableBuffer::new(0);
         for chunk in 0..chunks {
             let bytes = reader.open(&self.dataset, &[chunk])?.raw_bytes as usize;

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, Int64Array, StringBuilder, TimestampMicrosecondArray,
-};
+use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array, StringBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Date32Type, Float64Type, Int64Type, TimeUnit};
 
@@ -126,7 +124,7 @@ impl Decoding {
 
     /// Whether a cell that is not missing by its number may still have no value.
     pub fn can_be_null(&self) -> bool {
-        matches!(self, Self::Text(_))
+        matches!(self, Self::Text(_) | Self::Time(..))
     }
 
     /// The column of stored numbers.
@@ -161,14 +159,14 @@ impl Decoding {
                 let Ok(numbers) = cast(&stored, &DataType::Int64) else {
                     return Ok(stored);
                 };
-                let nulls = numbers.nulls().cloned();
+                // The least number is NumPy's "not a time", whatever else counts as missing.
                 let numbers = numbers.as_primitive::<Int64Type>().iter();
-                let numbers: Int64Array = numbers.map(|number| Some(number.unwrap_or(0))).collect();
+                let numbers: Int64Array = numbers
+                    .map(|number| number.filter(|number| *number != i64::MIN))
+                    .collect();
                 let times = time
-                    .decode(&numbers)
+                    .decode_values(&numbers)
                     .map_err(|error| refused(&place(), &error))?;
-                let (_, times, _) = times.into_parts();
-                let times = TimestampMicrosecondArray::new(times, nulls);
                 Ok(match are_dates {
                     // Timestamps are far fewer days than 2^31.
                     true => Arc::new(times.unary::<_, Date32Type>(|time| {

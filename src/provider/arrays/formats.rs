@@ -52,7 +52,9 @@ pub(crate) fn open_file(
 /// The first bytes of a file, as many as there are; none of a folder. What cannot be read is told where it is opened.
 fn start(path: &Path) -> Vec<u8> {
     let mut start = Vec::new();
-    if let Ok(file) = File::open(path) {
+    // Anything but a file may have no end, nor a start.
+    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
+    if is_file && let Ok(file) = File::open(path) {
         file.take(4).read_to_end(&mut start).ok();
     }
     start

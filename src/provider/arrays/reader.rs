@@ -8,12 +8,16 @@ use arrow::array::ArrayRef;
 use arrow::buffer::{Buffer, MutableBuffer};
 use datafusion::common::{Result, internal_err};
 
+use crate::error::Error;
 use crate::format::array::ChunkReader;
 use crate::grid::{Cells, ChunkGrid, Selection, Window};
 use crate::provider::arrays::array::StoredArray;
 use crate::provider::arrays::values::{self, Missing};
 use crate::provider::options::ReadOptions;
 use crate::provider::source::{ReadCounts, WindowReader};
+
+/// Bytes of the largest window that is put together from chunks.
+const MAX_WINDOW: u64 = 4 << 30;
 
 /// Reads windows of one dataset. A window that is exactly a chunk is read in place; any other is put together from the
 /// chunks it touches.
@@ -154,8 +158,19 @@ impl WindowReader for StoredWindowReader {
         } else {
             let touched = self.array.chunk_grid().chunks_of(window);
             // Before memory is taken for the window: a file can claim far more cells than it holds.
-            self.check_chunks(&touched)?;
+            if self.array.file().listed_chunks().is_some() {
+                self.check_chunks(&touched)?;
+            }
             let bytes = window.cells() * self.array.dtype().size();
+            if bytes > MAX_WINDOW {
+                return Err(Error::malformed(
+                    self.array.place(),
+                    "chunk shape",
+                    format!("such that {bytes} bytes are to be put together from other chunks"),
+                    format!("at most {MAX_WINDOW} bytes"),
+                )
+                .into());
+            }
             self.state = State::Assembly(Assembly {
                 touched,
                 window: window.clone(),

@@ -27,7 +27,8 @@ pub(super) fn wide_tables(
     // Where the families with axes of the same names and lengths are.
     let mut alike: HashMap<AxesKey, Vec<usize>> = HashMap::new();
     for dataset in datasets {
-        if !dataset.has_named_axes() || dataset.is_coordinate_variable() {
+        let has_axes = dataset.has_named_axes() && !dataset.axes().is_empty();
+        if !has_axes || dataset.is_coordinate_variable() {
             continue;
         }
         let axes = dataset.axes().iter();

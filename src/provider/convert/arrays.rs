@@ -9,16 +9,16 @@ use std::sync::mpsc::sync_channel;
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::config::ConfigOptions;
 
-use crate::error::Error;
 use crate::format::array::{
     ArrayFile, ArrayWriter, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec,
-    Payload, copy_chunk,
+    copy_chunk,
 };
+use crate::format::npy::contiguous_chunk;
 use crate::format::storage::Access;
 use crate::format::tet::{MAX_ATTRIBUTES, MAX_RANK, MAX_TEXT, is_allowed};
 use crate::grid::{ChunkGrid, CoordinateSource, Selection, Window, infer_labels};
 use crate::provider::arrays::{
-    ArrayDataset, StoredArray, StoredWindowReader, Writing, create_file, group, open_file,
+    ArrayDataset, StoredArray, StoredWindowReader, Writing, base, create_file, group, open_file,
 };
 use crate::provider::convert::windows;
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
@@ -29,6 +29,19 @@ use crate::provider::source::{GridSource, WindowReader};
 
 /// Windows that are between reading and writing: one that is read, one that waits, one that is written.
 const IN_FLIGHT: u64 = 3;
+
+/// Attributes without which cells or coordinates would mean something else.
+const MEANINGFUL: [&str; 9] = [
+    "_FillValue",
+    "missing_value",
+    "fill_value",
+    "units",
+    "calendar",
+    "scale_factor",
+    "add_offset",
+    "coordinates",
+    "arrow_type",
+];
 
 /// What an array of the output is made of.
 enum Content {
@@ -54,9 +67,11 @@ pub(super) fn convert(
         ..Converted::default()
     };
     let wanted = options.dataset.as_ref().or(named.as_ref());
+    let extension = output.extension().unwrap_or_default();
     let mut plan = Plan {
         file: &file,
         target,
+        is_one_array: wanted.is_some() && extension.eq_ignore_ascii_case("npy"),
         options,
         read_options: &read_options,
         specs: Vec::new(),
@@ -99,6 +114,7 @@ pub(super) fn convert(
             }
         }
     }
+    converted.warnings.extend(writer.warnings());
     writer.finish()?;
     converted.arrays = contents.len();
     converted.cells = progress.done();
@@ -113,6 +129,8 @@ fn cells(dataset: &Dataset) -> Option<u64> {
 struct Plan<'a> {
     file: &'a Arc<dyn ArrayFile>,
     target: FileKind,
+    /// Whether the output has room for one array alone, and one is named.
+    is_one_array: bool,
     options: &'a ConvertOptions,
     read_options: &'a TetOptions,
     specs: Vec<DatasetSpec>,
@@ -125,7 +143,9 @@ impl Plan<'_> {
     fn add_datasets(&mut self, wanted: Option<&str>) -> Result<()> {
         let file = self.file;
         let mut names = Vec::new();
-        if let Some(name) = wanted {
+        if let Some(name) = wanted.filter(|_| self.is_one_array) {
+            names.push(name.to_string());
+        } else if let Some(name) = wanted {
             let dataset = ArrayDataset::try_new(file, name, self.read_options)?;
             for axis in dataset.axes() {
                 if let CoordinateSource::Dataset(name)
@@ -152,8 +172,10 @@ impl Plan<'_> {
     }
 
     fn add(&mut self, dataset: &Dataset, is_wanted: bool) -> Result<()> {
+        let nothing = DatasetMetadata::default();
+        let mut metadata = self.file.metadata(dataset).unwrap_or(&nothing).clone();
         if self.target == FileKind::Tet
-            && let Some(reason) = unfit(dataset.shape())
+            && let Some(reason) = unfit(dataset.shape(), &metadata)
         {
             let message = format!(
                 "{}, dataset {:?}: {reason}",
@@ -168,13 +190,16 @@ impl Plan<'_> {
         }
         let dtype = dataset.check(self.file.path())?;
         let shape = dataset.shape();
-        let nothing = DatasetMetadata::default();
-        let mut metadata = self.file.metadata(dataset).unwrap_or(&nothing).clone();
         if metadata.dim_names.is_empty()
             && let Some(dims) = &self.options.dims
-            && dims.len() == shape.len()
         {
-            metadata.dim_names.clone_from(dims);
+            let own = base(dataset.name()).to_string();
+            if shape.len() == 1 && dims.contains(&own) {
+                // The coordinates of one of them.
+                metadata.dim_names = vec![own];
+            } else if dims.len() == shape.len() {
+                metadata.dim_names.clone_from(dims);
+            }
         }
         let chunk = self.chunk(dataset, dtype.size());
         let compression = match self.options.compression {
@@ -182,9 +207,11 @@ impl Plan<'_> {
             None => self.stored_as(dataset)?,
         };
         match self.target {
-            FileKind::Tet => self.fit(dataset, &mut metadata)?,
+            FileKind::Tet => self.fit(dataset, &mut metadata),
             _ => {
-                self.add_labels(dataset, &metadata)?;
+                if !self.is_one_array {
+                    self.add_labels(dataset, &metadata)?;
+                }
                 metadata.coords.clear();
             }
         }
@@ -200,14 +227,7 @@ impl Plan<'_> {
         let shape = dataset.shape();
         let fits = |chunk: &&Vec<u64>| chunk.len() == shape.len();
         if self.target == FileKind::Npy {
-            // What is written at once: rows.
-            let mut rows = shape.to_vec();
-            if let Some(first) = rows.first_mut() {
-                *first = (*dataset.chunk_shape().first().unwrap_or(&1))
-                    .min(*first)
-                    .max(1);
-            }
-            return rows;
+            return contiguous_chunk(shape, cell_bytes);
         }
         if let Some(chunk) = self.options.chunk.as_ref().filter(fits) {
             let extents = chunk.iter().zip(shape);
@@ -217,49 +237,44 @@ impl Plan<'_> {
         }
         match self.file.has_chunks() {
             true => dataset.chunk_shape().to_vec(),
-            false => chunk_shape(shape, cell_bytes),
+            // No extent is zero, whatever the shape.
+            false => chunk_shape(shape, cell_bytes)
+                .into_iter()
+                .map(|extent| extent.max(1))
+                .collect(),
         }
     }
 
-    /// The compression that is most like that of the first chunk.
+    /// The compression that is most like that of the input.
     fn stored_as(&self, dataset: &Dataset) -> Result<Compression> {
-        if dataset.shape().contains(&0) || !self.file.has_chunks() {
-            return Ok(Compression::Raw);
-        }
-        let first = vec![0; dataset.shape().len()];
-        let stored = self.file.chunk(dataset, &first, Access::Pread)?;
-        Ok(match stored.payload {
-            Payload::Raw(_) => Compression::Raw,
-            Payload::Zstd(_) => Compression::ZSTD,
-            Payload::Encoded(_) if stored.stored_bytes < stored.raw_bytes => Compression::ZSTD,
-            Payload::Encoded(_) => Compression::Raw,
+        Ok(match self.file.is_compressed(dataset)? {
+            true => Compression::ZSTD,
+            false => Compression::Raw,
         })
     }
 
     /// Leaves out what the metadata of a `.tet` file cannot hold.
-    fn fit(&mut self, dataset: &Dataset, metadata: &mut DatasetMetadata) -> Result<()> {
+    fn fit(&mut self, dataset: &Dataset, metadata: &mut DatasetMetadata) {
         let is_category = |key: &str| key.starts_with(Categories::ATTRIBUTE);
         let categories = metadata.attrs.keys().filter(|key| is_category(key)).count();
-        if categories >= MAX_ATTRIBUTES {
-            return plan_err!(
-                "{}, dataset {:?}: its texts take {categories} attributes, a .tet file has {MAX_ATTRIBUTES} for a dataset",
-                self.file.path().display(),
-                dataset.name()
-            );
-        }
         let mut room = MAX_ATTRIBUTES - categories;
         let mut lost = Vec::new();
-        metadata.attrs.retain(|key, text| {
-            if is_category(key) {
-                return true;
-            }
-            let fits = is_allowed(key) && is_allowed(text) && room > 0;
-            room -= usize::from(fits);
-            if !fits {
+        let attributes = std::mem::take(&mut metadata.attrs);
+        // Those that say what cells mean come first.
+        let (first, others): (Vec<_>, Vec<_>) = attributes
+            .into_iter()
+            .partition(|(key, _)| is_category(key) || MEANINGFUL.contains(&key.as_str()));
+        for (key, text) in first.into_iter().chain(others) {
+            let fits = is_allowed(&key) && is_allowed(&text) && room > 0;
+            if is_category(&key) {
+                metadata.attrs.insert(key, text);
+            } else if fits {
+                room -= 1;
+                metadata.attrs.insert(key, text);
+            } else {
                 lost.push(format!("{key:?}"));
             }
-            fits
-        });
+        }
         if !lost.is_empty() {
             self.warnings.push(format!(
                 "{}, dataset {:?}: the attributes {} are left out, a .tet file holds {MAX_ATTRIBUTES} of 1 to {MAX_TEXT} bytes",
@@ -268,7 +283,6 @@ impl Plan<'_> {
                 lost.join(", ")
             ));
         }
-        Ok(())
     }
 
     /// Labels become arrays, where there is no dataset of their name.
@@ -299,16 +313,22 @@ impl Plan<'_> {
     }
 }
 
-/// Why a `.tet` file has no place for arrays of a shape, if it has none.
-fn unfit(shape: &[u64]) -> Option<String> {
+/// Why a `.tet` file has no place for an array, if it has none.
+fn unfit(shape: &[u64], metadata: &DatasetMetadata) -> Option<String> {
     if shape.contains(&0) {
         return Some("it has no cells, which a .tet file has no place for".to_string());
     }
-    (!(1..=MAX_RANK).contains(&shape.len())).then(|| {
-        format!(
-            "{} dimensions, a .tet file has 1 to {MAX_RANK}",
+    if !(1..=MAX_RANK).contains(&shape.len()) {
+        return Some(format!(
+            "it has {} dimensions, a .tet file has 1 to {MAX_RANK}",
             shape.len()
-        )
+        ));
+    }
+    let texts = metadata.attrs.keys();
+    let texts = texts.filter(|key| key.starts_with(Categories::ATTRIBUTE));
+    let texts = texts.count();
+    (texts >= MAX_ATTRIBUTES).then(|| {
+        format!("its texts take {texts} attributes, a .tet file has {MAX_ATTRIBUTES} for a dataset")
     })
 }
 
@@ -370,7 +390,7 @@ fn copy(
         });
         for read in receiver {
             let (window, cells) = read?;
-            write(&window, &cells, &described, size, number, writer)?;
+            write(&window, &cells, &described, size, number, writer, progress)?;
             progress.done.fetch_add(window.cells(), Ordering::Relaxed);
         }
         Ok(())
@@ -384,9 +404,7 @@ fn read(
 ) -> Result<Vec<u8>> {
     reader.open(window)?;
     loop {
-        if progress.is_cancelled() {
-            return exec_err!("the conversion was cancelled");
-        }
+        progress.check()?;
         if reader.advance()? {
             return Ok(reader.cells(0, 0..window.cells())?.to_vec());
         }
@@ -401,10 +419,11 @@ fn write(
     size: u64,
     number: usize,
     writer: &mut dyn ArrayWriter,
-) -> Result<(), Error> {
+    progress: &ConvertProgress,
+) -> Result<()> {
     let chunks = ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec());
     if let Some(only) = chunks.chunk_equal_to(window) {
-        return writer.write_chunk(number, &only, cells);
+        return Ok(writer.write_chunk(number, &only, cells)?);
     }
     // The window as an array of its own.
     let shape: Vec<u64> = window.shape().collect();
@@ -420,6 +439,7 @@ fn write(
         let Some(position) = inside.nth(nth) else {
             break;
         };
+        progress.check()?;
         buffer.clear();
         copy_chunk(&local, size, &position, cells, &mut buffer);
         let chunk: Vec<u64> = first.iter().zip(&position).map(|(a, b)| a + b).collect();

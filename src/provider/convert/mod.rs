@@ -10,7 +10,7 @@ mod windows;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{Result, exec_err, plan_err};
 
 use crate::format::array::Compression;
 use crate::provider::options::TetOptions;
@@ -58,6 +58,28 @@ impl Default for ConvertOptions {
 }
 
 impl ConvertOptions {
+    /// A warning for each option that means nothing between these formats.
+    fn unused(&self, source: FileKind, target: FileKind) -> Vec<String> {
+        let has_chunks = target.is_array() && target != FileKind::Npy;
+        let options = [
+            ("chunk", self.chunk.is_some() && !has_chunks),
+            ("codec", self.compression.is_some() && !has_chunks),
+            ("zone-maps", self.zone_maps && target != FileKind::Tet),
+            (
+                "dims",
+                self.dims.is_some() && !source.is_array() && !target.is_array(),
+            ),
+            (
+                "dataset",
+                self.dataset.is_some() && !source.is_array() && !target.is_array(),
+            ),
+        ];
+        let unused = options.into_iter().filter(|(_, is_unused)| *is_unused);
+        unused
+            .map(|(option, _)| format!("--{option} means nothing here"))
+            .collect()
+    }
+
     /// How array files are read: as they are stored.
     fn read_options(&self) -> TetOptions {
         let options = TetOptions::new();
@@ -103,8 +125,12 @@ impl ConvertProgress {
         self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
-    fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Ordering::Relaxed)
+    /// Fails once somebody has asked for that.
+    fn check(&self) -> Result<()> {
+        match self.is_cancelled.load(Ordering::Relaxed) {
+            true => exec_err!("the conversion was cancelled"),
+            false => Ok(()),
+        }
     }
 }
 
@@ -128,14 +154,19 @@ pub async fn convert(
         );
     }
     let source = FileKind::of_input(&split_dataset(input).0)?;
-    match (source.is_array(), target.is_array()) {
+    let unused = options.unused(source, target);
+    let converted = match (source.is_array(), target.is_array()) {
         (true, true) => arrays::convert(input, target, output, options, progress),
         (false, true) if target == FileKind::Npy => plan_err!(
-            "{}: rows become a .tet file first, which then becomes this",
+            "{}: rows are not written as NumPy's files; convert them to .tet or .zarr, and that to this",
             output.display()
         ),
         _ => rows::convert(input, source, target, output, options, progress).await,
-    }
+    }?;
+    Ok(Converted {
+        warnings: unused.into_iter().chain(converted.warnings).collect(),
+        ..converted
+    })
 }
 
 /// The path of an input, and the dataset that it names behind a `#`, if there is no such file.

@@ -1,5 +1,6 @@
 //! From or to rows: a query, and a `COPY` of its answer.
 
+use std::fs::OpenOptions;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +13,8 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use tempfile::TempDir;
+use url::Url;
 
 use crate::error::Error;
 use crate::format::array::Compression;
@@ -20,6 +23,8 @@ use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted};
 use crate::provider::file_kind::FileKind;
 use crate::provider::session::enable_tet;
 
+/// The file of rows under construction.
+const ROWS: &str = "rows.tmp";
 /// How often somebody may look at the progress.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -42,48 +47,89 @@ pub(super) async fn convert(
         read_options.dataset.clone_from(&options.dataset);
     }
     let ctx = enable_tet(ctx, read_options);
-    // Arrays are written beside their place by themselves.
-    let temporary = match target.is_array() {
+    // Arrays are written beside their place by themselves. For rows, the engine gets a folder of its own, with which goes
+    // whatever it leaves behind.
+    let folder = match target.is_array() {
         true => None,
-        false => Some(target::create_beside(output)?.into_temp_path()),
+        false => Some(target::folder_beside(output)?),
     };
-    let written = temporary.as_deref().unwrap_or(output);
+    let written = match &folder {
+        None => output.to_path_buf(),
+        Some(folder) => folder.path().join(ROWS),
+    };
     let sql = format!(
         "COPY (SELECT * FROM {}) TO {} STORED AS {}{}",
-        quoted(input)?,
-        quoted(written)?,
+        match source.is_array() {
+            true => quoted(input)?,
+            false => url(input)?,
+        },
+        match target.is_array() {
+            true => quoted(&written)?,
+            false => url(&written)?,
+        },
         target.stored_as(),
         copy_options(source, target, options)
     );
-    let plan = ctx.sql(&sql).await?.create_physical_plan().await?;
+    let copied = copy(&ctx, &sql, progress).await;
+    let put = match (&folder, &copied) {
+        (Some(_), Ok(_)) => put(&written, output),
+        _ => Ok(()),
+    };
+    if let Some(folder) = folder {
+        remove(folder).await;
+    }
+    put?;
+    Ok(Converted {
+        arrays: 0,
+        cells: copied?,
+        warnings: Vec::new(),
+    })
+}
+
+/// Runs a `COPY`; gives the number of rows.
+async fn copy(ctx: &SessionContext, sql: &str, progress: &ConvertProgress) -> Result<u64> {
+    let plan = ctx.sql(sql).await?.create_physical_plan().await?;
     let sources = leaves(&plan);
     progress.all.store(rows_of(&sources), Ordering::Relaxed);
-    let running = SpawnedTask::spawn(collect(plan, ctx.task_ctx()));
+    let running = SpawnedTask::spawn(collect(plan, ctx.task_ctx())).join_unwind();
     let mut running = std::pin::pin!(running);
-    let batches = loop {
+    loop {
         tokio::select! {
             finished = &mut running => {
-                break finished.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+                let finished =
+                    finished.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)));
+                return Ok(count(&finished??));
             }
             () = tokio::time::sleep(TICK) => {
                 let done = sources.iter().filter_map(|source| source.metrics()?.output_rows());
                 progress.done.store(done.sum::<usize>() as u64, Ordering::Relaxed);
-                if progress.is_cancelled() {
-                    return exec_err!("the conversion was cancelled");
-                }
+                progress.check()?;
             }
         }
-    };
-    if let Some(temporary) = temporary {
-        temporary
-            .persist(output)
-            .map_err(|error| Error::io(output, "rename the finished file to")(error.error))?;
     }
-    Ok(Converted {
-        arrays: 0,
-        cells: count(&batches),
-        warnings: Vec::new(),
-    })
+}
+
+/// Gives the finished rows their place.
+fn put(written: &Path, output: &Path) -> Result<()> {
+    // Without rows some formats write nothing.
+    let file = OpenOptions::new().append(true).create(true).open(written);
+    file.and_then(|file| file.sync_all())
+        .and_then(|()| std::fs::rename(written, output))
+        .map_err(Error::io(output, "rename the finished file to"))?;
+    Ok(())
+}
+
+/// Removes a folder in which something that was cancelled may still make files for a moment.
+async fn remove(folder: TempDir) {
+    let path = folder.keep();
+    for _ in 0..20 {
+        match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tokio::time::sleep(TICK).await;
+            }
+            _ => return,
+        }
+    }
 }
 
 /// The rows that operators have to read; zero if that is not known.
@@ -122,6 +168,15 @@ fn quoted(path: &Path) -> Result<String> {
     match path.to_str() {
         Some(text) => Ok(format!("'{}'", text.replace('\'', "''"))),
         None => exec_err!("{}: the name is not UTF-8", path.display()),
+    }
+}
+
+/// The same as a URL, in which no character means a pattern.
+fn url(path: &Path) -> Result<String> {
+    let absolute = std::path::absolute(path).map_err(Error::io(path, "find"))?;
+    match Url::from_file_path(&absolute) {
+        Ok(url) => Ok(format!("'{}'", url.as_str().replace('\'', "%27"))),
+        Err(()) => exec_err!("{}: the name is none of a file", path.display()),
     }
 }
 

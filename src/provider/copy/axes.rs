@@ -211,7 +211,7 @@ impl AxisBuilder {
 }
 
 /// Whether a cast has kept every coordinate as it was.
-fn is_exact(before: &ArrayRef, after: &ArrayRef) -> Result<bool> {
+pub(super) fn is_exact(before: &ArrayRef, after: &ArrayRef) -> Result<bool> {
     Ok(match before.data_type() {
         DataType::Timestamp(TimeUnit::Nanosecond, _) => {
             let times = before.as_primitive::<TimestampNanosecondType>();

@@ -15,6 +15,7 @@ use crate::format::tet::{
     Categories, DatasetMetadata, Dtype, FILL_ATTRIBUTES, Fill, MAX_TEXT, fill_text,
 };
 use crate::provider::arrays::{ARROW_TYPE, DATE, TIMESTAMP};
+use crate::provider::copy::axes::is_exact;
 
 /// The calendar of the engine's times.
 const CALENDAR: &str = "proleptic_gregorian";
@@ -125,6 +126,11 @@ impl Measure {
         })
     }
 
+    /// Whether values are texts.
+    pub fn is_text(&self) -> bool {
+        self.texts.is_some()
+    }
+
     /// Bytes of a value.
     pub fn size(&self) -> usize {
         self.dtype.size() as usize
@@ -132,7 +138,16 @@ impl Measure {
 
     /// The values of a column.
     pub fn values(&mut self, column: &ArrayRef) -> Result<Values> {
-        let column = cast(column, &self.cast_to)?;
+        let cast_column = cast(column, &self.cast_to)?;
+        if !is_exact(column, &cast_column)? {
+            return plan_err!(
+                "{}, of type {}, has a value that {} cannot hold; cast it",
+                self.name,
+                column.data_type(),
+                self.cast_to
+            );
+        }
+        let column = cast_column;
         let column = match self.cast_to {
             // The numbers of times.
             DataType::Date32 => cast(&column, &DataType::Int32)?,

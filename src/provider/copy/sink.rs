@@ -389,6 +389,12 @@ impl Rows {
         let mut fills = Vec::with_capacity(self.measures.len());
         for measure in &mut self.measures {
             let is_needed = cells > count || measure.nulls > 0;
+            if is_needed && measure.is_text() && kind != FileKind::Tet {
+                return plan_err!(
+                    "{} has missing texts, of which Zarr has no notion; COALESCE says what to write for them",
+                    measure.name
+                );
+            }
             fills.push(measure.fill(is_needed)?);
         }
         let largest = self

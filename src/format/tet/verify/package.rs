@@ -104,10 +104,15 @@ fn documents(manifest: &Manifest) -> [(&'static str, bool, Option<&str>); 3] {
 
 /// The SHA-256 of a file, if it is there.
 fn hash(path: &Path) -> io::Result<Option<String>> {
-    let mut file = match File::open(path) {
+    let metadata = match path.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened?,
+        found => found?,
     };
+    // Anything else may have no end.
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut file = File::open(path)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 << 10];
     loop {

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::error::{Error, Result};
 use crate::format::array::{ArrayWriter, Dataset, DatasetSpec};
+use crate::format::target;
 use crate::format::zarr::cells::{self, Copy};
 use crate::format::zarr::writer::plan::Plan;
 
@@ -47,6 +48,8 @@ pub struct ZarrWriter {
     datasets: Vec<Dataset>,
     /// By array and chunk, row-major, whether it was written.
     written: Vec<Vec<bool>>,
+    /// By array, missing texts that became empty ones.
+    missing_texts: Vec<usize>,
 }
 
 impl std::fmt::Debug for ZarrWriter {
@@ -89,12 +92,13 @@ impl ZarrWriter {
             shape: plan.shape.clone(),
             chunk_shape: plan.chunk_shape.clone(),
         });
-        let folder = place::create_beside(&path)?;
+        let folder = target::folder_beside(&path)?;
         Ok(Self {
             path,
             folder,
             version: options.version,
             datasets: datasets.collect(),
+            missing_texts: vec![0; plans.len()],
             plans,
             written,
         })
@@ -131,6 +135,7 @@ impl ZarrWriter {
             return Err(invalid("written twice".to_string()));
         }
         let bytes = plan.encode(cells, &extents).map_err(invalid)?;
+        self.missing_texts[dataset] += plan.missing_texts(cells);
         let key = documents::chunk_key(self.version, chunk);
         let file = self.folder.path().join(&plan.name).join(key);
         place::write(&self.path, &file, &bytes)?;
@@ -195,7 +200,7 @@ impl ZarrWriter {
     /// # Errors
     /// [`Error::Invalid`] if a chunk was never written, or something else than a Zarr hierarchy is in the
     /// target's place; [`Error::Io`] if the metadata cannot be written or the folder not be renamed. The
-    /// target is untouched then.
+    /// target is untouched then; if it cannot even be put back, the error says where it is.
     pub fn finish(self) -> Result<()> {
         for (plan, written) in self.plans.iter().zip(&self.written) {
             if let Some(ordinal) = written.iter().position(|is_written| !is_written) {
@@ -232,6 +237,20 @@ impl ArrayWriter for ZarrWriter {
 
     fn write_dataset(&mut self, dataset: usize, cells: &[u8]) -> Result<()> {
         self.write_dataset(dataset, cells)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let plans = self.plans.iter().zip(&self.missing_texts);
+        let lossy = plans.filter(|(_, missing)| **missing > 0);
+        lossy
+            .map(|(plan, missing)| {
+                format!(
+                    "{}, dataset {:?}: {missing} missing texts become empty ones",
+                    self.path.display(),
+                    plan.name
+                )
+            })
+            .collect()
     }
 
     fn finish(self: Box<Self>) -> Result<()> {

@@ -1,29 +1,13 @@
-//! The folder under construction: a temporary one beside the target.
+//! The folder in its place.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
 use crate::error::{Error, Result};
-use crate::format::zarr::walk::is_hierarchy;
-
-/// A new temporary folder beside `target`, with a name that tells what it is.
-pub(super) fn create_beside(target: &Path) -> Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".tet-writing-").suffix(".tmp");
-    // Temporary folders are private by default; this one becomes what any new folder is. The process's umask
-    // is applied.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
-    let parent = match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    builder
-        .tempdir_in(parent)
-        .map_err(Error::io(target, "create"))
-}
+use crate::format::target::folder_beside;
+use crate::format::zarr::walk::{DOCUMENTS, MAX_DEPTH, is_array, is_hierarchy};
 
 /// Writes one file of the hierarchy, and the folders that it lies in.
 pub(super) fn write(target: &Path, file: &Path, bytes: &[u8]) -> Result<()> {
@@ -41,20 +25,51 @@ pub(super) fn write(target: &Path, file: &Path, bytes: &[u8]) -> Result<()> {
 /// Whether there is something in the target's place.
 ///
 /// # Errors
-/// If it is anything but a Zarr hierarchy: whatever else it is, nobody asked to have it removed.
+/// If it is anything but a Zarr hierarchy with nothing else in it: whatever else there is, nobody asked to have it removed.
 pub(super) fn check_target(target: &Path) -> Result<bool> {
     let metadata = match std::fs::symlink_metadata(target) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(Error::io(target, "create")(error)),
     };
-    if metadata.is_dir() && is_hierarchy(target) {
-        return Ok(true);
+    if !metadata.is_dir() || !is_hierarchy(target) {
+        return Err(Error::invalid(
+            target,
+            "exists and is no Zarr folder; it will not be replaced",
+        ));
     }
-    Err(Error::invalid(
-        target,
-        "exists and is no Zarr folder; it will not be replaced",
-    ))
+    match foreign(target, MAX_DEPTH)? {
+        None => Ok(true),
+        Some(found) => Err(Error::invalid(
+            target,
+            format!(
+                "exists, and {} in it is no part of a Zarr hierarchy; it will not be replaced",
+                found.display()
+            ),
+        )),
+    }
+}
+
+/// Something in a folder that is neither metadata nor of an array.
+fn foreign(folder: &Path, depth: usize) -> Result<Option<PathBuf>> {
+    if depth == 0 || is_array(folder) {
+        return Ok((depth == 0).then(|| folder.to_path_buf()));
+    }
+    for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
+        let entry = entry.map_err(Error::io(folder, "list"))?;
+        let path = entry.path();
+        let file_type = entry.file_type().map_err(Error::io(&path, "look at"))?;
+        let found = if file_type.is_dir() {
+            foreign(&path, depth - 1)?
+        } else {
+            let name = entry.file_name();
+            (!DOCUMENTS.iter().any(|document| name == *document)).then_some(path)
+        };
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 /// Gives the folder the target's name, in the place of the hierarchy that has it.
@@ -64,12 +79,19 @@ pub(super) fn persist(folder: TempDir, target: &Path) -> Result<()> {
     };
     if check_target(target)? {
         // Removed with all that is in it when this function ends.
-        let old = create_beside(target)?;
+        let old = folder_beside(target)?;
         let aside = old.path().join("old");
         rename(target, &aside)?;
         if let Err(error) = rename(folder.path(), target) {
-            let _ = std::fs::rename(&aside, target);
-            return Err(error);
+            if std::fs::rename(&aside, target).is_ok() {
+                return Err(error);
+            }
+            let kept = old.keep().join("old");
+            let message = format!(
+                "could not be replaced ({error}), nor put back: what was there is now {}",
+                kept.display()
+            );
+            return Err(Error::invalid(target, message));
         }
     } else {
         rename(folder.path(), target)?;

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::array::{Categories, Compression, DatasetMetadata, DatasetSpec, Dtype, Fill};
 use crate::format::zarr::attributes::{DIMENSIONS, FILL_VALUE};
 use crate::format::zarr::cells::{self, Copy};
-use crate::format::zarr::walk::is_path;
+use crate::format::zarr::walk::{DOCUMENTS, is_path};
 use crate::format::zarr::{MAX_CHUNK_BYTES, MAX_DIMENSIONS, text};
 
 /// Bytes of the longest name of a folder on the usual systems.
@@ -39,7 +39,9 @@ impl Plan {
         let name = spec.name;
         let invalid =
             |message: String| Error::invalid(path, format!("dataset {name:?}: {message}"));
-        let is_hidden = |part: &str| part.starts_with('.') || part.starts_with("__");
+        let is_hidden = |part: &str| {
+            part.starts_with('.') || part.starts_with("__") || DOCUMENTS.contains(&part)
+        };
         let parts = || name.split('/');
         if !is_path(&name) || parts().any(is_hidden) || parts().any(|part| part.len() > MAX_PART) {
             return Err(invalid("its name cannot be a path of folders".to_string()));
@@ -86,7 +88,8 @@ impl Plan {
             )));
         }
         let categories = match Categories::of(&metadata.attrs) {
-            Some(categories) if spec.dtype == Dtype::I64 => {
+            // Others stay codes, which is how they are read again.
+            Some(categories) if spec.dtype == Dtype::I64 && text::is_readable(&shape) => {
                 Some(categories.map_err(|message| {
                     invalid(format!("attribute {}: {message}", Categories::ATTRIBUTE))
                 })?)
@@ -160,6 +163,16 @@ impl Plan {
     /// The bytes of a cell that stands for missing ones, zero if there is none.
     fn fill_cell(&self) -> Vec<u8> {
         self.fill.unwrap_or(0).to_le_bytes()[..self.dtype.size() as usize].to_vec()
+    }
+
+    /// How many of some cells are texts that are missing.
+    pub fn missing_texts(&self, cells: &[u8]) -> usize {
+        let Some(categories) = &self.categories else {
+            return 0;
+        };
+        let missing = categories.missing().unwrap_or(text::MISSING).to_le_bytes();
+        let codes = cells.as_chunks::<8>().0.iter();
+        codes.filter(|code| **code == missing).count()
     }
 
     /// The stored bytes of a chunk, which is filled up to its whole shape.
