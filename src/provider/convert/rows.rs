@@ -1,17 +1,18 @@
 //! From or to rows: a query, and a `COPY` of its answer.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use tokio::task::AbortHandle;
 
 use crate::error::Error;
 use crate::format::array::Compression;
@@ -42,24 +43,28 @@ pub(super) async fn convert(
         read_options.dataset.clone_from(&options.dataset);
     }
     let ctx = enable_tet(ctx, read_options);
-    // Arrays are written beside their place by themselves.
+    // Arrays are written beside their place by themselves. The engine writes other files under a name of its own beside the
+    // one it is given, so that they need a folder.
     let temporary = match target.is_array() {
         true => None,
-        false => Some(target::create_beside(output)?.into_temp_path()),
+        false => Some(target::create_folder_beside(output)?),
     };
-    let written = temporary.as_deref().unwrap_or(output);
+    let written = temporary
+        .as_ref()
+        .map_or(output.to_path_buf(), |folder| folder.path().join("rows"));
     let sql = format!(
         "COPY (SELECT * FROM {}) TO {} STORED AS {}{}",
         quoted(input)?,
-        quoted(written)?,
+        quoted(&written)?,
         target.stored_as(),
         copy_options(source, target, options)
     );
     let plan = ctx.sql(&sql).await?.create_physical_plan().await?;
     let sources = leaves(&plan);
     progress.all.store(rows_of(&sources), Ordering::Relaxed);
-    let running = SpawnedTask::spawn(collect(plan, ctx.task_ctx()));
-    let mut running = std::pin::pin!(running);
+    let mut running = tokio::spawn(collect(plan, ctx.task_ctx()));
+    // Nobody may wait for this function's end.
+    let _guard = AbortOnDrop(running.abort_handle());
     let batches = loop {
         tokio::select! {
             finished = &mut running => {
@@ -69,21 +74,34 @@ pub(super) async fn convert(
                 let done = sources.iter().filter_map(|source| source.metrics()?.output_rows());
                 progress.done.store(done.sum::<usize>() as u64, Ordering::Relaxed);
                 if progress.is_cancelled() {
+                    // What it was at is over before the folder is removed.
+                    running.abort();
+                    let _ = running.await;
                     return exec_err!("the conversion was cancelled");
                 }
             }
         }
     };
-    if let Some(temporary) = temporary {
-        temporary
-            .persist(output)
-            .map_err(|error| Error::io(output, "rename the finished file to")(error.error))?;
+    if temporary.is_some() {
+        let file = File::open(&written).map_err(Error::io(output, "open"))?;
+        file.sync_all().map_err(Error::io(output, "sync"))?;
+        std::fs::rename(&written, output)
+            .map_err(Error::io(output, "rename the finished file to"))?;
+        target::sync_name(output);
     }
     Ok(Converted {
         arrays: 0,
         cells: count(&batches),
         warnings: Vec::new(),
     })
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// The rows that operators have to read; zero if that is not known.

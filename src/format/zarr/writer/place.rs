@@ -1,32 +1,17 @@
-//! The folder under construction: a temporary one beside the target.
+//! What lies in the folder under construction, and how it gets the target's name.
 
 use std::io;
 use std::path::Path;
 
-use tempfile::TempDir;
-
 use crate::error::{Error, Result};
+use crate::format::hold;
+use crate::format::target::{TemporaryFolder, create_folder_beside};
 use crate::format::zarr::walk::is_hierarchy;
-
-/// A new temporary folder beside `target`, with a name that tells what it is.
-pub(super) fn create_beside(target: &Path) -> Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".tet-writing-").suffix(".tmp");
-    // Temporary folders are private by default; this one becomes what any new folder is. The process's umask
-    // is applied.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
-    let parent = match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    builder
-        .tempdir_in(parent)
-        .map_err(Error::io(target, "create"))
-}
 
 /// Writes one file of the hierarchy, and the folders that it lies in.
 pub(super) fn write(target: &Path, file: &Path, bytes: &[u8]) -> Result<()> {
+    // The folders are made anew where they are missing, which must not undo that they were taken away.
+    let _held = hold();
     let result = match std::fs::write(file, bytes) {
         // Only the first file of a folder finds it missing.
         Err(error) if error.kind() == io::ErrorKind::NotFound => file
@@ -58,23 +43,41 @@ pub(super) fn check_target(target: &Path) -> Result<bool> {
 }
 
 /// Gives the folder the target's name, in the place of the hierarchy that has it.
-pub(super) fn persist(folder: TempDir, target: &Path) -> Result<()> {
-    let rename = |from: &Path, to: &Path| {
-        std::fs::rename(from, to).map_err(Error::io(target, "rename the finished folder to"))
-    };
-    if check_target(target)? {
-        // Removed with all that is in it when this function ends.
-        let old = create_beside(target)?;
-        let aside = old.path().join("old");
-        rename(target, &aside)?;
-        if let Err(error) = rename(folder.path(), target) {
-            let _ = std::fs::rename(&aside, target);
-            return Err(error);
-        }
-    } else {
-        rename(folder.path(), target)?;
+pub(super) fn persist(folder: TemporaryFolder, target: &Path) -> Result<()> {
+    let action = "rename the finished folder to";
+    if !check_target(target)? {
+        std::fs::rename(folder.path(), target).map_err(Error::io(target, action))?;
+        // It has another name now, under which nothing removes it.
+        folder.keep();
+        return Ok(());
     }
-    // It has another name now, under which nothing removes it.
-    let _ = folder.keep();
+    // What has the temporary name then is the old one, and removed with all that is in it.
+    if exchange(folder.path(), target) {
+        return Ok(());
+    }
+    let old = create_folder_beside(target)?;
+    let aside = old.path().join("old");
+    // Whoever ends the process waits until one of them has the name.
+    let held = hold();
+    std::fs::rename(target, &aside).map_err(Error::io(target, action))?;
+    if let Err(error) = std::fs::rename(folder.path(), target) {
+        let _ = std::fs::rename(&aside, target);
+        return Err(Error::io(target, action)(error));
+    }
+    drop(held);
+    folder.keep();
     Ok(())
+}
+
+/// Exchanges two names at once, so that there is a hierarchy at any time; whether that was possible.
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+fn exchange(one: &Path, other: &Path) -> bool {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    // Not every file system can.
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_ok()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn exchange(_: &Path, _: &Path) -> bool {
+    false
 }
