@@ -12,6 +12,7 @@ use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, con
 use crate::Failure;
 use crate::arguments::{Codec, ConvertArguments};
 use crate::lines::clean;
+use crate::signals;
 
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(100);
@@ -61,6 +62,11 @@ fn watched(arguments: &ConvertArguments, options: ConvertOptions) -> Result<Conv
         .build()?;
     let progress = Arc::new(ConvertProgress::default());
     let watched = Arc::clone(&progress);
+    let stopped = Arc::clone(&progress);
+    signals::end_tidily(move || {
+        stopped.cancel();
+        true
+    })?;
     let (input, target) = (arguments.input.clone(), arguments.output.clone());
     let bar = bar();
     let result = runtime.block_on(async {
@@ -74,7 +80,6 @@ fn watched(arguments: &ConvertArguments, options: ConvertOptions) -> Result<Conv
                     bar.set_length(watched.all());
                     bar.set_position(watched.done());
                 }
-                () = interrupted() => watched.cancel(),
             }
         }
     });
@@ -83,25 +88,6 @@ fn watched(arguments: &ConvertArguments, options: ConvertOptions) -> Result<Conv
         Ok(Ok(converted)) => Ok(converted),
         Ok(Err(error)) => Err(Failure::Message(describe(&error))),
         Err(error) => Err(Failure::Message(error.to_string())),
-    }
-}
-
-/// Waits for somebody who wants it to end.
-async fn interrupted() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = terminated.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-            return;
-        }
-    }
-    // Without signals it ends when it is done.
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
     }
 }
 
