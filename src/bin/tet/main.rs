@@ -59,8 +59,11 @@ fn main() -> ExitCode {
         Command::Index(arguments) => repair::run_index(&arguments, &mut output),
         Command::Convert(arguments) => convert::run(&arguments, &mut output),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "tet", &mut output);
-            Ok(true)
+            // Into memory, since it panics where it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "tet", &mut script);
+            let written = output.write_all(&script);
+            written.map(|()| true).map_err(Failure::from)
         }
         Command::Man => man(&mut output).map(|()| true).map_err(Failure::from),
     };

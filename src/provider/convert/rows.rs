@@ -44,14 +44,14 @@ pub(super) async fn convert(
     }
     let ctx = enable_tet(ctx, read_options);
     // Arrays are written beside their place by themselves. The engine writes other files under a name of its own beside the
-    // one it is given, so that they need a folder.
+    // one it is given, so that they need a folder; without an ending it would write many.
     let temporary = match target.is_array() {
         true => None,
         false => Some(target::create_folder_beside(output)?),
     };
     let written = temporary
         .as_ref()
-        .map_or(output.to_path_buf(), |folder| folder.path().join("rows"));
+        .map_or(output.to_path_buf(), |folder| folder.path().join("rows.tmp"));
     let sql = format!(
         "COPY (SELECT * FROM {}) TO {} STORED AS {}{}",
         quoted(input)?,

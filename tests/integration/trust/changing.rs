@@ -10,10 +10,13 @@ use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use tet_sql::error::describe;
 use tet_sql::{Access, TetOptions};
+use tokio::sync::Mutex;
 
 use super::versions::{self, CELLS, numbers, of_answer, of_values, queries};
 use crate::sql::open;
 
+/// Of the tests here, one at a time uses the files that the process keeps open.
+static OPEN_FILES: Mutex<()> = Mutex::const_new(());
 const BOTH: [Access; 2] = [Access::Mmap, Access::Pread];
 
 async fn session(path: &Path, access: Access) -> SessionContext {
@@ -77,6 +80,7 @@ fn truncate(path: &Path) -> u64 {
 
 #[tokio::test]
 async fn truncated_files_are_errors() {
+    let _alone = OPEN_FILES.lock().await;
     let folder = tempfile::tempdir().unwrap();
     for version in 0..4 {
         let path = folder.path().join(format!("{version}.tet"));
@@ -104,6 +108,7 @@ async fn truncated_files_are_errors() {
 #[tokio::test]
 async fn what_is_appended_changes_nothing() {
     use std::io::Write;
+    let _alone = OPEN_FILES.lock().await;
     let folder = tempfile::tempdir().unwrap();
     for version in 0..4 {
         for access in BOTH {
@@ -136,6 +141,7 @@ async fn replace(ctx: &SessionContext, path: &Path, version: i64) {
 
 #[tokio::test]
 async fn a_replaced_file_is_read_to_its_end() {
+    let _alone = OPEN_FILES.lock().await;
     let folder = tempfile::tempdir().unwrap();
     for access in BOTH {
         let path = folder.path().join(format!("{access}.tet"));
@@ -162,6 +168,7 @@ async fn a_replaced_file_is_read_to_its_end() {
 /// The process keeps so many files open: a table whose file was closed, and replaced, has nothing to read.
 #[tokio::test]
 async fn a_replaced_file_that_was_closed_is_an_error() {
+    let _alone = OPEN_FILES.lock().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     for access in BOTH {
