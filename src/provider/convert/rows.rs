@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
@@ -14,7 +14,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tokio::task::AbortHandle;
 
-use crate::error::Error;
+use crate::error::{Error, describe};
 use crate::format::array::Compression;
 use crate::format::target;
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted};
@@ -49,9 +49,9 @@ pub(super) async fn convert(
         true => None,
         false => Some(target::create_folder_beside(output)?),
     };
-    let written = temporary
-        .as_ref()
-        .map_or(output.to_path_buf(), |folder| folder.path().join("rows.tmp"));
+    let written = temporary.as_ref().map_or(output.to_path_buf(), |folder| {
+        folder.path().join("rows.tmp")
+    });
     let sql = format!(
         "COPY (SELECT * FROM {}) TO {} STORED AS {}{}",
         quoted(input)?,
@@ -68,7 +68,8 @@ pub(super) async fn convert(
     let batches = loop {
         tokio::select! {
             finished = &mut running => {
-                break finished.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+                let finished = finished.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
+                break finished.map_err(|error| named(error, output))?;
             }
             () = tokio::time::sleep(TICK) => {
                 let done = sources.iter().filter_map(|source| source.metrics()?.output_rows());
@@ -94,6 +95,22 @@ pub(super) async fn convert(
         cells: count(&batches),
         warnings: Vec::new(),
     })
+}
+
+/// What the engine says of files does not name them.
+fn named(error: DataFusionError, output: &Path) -> DataFusionError {
+    let is_named = match error.find_root() {
+        DataFusionError::External(error) => error.is::<Error>(),
+        DataFusionError::Plan(_)
+        | DataFusionError::Execution(_)
+        | DataFusionError::NotImplemented(_)
+        | DataFusionError::ResourcesExhausted(_) => true,
+        _ => false,
+    };
+    match is_named {
+        true => error,
+        false => exec_datafusion_err!("{}: {}", output.display(), describe(&error)),
+    }
 }
 
 struct AbortOnDrop(AbortHandle);
