@@ -113,8 +113,8 @@ impl Engine {
     {
         let cancellation = Cancellation::default();
         let mut task = self.workers()?.spawn(work(cancellation.clone()));
+        let mut interrupts = self.interrupts.borrow_mut();
         let result = self.signals.block_on(async {
-            let mut interrupts = self.interrupts.borrow_mut();
             let interrupt = pin!(interrupts.recv());
             match select(&mut task, interrupt).await {
                 Either::Left((result, _)) => result.unwrap_or_else(|error| Err(broken(&error))),

@@ -1,12 +1,11 @@
 //! Everything that can be done with a file, for files that may be broken anywhere. The fuzz targets do the same.
 
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::Result;
-use datafusion::execution::SessionState;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::anatomy::Anatomy;
 use tet_sql::format::tet::repair::repair;
@@ -48,9 +47,8 @@ pub fn read(path: &Path, access: Access) -> usize {
 
 fn read_table(table: &ArrayTable, access: Access) -> Result<usize> {
     let source = table.source();
-    // One for all: making it takes longer than reading a small table.
-    static SESSION: LazyLock<SessionState> = LazyLock::new(|| SessionContext::new().state());
-    let blocks = source.select(&*SESSION, &[])?.blocks;
+    let session = SessionContext::new().state();
+    let blocks = source.select(&session, &[])?.blocks;
     let read_options = ReadOptions {
         access,
         ..ReadOptions::default()

@@ -61,17 +61,22 @@ fn kill(job: &Job, whole: Duration, signal: &str, seed: u64) -> bool {
     job.restore();
     let start = Instant::now();
     let mut child = job.command().spawn().unwrap();
+    let mut has_ended = false;
     if random.below(4) > 0 {
         // From when there is something to leave behind.
-        while job.rest().is_empty() && child.try_wait().unwrap().is_none() {
+        while job.rest().is_empty() && !has_ended {
             std::thread::sleep(Duration::from_micros(200));
+            has_ended = child.try_wait().unwrap().is_some();
         }
         let rest = whole.saturating_sub(start.elapsed());
         std::thread::sleep(rest * part / 800);
     } else {
         std::thread::sleep(whole * part / 800);
     }
-    send(&mut child, signal);
+    // Its number may be another process's once it was waited for.
+    if !has_ended {
+        send(&mut child, signal);
+    }
     let output = child.wait_with_output().unwrap();
     let what = format!("{signal}, seed {seed}");
     let said = String::from_utf8_lossy(&output.stderr);
