@@ -1,7 +1,8 @@
 //! SQL over chunked n-dimensional arrays.
 //!
 //! A `.tet` file holds many arrays ("datasets"), each cut into a grid of chunks. This crate makes each of them a table
-//! of [DataFusion](datafusion): a column per dimension, then `value`, and a row per cell.
+//! of [DataFusion](datafusion): a column per dimension, then `value`, and a row per cell. Zarr folders and NumPy's files are
+//! read the same way.
 //!
 //! ```
 //! use datafusion::prelude::SessionContext;
@@ -57,6 +58,8 @@
 //! - [`provider`]: DataFusion on top of both.
 //!
 //! # Features
+//!
+//! `zarr` (on by default) reads and writes Zarr folders.
 //!
 //! `cli` (on by default) is the `tet-sql` command and the DataFusion features that it wants. An application that embeds
 //! the crate turns it off and chooses DataFusion's features itself.

@@ -1,6 +1,7 @@
 //! One axis of a grid.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -67,6 +68,7 @@ pub struct Axis {
     length: u64,
     coordinates: Arc<AxisCoordinates>,
     source: CoordinateSource,
+    attributes: BTreeMap<String, String>,
 }
 
 /// The coordinates of an axis, read when they are first needed. Axes of several arrays can share them.
@@ -100,6 +102,11 @@ impl AxisCoordinates {
             monotonicity: OnceLock::new(),
             are_unique: OnceLock::new(),
         }
+    }
+
+    /// Their type. Reads nothing.
+    pub fn data_type(&self) -> &DataType {
+        &self.data_type
     }
 
     fn get(&self) -> Result<&Coordinates, Error> {
@@ -146,7 +153,19 @@ impl Axis {
             length,
             coordinates,
             source,
+            attributes: BTreeMap::new(),
         }
+    }
+
+    /// Says more of the coordinates: `units`, `long_name`, ...
+    pub fn with_attributes(mut self, attributes: BTreeMap<String, String>) -> Self {
+        self.attributes = attributes;
+        self
+    }
+
+    /// What else is known of the coordinates.
+    pub fn attributes(&self) -> &BTreeMap<String, String> {
+        &self.attributes
     }
 
     /// The dimension's name, which is its column's name.

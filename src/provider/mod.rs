@@ -12,6 +12,7 @@ mod axis_filter;
 mod below;
 mod block_queue;
 pub mod config;
+#[cfg(feature = "cli")]
 pub mod convert;
 pub mod copy;
 pub mod description;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod aggregates;
+mod carried;
 mod cells;
 mod command;
 mod convert;
@@ -24,6 +25,7 @@ mod packages;
 mod plans;
 mod pruning;
 mod reference;
+mod repairs;
 mod scans;
 mod sql;
 mod sqllogic;

@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use tet_sql::Access;
+use tet_sql::format::tet::verify::{Severity, VerifyOptions, verify};
 use tet_sql::format::tet::{OpenOptions, TetFile, is_package};
 use tetration::catalog::TetPackage;
 
 use crate::cells::data;
 
-fn publish(package: &TetPackage, generation: u64, source: &Path) {
+/// Publishes a file as a generation.
+pub fn publish(package: &TetPackage, generation: u64, source: &Path) {
     package.begin_publish(generation).unwrap();
     package
         .seal_generation(generation, source, Vec::new())
@@ -92,4 +94,59 @@ async fn a_package_is_a_file_to_sql() {
     // Opened anew, it is the next generation.
     let message = crate::sql::error(&ctx, &count).await;
     assert!(message.contains("no dataset \"pressure\""), "{message}");
+}
+
+#[test]
+fn packages_are_checked_by_their_manifests() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("weather.tet.d");
+    let package = TetPackage::create(&path).unwrap();
+    publish(&package, 1, &data("weather_small.tet"));
+    let generation = path.join("generations/00000001");
+    let manifest = generation.join("MANIFEST.json");
+    let before = std::fs::read_to_string(&manifest).unwrap();
+    let errors = || {
+        let report = verify(&path, VerifyOptions::default(), &|_, _| {}).unwrap();
+        let found = report.findings.iter();
+        let found = found.filter(|finding| finding.severity == Severity::Error);
+        let found: Vec<_> = found
+            .map(|one| format!("{}: {}", one.check, one.message))
+            .collect();
+        assert_eq!(report.ok, found.is_empty());
+        found
+    };
+    assert_eq!(errors(), [""; 0]);
+    for (from, to, expected) in [
+        ("\"generation\"", "\"generatio\"", "manifest: "),
+        (
+            "\"packed_byte_len\": ",
+            "\"packed_byte_len\": 1",
+            "manifest: MANIFEST.json, packed_byte_len is 1",
+        ),
+        (
+            "_sha256\": \"",
+            "_sha256\": \"x",
+            "package_documents: ZONE.json has the SHA-256 ",
+        ),
+    ] {
+        let changed = before.replace(from, to);
+        assert_ne!(changed, before, "{from}");
+        std::fs::write(&manifest, changed).unwrap();
+        let found = errors();
+        assert!(
+            found.iter().any(|one| one.starts_with(expected)),
+            "{found:?}"
+        );
+    }
+    std::fs::write(&manifest, &before).unwrap();
+    let zones = generation.join("ZONE.json");
+    std::fs::rename(&zones, generation.join("ZONE.old")).unwrap();
+    let [absent] = errors().try_into().unwrap();
+    assert_eq!(
+        absent,
+        "package_documents: ZONE.json is absent, expected as MANIFEST.json says"
+    );
+    std::fs::remove_file(&manifest).unwrap();
+    let [missing] = errors().try_into().unwrap();
+    assert!(missing.starts_with("manifest: "), "{missing}");
 }

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use tet_sql::format::tet::verify::{Report, Severity, VerifyOptions, verify};
+use tetration::catalog::TetPackage;
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -274,15 +275,8 @@ fn repairs_mend_what_lies_behind_the_payloads() {
 fn locks_of_publications_that_stopped_are_put_aside() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("a.tet.d");
-    let generation = root.join("generations/00000001");
-    fs::create_dir_all(&generation).unwrap();
-    fs::write(
-        root.join("PROTOCOL"),
-        r#"{"protocol_version":2,"created_unix":1}"#,
-    )
-    .unwrap();
-    fs::write(root.join("CURRENT"), "1\n").unwrap();
-    fs::copy(data("weather_small.tet"), generation.join("packed.tet")).unwrap();
+    let package = TetPackage::create(&root).unwrap();
+    crate::packages::publish(&package, 1, &data("weather_small.tet"));
     for name in ["00000002", "00000003"] {
         let lock = root.join("publishing").join(name);
         fs::create_dir_all(&lock).unwrap();

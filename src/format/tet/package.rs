@@ -20,7 +20,9 @@ use crate::format::tet::document::Seal;
 /// The file that makes a folder a package.
 const PROTOCOL: &str = "PROTOCOL";
 /// The one protocol version there is to read.
-const PROTOCOL_VERSION: u64 = 2;
+pub(super) const PROTOCOL_VERSION: u64 = 2;
+/// What a generation says of itself.
+pub(super) const MANIFEST: &str = "MANIFEST.json";
 /// Bytes of PROTOCOL and CURRENT.
 const MAX_POINTER: u64 = 64 << 10;
 /// Bytes of MANIFEST.json.
@@ -50,11 +52,19 @@ struct Current {
     generation: u64,
 }
 
+/// What a generation is made of. Hashes are in hexadecimal digits.
 #[derive(Deserialize)]
-struct Manifest {
-    generation: u64,
-    packed_byte_len: u64,
+pub(super) struct Manifest {
+    pub generation: u64,
+    pub protocol_version: Option<u64>,
+    pub packed_byte_len: u64,
     packed_sha256: Option<String>,
+    pub zone_maps: Option<String>,
+    pub zone_maps_sha256: Option<String>,
+    pub secondary_indexes: Option<String>,
+    pub secondary_indexes_sha256: Option<String>,
+    pub semantics: Option<String>,
+    pub semantics_sha256: Option<String>,
 }
 
 impl Package {
@@ -111,14 +121,25 @@ impl Package {
         self.folder.join("packed.tet")
     }
 
+    /// The folder of the generation.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What the generation says of itself.
+    pub(super) fn manifest(&self) -> Result<Manifest> {
+        let path = self.folder.join(MANIFEST);
+        parse(&path, &read(&path, MAX_MANIFEST)?)
+    }
+
     /// A document beside the data, if it is there, with what it must say. The data have this length.
     pub fn document(&self, name: &str, packed_length: u64) -> Result<Option<(Storage, Seal)>> {
         let storage = match Storage::open(&self.folder.join(name)) {
             Err(error) if is_not_found(&error) => return Ok(None),
             result => result?,
         };
-        let path = self.folder.join("MANIFEST.json");
-        let manifest: Manifest = parse(&path, &read(&path, MAX_MANIFEST)?)?;
+        let path = self.folder.join(MANIFEST);
+        let manifest = self.manifest()?;
         let mismatch = |field, found, expected| {
             Err(Error::malformed(Place::file(&path), field, found, expected))
         };

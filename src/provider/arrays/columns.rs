@@ -119,7 +119,8 @@ pub(super) fn axes(
         axes.push(match found {
             Some((found, source)) => {
                 let values = shared.of(file, found, options)?;
-                Axis::with_coordinates(name, *extent, values, source)
+                let attributes = coordinates::attributes(file.as_ref(), found, &values);
+                Axis::with_coordinates(name, *extent, values, source).with_attributes(attributes)
             }
             None => Axis::counted(name, *extent),
         });

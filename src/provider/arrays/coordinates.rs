@@ -3,21 +3,23 @@
 //! Labels are capped at 64 per axis, so that real grids keep their coordinates where NetCDF does: in one-dimensional
 //! datasets beside the data. They are read when a query first needs them, once per file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, TimeUnit};
 
 use crate::error::Result;
-use crate::format::array::{ArrayFile, Dataset, DatasetMetadata};
+use crate::format::array::{ArrayFile, Categories, Dataset, DatasetMetadata, FILL_ATTRIBUTES};
 use crate::grid::{AxisCoordinates, CfTime, CoordinateReader, CoordinateSource};
 use crate::provider::arrays::array::StoredArray;
-use crate::provider::arrays::decoding::{Decoding, refused, time};
+use crate::provider::arrays::decoding::{ARROW_TYPE, Decoding, refused, time};
 use crate::provider::options::TetOptions;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
 const COORDINATES: &str = "coordinates";
+/// What numbers count, which no longer matters where they have become times.
+const OF_TIMES: [&str; 2] = ["units", "calendar"];
 /// Names in that attribute that are looked at.
 const MAX_NAMED: usize = 64;
 /// The coordinate datasets of one open file, shared by the axes that use them.
@@ -112,6 +114,28 @@ impl CoordinateReader for CoordinateDataset {
             },
         }
     }
+}
+
+/// The attributes of a dataset that hold for its coordinates: not those that say how they are stored.
+pub(super) fn attributes(
+    file: &dyn ArrayFile,
+    dataset: &Dataset,
+    coordinates: &AxisCoordinates,
+) -> BTreeMap<String, String> {
+    let Some(metadata) = file.metadata(dataset) else {
+        return BTreeMap::new();
+    };
+    let are_times = coordinates.data_type().is_temporal();
+    let attributes = metadata.attrs.iter().filter(|(key, _)| {
+        let is_of_storage = key.starts_with(Categories::ATTRIBUTE)
+            || key.as_str() == ARROW_TYPE
+            || FILL_ATTRIBUTES.contains(&key.as_str());
+        let is_of_numbers = are_times && OF_TIMES.contains(&key.as_str());
+        !(is_of_storage || is_of_numbers)
+    });
+    attributes
+        .map(|(key, text)| (key.clone(), text.clone()))
+        .collect()
 }
 
 /// Whether the values of a dataset are times that can become timestamps.

@@ -1,5 +1,6 @@
 //! From arrays to arrays.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -289,6 +290,7 @@ impl Plan<'_> {
                 name: name.clone(),
                 coordinates: infer_labels(labels),
                 positions: Vec::new(),
+                attributes: BTreeMap::new(),
             })?;
             self.specs.push(coordinates.spec(group(dataset.name())));
             self.contents.push(Content::Cells(coordinates.cells));

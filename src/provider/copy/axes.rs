@@ -1,6 +1,6 @@
 //! The coordinates of rows, as numbers of their first appearance; in the end, axes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -19,6 +19,7 @@ const BYTES_AROUND: usize = 96;
 /// An axis in the making.
 pub(super) struct AxisBuilder {
     name: String,
+    attributes: BTreeMap<String, String>,
     /// The type of the coordinates.
     data_type: DataType,
     converter: RowConverter,
@@ -36,12 +37,20 @@ pub(in crate::provider) struct FinishedAxis {
     pub name: String,
     pub coordinates: ArrayRef,
     pub positions: Vec<u32>,
+    /// What else is known of the coordinates.
+    pub attributes: BTreeMap<String, String>,
 }
 
 impl AxisBuilder {
-    pub fn try_new(name: &str, data_type: &DataType) -> Result<Self> {
+    /// An axis of a name, with coordinates of a type and of which this is known.
+    pub fn try_new(
+        name: &str,
+        data_type: &DataType,
+        attributes: BTreeMap<String, String>,
+    ) -> Result<Self> {
         let data_type = coordinate_type(name, data_type)?;
         Ok(Self {
+            attributes,
             name: name.to_string(),
             converter: RowConverter::new(vec![SortField::new(data_type.clone())])?,
             data_type,
@@ -196,6 +205,7 @@ impl AxisBuilder {
             name: self.name.clone(),
             coordinates,
             positions,
+            attributes: self.attributes.clone(),
         })
     }
 }
@@ -251,7 +261,7 @@ mod tests {
 
     #[test]
     fn coordinates_are_numbered_as_they_come_and_sorted_in_the_end() {
-        let mut axis = AxisBuilder::try_new("x", &DataType::Int64).unwrap();
+        let mut axis = AxisBuilder::try_new("x", &DataType::Int64, BTreeMap::new()).unwrap();
         let first: ArrayRef = Arc::new(Int64Array::from(vec![5, 5, -1, 3, 5]));
         assert_eq!(axis.codes(&first).unwrap(), [0, 0, 1, 2, 0]);
         let second: ArrayRef = Arc::new(Int64Array::from(vec![3, 7]));
@@ -267,7 +277,7 @@ mod tests {
 
     #[test]
     fn zeros_are_one_coordinate() {
-        let mut axis = AxisBuilder::try_new("x", &DataType::Float64).unwrap();
+        let mut axis = AxisBuilder::try_new("x", &DataType::Float64, BTreeMap::new()).unwrap();
         let zeros: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0]));
         assert_eq!(axis.codes(&zeros).unwrap(), [0, 0]);
     }
@@ -275,13 +285,13 @@ mod tests {
     #[test]
     fn what_is_no_coordinate_is_refused() {
         let nan: ArrayRef = Arc::new(Float64Array::from(vec![f64::NAN]));
-        let mut axis = AxisBuilder::try_new("x", &DataType::Float64).unwrap();
+        let mut axis = AxisBuilder::try_new("x", &DataType::Float64, BTreeMap::new()).unwrap();
         let error = axis.codes(&nan).unwrap_err().to_string();
         assert!(error.contains("dimension x is NaN"), "{error}");
         let null: ArrayRef = Arc::new(StringArray::from(vec![None::<&str>]));
-        let mut axis = AxisBuilder::try_new("x", &DataType::Utf8View).unwrap();
+        let mut axis = AxisBuilder::try_new("x", &DataType::Utf8View, BTreeMap::new()).unwrap();
         let error = axis.codes(&null).unwrap_err().to_string();
         assert!(error.contains("dimension x is NULL"), "{error}");
-        assert!(AxisBuilder::try_new("x", &DataType::Boolean).is_err());
+        assert!(AxisBuilder::try_new("x", &DataType::Boolean, BTreeMap::new()).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! The operator that takes the rows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -168,23 +168,14 @@ impl ArraySink {
         let mut metadata = DatasetMetadata::default();
         let is_unpacked =
             field.metadata().contains_key(UNPACKED) || !field.data_type().is_integer();
-        let mut carried: Vec<_> = field.metadata().iter().collect();
-        carried.sort();
-        for (key, value) in carried {
-            let is_ours = key.starts_with("tet:") || key.starts_with("tetration_");
-            let is_engine = key.starts_with("ARROW:") || key.starts_with("PARQUET:");
-            let is_stale = NOT_COPIED.contains(&key.as_str())
-                || (is_unpacked && OF_PACKED.contains(&key.as_str()));
-            if !is_ours
-                && !is_engine
-                && !is_stale
-                && is_allowed(key)
-                && is_allowed(value)
-                // A fill value may have to be added.
-                && metadata.attrs.len() < MAX_ATTRIBUTES - 1
-            {
-                metadata.attrs.insert(key.clone(), value.clone());
-            }
+        metadata.attrs = carried(field);
+        metadata.attrs.retain(|key, _| {
+            let is_stale = is_unpacked && OF_PACKED.contains(&key.as_str());
+            !(is_stale || NOT_COPIED.contains(&key.as_str()))
+        });
+        // A fill value may have to be added.
+        while metadata.attrs.len() >= MAX_ATTRIBUTES {
+            metadata.attrs.pop_last();
         }
         // Those of all datasets first, so that one's own count.
         let attributes = self.options.attributes.iter();
@@ -204,6 +195,18 @@ impl ArraySink {
         }
         metadata
     }
+}
+
+/// The attributes of a column that are none of the engine's nor of ours.
+fn carried(field: &Field) -> BTreeMap<String, String> {
+    let attributes = field.metadata().iter().filter(|(key, text)| {
+        let is_ours = key.starts_with("tet:") || key.starts_with("tetration_");
+        let is_engine = key.starts_with("ARROW:") || key.starts_with("PARQUET:");
+        !is_ours && !is_engine && is_allowed(key) && is_allowed(text)
+    });
+    attributes
+        .map(|(key, text)| (key.clone(), text.clone()))
+        .collect()
 }
 
 /// The name of the attribute that an option gives a dataset or its column, if it does: `NAME`, or `DATASET.NAME`.
@@ -313,7 +316,8 @@ impl Rows {
     fn try_new(sink: &ArraySink) -> Result<Self> {
         let axes = sink.columns.dimensions.iter().map(|number| {
             let field = sink.field(*number);
-            AxisBuilder::try_new(field.name(), field.data_type())
+            let attributes = carried(field);
+            AxisBuilder::try_new(field.name(), field.data_type(), attributes)
         });
         let measures = sink.columns.measures.iter().map(|number| {
             let field = sink.field(*number);

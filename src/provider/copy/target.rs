@@ -1,5 +1,6 @@
 //! The datasets of the file: how axes are stored, and what the footer says.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, StringArray};
@@ -35,7 +36,7 @@ pub(in crate::provider) struct CoordinateDataset {
     name: String,
     dtype: Dtype,
     length: u64,
-    attributes: Vec<(String, String)>,
+    attributes: BTreeMap<String, String>,
     pub cells: Arc<[u8]>,
 }
 
@@ -43,9 +44,9 @@ impl CoordinateDataset {
     /// The coordinates of an axis.
     pub fn of(axis: &FinishedAxis) -> Result<Self> {
         let coordinates = &axis.coordinates;
-        let mut attributes: Vec<(String, String)> = Vec::new();
+        let mut attributes = axis.attributes.clone();
         let mut add =
-            |key: &str, value: &str| attributes.push((key.to_string(), value.to_string()));
+            |key: &str, value: &str| attributes.insert(key.to_string(), value.to_string());
         let (dtype, cells) = match coordinates.data_type() {
             DataType::Float32 => (Dtype::F32, bytes::<Float32Type>(coordinates)),
             DataType::Float64 => (Dtype::F64, bytes::<Float64Type>(coordinates)),
@@ -115,10 +116,11 @@ impl Stored {
                 value.unwrap_or_else(|_| "beyond all years".to_string())
             );
         }
-        if is_counted(coordinates) {
+        // Neither has attributes, as a dataset has.
+        if is_counted(coordinates) && axis.attributes.is_empty() {
             return Ok(Self::Counted);
         }
-        if has_labels && coordinates.len() <= MAX_LABELS {
+        if has_labels && coordinates.len() <= MAX_LABELS && axis.attributes.is_empty() {
             let labels = labels(coordinates)?;
             let fit = labels.iter().all(|label| is_allowed(label));
             if fit && same_values(&infer_labels(&labels), coordinates)? {
@@ -237,6 +239,7 @@ mod tests {
         let axis = FinishedAxis {
             name: "x".to_string(),
             positions: Vec::new(),
+            attributes: BTreeMap::new(),
             coordinates: Arc::new(coordinates),
         };
         Stored::of(&axis, true).unwrap()

@@ -45,7 +45,7 @@ pub fn read(path: &Path, access: Access) -> usize {
     rows.map(|rows| rows.unwrap_or(0)).sum()
 }
 
-fn read_table(table: &ArrayTable, access: Access) -> Result<usize> {
+pub fn read_table(table: &ArrayTable, access: Access) -> Result<usize> {
     let source = table.source();
     let session = SessionContext::new().state();
     let blocks = source.select(&session, &[])?.blocks;

@@ -4,7 +4,7 @@
 //! `TET_SQL_MUTATIONS` sets how many changes are tried, each under one of the access modes, and `TET_SQL_SEED` where they
 //! start; a failure names its file and seed.
 
-mod exercise;
+pub mod exercise;
 mod original;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

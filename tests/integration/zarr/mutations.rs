@@ -92,6 +92,9 @@ fn change(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
+/// The files of an array, by name, with the array's own.
+type Files = (String, Vec<(String, Vec<u8>)>);
+
 #[test]
 fn changed_stores_end_in_an_answer_or_an_error() {
     let variable = |name: &str, default: u64| {
@@ -101,7 +104,7 @@ fn changed_stores_end_in_an_answer_or_an_error() {
     let start = variable("TET_SQL_SEED", 0);
     let stores = document("stores.json");
     // Each array as a store of its own, so that a change is not lost among others.
-    let mut arrays: Vec<(String, Vec<(String, Vec<u8>)>)> = Vec::new();
+    let mut arrays: Vec<Files> = Vec::new();
     for (store, content) in stores.as_object().unwrap() {
         let all = files(content);
         for (name, _) in &all {

@@ -3,6 +3,7 @@
 //! Opening a file is quick since it trusts what it need not look at; this looks at all of it.
 
 mod metadata;
+mod package;
 mod payloads;
 mod rows;
 
@@ -244,6 +245,9 @@ pub fn verify(
     let Some(file) = &anatomy.opened else {
         return Ok(report);
     };
+    if let Some(package) = file.package() {
+        package::check(file, package, &mut report);
+    }
     metadata::check_footer(file, &anatomy, &mut report);
     report.chunks = file.chunk_rows();
     report.begin("datasets", format!("{} datasets", report.datasets));
