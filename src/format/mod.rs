@@ -6,5 +6,10 @@ pub mod npy;
 pub mod storage;
 pub(crate) mod target;
 pub mod tet;
+mod unfinished;
 #[cfg(feature = "zarr")]
 pub mod zarr;
+
+#[cfg(feature = "zarr")]
+pub(crate) use unfinished::hold;
+pub use unfinished::remove_unfinished;

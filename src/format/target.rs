@@ -1,57 +1,69 @@
-//! The file under construction: a temporary one beside the target.
+//! The file or folder under construction: a temporary one beside the target.
 
 use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
 
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::{Builder, NamedTempFile, TempDir};
 
 use crate::error::{Error, Result};
+use crate::format::unfinished::Unfinished;
 
-/// What tells that something is under construction.
-const PREFIX: &str = ".tet-writing-";
-const SUFFIX: &str = ".tmp";
+/// A new file, until it gets its name.
+pub(crate) type TemporaryFile = Unfinished<NamedTempFile>;
+/// A new folder, until it gets its name.
+pub(crate) type TemporaryFolder = Unfinished<TempDir>;
 
 /// A new temporary file beside `target`, with a name that tells what it is.
-pub(crate) fn create_beside(target: &Path) -> Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(PREFIX).suffix(SUFFIX);
+pub(crate) fn create_beside(target: &Path) -> Result<TemporaryFile> {
+    let mut builder = builder();
     // Temporary files are private by default; a data file should get the permissions of any new file. The process's
     // umask is applied to these.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder
-        .tempfile_in(folder_of(&resolved(target)))
-        .map_err(Error::io(target, "create"))
+    Unfinished::create(
+        || builder.tempfile_in(folder_of(&resolved(target))),
+        NamedTempFile::path,
+    )
+    .map_err(Error::io(target, "create"))
 }
 
-/// The same as a folder.
-pub(crate) fn folder_beside(target: &Path) -> Result<TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(PREFIX).suffix(SUFFIX);
-    // Temporary folders are private by default; this one may become what any new folder is.
+/// A new temporary folder beside `target`, likewise.
+pub(crate) fn create_folder_beside(target: &Path) -> Result<TemporaryFolder> {
+    let mut builder = builder();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+    Unfinished::create(
+        || builder.tempdir_in(folder_of(&resolved(target))),
+        TempDir::path,
+    )
+    .map_err(Error::io(target, "create"))
+}
+
+fn builder() -> Builder<'static, 'static> {
+    let mut builder = Builder::new();
+    builder.prefix(".tet-writing-").suffix(".tmp");
     builder
-        .tempdir_in(folder_of(&resolved(target)))
-        .map_err(Error::io(target, "create"))
 }
 
 /// Syncs the file and gives it the target's name.
-pub(crate) fn persist(temporary: NamedTempFile, target: &Path) -> Result<()> {
+pub(crate) fn persist(temporary: TemporaryFile, target: &Path) -> Result<()> {
     temporary
         .as_file()
         .sync_all()
         .map_err(Error::io(target, "sync"))?;
-    let resolved = resolved(target);
     temporary
-        .persist(&resolved)
-        .map_err(|error| Error::io(target, "rename the finished file to")(error.error))?;
-    // Makes the new name survive a crash, where the platform can. The file itself is already safe.
-    if let Ok(folder) = File::open(folder_of(&resolved)) {
+        .persist(&resolved(target))
+        .map_err(Error::io(target, "rename the finished file to"))?;
+    sync_name(target);
+    Ok(())
+}
+
+/// Makes the new name survive a crash, where the platform can. The file itself is already safe.
+pub(crate) fn sync_name(target: &Path) {
+    if let Ok(folder) = File::open(folder_of(&resolved(target))) {
         let _ = folder.sync_all();
     }
-    Ok(())
 }
 
 /// Where a link leads: it is the file that is replaced, not the link to it.

@@ -32,6 +32,7 @@ mod sql;
 mod sqllogic;
 mod tables;
 mod tool;
+mod trust;
 mod writer;
 #[cfg(feature = "zarr")]
 mod zarr;

@@ -120,10 +120,15 @@ impl Arguments {
     /// Writes what the arguments ask to be written about themselves; whether that is all.
     pub fn describe(&self, output: &mut dyn Write) -> io::Result<bool> {
         if let Some(shell) = self.completions {
-            clap_complete::generate(shell, &mut Self::command(), "tet-sql", &mut &mut *output);
+            // Into memory, since it panics where it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Self::command(), "tet-sql", &mut script);
+            output.write_all(&script)?;
         } else if self.man {
             clap_mangen::Man::new(Self::command()).render(output)?;
         }
+        // What is still buffered is lost without a word otherwise.
+        output.flush()?;
         Ok(self.completions.is_some() || self.man)
     }
 

@@ -1,6 +1,7 @@
 //! Runs work on worker threads while the main thread watches for Ctrl-C.
 
 use crate::failure::Failure;
+use futures::FutureExt;
 use futures::future::{Either, select};
 use std::cell::RefCell;
 use std::pin::pin;
@@ -22,8 +23,23 @@ const STACK_BYTES: usize = 64 << 20;
 /// notice one, so the signals have a runtime that nothing else runs on.
 pub struct Engine {
     signals: Runtime,
+    /// Kept from one statement to the next, so that what comes between two is not lost.
+    interrupts: RefCell<Interrupts>,
     workers: RefCell<Option<Runtime>>,
     threads: usize,
+}
+
+#[cfg(unix)]
+type Interrupts = tokio::signal::unix::Signal;
+#[cfg(windows)]
+type Interrupts = tokio::signal::windows::CtrlC;
+
+/// Every Ctrl-C from now on.
+fn interrupts() -> std::io::Result<Interrupts> {
+    #[cfg(unix)]
+    return tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt());
+    #[cfg(windows)]
+    return tokio::signal::windows::ctrl_c();
 }
 
 /// Tells work that is still on its way to its next pause that nobody waits for it any more.
@@ -46,8 +62,10 @@ impl Engine {
     /// Starts the worker threads.
     pub fn new(threads: usize) -> Result<Self, Failure> {
         let signals = Builder::new_current_thread().enable_all().build()?;
+        let interrupts = signals.block_on(async { interrupts() })?;
         Ok(Self {
             signals,
+            interrupts: RefCell::new(interrupts),
             workers: RefCell::new(None),
             threads,
         })
@@ -77,6 +95,16 @@ impl Engine {
         }
     }
 
+    /// Forgets a Ctrl-C that came while nothing ran.
+    pub fn forget_interrupts(&self) {
+        let mut interrupts = self.interrupts.borrow_mut();
+        self.signals.block_on(async {
+            // Signals of before are noticed by the runtime first.
+            tokio::task::yield_now().await;
+            while interrupts.recv().now_or_never().is_some() {}
+        });
+    }
+
     /// Runs work to its end or to Ctrl-C, whichever comes first.
     pub fn run<T, F>(&self, work: impl FnOnce(Cancellation) -> F) -> Result<T, Failure>
     where
@@ -85,18 +113,15 @@ impl Engine {
     {
         let cancellation = Cancellation::default();
         let mut task = self.workers()?.spawn(work(cancellation.clone()));
+        let mut interrupts = self.interrupts.borrow_mut();
         let result = self.signals.block_on(async {
-            let interrupt = pin!(tokio::signal::ctrl_c());
+            let interrupt = pin!(interrupts.recv());
             match select(&mut task, interrupt).await {
                 Either::Left((result, _)) => result.unwrap_or_else(|error| Err(broken(&error))),
-                Either::Right((Ok(()), _)) => {
+                Either::Right(_) => {
                     cancellation.cancel();
                     task.abort();
                     Err(Failure::Interrupted)
-                }
-                // Without a handler Ctrl-C ends the process, which needs no help of ours.
-                Either::Right((Err(_), _)) => {
-                    task.await.unwrap_or_else(|error| Err(broken(&error)))
                 }
             }
         });

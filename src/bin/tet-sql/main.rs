@@ -1,7 +1,7 @@
 //! The `tet-sql` command: SQL over chunked n-dimensional array files.
 //!
 //! Results go to standard output and everything else to standard error. The exit status is 0, 1 for a failed
-//! statement, 2 for wrong usage and 130 for an interrupted one.
+//! statement, 2 for wrong usage, 130 for an interrupted one and 143 after SIGTERM.
 
 #![deny(missing_docs)]
 
@@ -10,6 +10,7 @@ mod catalog;
 mod complete;
 mod demo;
 mod describe;
+mod ending;
 mod engine;
 mod failure;
 mod formats;
@@ -52,6 +53,9 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
         Err(Failure::Interrupted) => {
+            // Of what did not stop in time.
+            tet_sql::format::remove_unfinished();
+            ending::remove_folders();
             messages::note("cancelled");
             ExitCode::from(130)
         }
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
 
 /// Opens the files, then runs the statements of the arguments, of standard input or of the prompt.
 fn start(arguments: Arguments) -> Result<(), Failure> {
+    ending::end_tidily()?;
     let threads = arguments.threads();
     let engine = Engine::new(threads)?;
     // Held until the end of this function: dropping it removes the folder.
@@ -69,7 +74,7 @@ fn start(arguments: Arguments) -> Result<(), Failure> {
         None
     };
     // What statements spill goes with it, even if one is still on its way to an end.
-    let spill = tempfile::Builder::new().prefix("tet-sql-").tempdir().ok();
+    let spill = ending::temporary_folder().ok();
     let settings = session::Settings {
         spill_folder: spill.as_ref().map(|folder| folder.path().to_owned()),
         inputs: arguments.inputs(demo.as_ref().map(demo::Demo::path))?,

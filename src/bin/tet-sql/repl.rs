@@ -56,6 +56,7 @@ pub fn run(mut shell: Shell, arguments: &Arguments) -> Result<(), Failure> {
         } else {
             let _ = editor.add_history_entry(text.as_str());
         }
+        shell.forget_interrupts();
         match shell.run_text(bare_word(&text).unwrap_or(&text)) {
             Ok(Control::Continue) => {}
             Ok(Control::Quit) => return Ok(()),

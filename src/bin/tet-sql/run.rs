@@ -63,6 +63,11 @@ impl Shell {
         self.timings = true;
     }
 
+    /// Forgets a Ctrl-C that came while no statement ran.
+    pub fn forget_interrupts(&self) {
+        self.engine.forget_interrupts();
+    }
+
     /// The session.
     pub fn context(&self) -> &SessionContext {
         &self.context

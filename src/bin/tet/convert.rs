@@ -12,6 +12,7 @@ use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, con
 use crate::Failure;
 use crate::arguments::{Codec, ConvertArguments};
 use crate::lines::clean;
+use crate::signals;
 
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(100);
@@ -58,30 +59,29 @@ pub fn run(arguments: &ConvertArguments, output: &mut dyn Write) -> Result<bool,
 fn watched(arguments: &ConvertArguments, options: ConvertOptions) -> Result<Converted, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        // One may be busy with arrays, and somebody must hear signals.
+        // One may be busy with arrays, and somebody must move the bar.
         .worker_threads(cores.max(2))
         .enable_all()
         .build()?;
     let progress = Arc::new(ConvertProgress::default());
     let watched = Arc::clone(&progress);
+    let stopped = Arc::clone(&progress);
+    signals::end_tidily(move || {
+        stopped.cancel();
+        true
+    })?;
     let (input, target) = (arguments.input.clone(), arguments.output.clone());
     let bar = bar();
     let result = runtime.block_on(async {
         let converting =
             tokio::spawn(async move { convert(&input, &target, &options, &progress).await });
         let mut converting = std::pin::pin!(converting);
-        let mut signals = std::pin::pin!(interrupted());
-        let mut is_heard = false;
         loop {
             tokio::select! {
                 finished = &mut converting => return finished,
                 () = tokio::time::sleep(TICK) => {
                     bar.set_length(watched.all());
                     bar.set_position(watched.done());
-                }
-                () = &mut signals, if !is_heard => {
-                    is_heard = true;
-                    watched.cancel();
                 }
             }
         }
@@ -91,30 +91,6 @@ fn watched(arguments: &ConvertArguments, options: ConvertOptions) -> Result<Conv
         Ok(Ok(converted)) => Ok(converted),
         Ok(Err(error)) => Err(Failure::Message(describe(&error))),
         Err(error) => Err(Failure::Message(error.to_string())),
-    }
-}
-
-/// Waits for somebody who wants it to end.
-async fn interrupted() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let listen = |kind| signal(kind);
-        if let (Ok(mut terminated), Ok(mut hung_up)) = (
-            listen(SignalKind::terminate()),
-            listen(SignalKind::hangup()),
-        ) {
-            tokio::select! {
-                _ = terminated.recv() => {}
-                _ = hung_up.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-            return;
-        }
-    }
-    // Without signals it ends when it is done.
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! The `tet` command: what is in `.tet` files, and whether they are sound.
 //!
 //! Results go to standard output and everything else to standard error. The exit status is 0, 1 for a file that is not sound
-//! or cannot be read, and 2 for wrong usage.
+//! or cannot be read, 2 for wrong usage, and 130 or 143 for a file that a signal kept from being written.
 
 #![deny(missing_docs)]
 
@@ -10,6 +10,7 @@ mod convert;
 mod info;
 mod lines;
 mod repair;
+mod signals;
 mod verify;
 
 use std::io::{self, Write};
@@ -58,11 +59,19 @@ fn main() -> ExitCode {
         Command::Index(arguments) => repair::run_index(&arguments, &mut output),
         Command::Convert(arguments) => convert::run(&arguments, &mut output),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "tet", &mut output);
-            Ok(true)
+            // Into memory, since it panics where it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "tet", &mut script);
+            let written = output.write_all(&script);
+            written.map(|()| true).map_err(Failure::from)
         }
         Command::Man => man(&mut output).map(|()| true).map_err(Failure::from),
     };
+    if let (Err(Failure::Message(_)), Some(status)) = (&result, signals::status()) {
+        // That it was given up is what was asked for.
+        let _ = writeln!(io::stderr(), "cancelled");
+        return ExitCode::from(status);
+    }
     let result = result.and_then(|is_sound| {
         output.flush()?;
         Ok(is_sound)

@@ -9,9 +9,13 @@ use tet_sql::format::tet::verify::{Severity, VerifyOptions};
 use crate::Failure;
 use crate::arguments::{IndexArguments, RepairArguments};
 use crate::lines::clean;
+use crate::signals;
 
 /// Plans or makes repairs; whether the file is sound, or would be.
 pub fn run(arguments: &RepairArguments, output: &mut dyn Write) -> Result<bool, Failure> {
+    if arguments.apply {
+        signals::end_tidily(|| false)?;
+    }
     let options = VerifyOptions {
         deep: true,
         access: Access::Pread,
@@ -59,6 +63,7 @@ fn text(repair: &Repair, output: &mut dyn Write) -> Result<(), Failure> {
 
 /// Makes zone maps, or takes them away.
 pub fn run_index(arguments: &IndexArguments, output: &mut dyn Write) -> Result<bool, Failure> {
+    signals::end_tidily(|| false)?;
     index(&arguments.file, arguments.clear)?;
     let what = match arguments.clear {
         true => "has no zone maps any more",

@@ -3,13 +3,12 @@
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 use crate::error::{Error, Result};
 use crate::format::array::{ArrayWriter, Dataset, DatasetSpec, Dtype, next_position};
 use crate::format::npy::header::Header;
-use crate::format::target;
+use crate::format::target::{self, TemporaryFile};
 
 /// Writes arrays as NumPy keeps them: the only one as a `.npy` file, or any number as a `.npz` file, which is not compressed.
 /// Neither has room for names of dimensions, labels, attributes or fill values, nor for chunks.
@@ -22,7 +21,7 @@ pub struct NpyWriter {
 }
 
 struct ArrayFile {
-    output: BufWriter<NamedTempFile>,
+    output: BufWriter<TemporaryFile>,
     dtype: Dtype,
     cells_offset: u64,
     /// Which chunks were written.
@@ -102,7 +101,7 @@ impl NpyWriter {
     }
 
     /// Puts the arrays into one archive.
-    fn archive(&self, arrays: Vec<NamedTempFile>) -> Result<NamedTempFile> {
+    fn archive(&self, arrays: Vec<TemporaryFile>) -> Result<TemporaryFile> {
         let mut archive = ZipWriter::new(target::create_beside(&self.path)?);
         let options = SimpleFileOptions::default()
             .compression_method(zip::CompressionMethod::Stored)

@@ -2,12 +2,14 @@
 //! Payloads, index and directory are never touched.
 
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, Result};
 use crate::format::storage::Access;
+use crate::format::target;
 use crate::format::tet::anatomy::Anatomy;
 use crate::format::tet::ending::{self, Ending};
 use crate::format::tet::file::{OpenOptions, TetFile};
@@ -208,24 +210,26 @@ fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     Ok(())
 }
 
-/// Keeps bytes that are taken away, in a new file beside.
+/// Keeps bytes that are taken away, in a new file beside, which is whole or not there.
 fn keep(path: &Path, what: &str, bytes: &[u8]) -> Result<Option<PathBuf>> {
     if bytes.is_empty() {
         return Ok(None);
     }
+    let mut temporary = target::create_beside(path)?;
+    let written = temporary
+        .write_all(bytes)
+        .and_then(|()| temporary.as_file().sync_all());
+    written.map_err(Error::io(path, "keep what is taken away from"))?;
     for number in 1u32.. {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".removed-{what}-{number}"));
         let kept = PathBuf::from(name);
-        match fs::File::create_new(&kept) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Error::io(&kept, "create")(error)),
-            Ok(mut file) => {
-                use std::io::Write;
-                let written = file.write_all(bytes).and_then(|()| file.sync_all());
-                written.map_err(Error::io(&kept, "write"))?;
-                return Ok(Some(kept));
+        match temporary.persist_noclobber(&kept) {
+            Ok(()) => return Ok(Some(kept)),
+            Err((error, again)) if error.kind() == io::ErrorKind::AlreadyExists => {
+                temporary = again;
             }
+            Err((error, _)) => return Err(Error::io(&kept, "create")(error)),
         }
     }
     Ok(None)

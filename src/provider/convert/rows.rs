@@ -6,19 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use tempfile::TempDir;
+use tokio::task::AbortHandle;
 use url::Url;
 
-use crate::error::Error;
+use crate::error::{Error, describe};
 use crate::format::array::Compression;
-use crate::format::target;
+use crate::format::target::{self, TemporaryFolder};
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted};
 use crate::provider::file_kind::FileKind;
 use crate::provider::session::enable_tet;
@@ -51,7 +50,7 @@ pub(super) async fn convert(
     // whatever it leaves behind.
     let folder = match target.is_array() {
         true => None,
-        false => Some(target::folder_beside(output)?),
+        false => Some(target::create_folder_beside(output)?),
     };
     let written = match &folder {
         None => output.to_path_buf(),
@@ -71,6 +70,7 @@ pub(super) async fn convert(
         copy_options(source, target, options)
     );
     let copied = copy(&ctx, &sql, progress).await;
+    let copied = copied.map_err(|error| named(error, output));
     let put = match (&folder, &copied) {
         (Some(_), Ok(_)) => put(&written, output),
         _ => Ok(()),
@@ -91,8 +91,9 @@ async fn copy(ctx: &SessionContext, sql: &str, progress: &ConvertProgress) -> Re
     let plan = ctx.sql(sql).await?.create_physical_plan().await?;
     let sources = leaves(&plan);
     progress.all.store(rows_of(&sources), Ordering::Relaxed);
-    let running = SpawnedTask::spawn(collect(plan, ctx.task_ctx())).join_unwind();
-    let mut running = std::pin::pin!(running);
+    let mut running = tokio::spawn(collect(plan, ctx.task_ctx()));
+    // Nobody may wait for this function's end.
+    let _guard = AbortOnDrop(running.abort_handle());
     loop {
         tokio::select! {
             finished = &mut running => {
@@ -103,9 +104,38 @@ async fn copy(ctx: &SessionContext, sql: &str, progress: &ConvertProgress) -> Re
             () = tokio::time::sleep(TICK) => {
                 let done = sources.iter().filter_map(|source| source.metrics()?.output_rows());
                 progress.done.store(done.sum::<usize>() as u64, Ordering::Relaxed);
-                progress.check()?;
+                if let Err(cancelled) = progress.check() {
+                    // What it was at is over before its folder is removed.
+                    running.abort();
+                    let _ = running.await;
+                    return Err(cancelled);
+                }
             }
         }
+    }
+}
+
+/// What the engine says of files does not name them.
+fn named(error: DataFusionError, output: &Path) -> DataFusionError {
+    let is_named = match error.find_root() {
+        DataFusionError::External(error) => error.is::<Error>(),
+        DataFusionError::Plan(_)
+        | DataFusionError::Execution(_)
+        | DataFusionError::NotImplemented(_)
+        | DataFusionError::ResourcesExhausted(_) => true,
+        _ => false,
+    };
+    match is_named {
+        true => error,
+        false => exec_datafusion_err!("{}: {}", output.display(), describe(&error)),
+    }
+}
+
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -116,18 +146,18 @@ fn put(written: &Path, output: &Path) -> Result<()> {
     file.and_then(|file| file.sync_all())
         .and_then(|()| std::fs::rename(written, output))
         .map_err(Error::io(output, "rename the finished file to"))?;
+    target::sync_name(output);
     Ok(())
 }
 
 /// Removes a folder in which something that was cancelled may still make files for a moment.
-async fn remove(folder: TempDir) {
-    let path = folder.keep();
+async fn remove(folder: TemporaryFolder) {
     for _ in 0..20 {
-        match std::fs::remove_dir_all(&path) {
+        match std::fs::remove_dir_all(folder.path()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 tokio::time::sleep(TICK).await;
             }
-            _ => return,
+            _ => break,
         }
     }
 }

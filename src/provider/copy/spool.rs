@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::common::{Result, internal_err, plan_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SpillFile, SpillWriter, TaskContext};
+
+use crate::error::Error;
 
 /// Rows of a block, unless there are no more, or they come in larger batches.
 pub(super) const BLOCK_ROWS: usize = 4096;
@@ -90,6 +93,7 @@ pub(super) struct Spool {
 struct SpoolFile {
     /// Removed when it is dropped.
     file: Arc<dyn SpillFile>,
+    input: File,
     output: Option<Box<dyn SpillWriter>>,
     buffer: Vec<u8>,
     end: u64,
@@ -138,13 +142,7 @@ impl Spool {
             None => {
                 let disk = &context.runtime_env().disk_manager;
                 let file = disk.create_tmp_file("COPY ... STORED AS TET")?;
-                self.file.insert(SpoolFile {
-                    output: Some(file.open_writer()?),
-                    buffer: Vec::new(),
-                    file,
-                    end: 0,
-                    stored: Vec::new(),
-                })
+                self.file.insert(SpoolFile::open(file)?)
             }
         };
         file.push(&block)
@@ -155,24 +153,23 @@ impl Spool {
         if let Some(file) = &mut self.file
             && let Some(mut output) = file.output.take()
         {
-            output.write_all(&file.buffer)?;
+            let written = output.write_all(&file.buffer);
+            written.map_err(|error| file.unwritable(error))?;
             file.buffer = Vec::new();
             output.finish()?;
         }
         Ok(())
     }
 
-    /// A reader of blocks, once no more follow.
+    /// A reader of blocks, once no more follow; one at a time.
     pub fn reader(&self) -> Result<SpoolReader<'_>> {
         let input = match &self.file {
             None => None,
             Some(file) => {
-                let Some(path) = file.file.path() else {
-                    return plan_err!(
-                        "COPY ... STORED AS TET needs temporary files that are local"
-                    );
-                };
-                Some(BufReader::with_capacity(BUFFER_BYTES, File::open(path)?))
+                // Behind where the reader before has stopped.
+                let mut input = file.input.try_clone()?;
+                input.seek(SeekFrom::Start(0))?;
+                Some(BufReader::with_capacity(BUFFER_BYTES, input))
             }
         };
         Ok(SpoolReader {
@@ -184,6 +181,30 @@ impl Spool {
 }
 
 impl SpoolFile {
+    fn open(file: Arc<dyn SpillFile>) -> Result<Self> {
+        let output = file.open_writer()?;
+        let Some(path) = file.path() else {
+            return plan_err!("COPY ... STORED AS TET needs temporary files that are local");
+        };
+        let input = File::open(path).map_err(Error::io(path, "open the temporary file"))?;
+        // Without a name it ends with the process, however that ends.
+        #[cfg(unix)]
+        let _ = std::fs::remove_file(path);
+        Ok(Self {
+            file,
+            input,
+            output: Some(output),
+            buffer: Vec::new(),
+            end: 0,
+            stored: Vec::new(),
+        })
+    }
+
+    fn unwritable(&self, error: io::Error) -> Error {
+        let path = self.file.path().unwrap_or(Path::new("temporary file"));
+        Error::io(path, "write the temporary file")(error)
+    }
+
     fn push(&mut self, block: &Block) -> Result<()> {
         let Some(output) = &mut self.output else {
             return internal_err!("a block came after the last one");
@@ -199,7 +220,8 @@ impl SpoolFile {
             lengths.push(column.len());
         }
         if self.buffer.len() >= BUFFER_BYTES {
-            output.write_all(&self.buffer)?;
+            let written = output.write_all(&self.buffer);
+            written.map_err(|error| self.unwritable(error))?;
             self.buffer.clear();
         }
         let offset = self.end;

@@ -8,13 +8,11 @@ pub(in crate::format::tet) mod zone_map;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
-
 use crate::error::{Error, Result};
 use crate::format::array::{
     ArrayWriter, Compression, Dataset, DatasetMetadata, DatasetSpec, Fill, next_position,
 };
-use crate::format::target;
+use crate::format::target::{self, TemporaryFile};
 use crate::format::tet::footer::{FileMetadata, HistoryRow, Metadata};
 use crate::format::tet::index::{self, ChunkRow, Codec};
 use crate::format::tet::superblock::{self, MAX_RANK, align8};
@@ -27,7 +25,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// [`Self::finish`]. A writer that is dropped before leaves nothing behind.
 pub struct TetWriter {
     path: PathBuf,
-    output: BufWriter<NamedTempFile>,
+    output: BufWriter<TemporaryFile>,
     position: u64,
     datasets: Vec<Dataset>,
     specs: Vec<DatasetSpec>,

@@ -6,11 +6,9 @@ mod plan;
 
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
 use crate::error::{Error, Result};
 use crate::format::array::{ArrayWriter, Dataset, DatasetSpec};
-use crate::format::target;
+use crate::format::target::{self, TemporaryFolder};
 use crate::format::zarr::cells::{self, Copy};
 use crate::format::zarr::writer::plan::Plan;
 
@@ -41,7 +39,7 @@ pub struct ZarrWriteOptions {
 /// these stand for, and its missing cells as empty text. Metadata is consolidated.
 pub struct ZarrWriter {
     path: PathBuf,
-    folder: TempDir,
+    folder: TemporaryFolder,
     version: ZarrVersion,
     plans: Vec<Plan>,
     /// The same, as others see them.
@@ -92,7 +90,7 @@ impl ZarrWriter {
             shape: plan.shape.clone(),
             chunk_shape: plan.chunk_shape.clone(),
         });
-        let folder = target::folder_beside(&path)?;
+        let folder = target::create_folder_beside(&path)?;
         Ok(Self {
             path,
             folder,
@@ -194,8 +192,9 @@ impl ZarrWriter {
         }
     }
 
-    /// Writes the metadata and gives the folder its name. A hierarchy that was there before is replaced; for a moment
-    /// between two renames there is none. Files are left to the system to be brought to the disk.
+    /// Writes the metadata and gives the folder its name. A hierarchy that was there before is replaced: at once where the
+    /// system can exchange names (Linux and macOS, on most file systems), else with a moment between two renames in which
+    /// there is none. Files are left to the system to be brought to the disk.
     ///
     /// # Errors
     /// [`Error::Invalid`] if a chunk was never written, or something else than a Zarr hierarchy is in the

@@ -1,16 +1,17 @@
-//! The folder in its place.
+//! What lies in the folder under construction, and how it gets the target's name.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
 use crate::error::{Error, Result};
-use crate::format::target::folder_beside;
+use crate::format::hold;
+use crate::format::target::{TemporaryFolder, create_folder_beside};
 use crate::format::zarr::walk::{DOCUMENTS, MAX_DEPTH, is_array, is_hierarchy};
 
 /// Writes one file of the hierarchy, and the folders that it lies in.
 pub(super) fn write(target: &Path, file: &Path, bytes: &[u8]) -> Result<()> {
+    // The folders are made anew where they are missing, which must not undo that they were taken away.
+    let _held = hold();
     let result = match std::fs::write(file, bytes) {
         // Only the first file of a folder finds it missing.
         Err(error) if error.kind() == io::ErrorKind::NotFound => file
@@ -73,30 +74,48 @@ fn foreign(folder: &Path, depth: usize) -> Result<Option<PathBuf>> {
 }
 
 /// Gives the folder the target's name, in the place of the hierarchy that has it.
-pub(super) fn persist(folder: TempDir, target: &Path) -> Result<()> {
-    let rename = |from: &Path, to: &Path| {
-        std::fs::rename(from, to).map_err(Error::io(target, "rename the finished folder to"))
-    };
-    if check_target(target)? {
-        // Removed with all that is in it when this function ends.
-        let old = folder_beside(target)?;
-        let aside = old.path().join("old");
-        rename(target, &aside)?;
-        if let Err(error) = rename(folder.path(), target) {
-            if std::fs::rename(&aside, target).is_ok() {
-                return Err(error);
-            }
-            let kept = old.keep().join("old");
-            let message = format!(
-                "could not be replaced ({error}), nor put back: what was there is now {}",
-                kept.display()
-            );
-            return Err(Error::invalid(target, message));
-        }
-    } else {
-        rename(folder.path(), target)?;
+pub(super) fn persist(folder: TemporaryFolder, target: &Path) -> Result<()> {
+    let action = "rename the finished folder to";
+    if !check_target(target)? {
+        std::fs::rename(folder.path(), target).map_err(Error::io(target, action))?;
+        // It has another name now, under which nothing removes it.
+        folder.keep();
+        return Ok(());
     }
-    // It has another name now, under which nothing removes it.
-    let _ = folder.keep();
+    // What has the temporary name then is the old one, and removed with all that is in it.
+    if exchange(folder.path(), target) {
+        return Ok(());
+    }
+    let old = create_folder_beside(target)?;
+    let aside = old.path().join("old");
+    // Whoever ends the process waits until one of them has the name.
+    let held = hold();
+    std::fs::rename(target, &aside).map_err(Error::io(target, action))?;
+    if let Err(error) = std::fs::rename(folder.path(), target) {
+        if std::fs::rename(&aside, target).is_ok() {
+            return Err(Error::io(target, action)(error));
+        }
+        let message = format!(
+            "could not be replaced ({error}), nor put back: what was there is now {}",
+            aside.display()
+        );
+        old.keep();
+        return Err(Error::invalid(target, message));
+    }
+    drop(held);
+    folder.keep();
     Ok(())
+}
+
+/// Exchanges two names at once, so that there is a hierarchy at any time; whether that was possible.
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+fn exchange(one: &Path, other: &Path) -> bool {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    // Not every file system can.
+    renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_ok()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn exchange(_: &Path, _: &Path) -> bool {
+    false
 }

@@ -1,0 +1,57 @@
+//! An end that others ask for: SIGTERM, which is not of a statement, as Ctrl-C is, but of the process.
+
+use crate::failure::Failure;
+use crate::messages;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use tempfile::TempDir;
+use tet_sql::format::remove_unfinished;
+
+/// Temporary folders of the process. Locked for ever once it is about to end.
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// How often a folder is removed in which statements may still be making files.
+const ATTEMPTS: usize = 10;
+
+/// Makes a temporary folder that is removed when it is dropped, or the process is told to end.
+pub fn temporary_folder() -> std::io::Result<TempDir> {
+    // Never there without being known.
+    let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::Builder::new().prefix("tet-sql-").tempdir()?;
+    folders.push(folder.path().to_owned());
+    Ok(folder)
+}
+
+/// From now on, SIGTERM ends the process tidily, whatever it is at: statements that cannot be stopped, or the prompt.
+#[cfg(unix)]
+pub fn end_tidily() -> Result<(), Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut terminate = runtime.block_on(async { signal(SignalKind::terminate()) })?;
+    std::thread::spawn(move || {
+        runtime.block_on(terminate.recv());
+        remove_unfinished();
+        remove_folders();
+        messages::note("terminated");
+        std::process::exit(143);
+    });
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub fn end_tidily() -> Result<(), Failure> {
+    Ok(())
+}
+
+/// Takes away what statements that were given up may have left, for a process that ends next.
+pub fn remove_folders() {
+    let folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    for folder in folders.iter() {
+        let mut attempts = 0..ATTEMPTS;
+        while folder.exists() && attempts.next().is_some() {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+    std::mem::forget(folders);
+}
