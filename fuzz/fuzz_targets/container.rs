@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use tet_sql::Access;
 use tet_sql::error::Result;
+use tet_sql::format::array::{ArrayFile, StoredChunk};
 use tet_sql::format::tet::{
-    ChunkReader, ChunkRow, Compression, Dataset, DatasetSpec, Dtype, OpenOptions, TetFile,
-    TetWriter, Zone,
+    ChunkReader, Compression, Dataset, DatasetSpec, Dtype, OpenOptions, TetFile, TetWriter, Zone,
 };
 
 /// Bytes of the header of the chunk index.
@@ -240,7 +240,7 @@ pub fn read_chunk(
     reader: &mut ChunkReader,
     dataset: &Dataset,
     chunk: &[u64],
-) -> Result<(ChunkRow, Vec<u8>)> {
+) -> Result<(StoredChunk, Vec<u8>)> {
     let row = reader.open(dataset, chunk)?;
     reader.read_ahead();
     while !reader.advance()? {}
@@ -270,12 +270,12 @@ pub fn read_chunk(
 pub fn read_chunks(
     file: &Arc<TetFile>,
     access: Access,
-) -> Vec<Result<(ChunkRow, Vec<u8>), String>> {
-    let mut reader = ChunkReader::new(Arc::clone(file), access).expect("a reader");
+) -> Vec<Result<(StoredChunk, Vec<u8>), String>> {
+    let mut reader = ChunkReader::new(Arc::<TetFile>::clone(file), access).expect("a reader");
     let mut results = Vec::new();
     for dataset in file.datasets() {
         for chunk in positions(dataset, file.path()) {
-            let row = told(file.chunk_row(dataset, &chunk, access));
+            let row = told(file.chunk(dataset, &chunk, access));
             let cells = told(read_chunk(&mut reader, dataset, &chunk));
             match (row, &cells) {
                 (Ok(row), Ok((opened, _))) => assert_eq!(row, *opened),

@@ -109,6 +109,16 @@ impl Dataset {
             .product()
     }
 
+    /// Where a chunk of the grid starts, and how far it goes, clipped to the shape.
+    pub(crate) fn chunk_place(&self, chunk: &[u64]) -> (Vec<u64>, Vec<u64>) {
+        let axes = chunk.iter().zip(self.shape.iter().zip(&self.chunk_shape));
+        axes.map(|(position, (extent, size))| {
+            let start = position * size;
+            (start, (extent - start).min(*size))
+        })
+        .unzip()
+    }
+
     /// Bytes of one chunk's cells, clipped to the shape.
     pub(crate) fn chunk_bytes(&self, dtype: Dtype, chunk: &[u64]) -> u64 {
         self.chunk_cells(chunk) * dtype.size()

@@ -69,6 +69,22 @@ impl Dtype {
         }
     }
 
+    /// The name that NumPy has for the type, little-endian, as Zarr version 2 writes it, too.
+    pub(crate) fn numpy_name(self) -> &'static str {
+        match self {
+            Self::F16 => "<f2",
+            Self::F32 => "<f4",
+            Self::F64 => "<f8",
+            Self::I16 => "<i2",
+            Self::I32 => "<i4",
+            Self::I64 => "<i8",
+            Self::U8 => "|u1",
+            Self::U16 => "<u2",
+            Self::U32 => "<u4",
+            Self::U64 => "<u8",
+        }
+    }
+
     /// Whether values are floats.
     pub(crate) fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::F32 | Self::F64)

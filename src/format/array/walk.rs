@@ -22,16 +22,7 @@ pub(crate) fn copy_chunk(
     cells: &[u8],
     buffer: &mut Vec<u8>,
 ) {
-    let start: Vec<u64> = chunk
-        .iter()
-        .zip(&dataset.chunk_shape)
-        .map(|(position, extent)| position * extent)
-        .collect();
-    let extent: Vec<u64> = start
-        .iter()
-        .zip(dataset.shape.iter().zip(&dataset.chunk_shape))
-        .map(|(start, (shape, chunk))| (shape - start).min(*chunk))
-        .collect();
+    let (start, extent) = dataset.chunk_place(chunk);
     let last = extent.len() - 1;
     let run = (extent[last] * size) as usize;
     let mut row = vec![0; last];

@@ -72,7 +72,7 @@ impl NpyWriter {
         };
         dataset.check(&self.path)?;
         let header = Header {
-            descr: descr(spec.dtype).to_string(),
+            descr: spec.dtype.numpy_name().to_string(),
             fortran_order: false,
             shape: spec.shape.clone(),
             cells_offset: 0,
@@ -160,16 +160,7 @@ impl ArrayWriter for NpyWriter {
         if std::mem::replace(&mut array.has_chunk[ordinal as usize], true) {
             return Err(invalid("written twice".to_string()));
         }
-        let start: Vec<u64> = chunk
-            .iter()
-            .zip(&described.chunk_shape)
-            .map(|(position, extent)| position * extent)
-            .collect();
-        let extent: Vec<u64> = start
-            .iter()
-            .zip(described.shape.iter().zip(&described.chunk_shape))
-            .map(|(start, (shape, chunk))| (shape - start).min(*chunk))
-            .collect();
+        let (start, extent) = described.chunk_place(chunk);
         // What is whole along the axes behind is one run.
         let whole = (0..extent.len())
             .rev()
@@ -222,21 +213,5 @@ impl ArrayWriter for NpyWriter {
             }
         };
         target::persist(whole, &self.path)
-    }
-}
-
-/// NumPy's name of a type.
-fn descr(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::F16 => "<f2",
-        Dtype::F32 => "<f4",
-        Dtype::F64 => "<f8",
-        Dtype::I16 => "<i2",
-        Dtype::I32 => "<i4",
-        Dtype::I64 => "<i8",
-        Dtype::U8 => "|u1",
-        Dtype::U16 => "<u2",
-        Dtype::U32 => "<u4",
-        Dtype::U64 => "<u8",
     }
 }

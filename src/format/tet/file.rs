@@ -68,8 +68,8 @@ impl TetFile {
     /// are checked when their chunks are read.
     ///
     /// # Errors
-    /// [`Error::Io`] if the file cannot be read, [`Error::Malformed`] if it breaks a rule of the format,
-    /// [`Error::Invalid`] for a folder that is no package or has no generation to read.
+    /// [`Error::Io`](crate::Error::Io) if the file cannot be read, [`Error::Malformed`](crate::Error::Malformed) if it breaks a rule of the format,
+    /// [`Error::Invalid`](crate::Error::Invalid) for a folder that is no package or has no generation to read.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let access = options.access;
         let path = path.as_ref();
@@ -187,7 +187,7 @@ impl TetFile {
     /// The chunk index row of one chunk, checked: codec, lengths, bounds.
     ///
     /// # Errors
-    /// [`Error::MissingChunk`] if there is none, [`Error::Malformed`] if it breaks a rule of the format or two
+    /// [`Error::MissingChunk`](crate::Error::MissingChunk) if there is none, [`Error::Malformed`](crate::Error::Malformed) if it breaks a rule of the format or two
     /// rows claim the chunk.
     pub fn chunk_row(&self, dataset: &Dataset, chunk: &[u64], access: Access) -> Result<ChunkRow> {
         self.index.row(

@@ -1,7 +1,7 @@
 //! From one file format to another, as `tet convert` does.
 //!
-//! Arrays stay arrays: their cells are copied as they are stored, with what the files say of them, chunk by chunk
-//! ([`arrays`]). Whatever else comes or goes as rows is a query and a `COPY` ([`rows`]).
+//! Arrays stay arrays: their cells are copied as they are stored, with what the files say of them, chunk by chunk. Whatever
+//! else comes or goes as rows is a query and a `COPY`.
 
 mod arrays;
 mod rows;

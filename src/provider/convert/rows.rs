@@ -75,7 +75,9 @@ pub(super) async fn convert(
         (Some(_), Ok(_)) => put(&written, output),
         _ => Ok(()),
     };
-    if let Some(folder) = folder {
+    if let Some(folder) = folder
+        && copied.is_err()
+    {
         remove(folder).await;
     }
     put?;
@@ -150,14 +152,14 @@ fn put(written: &Path, output: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a folder in which something that was cancelled may still make files for a moment.
+/// Removes a folder for which something that was cancelled may still make files for a moment, and the folder with them.
 async fn remove(folder: TemporaryFolder) {
     for _ in 0..20 {
-        match std::fs::remove_dir_all(folder.path()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tokio::time::sleep(TICK).await;
-            }
-            _ => break,
+        // What cannot be removed now may be the next time.
+        let _ = std::fs::remove_dir_all(folder.path());
+        tokio::time::sleep(TICK).await;
+        if !folder.path().exists() {
+            break;
         }
     }
 }

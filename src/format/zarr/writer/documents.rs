@@ -93,7 +93,7 @@ fn array_v2(plan: &Plan) -> Value {
         "zarr_format": 2,
         "shape": plan.shape,
         "chunks": plan.chunk_shape,
-        "dtype": if is_text { "|O" } else { name_v2(plan.dtype) },
+        "dtype": if is_text { "|O" } else { plan.dtype.numpy_name() },
         "compressor": match plan.compression {
             Compression::Raw => Value::Null,
             Compression::Zstd { level } => json!({"id": "zstd", "level": level}),
@@ -182,21 +182,6 @@ fn fill_value(dtype: Dtype, bits: u64) -> Value {
         Dtype::I32 => json!(bits as i32),
         Dtype::I64 => json!(bits as i64),
         _ => json!(bits),
-    }
-}
-
-fn name_v2(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::F16 => "<f2",
-        Dtype::F32 => "<f4",
-        Dtype::F64 => "<f8",
-        Dtype::I16 => "<i2",
-        Dtype::I32 => "<i4",
-        Dtype::I64 => "<i8",
-        Dtype::U8 => "|u1",
-        Dtype::U16 => "<u2",
-        Dtype::U32 => "<u4",
-        Dtype::U64 => "<u8",
     }
 }
 

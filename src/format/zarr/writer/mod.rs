@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::format::array::{ArrayWriter, Dataset, DatasetSpec};
 use crate::format::target::{self, TemporaryFolder};
-use crate::format::zarr::cells::{self, Copy};
+use crate::format::zarr::cells;
 use crate::format::zarr::writer::plan::Plan;
 
 /// A version of the Zarr format.
@@ -146,50 +146,7 @@ impl ZarrWriter {
     /// # Errors
     /// Those of [`Self::write_chunk`].
     pub fn write_dataset(&mut self, dataset: usize, cells: &[u8]) -> Result<()> {
-        let Some(plan) = self.plans.get(dataset) else {
-            let message = format!("no dataset number {dataset}");
-            return Err(Error::invalid(&self.path, message));
-        };
-        let size = plan.dtype.size();
-        let (shape, chunk_shape) = (plan.shape.clone(), plan.chunk_shape.clone());
-        let expected = cells::byte_count(&shape, size);
-        if expected != Some(cells.len() as u64) {
-            let expected = expected.unwrap_or(u64::MAX);
-            let message = format!(
-                "dataset {:?}: {} bytes of cells, expected {expected}",
-                plan.name,
-                cells.len()
-            );
-            return Err(Error::invalid(&self.path, message));
-        }
-        let grid = plan.grid();
-        if grid.contains(&0) {
-            return Ok(());
-        }
-        let mut chunk = vec![0; grid.len()];
-        let origin = vec![0; grid.len()];
-        loop {
-            let extents = cells::clipped(&shape, &chunk_shape, &chunk);
-            let from: Vec<u64> = chunk
-                .iter()
-                .zip(&chunk_shape)
-                .map(|(position, extent)| position * extent)
-                .collect();
-            let mut part = vec![0; cells::byte_count(&extents, size).unwrap_or(0) as usize];
-            let copy = Copy {
-                source_shape: &shape,
-                from: &from,
-                target_shape: &extents,
-                to: &origin,
-                extents: &extents,
-                size,
-            };
-            copy.run(cells, &mut part);
-            self.write_chunk(dataset, &chunk, &part)?;
-            if !cells::step(&mut chunk, &grid) {
-                return Ok(());
-            }
-        }
+        ArrayWriter::write_dataset(self, dataset, cells)
     }
 
     /// Writes the metadata and gives the folder its name. A hierarchy that was there before is replaced: at once where the
@@ -232,10 +189,6 @@ impl ArrayWriter for ZarrWriter {
 
     fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
         self.write_chunk(dataset, chunk, cells)
-    }
-
-    fn write_dataset(&mut self, dataset: usize, cells: &[u8]) -> Result<()> {
-        self.write_dataset(dataset, cells)
     }
 
     fn warnings(&self) -> Vec<String> {
