@@ -68,7 +68,7 @@ pub struct Axis {
     length: u64,
     coordinates: Arc<AxisCoordinates>,
     source: CoordinateSource,
-    attributes: BTreeMap<String, String>,
+    attributes: Option<Arc<BTreeMap<String, String>>>,
 }
 
 /// The coordinates of an axis, read when they are first needed. Axes of several arrays can share them.
@@ -153,19 +153,21 @@ impl Axis {
             length,
             coordinates,
             source,
-            attributes: BTreeMap::new(),
+            attributes: None,
         }
     }
 
     /// Says more of the coordinates: `units`, `long_name`, ...
     pub fn with_attributes(mut self, attributes: BTreeMap<String, String>) -> Self {
-        self.attributes = attributes;
+        self.attributes = (!attributes.is_empty()).then(|| Arc::new(attributes));
         self
     }
 
     /// What else is known of the coordinates.
-    pub fn attributes(&self) -> &BTreeMap<String, String> {
-        &self.attributes
+    pub fn attributes(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.attributes
+            .iter()
+            .flat_map(|attributes| attributes.iter())
     }
 
     /// The dimension's name, which is its column's name.

@@ -81,6 +81,12 @@ impl FileKind {
         Some(*kind)
     }
 
+    /// What the names of files of arrays end in.
+    pub(in crate::provider) fn array_extensions() -> impl Iterator<Item = &'static str> {
+        let of_arrays = EXTENSIONS.iter().filter(|(_, kind)| kind.is_array());
+        of_arrays.map(|(extension, _)| *extension)
+    }
+
     /// Whether files of this format hold arrays, and not rows.
     pub fn is_array(self) -> bool {
         !matches!(self, Self::Parquet | Self::Csv | Self::Json | Self::Arrow)

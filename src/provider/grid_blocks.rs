@@ -57,7 +57,7 @@ impl GridTable {
 pub(super) fn columns(grid: &dyn GridSource) -> Fields {
     let dimensions = grid.axes().iter().map(|axis| {
         let field = Field::new(axis.name(), axis.data_type(), false);
-        let attributes = axis.attributes().iter();
+        let attributes = axis.attributes();
         let attributes = attributes.map(|(key, text)| (key.clone(), text.clone()));
         let mark = (DIMENSION.to_string(), String::new());
         Arc::new(field.with_metadata(attributes.chain([mark]).collect()))

@@ -1,7 +1,7 @@
 //! The `tet` command: what is in `.tet` files, and whether they are sound.
 //!
 //! Results go to standard output and everything else to standard error. The exit status is 0, 1 for a file that is not sound
-//! or cannot be read, 2 for wrong usage, and 130 or 143 for a file that a signal kept from being written.
+//! or cannot be read, 2 for wrong usage, and 129, 130 or 143 for a file that a signal kept from being written.
 
 #![deny(missing_docs)]
 

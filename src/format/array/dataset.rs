@@ -17,6 +17,24 @@ pub struct Dataset {
 }
 
 impl Dataset {
+    /// A dataset of a known type, with its place among those of its file.
+    pub(crate) fn new(
+        number: usize,
+        name: &str,
+        dtype: Dtype,
+        shape: &[u64],
+        chunk_shape: &[u64],
+    ) -> Self {
+        Self {
+            id: number as u64,
+            name: name.to_string(),
+            dtype_tag: dtype.tag(),
+            dtype: Some(dtype),
+            shape: shape.to_vec(),
+            chunk_shape: chunk_shape.to_vec(),
+        }
+    }
+
     /// Position in the directory; the chunk index refers to it.
     pub fn id(&self) -> u64 {
         self.id

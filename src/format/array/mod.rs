@@ -1,7 +1,9 @@
 //! What the formats of array files have in common: datasets, what a file says of them, and reading their chunks.
 
+mod boxes;
 mod categories;
 mod chunk;
+mod chunks;
 mod dataset;
 mod dtype;
 mod file;
@@ -11,8 +13,12 @@ mod spec;
 mod walk;
 mod writer;
 
+#[cfg(feature = "zarr")]
+pub(crate) use boxes::BoxCopy;
+pub(crate) use boxes::copy_chunk;
 pub use categories::Categories;
 pub use chunk::ChunkReader;
+pub(crate) use chunks::Chunks;
 pub use dataset::Dataset;
 pub(crate) use dataset::checked_product;
 pub use dtype::Dtype;
@@ -20,5 +26,5 @@ pub use file::{ArrayFile, Payload, StoredChunk};
 pub(crate) use fill::{FILL_ATTRIBUTES, Fill, fill_text};
 pub use metadata::{AxisLabels, DatasetMetadata, LabelRule};
 pub use spec::{Compression, DatasetSpec};
-pub(crate) use walk::{copy_chunk, next_position};
+pub(crate) use walk::next_position;
 pub use writer::ArrayWriter;

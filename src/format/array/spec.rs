@@ -1,5 +1,6 @@
 //! What is to be written: datasets and their metadata.
 
+use crate::format::array::dataset::Dataset;
 use crate::format::array::dtype::Dtype;
 use crate::format::array::metadata::{AxisLabels, DatasetMetadata};
 
@@ -48,6 +49,17 @@ impl DatasetSpec {
     /// The name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The dataset, with its place among those of its file.
+    pub(crate) fn dataset(&self, number: usize) -> Dataset {
+        Dataset::new(
+            number,
+            &self.name,
+            self.dtype,
+            &self.shape,
+            &self.chunk_shape,
+        )
     }
 
     /// What is said of the dataset.

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::format::array::boxes::copy_chunk;
 use crate::format::array::dataset::Dataset;
-use crate::format::array::walk::{copy_chunk, next_position};
+use crate::format::array::walk::next_position;
 
 /// Writes one file of arrays: beside the target under a temporary name, and renamed in the end. A writer that is dropped
 /// before leaves nothing behind.
@@ -57,14 +58,10 @@ pub trait ArrayWriter: Send {
         if cells.is_empty() {
             return Ok(());
         }
-        if described.shape.is_empty() {
-            return self.write_chunk(dataset, &[], cells);
-        }
         let grid = described.chunk_grid();
         let mut chunk = vec![0; grid.len()];
         let mut buffer = Vec::new();
         loop {
-            buffer.clear();
             copy_chunk(&described, size, &chunk, cells, &mut buffer);
             self.write_chunk(dataset, &chunk, &buffer)?;
             if !next_position(&mut chunk, &grid) {

@@ -1,6 +1,7 @@
 //! An open `.npy` or `.npz` file.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -198,14 +199,9 @@ impl NpyFile {
         let dtype = element.dtype();
         let number = self.datasets.len();
         self.by_name.entry(name.to_string()).or_insert(number);
-        self.datasets.push(Dataset {
-            id: self.datasets.len() as u64,
-            name: name.to_string(),
-            dtype_tag: dtype.tag(),
-            dtype: Some(dtype),
-            chunk_shape: chunk_shape(&header.shape, dtype.size(), header.fortran_order),
-            shape: header.shape,
-        });
+        let chunk = chunk_shape(&header.shape, dtype.size(), header.fortran_order);
+        let dataset = Dataset::new(number, name, dtype, &header.shape, &chunk);
+        self.datasets.push(dataset);
         self.arrays.push(array);
         Ok(())
     }
@@ -263,7 +259,7 @@ impl NpyFile {
     }
 
     /// The cells of a chunk as a range of the array's elements, in the order of the file.
-    fn elements(dataset: &Dataset, array: &Array, chunk: &[u64]) -> Result<std::ops::Range<u64>> {
+    fn elements(dataset: &Dataset, array: &Array, chunk: &[u64]) -> Range<u64> {
         let axes: Vec<usize> = match array.fortran_order {
             false => (0..chunk.len()).collect(),
             true => (0..chunk.len()).rev().collect(),
@@ -272,7 +268,7 @@ impl NpyFile {
         let start = axes.iter().fold(0, |start, axis| {
             start * dataset.shape[*axis] + chunk[*axis] * dataset.chunk_shape[*axis]
         });
-        Ok(start..start + dataset.chunk_cells(chunk))
+        start..start + dataset.chunk_cells(chunk)
     }
 }
 
@@ -315,7 +311,7 @@ impl ArrayFile for NpyFile {
             let message = format!("dataset {:?} has no chunk {chunk:?}", dataset.name);
             return Err(Error::invalid(&self.path, message));
         }
-        let elements = Self::elements(dataset, array, chunk)?;
+        let elements = Self::elements(dataset, array, chunk);
         let count = elements.end - elements.start;
         let stored_bytes = count * array.element.size().unwrap_or(0);
         let payload = match array.element.is_stored_as_cells() && !array.fortran_order {
@@ -335,7 +331,7 @@ impl ArrayFile for NpyFile {
 
     fn decode(&self, dataset: &Dataset, chunk: &[u64], cells: &mut Vec<u8>) -> Result<()> {
         let array = self.array(dataset)?;
-        let elements = Self::elements(dataset, array, chunk)?;
+        let elements = Self::elements(dataset, array, chunk);
         cells.clear();
         if array.element.is_text() {
             let codes = &array.codes[elements.start as usize..elements.end as usize];
@@ -346,7 +342,9 @@ impl ArrayFile for NpyFile {
             let start = array.cells_offset + elements.start * size;
             let end = array.cells_offset + elements.end * size;
             let storage = self.storage_of(array)?;
-            let bytes = storage.read_range(Access::Pread, start..end)?;
+            let bytes = storage.read_range(Access::Pread, start..end);
+            let bytes = bytes
+                .map_err(|error| error.at(&Place::chunk(&self.path, dataset.name(), chunk)))?;
             cells
                 .reserve((elements.end - elements.start) as usize * dataset_size(dataset) as usize);
             for element in bytes.chunks_exact(size as usize) {
@@ -354,11 +352,8 @@ impl ArrayFile for NpyFile {
             }
         }
         if array.fortran_order {
-            let extents = chunk.iter().enumerate().map(|(axis, position)| {
-                let start = position * dataset.chunk_shape[axis];
-                dataset.chunk_shape[axis].min(dataset.shape[axis] - start)
-            });
-            *cells = transposed(cells, &extents.collect::<Vec<_>>(), dataset_size(dataset));
+            let (_, extents) = dataset.chunk_place(chunk);
+            *cells = transposed(cells, &extents, dataset_size(dataset));
         }
         Ok(())
     }

@@ -1,35 +1,19 @@
-//! Boxes of cells: their sizes, and copies of one into another.
+//! Boxes of cells: their sizes, parts and types.
 
 use serde_json::Value;
 
-use crate::format::array::Dtype;
+use crate::format::array::{BoxCopy, Dtype, checked_product};
 use crate::format::zarr::element::Kind;
 
 /// Bytes of a box of cells of `size` bytes, `None` on overflow; zero if an extent is.
 pub(super) fn byte_count(shape: &[u64], size: u64) -> Option<u64> {
-    if shape.contains(&0) {
-        return Some(0);
-    }
-    let mut extents = shape.iter();
-    extents.try_fold(size, |product, extent| product.checked_mul(*extent))
+    checked_product(shape)?.checked_mul(size)
 }
 
 /// A list of at most so many whole numbers.
 pub(super) fn extents(value: &Value, most: usize) -> Option<Vec<u64>> {
     let list = value.as_array().filter(|list| list.len() <= most)?;
     list.iter().map(Value::as_u64).collect()
-}
-
-/// Steps to the next position of a row-major walk over `grid`; false after the last.
-pub(super) fn step(position: &mut [u64], grid: &[u64]) -> bool {
-    for (position, count) in position.iter_mut().zip(grid).rev() {
-        *position += 1;
-        if *position < *count {
-            return true;
-        }
-        *position = 0;
-    }
-    false
 }
 
 /// A cell again and again, `total` bytes in all.
@@ -48,55 +32,6 @@ pub(super) fn clipped(shape: &[u64], chunk_shape: &[u64], chunk: &[u64]) -> Vec<
         .collect()
 }
 
-/// A copy of a box of cells out of one box into another; both are row-major.
-pub(super) struct Copy<'a> {
-    pub source_shape: &'a [u64],
-    /// Where in the source.
-    pub from: &'a [u64],
-    pub target_shape: &'a [u64],
-    /// Where in the target.
-    pub to: &'a [u64],
-    /// Extents of what is copied.
-    pub extents: &'a [u64],
-    /// Bytes of a cell.
-    pub size: u64,
-}
-
-impl Copy<'_> {
-    /// What is copied lies within both shapes, and the slices have all cells of these.
-    pub fn run(&self, source: &[u8], target: &mut [u8]) {
-        if self.extents.contains(&0) {
-            return;
-        }
-        // Inner axes that are whole in both are copied as one.
-        let mut outer = self.extents.len();
-        let mut run = self.size;
-        while let Some(axis) = outer.checked_sub(1) {
-            outer = axis;
-            run *= self.extents[axis];
-            let extent = self.extents[axis];
-            if extent != self.source_shape[axis] || extent != self.target_shape[axis] {
-                break;
-            }
-        }
-        let run = run as usize;
-        let mut position = vec![0; outer];
-        loop {
-            let (mut from, mut to) = (0, 0);
-            for axis in 0..self.extents.len() {
-                let offset = position.get(axis).copied().unwrap_or(0);
-                from = from * self.source_shape[axis] + self.from[axis] + offset;
-                to = to * self.target_shape[axis] + self.to[axis] + offset;
-            }
-            let (from, to) = ((from * self.size) as usize, (to * self.size) as usize);
-            target[to..to + run].copy_from_slice(&source[from..from + run]);
-            if !step(&mut position, &self.extents[..outer]) {
-                return;
-            }
-        }
-    }
-}
-
 /// Puts a box of cells at a place of another, of which it is a part.
 pub(super) fn place(
     source: &[u8],
@@ -106,7 +41,7 @@ pub(super) fn place(
     origin: &[u64],
     size: u64,
 ) {
-    let copy = Copy {
+    let copy = BoxCopy {
         source_shape,
         from: &vec![0; origin.len()],
         target_shape,
@@ -125,7 +60,7 @@ pub(super) fn crop(source: Vec<u8>, source_shape: &[u64], extents: &[u64], size:
     let total = byte_count(extents, size).unwrap_or(0);
     let mut target = vec![0; total as usize];
     let origin = vec![0; extents.len()];
-    let copy = Copy {
+    let copy = BoxCopy {
         source_shape,
         from: &origin,
         target_shape: extents,

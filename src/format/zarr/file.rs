@@ -27,13 +27,10 @@ impl ZarrFile {
     /// As [`ZarrFolder::open`].
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
         let folder = ZarrFolder::open(path)?;
-        let datasets = folder.arrays().iter().zip(0..).map(|(array, id)| Dataset {
-            id,
-            name: array.name().to_string(),
-            dtype_tag: array.dtype().tag(),
-            dtype: Some(array.dtype()),
-            shape: array.shape().to_vec(),
-            chunk_shape: array.chunk_shape().to_vec(),
+        let arrays = folder.arrays().iter().enumerate();
+        let datasets = arrays.map(|(number, array)| {
+            let (shape, chunk_shape) = (array.shape(), array.chunk_shape());
+            Dataset::new(number, array.name(), array.dtype(), shape, chunk_shape)
         });
         Ok(Self {
             datasets: datasets.collect(),

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::format::array::next_position;
 use crate::format::zarr::chain::{Cells, Chain, codec_name, fixed_size};
 use crate::format::zarr::{MAX_CHUNK_BYTES, MAX_DIMENSIONS, cells};
 
@@ -204,7 +205,7 @@ impl Shards {
                     size,
                 );
             }
-            if !cells::step(&mut position, &grid) {
+            if !next_position(&mut position, &grid) {
                 break;
             }
         }

@@ -22,6 +22,7 @@ const COORDINATES: &str = "coordinates";
 const OF_TIMES: [&str; 2] = ["units", "calendar"];
 /// Names in that attribute that are looked at.
 const MAX_NAMED: usize = 64;
+
 /// The coordinate datasets of one open file, shared by the axes that use them.
 #[derive(Debug, Default)]
 pub(super) struct CoordinateDatasets {

@@ -17,15 +17,8 @@ use crate::format::zarr::{self, ZarrFile, ZarrVersion, ZarrWriteOptions, ZarrWri
 use crate::provider::file_kind::FileKind;
 use crate::provider::options::TetOptions;
 
-/// What the names of array files end in.
-const EXTENSIONS: &[&str] = &[
-    "tet",
-    "tet.d",
-    "npy",
-    "npz",
-    #[cfg(feature = "zarr")]
-    "zarr",
-];
+/// What the names of packages end in.
+const PACKAGE: &str = "tet.d";
 /// What NumPy's files start with: `.npy`, `.npz`, and a `.npz` without arrays.
 const NUMPY: [&[u8]; 3] = [b"\x93NUM", b"PK\x03\x04", b"PK\x05\x06"];
 
@@ -39,14 +32,19 @@ pub(crate) fn open_file(
     session: &ConfigOptions,
 ) -> Result<Arc<dyn ArrayFile>, Error> {
     let options = options.open_options(session);
+    // First, since there may be thousands: nothing else looks like one.
+    let error = match TetFile::open(path, options) {
+        Ok(file) => return Ok(Arc::new(file)),
+        Err(error) => error,
+    };
     #[cfg(feature = "zarr")]
-    if path.is_dir() && !is_package(path) && zarr::is_hierarchy(path) {
+    if !is_package(path) && zarr::is_hierarchy(path) {
         return Ok(Arc::new(ZarrFile::open(path, options.access)?));
     }
-    if NUMPY.contains(&start(path).as_slice()) {
-        return Ok(Arc::new(NpyFile::open(path, options.access)?));
+    match NUMPY.contains(&start(path).as_slice()) {
+        true => Ok(Arc::new(NpyFile::open(path, options.access)?)),
+        false => Err(error),
     }
-    Ok(Arc::new(TetFile::open(path, options)?))
 }
 
 /// The first bytes of a file, as many as there are; none of a folder. What cannot be read is told where it is opened.
@@ -72,10 +70,12 @@ pub fn is_array_folder(path: &Path) -> bool {
 /// Whether a name is one of an array file.
 pub(crate) fn is_array_name(name: &str) -> bool {
     let name = name.trim_end_matches('/').to_ascii_lowercase();
-    EXTENSIONS.iter().any(|extension| {
-        name.strip_suffix(extension)
-            .is_some_and(|rest| rest.ends_with('.'))
-    })
+    FileKind::array_extensions()
+        .chain([PACKAGE])
+        .any(|extension| {
+            name.strip_suffix(extension)
+                .is_some_and(|rest| rest.ends_with('.'))
+        })
 }
 
 /// What is written beside the arrays, as far as the format has room for it.

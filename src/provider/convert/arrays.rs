@@ -11,14 +11,15 @@ use datafusion::config::ConfigOptions;
 
 use crate::format::array::{
     ArrayFile, ArrayWriter, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec,
-    copy_chunk,
+    FILL_ATTRIBUTES, copy_chunk,
 };
 use crate::format::npy::contiguous_chunk;
 use crate::format::storage::Access;
 use crate::format::tet::{MAX_ATTRIBUTES, MAX_RANK, MAX_TEXT, is_allowed};
 use crate::grid::{ChunkGrid, CoordinateSource, Selection, Window, infer_labels};
 use crate::provider::arrays::{
-    ArrayDataset, StoredArray, StoredWindowReader, Writing, base, create_file, group, open_file,
+    ARROW_TYPE, ArrayDataset, StoredArray, StoredWindowReader, Writing, base, create_file, group,
+    open_file,
 };
 use crate::provider::convert::windows;
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
@@ -30,17 +31,14 @@ use crate::provider::source::{GridSource, WindowReader};
 /// Windows that are between reading and writing: one that is read, one that waits, one that is written.
 const IN_FLIGHT: u64 = 3;
 
-/// Attributes without which cells or coordinates would mean something else.
-const MEANINGFUL: [&str; 9] = [
-    "_FillValue",
-    "missing_value",
-    "fill_value",
+/// Attributes without which cells or coordinates would mean something else, beside fill values.
+const MEANINGFUL: [&str; 6] = [
     "units",
     "calendar",
     "scale_factor",
     "add_offset",
     "coordinates",
-    "arrow_type",
+    ARROW_TYPE,
 ];
 
 /// What an array of the output is made of.
@@ -204,7 +202,9 @@ impl Plan<'_> {
         let chunk = self.chunk(dataset, dtype.size());
         let compression = match self.options.compression {
             Some(compression) => compression,
-            None => self.stored_as(dataset)?,
+            // What is most like the input.
+            None if self.file.is_compressed(dataset)? => Compression::ZSTD,
+            None => Compression::Raw,
         };
         match self.target {
             FileKind::Tet => self.fit(dataset, &mut metadata),
@@ -245,14 +245,6 @@ impl Plan<'_> {
         }
     }
 
-    /// The compression that is most like that of the input.
-    fn stored_as(&self, dataset: &Dataset) -> Result<Compression> {
-        Ok(match self.file.is_compressed(dataset)? {
-            true => Compression::ZSTD,
-            false => Compression::Raw,
-        })
-    }
-
     /// Leaves out what the metadata of a `.tet` file cannot hold.
     fn fit(&mut self, dataset: &Dataset, metadata: &mut DatasetMetadata) {
         let is_category = |key: &str| key.starts_with(Categories::ATTRIBUTE);
@@ -261,9 +253,10 @@ impl Plan<'_> {
         let mut lost = Vec::new();
         let attributes = std::mem::take(&mut metadata.attrs);
         // Those that say what cells mean come first.
-        let (first, others): (Vec<_>, Vec<_>) = attributes
-            .into_iter()
-            .partition(|(key, _)| is_category(key) || MEANINGFUL.contains(&key.as_str()));
+        let (first, others): (Vec<_>, Vec<_>) = attributes.into_iter().partition(|(key, _)| {
+            let key = key.as_str();
+            is_category(key) || FILL_ATTRIBUTES.contains(&key) || MEANINGFUL.contains(&key)
+        });
         for (key, text) in first.into_iter().chain(others) {
             let fits = is_allowed(&key) && is_allowed(&text) && room > 0;
             if is_category(&key) {
@@ -440,7 +433,6 @@ fn write(
             break;
         };
         progress.check()?;
-        buffer.clear();
         copy_chunk(&local, size, &position, cells, &mut buffer);
         let chunk: Vec<u64> = first.iter().zip(&position).map(|(a, b)| a + b).collect();
         writer.write_chunk(number, &chunk, &buffer)?;

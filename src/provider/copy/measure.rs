@@ -138,8 +138,8 @@ impl Measure {
 
     /// The values of a column.
     pub fn values(&mut self, column: &ArrayRef) -> Result<Values> {
-        let cast_column = cast(column, &self.cast_to)?;
-        if !is_exact(column, &cast_column)? {
+        let whole = cast(column, &self.cast_to)?;
+        if !is_exact(column, &whole)? {
             return plan_err!(
                 "{}, of type {}, has a value that {} cannot hold; cast it",
                 self.name,
@@ -147,12 +147,11 @@ impl Measure {
                 self.cast_to
             );
         }
-        let column = cast_column;
         let column = match self.cast_to {
             // The numbers of times.
-            DataType::Date32 => cast(&column, &DataType::Int32)?,
-            DataType::Timestamp(..) => cast(&column, &DataType::Int64)?,
-            _ => column,
+            DataType::Date32 => cast(&whole, &DataType::Int32)?,
+            DataType::Timestamp(..) => cast(&whole, &DataType::Int64)?,
+            _ => whole,
         };
         self.nulls += column.null_count() as u64;
         if self.texts.is_some() {

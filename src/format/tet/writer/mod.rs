@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::array::{
-    ArrayWriter, Compression, Dataset, DatasetMetadata, DatasetSpec, Fill, next_position,
+    ArrayWriter, Chunks, Compression, Dataset, DatasetMetadata, DatasetSpec, Fill, next_position,
 };
 use crate::format::target::{self, TemporaryFile};
 use crate::format::tet::footer::{FileMetadata, HistoryRow, Metadata};
@@ -27,9 +27,8 @@ pub struct TetWriter {
     path: PathBuf,
     output: BufWriter<TemporaryFile>,
     position: u64,
-    datasets: Vec<Dataset>,
     specs: Vec<DatasetSpec>,
-    rows: Vec<Vec<Option<ChunkRow>>>,
+    chunks: Chunks<ChunkRow>,
     history: Vec<HistoryRow>,
     file_metadata: Option<FileMetadata>,
     /// By dataset and chunk, if they are wanted.
@@ -54,62 +53,28 @@ impl TetWriter {
     /// cannot be made.
     pub fn create(path: impl AsRef<Path>, specs: Vec<DatasetSpec>) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
-        let mut datasets = Vec::with_capacity(specs.len());
-        let mut rows = Vec::with_capacity(specs.len());
-        let mut row_count = 0u64;
-        for (id, spec) in specs.iter().enumerate() {
+        for spec in &specs {
             spec::check(spec, &path)?;
-            if specs[..id].iter().any(|earlier| earlier.name == spec.name) {
-                return Err(Error::invalid(
-                    &path,
-                    format!("two datasets are called \"{}\"", spec.name),
-                ));
-            }
-            let dataset = Dataset {
-                id: id as u64,
-                name: spec.name.clone(),
-                dtype_tag: spec.dtype.tag(),
-                dtype: Some(spec.dtype),
-                shape: spec.shape.clone(),
-                chunk_shape: spec.chunk_shape.clone(),
-            };
-            let chunks = dataset.chunk_count().unwrap_or(u64::MAX);
-            let chunks = usize::try_from(chunks)
-                .ok()
-                .filter(|chunks| *chunks < usize::MAX / index::ROW_BYTES as usize)
-                .ok_or_else(|| Error::invalid(&path, "too many chunks"))?;
-            row_count += chunks as u64;
-            let mut no_rows = Vec::new();
-            no_rows.try_reserve_exact(chunks).map_err(|_| {
-                Error::invalid(
-                    &path,
-                    format!(
-                        "dataset \"{}\": no memory for the index of {chunks} chunks",
-                        spec.name
-                    ),
-                )
-            })?;
-            no_rows.resize(chunks, None);
-            rows.push(no_rows);
-            datasets.push(dataset);
         }
+        let datasets = specs.iter().enumerate();
+        let datasets = datasets.map(|(number, spec)| spec.dataset(number));
+        let chunks = Chunks::new(&path, datasets.collect())?;
         let temporary = target::create_beside(&path)?;
         let mut writer = Self {
             path,
             output: BufWriter::with_capacity(BUFFER_BYTES, temporary),
             position: 0,
-            datasets,
+            chunks,
             specs,
-            rows,
             history: Vec::new(),
             file_metadata: None,
             zones: None,
             has_failed: false,
         };
-        let payloads = if writer.datasets.is_empty() {
+        let payloads = if writer.specs.is_empty() {
             superblock::SUPERBLOCK_BYTES
         } else {
-            writer.index_offset() + index::HEADER_BYTES + row_count * index::ROW_BYTES
+            writer.index_offset() + index::HEADER_BYTES + writer.chunks.count() * index::ROW_BYTES
         };
         writer.seek(payloads)?;
         writer.position = payloads;
@@ -124,7 +89,7 @@ impl TetWriter {
             nulls: 0,
             range: None,
         };
-        let zones = self.rows.iter().map(|rows| vec![none; rows.len()]);
+        let zones = (0..self.specs.len()).map(|dataset| vec![none; self.chunks.of(dataset).len()]);
         self.zones = Some(zones.collect());
     }
 
@@ -148,36 +113,12 @@ impl TetWriter {
     /// # Errors
     /// [`Error::Invalid`] if there is no such chunk, its cells have another length, or it was written before.
     pub fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
-        let Some((spec, described)) = self.specs.get(dataset).zip(self.datasets.get(dataset))
-        else {
-            return Err(Error::invalid(
-                &self.path,
-                format!("no dataset number {dataset}"),
-            ));
-        };
-        let invalid = |message: String| {
-            Error::invalid(
-                &self.path,
-                format!("dataset \"{}\", chunk {chunk:?}: {message}", spec.name),
-            )
-        };
-        let ordinal = (chunk.len() == described.shape.len())
-            .then(|| described.chunk_ordinal(chunk))
-            .flatten()
-            .ok_or_else(|| invalid("outside the chunk grid".to_string()))?
-            as usize;
-        let raw_bytes = described.chunk_bytes(spec.dtype, chunk);
-        if cells.len() as u64 != raw_bytes {
-            return Err(invalid(format!(
-                "{} bytes of cells, expected {raw_bytes}",
-                cells.len()
-            )));
-        }
+        let (_, ordinal) = self.chunks.check(&self.path, dataset, chunk, cells)?;
+        let spec = &self.specs[dataset];
         if self.has_failed {
-            return Err(invalid("an earlier write failed".to_string()));
-        }
-        if self.rows[dataset][ordinal].is_some() {
-            return Err(invalid("written twice".to_string()));
+            let name = &spec.name;
+            let message = format!("dataset {name:?}, chunk {chunk:?}: an earlier write failed");
+            return Err(Error::invalid(&self.path, message));
         }
         let compressed;
         let (codec, stored) = match spec.compression {
@@ -197,12 +138,13 @@ impl TetWriter {
             let fill = Fill::of(&spec.metadata, spec.dtype);
             zones[dataset][ordinal] = zone_map::zone(spec.dtype, fill, cells);
         }
-        self.rows[dataset][ordinal] = Some(ChunkRow {
+        let row = ChunkRow {
             payload_offset: self.position,
-            raw_bytes,
+            raw_bytes: cells.len() as u64,
             stored_bytes: stored.len() as u64,
             codec,
-        });
+        };
+        self.chunks.set(dataset, ordinal, row);
         self.position += stored.len() as u64;
         Ok(())
     }
@@ -220,18 +162,7 @@ impl TetWriter {
     /// # Errors
     /// [`Error::Invalid`] if a chunk was never written; the target is untouched then.
     pub fn finish(mut self) -> Result<()> {
-        for (dataset, rows) in self.datasets.iter().zip(&self.rows) {
-            if let Some(ordinal) = rows.iter().position(Option::is_none) {
-                return Err(Error::invalid(
-                    &self.path,
-                    format!(
-                        "dataset \"{}\": chunk number {ordinal} of {} was never written",
-                        dataset.name,
-                        rows.len()
-                    ),
-                ));
-            }
-        }
+        self.chunks.check_all(&self.path)?;
         let has_footer = self.write_footer()?;
         self.write_head(has_footer)?;
         let path = self.path;
@@ -269,7 +200,8 @@ impl TetWriter {
         let Some(zones) = &self.zones else {
             return Ok(None);
         };
-        let datasets = self.datasets.iter().zip(&self.specs).zip(zones);
+        let datasets = self.chunks.datasets().iter();
+        let datasets = datasets.zip(&self.specs).zip(zones);
         let zones = datasets.flat_map(|((dataset, spec), zones)| {
             let zones = zones.iter().enumerate();
             zones.map(|(ordinal, zone)| {
@@ -284,13 +216,13 @@ impl TetWriter {
 
     /// Everything before the payloads: superblock, directory, index.
     fn write_head(&mut self, has_footer: bool) -> Result<()> {
-        let index_offset = if self.datasets.is_empty() {
+        let index_offset = if self.chunks.datasets().is_empty() {
             superblock::SUPERBLOCK_BYTES
         } else {
             self.index_offset()
         };
-        let row_count: u64 = self.rows.iter().map(|rows| rows.len() as u64).sum();
-        let index_length = if self.datasets.is_empty() {
+        let row_count = self.chunks.count();
+        let index_length = if self.chunks.datasets().is_empty() {
             0
         } else {
             index::HEADER_BYTES + row_count * index::ROW_BYTES
@@ -303,11 +235,11 @@ impl TetWriter {
         self.seek(0)?;
         self.put(&superblock::MAGIC)?;
         self.put(&superblock::LAYOUT_VERSION.to_le_bytes())?;
-        self.put(&(self.datasets.len() as u32).to_le_bytes())?;
+        self.put(&(self.chunks.datasets().len() as u32).to_le_bytes())?;
         self.put(&flags.to_le_bytes())?;
         self.put(&index_offset.to_le_bytes())?;
         self.put(&index_length.to_le_bytes())?;
-        if self.datasets.is_empty() {
+        if self.chunks.datasets().is_empty() {
             return Ok(());
         }
         let records = self.records();
@@ -319,12 +251,11 @@ impl TetWriter {
         self.put(&index::INDEX_VERSION.to_le_bytes())?;
         self.put(&row_count.to_le_bytes())?;
         self.put(&[0; 16])?;
-        let datasets = std::mem::take(&mut self.datasets);
-        let rows = std::mem::take(&mut self.rows);
-        for (dataset, rows) in datasets.iter().zip(rows) {
+        let chunks = std::mem::take(&mut self.chunks);
+        for (number, dataset) in chunks.datasets().iter().enumerate() {
             let grid = dataset.chunk_grid();
             let mut chunk = vec![0; grid.len()];
-            for row in rows.into_iter().flatten() {
+            for row in chunks.of(number).iter().flatten() {
                 let mut bytes = Vec::with_capacity(index::ROW_BYTES as usize);
                 bytes.extend_from_slice(&dataset.id.to_le_bytes());
                 for axis in 0..MAX_RANK {
@@ -345,7 +276,7 @@ impl TetWriter {
 
     fn records(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for dataset in &self.datasets {
+        for dataset in self.chunks.datasets() {
             let name = dataset.name.as_bytes();
             bytes.extend_from_slice(&(name.len() as u32).to_le_bytes());
             bytes.extend_from_slice(&dataset.dtype_tag.to_le_bytes());
@@ -386,7 +317,7 @@ impl ArrayWriter for TetWriter {
     }
 
     fn dataset(&self, number: usize) -> Option<&Dataset> {
-        self.datasets.get(number)
+        self.chunks.datasets().get(number)
     }
 
     fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {

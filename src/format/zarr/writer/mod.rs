@@ -7,9 +7,8 @@ mod plan;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::format::array::{ArrayWriter, Dataset, DatasetSpec};
+use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec};
 use crate::format::target::{self, TemporaryFolder};
-use crate::format::zarr::cells;
 use crate::format::zarr::writer::plan::Plan;
 
 /// A version of the Zarr format.
@@ -42,10 +41,7 @@ pub struct ZarrWriter {
     folder: TemporaryFolder,
     version: ZarrVersion,
     plans: Vec<Plan>,
-    /// The same, as others see them.
-    datasets: Vec<Dataset>,
-    /// By array and chunk, row-major, whether it was written.
-    written: Vec<Vec<bool>>,
+    chunks: Chunks<()>,
     /// By array, missing texts that became empty ones.
     missing_texts: Vec<usize>,
 }
@@ -74,31 +70,20 @@ impl ZarrWriter {
     ) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         place::check_target(&path)?;
-        let mut plans: Vec<Plan> = Vec::with_capacity(specs.len());
-        let mut written = Vec::with_capacity(specs.len());
-        for spec in specs {
-            let plan = Plan::of(&path, spec)?;
-            written.push(plan.no_chunks(&path)?);
-            plans.push(plan);
-        }
+        let plans = specs.into_iter().map(|spec| Plan::of(&path, spec));
+        let plans: Vec<Plan> = plans.collect::<Result<_>>()?;
         plan::check_names(&path, &plans)?;
-        let datasets = plans.iter().zip(0..).map(|(plan, id)| Dataset {
-            id,
-            name: plan.name.clone(),
-            dtype_tag: plan.dtype.tag(),
-            dtype: Some(plan.dtype),
-            shape: plan.shape.clone(),
-            chunk_shape: plan.chunk_shape.clone(),
-        });
+        let datasets = plans.iter().enumerate();
+        let datasets = datasets.map(|(number, plan)| plan.dataset(number));
+        let chunks = Chunks::new(&path, datasets.collect())?;
         let folder = target::create_folder_beside(&path)?;
         Ok(Self {
             path,
             folder,
             version: options.version,
-            datasets: datasets.collect(),
+            chunks,
             missing_texts: vec![0; plans.len()],
             plans,
-            written,
         })
     }
 
@@ -108,36 +93,19 @@ impl ZarrWriter {
     /// [`Error::Invalid`] if there is no such chunk, its cells have another length, it was written before, or
     /// a code has no text; [`Error::Io`] if it cannot be written.
     pub fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
-        let Some((plan, written)) = self.plans.get(dataset).zip(self.written.get_mut(dataset))
-        else {
-            let message = format!("no dataset number {dataset}");
-            return Err(Error::invalid(&self.path, message));
-        };
-        let invalid = |message: String| {
+        let (described, ordinal) = self.chunks.check(&self.path, dataset, chunk, cells)?;
+        let plan = &self.plans[dataset];
+        let (_, extents) = described.chunk_place(chunk);
+        let encoded = plan.encode(cells, &extents);
+        let bytes = encoded.map_err(|message| {
             let message = format!("dataset {:?}, chunk {chunk:?}: {message}", plan.name);
             Error::invalid(&self.path, message)
-        };
-        let ordinal = plan
-            .ordinal(chunk)
-            .ok_or_else(|| invalid("outside the chunk grid".to_string()))?;
-        let extents = cells::clipped(&plan.shape, &plan.chunk_shape, chunk);
-        let expected = cells::byte_count(&extents, plan.dtype.size());
-        if expected != Some(cells.len() as u64) {
-            let expected = expected.unwrap_or(u64::MAX);
-            return Err(invalid(format!(
-                "{} bytes of cells, expected {expected}",
-                cells.len()
-            )));
-        }
-        if written[ordinal] {
-            return Err(invalid("written twice".to_string()));
-        }
-        let bytes = plan.encode(cells, &extents).map_err(invalid)?;
+        })?;
         self.missing_texts[dataset] += plan.missing_texts(cells);
         let key = documents::chunk_key(self.version, chunk);
         let file = self.folder.path().join(&plan.name).join(key);
         place::write(&self.path, &file, &bytes)?;
-        written[ordinal] = true;
+        self.chunks.set(dataset, ordinal, ());
         Ok(())
     }
 
@@ -158,18 +126,7 @@ impl ZarrWriter {
     /// target's place; [`Error::Io`] if the metadata cannot be written or the folder not be renamed. The
     /// target is untouched then; if it cannot even be put back, the error says where it is.
     pub fn finish(self) -> Result<()> {
-        for (plan, written) in self.plans.iter().zip(&self.written) {
-            if let Some(ordinal) = written.iter().position(|is_written| !is_written) {
-                return Err(Error::invalid(
-                    &self.path,
-                    format!(
-                        "dataset {:?}: chunk number {ordinal} of {} was never written",
-                        plan.name,
-                        written.len()
-                    ),
-                ));
-            }
-        }
+        self.chunks.check_all(&self.path)?;
         for (name, document) in documents::all(self.version, &self.plans) {
             let bytes = documents::bytes(&document);
             place::write(&self.path, &self.folder.path().join(name), &bytes)?;
@@ -184,7 +141,7 @@ impl ArrayWriter for ZarrWriter {
     }
 
     fn dataset(&self, number: usize) -> Option<&Dataset> {
-        self.datasets.get(number)
+        self.chunks.datasets().get(number)
     }
 
     fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::format::array::{Categories, Compression, DatasetMetadata, DatasetSpec, Dtype, Fill};
+use crate::format::array::{
+    BoxCopy, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype, Fill,
+};
 use crate::format::zarr::attributes::{DIMENSIONS, FILL_VALUE};
-use crate::format::zarr::cells::{self, Copy};
+use crate::format::zarr::cells;
 use crate::format::zarr::walk::{DOCUMENTS, is_path};
 use crate::format::zarr::{MAX_CHUNK_BYTES, MAX_DIMENSIONS, text};
 
@@ -122,42 +124,10 @@ impl Plan {
         })
     }
 
-    /// Chunks along each dimension.
-    pub fn grid(&self) -> Vec<u64> {
-        let axes = self.shape.iter().zip(&self.chunk_shape);
-        axes.map(|(extent, chunk)| extent.div_ceil(*chunk))
-            .collect()
-    }
-
-    /// The number of a chunk, row-major, if there is such a chunk.
-    pub fn ordinal(&self, chunk: &[u64]) -> Option<usize> {
-        let grid = self.grid();
-        if chunk.len() != grid.len() {
-            return None;
-        }
-        let mut ordinal = 0;
-        for (position, count) in chunk.iter().zip(&grid) {
-            if position >= count {
-                return None;
-            }
-            ordinal = ordinal * count + position;
-        }
-        usize::try_from(ordinal).ok()
-    }
-
-    /// For each chunk, that it was not written.
-    pub fn no_chunks(&self, path: &Path) -> Result<Vec<bool>> {
-        let count = cells::byte_count(&self.grid(), 1);
-        let count = count
-            .and_then(|count| usize::try_from(count).ok())
-            .unwrap_or(usize::MAX);
-        let mut chunks = Vec::new();
-        chunks.try_reserve_exact(count).map_err(|_| {
-            let message = format!("dataset {:?}: no memory for {count} chunks", self.name);
-            Error::invalid(path, message)
-        })?;
-        chunks.resize(count, false);
-        Ok(chunks)
+    /// The dataset that is written, with its place among those of the hierarchy.
+    pub fn dataset(&self, number: usize) -> Dataset {
+        let (shape, chunk_shape) = (&self.shape, &self.chunk_shape);
+        Dataset::new(number, &self.name, self.dtype, shape, chunk_shape)
     }
 
     /// The bytes of a cell that stands for missing ones, zero if there is none.
@@ -193,7 +163,7 @@ impl Plan {
             let total = cells::byte_count(&self.chunk_shape, size).unwrap_or(0);
             let mut target = cells::repeated(&fill, total);
             let origin = vec![0; extents.len()];
-            let copy = Copy {
+            let copy = BoxCopy {
                 source_shape: extents,
                 from: &origin,
                 target_shape: &self.chunk_shape,
@@ -236,13 +206,7 @@ fn texts(categories: &Categories, codes: &[u8]) -> std::result::Result<Vec<u8>, 
 
 /// Each array has a folder of its own, in which no other lies.
 pub(super) fn check_names(path: &Path, plans: &[Plan]) -> Result<()> {
-    let mut names = HashSet::new();
-    for plan in plans {
-        if !names.insert(plan.name.as_str()) {
-            let message = format!("two datasets are called {:?}", plan.name);
-            return Err(Error::invalid(path, message));
-        }
-    }
+    let names: HashSet<_> = plans.iter().map(|plan| plan.name.as_str()).collect();
     for plan in plans {
         let ends = plan
             .name
