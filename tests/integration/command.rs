@@ -14,6 +14,8 @@ fn run_with_input(arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
+        // The tests are nobody's sessions.
+        .env("XDG_CONFIG_HOME", "/nowhere")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -115,8 +117,242 @@ fn a_failed_statement_stops_with_status_1() {
         assert_eq!(output.status.code(), Some(1), "{wrong:?}");
         assert_eq!(text(&output.stdout), "", "{wrong:?}");
         assert!(text(&output.stderr).starts_with("error: "), "{wrong:?}");
-        assert_eq!(text(&output.stderr).lines().count(), 1, "{wrong:?}");
     }
+}
+
+/// Standard error of a run that must fail with status 1.
+fn complaint(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    text(&output.stderr).to_string()
+}
+
+#[test]
+fn errors_show_the_place_and_what_may_have_been_meant() {
+    assert_eq!(
+        complaint(&[WEATHER, "-c", "SELECT lon,\n  latt FROM temperature"]),
+        "error: No field named latt. Did you mean 'temperature.lat'?\nLINE 2:   latt FROM temperature\n          ^^^^\n"
+    );
+    assert_eq!(
+        complaint(&[WEATHER, "-c", "SELECT * FROM temprature"]),
+        "error: table 'datafusion.weather_small.temprature' not found; did you mean 'temperature'?\n\
+         LINE 1: SELECT * FROM temprature\n                      ^^^^^^^^^^\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.sql");
+    std::fs::write(&file, "SELECT 1;\n\nSELECT 2 +;\n").unwrap();
+    let path = file.to_str().unwrap();
+    assert_eq!(
+        complaint(&["--format", "csv", "-f", path]),
+        format!(
+            "error: {path}:3: syntax error: Expected: an expression, found: EOF\nLINE 1: SELECT 2 +\n                  ^\n"
+        )
+    );
+}
+
+#[test]
+fn labels_that_are_not_there_are_hinted_at() {
+    let query = "SELECT count(*) AS n FROM pressure WHERE station = 'KSEE'";
+    let output = run(&[WEATHER, "--format", "csv", "-c", query]);
+    assert_eq!(text(&output.stdout), "n\n0\n");
+    assert_eq!(
+        text(&output.stderr),
+        "hint: no label 'KSEE' on station; did you mean 'KSEA'?\n"
+    );
+    let output = run(&[WEATHER, "-q", "--format", "csv", "-c", query]);
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn a_script_may_go_on_after_a_failure() {
+    let script = ".bail off\nSELECT 1 AS x;\nSELECT nonsense;\nSELECT 2 AS x;\n";
+    let output = run_with_input(&["--format", "csv"], script);
+    assert_eq!(text(&output.stdout), "x\n1\nx\n2\n");
+    assert!(text(&output.stderr).contains("nonsense"));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn results_become_files_by_their_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let query = "SELECT lat, lon, value FROM temperature WHERE time = '2024-01-01T00:00:00'";
+    for name in ["a.parquet", "a.arrow", "a.tet", "a.zarr"] {
+        let file = path(name);
+        assert_eq!(answer(&[WEATHER, "-o", &file, "-c", query]), "", "{name}");
+        let sum = format!("SELECT count(*) AS n, round(sum(value)) AS s FROM '{file}'");
+        let expected = format!("SELECT count(*) AS n, round(sum(value)) AS s FROM ({query})");
+        assert_eq!(
+            answer(&[WEATHER, "--format", "csv", "-c", &sum]),
+            answer(&[WEATHER, "--format", "csv", "-c", &expected]),
+            "{name}"
+        );
+        let left: Vec<_> = folder.path().read_dir().unwrap().flatten().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+        if left[0].path().is_dir() {
+            std::fs::remove_dir_all(left[0].path()).unwrap();
+        } else {
+            std::fs::remove_file(left[0].path()).unwrap();
+        }
+    }
+    answer(&["-o", &path("a.csv"), "-c", "SELECT 1 AS x"]);
+    assert_eq!(std::fs::read_to_string(path("a.csv")).unwrap(), "x\n1\n");
+    answer(&[
+        "-o",
+        &path("b.csv"),
+        "--format",
+        "json",
+        "-c",
+        "SELECT 1 AS x",
+    ]);
+    assert_eq!(
+        std::fs::read_to_string(path("b.csv")).unwrap(),
+        "[{\"x\":1}]\n"
+    );
+    // One file of rows holds one result.
+    let twice = complaint(&[
+        "-o",
+        &path("c.parquet"),
+        "-c",
+        "SELECT 1 AS x; SELECT 2 AS x",
+    ]);
+    assert!(twice.contains("has a result already"), "{twice}");
+    let once = format!(".once '{}'", path("d.csv"));
+    let commands = [
+        WEATHER,
+        "--format",
+        "csv",
+        "-c",
+        &once,
+        "-c",
+        "SELECT 1 AS x",
+        "-c",
+        "SELECT 2 AS x",
+    ];
+    assert_eq!(answer(&commands), "x\n2\n");
+    assert_eq!(std::fs::read_to_string(path("d.csv")).unwrap(), "x\n1\n");
+}
+
+#[test]
+fn nothing_is_written_in_a_read_only_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    let path = path.to_str().unwrap();
+    for statement in [
+        format!("COPY (SELECT 1 AS x) TO '{path}'"),
+        format!("EXPLAIN ANALYZE COPY (SELECT 1 AS x) TO '{path}'"),
+        format!(".output {path}"),
+        format!(".once {path}"),
+        format!("\\! touch {path}"),
+    ] {
+        let complaint = complaint(&["--read-only", "-c", &statement]);
+        assert!(complaint.contains("--read-only"), "{complaint}");
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    assert_eq!(
+        answer(&[
+            "--read-only",
+            "--format",
+            "csv",
+            "-c",
+            "CREATE VIEW v AS SELECT 1 AS x; SELECT x FROM v"
+        ]),
+        "x\n1\n"
+    );
+}
+
+#[test]
+fn settings_change_how_results_look() {
+    let look = |settings: &str| {
+        let sql = format!("{settings}\nSELECT 1 AS x, NULL AS y;");
+        let output = run_with_input(&[], &sql);
+        assert_eq!(output.status.code(), Some(0), "{settings}");
+        text(&output.stdout).to_string()
+    };
+    assert_eq!(look(".mode csv\n.headers off\n.nullvalue -"), "1,-\n");
+    assert_eq!(look("\\pset format csv\n\\pset tuples_only on"), "1,\n");
+    assert_eq!(look("\\x on"), "-[ RECORD 1 ]\nx = 1\ny = NULL\n");
+    assert_eq!(look(".mode line"), "x = 1\ny = NULL\n");
+    assert_eq!(
+        look(".mode box"),
+        "┌───┬──────┐\n│ x │ y    │\n├───┼──────┤\n│ 1 │ NULL │\n└───┴──────┘\n"
+    );
+}
+
+#[test]
+fn files_are_opened_and_closed() {
+    let script =
+        format!(".open {WEATHER} AS w\nSELECT count(*) AS n FROM w.pressure;\n.close w\n.tables\n");
+    let output = run_with_input(&["--format", "csv"], &script);
+    assert_eq!(text(&output.stdout), "n\n240\nschema,table\n");
+    assert!(complaint(&["-c", ".close nothing"]).contains("no file is open as nothing"));
+}
+
+#[test]
+fn scripts_read_scripts() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a b.sql");
+    std::fs::write(&file, "SELECT 1 AS x;").unwrap();
+    let read = format!(".read '{}'", file.display());
+    assert_eq!(answer(&["--format", "csv", "-c", &read]), "x\n1\n");
+    std::fs::write(&file, &read).unwrap();
+    let endless = complaint(&["-c", &read]);
+    assert!(endless.contains("does one read itself?"), "{endless}");
+}
+
+#[test]
+fn the_last_query_runs_again() {
+    let script = "SELECT 1 AS x;\nSET datafusion.execution.batch_size = 100;\n\\watch 0.01 2\n";
+    let output = run_with_input(&["--format", "csv"], script);
+    assert_eq!(text(&output.stdout), "x\n1\nx\n1\nx\n1\n");
+    let explained = answer(&[WEATHER, "-c", ".explain SELECT avg(value) FROM temperature"]);
+    assert!(explained.contains("ArrayAggregateExec"), "{explained}");
+    let analyzed = answer(&[
+        WEATHER,
+        "-c",
+        ".explain analyze SELECT avg(value) FROM temperature",
+    ]);
+    assert!(analyzed.contains("chunks_read"), "{analyzed}");
+    assert!(complaint(&["-c", "\\watch"]).contains("no query yet"));
+}
+
+#[test]
+fn the_first_statements_are_those_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("tet-sql");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::write(
+        own.join("init.sql"),
+        ".mode csv\nCREATE VIEW v AS SELECT 1 AS x;",
+    )
+    .unwrap();
+    let with_home = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+            .args(arguments)
+            .env("XDG_CONFIG_HOME", folder.path())
+            .output()
+            .unwrap();
+        (output.status.code(), text(&output.stdout).to_string())
+    };
+    let query = ["-c", "SELECT x FROM v"];
+    assert_eq!(with_home(&query), (Some(0), "x\n1\n".to_string()));
+    let json = ["--format", "json", "-c", "SELECT x FROM v"];
+    assert_eq!(with_home(&json).1, "[{\"x\":1}]\n");
+    assert_eq!(
+        with_home(&["--no-init", "-c", "SELECT x FROM v"]).0,
+        Some(1)
+    );
+    let other = folder.path().join("other.sql");
+    std::fs::write(&other, "CREATE VIEW v AS SELECT 2 AS x;").unwrap();
+    let init = [
+        "--init",
+        other.to_str().unwrap(),
+        "--format",
+        "csv",
+        "-c",
+        "SELECT x FROM v",
+    ];
+    assert_eq!(with_home(&init).1, "x\n2\n");
 }
 
 #[test]

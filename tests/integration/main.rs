@@ -31,6 +31,8 @@ mod scans;
 mod sql;
 mod sqllogic;
 mod tables;
+#[cfg(unix)]
+mod terminal;
 mod tool;
 mod trust;
 mod writer;

@@ -1,10 +1,10 @@
 //! The command line.
 
+use crate::appearance::Format;
 use crate::failure::Failure;
-use crate::output::Format;
 use crate::session::Input;
 use crate::size::parse_size;
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::{Args, ColorChoice, CommandFactory, Parser, ValueEnum};
 use clap_complete::Shell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -42,14 +42,59 @@ pub struct Arguments {
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub file: Option<PathBuf>,
 
-    /// How results are written
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub format: Format,
+    /// How results are written [default: box on a terminal, what the ending of -o asks for in a file, else table]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub format: Option<Format>,
 
-    /// Write results to a file instead of standard output
+    /// Write results to a file instead of standard output: of the format of its ending (.csv, .tsv, .json, .ndjson, .md,
+    /// .html, .tex), or one result to a .parquet, .arrow, .tet or .zarr file
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub resources: Resources,
+
+    /// Write a completion script for a shell to standard output, and do nothing else
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub completions: Option<Shell>,
+
+    /// Write the manual page to standard output, and do nothing else
+    #[arg(long, exclusive = true)]
+    pub man: bool,
+
+    #[command(flatten)]
+    pub reading: Reading,
+
+    /// No banner, timings, progress, hints or warnings
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// When text has colours
+    #[arg(long, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    pub color: ColorChoice,
+
+    /// Write no files and run no commands
+    #[arg(long)]
+    pub read_only: bool,
+
+    /// Run the statements of this file first [default: tet-sql/init.sql in the folder of configurations]
+    #[arg(long, value_name = "FILE")]
+    pub init: Option<PathBuf>,
+
+    /// Run no statements but those that are given
+    #[arg(long, conflicts_with = "init")]
+    pub no_init: bool,
+
+    /// Neither read nor write the history of the prompt
+    #[arg(long)]
+    pub no_history: bool,
+}
+
+// Comments, not documentation, on what is flattened: clap would take it for that of the command.
+
+// What queries may use.
+#[derive(Debug, Args)]
+pub struct Resources {
     /// How files are read
     #[arg(long, value_enum, default_value_t = ReadAccess::Mmap)]
     access: ReadAccess,
@@ -61,15 +106,11 @@ pub struct Arguments {
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+}
 
-    /// Write a completion script for a shell to standard output, and do nothing else
-    #[arg(long, value_name = "SHELL", exclusive = true)]
-    pub completions: Option<Shell>,
-
-    /// Write the manual page to standard output, and do nothing else
-    #[arg(long, exclusive = true)]
-    pub man: bool,
-
+// How the content of files is understood.
+#[derive(Debug, Args)]
+pub struct Reading {
     /// Open a small weather file made for trying things out
     #[arg(long)]
     pub demo: bool,
@@ -97,14 +138,6 @@ pub struct Arguments {
     /// Open files without the names, labels and attributes of their footers
     #[arg(long)]
     ignore_footer: bool,
-
-    /// No banner, timings or warnings
-    #[arg(short, long)]
-    pub quiet: bool,
-
-    /// Neither read nor write the history of the prompt
-    #[arg(long)]
-    pub no_history: bool,
 }
 
 /// How files are read.
@@ -131,7 +164,9 @@ impl Arguments {
         output.flush()?;
         Ok(self.completions.is_some() || self.man)
     }
+}
 
+impl Resources {
     /// The number of worker threads, which is also the number of a query's partitions.
     pub fn threads(&self) -> usize {
         match self.threads {
@@ -147,7 +182,9 @@ impl Arguments {
             ReadAccess::Pread => Access::Pread,
         }
     }
+}
 
+impl Reading {
     /// How files are opened.
     pub fn options(&self) -> Result<TetOptions, Failure> {
         let mut options = TetOptions::new()
@@ -161,16 +198,12 @@ impl Arguments {
         }
         Ok(options)
     }
+}
 
-    /// The files to open, the demonstration's last.
-    pub fn inputs(&self, demo: Option<&Path>) -> Result<Vec<Input>, Failure> {
-        self.files
-            .iter()
-            .map(PathBuf::as_path)
-            .chain(demo)
-            .map(Input::resolve)
-            .collect()
-    }
+/// The files to open, the demonstration's last.
+pub fn inputs(files: &[PathBuf], demo: Option<&Path>) -> Result<Vec<Input>, Failure> {
+    let files = files.iter().map(PathBuf::as_path);
+    files.chain(demo).map(Input::resolve).collect()
 }
 
 #[cfg(test)]

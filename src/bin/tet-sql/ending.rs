@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::messages;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 use tet_sql::format::remove_unfinished;
@@ -14,10 +14,27 @@ const ATTEMPTS: usize = 10;
 
 /// Makes a temporary folder that is removed when it is dropped, or the process is told to end.
 pub fn temporary_folder() -> std::io::Result<TempDir> {
+    make("tet-sql-", |builder| builder.tempdir())
+}
+
+/// The same beside a file, for what is to become that file.
+pub fn temporary_folder_beside(path: &Path) -> std::io::Result<TempDir> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    make(".tet-sql-", |builder| builder.tempdir_in(parent))
+}
+
+fn make(
+    prefix: &str,
+    make: impl FnOnce(&tempfile::Builder<'_, '_>) -> std::io::Result<TempDir>,
+) -> std::io::Result<TempDir> {
     // Never there without being known.
     let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = tempfile::Builder::new().prefix("tet-sql-").tempdir()?;
-    folders.push(folder.path().to_owned());
+    let folder = make(tempfile::Builder::new().prefix(prefix))?;
+    // Where the process is may change.
+    folders.push(std::path::absolute(folder.path())?);
     Ok(folder)
 }
 

@@ -1,6 +1,7 @@
 //! Runs work on worker threads while the main thread watches for Ctrl-C.
 
 use crate::failure::Failure;
+use crate::pager;
 use futures::FutureExt;
 use futures::future::{Either, select};
 use std::cell::RefCell;
@@ -115,13 +116,19 @@ impl Engine {
         let mut task = self.workers()?.spawn(work(cancellation.clone()));
         let mut interrupts = self.interrupts.borrow_mut();
         let result = self.signals.block_on(async {
-            let interrupt = pin!(interrupts.recv());
-            match select(&mut task, interrupt).await {
-                Either::Left((result, _)) => result.unwrap_or_else(|error| Err(broken(&error))),
-                Either::Right(_) => {
-                    cancellation.cancel();
-                    task.abort();
-                    Err(Failure::Interrupted)
+            loop {
+                let interrupt = pin!(interrupts.recv());
+                match select(&mut task, interrupt).await {
+                    Either::Left((result, _)) => {
+                        return result.unwrap_or_else(|error| Err(broken(&error)));
+                    }
+                    // It was for the pager, which heard it as well. Who leaves that ends the statement.
+                    Either::Right(_) if pager::is_running() => {}
+                    Either::Right(_) => {
+                        cancellation.cancel();
+                        task.abort();
+                        return Err(Failure::Interrupted);
+                    }
                 }
             }
         });

@@ -7,10 +7,14 @@ use tet_sql::error::describe;
 /// Why a statement, or the command, ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// An error to be told.
+    /// An error to be told: a line, and below it perhaps the place in the statement.
     Message(String),
+    /// An error that has been told.
+    Told,
     /// The reader of our output went away, which is no error.
     BrokenPipe,
+    /// The reader of a pager has seen enough of a result.
+    Enough,
     /// Ctrl-C.
     Interrupted,
 }
@@ -41,7 +45,7 @@ impl From<std::io::Error> for Failure {
 }
 
 /// Joins the lines of a message.
-fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text
         .lines()
         .map(str::trim)

@@ -5,38 +5,51 @@
 
 #![deny(missing_docs)]
 
+mod appearance;
 mod arguments;
 mod catalog;
-mod complete;
+mod commands;
 mod demo;
 mod describe;
+mod editor;
 mod ending;
 mod engine;
+mod excerpt;
+mod export;
 mod failure;
 mod formats;
-mod history;
-mod markdown;
+mod init;
+mod labels;
 mod messages;
 mod meta;
+mod nearest;
 mod output;
-mod repl;
+mod pager;
+mod progress;
+mod prompt;
+mod reading;
 mod run;
 mod script;
 mod session;
 mod size;
+mod statement;
 mod statements;
 mod tables;
+mod terminal;
 
+use crate::appearance::Appearance;
 use crate::arguments::Arguments;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::run::Shell;
+use crate::run::{Shell, ShellManner};
 use clap::Parser;
+use std::cell::Cell;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    terminal::choose_colours(arguments.color);
     match arguments.describe(&mut std::io::stdout().lock()) {
         Ok(false) => {}
         Ok(true) => return ExitCode::SUCCESS,
@@ -45,13 +58,19 @@ fn main() -> ExitCode {
             return ExitCode::from(1);
         }
     }
-    match start(arguments) {
+    end(start(&arguments))
+}
+
+/// Tells how it went, and the status that says so.
+fn end(result: Result<(), Failure>) -> ExitCode {
+    match result {
         // The reader of our output has seen enough, as in `tet-sql ... | head`.
-        Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
+        Ok(()) | Err(Failure::BrokenPipe | Failure::Enough) => ExitCode::SUCCESS,
         Err(Failure::Message(message)) => {
             messages::error(&message);
             ExitCode::from(1)
         }
+        Err(Failure::Told) => ExitCode::from(1),
         Err(Failure::Interrupted) => {
             // Of what did not stop in time.
             tet_sql::format::remove_unfinished();
@@ -63,35 +82,44 @@ fn main() -> ExitCode {
 }
 
 /// Opens the files, then runs the statements of the arguments, of standard input or of the prompt.
-fn start(arguments: Arguments) -> Result<(), Failure> {
+fn start(arguments: &Arguments) -> Result<(), Failure> {
     ending::end_tidily()?;
-    let threads = arguments.threads();
+    let threads = arguments.resources.threads();
     let engine = Engine::new(threads)?;
     // Held until the end of this function: dropping it removes the folder.
-    let demo = if arguments.demo {
+    let demo = if arguments.reading.demo {
         Some(engine.run(|_| async { demo::Demo::create() })?)
     } else {
         None
     };
     // What statements spill goes with it, even if one is still on its way to an end.
     let spill = ending::temporary_folder().ok();
+    let options = arguments.reading.options()?;
     let settings = session::Settings {
         spill_folder: spill.as_ref().map(|folder| folder.path().to_owned()),
-        inputs: arguments.inputs(demo.as_ref().map(demo::Demo::path))?,
-        options: arguments.options()?,
-        access: arguments.access(),
-        memory_limit: arguments.memory_limit,
+        inputs: arguments::inputs(&arguments.files, demo.as_ref().map(demo::Demo::path))?,
+        options: options.clone(),
+        access: arguments.resources.access(),
+        memory_limit: arguments.resources.memory_limit,
+        quoted_paths: true,
         threads,
         quiet: arguments.quiet,
     };
     let session = engine.run(|_| session::open(settings))?;
-    let (format, file) = (arguments.format, arguments.output.clone());
-    let files = session.files.clone();
-    // Opening a pipe waits for its reader.
-    let output = engine.run(|_| async move { Output::open(format, file.as_deref(), &files) })?;
-    let shell = Shell::new(engine, session, output);
-    if let Some(scripts) = script::of_arguments(&arguments) {
-        return shell.run_scripts(scripts);
+    let scripts = script::of_arguments(arguments);
+    let manner = ShellManner {
+        timings: Cell::new(scripts.is_none() && !arguments.quiet),
+        quiet: arguments.quiet,
+        read_only: arguments.read_only,
+        ..ShellManner::default()
+    };
+    let output = Output::open(Appearance::default(), None, &session.files)?;
+    let shell = Shell::new(engine, session, output, options, manner);
+    init::run(&shell, arguments)?;
+    // What the command line says holds, whatever the first statements chose.
+    shell.arrange(arguments.format, arguments.output.clone())?;
+    match scripts {
+        Some(scripts) => shell.run_scripts(scripts),
+        None => prompt::run(&shell, arguments),
     }
-    repl::run(shell, &arguments)
 }

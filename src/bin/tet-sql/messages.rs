@@ -2,19 +2,23 @@
 //!
 //! A standard error that cannot be written is no reason to stop, so failures of these writes are dropped.
 
+use crate::terminal;
 use anstyle::{AnsiColor, Style};
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 /// A failed statement.
 pub fn error(message: &str) {
-    let style = style();
-    let mut stderr = std::io::stderr().lock();
-    let _ = writeln!(stderr, "{style}error:{style:#} {message}");
+    say(AnsiColor::Red, "error", message);
 }
 
 /// Something odd that stops nothing.
 pub fn warning(message: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "warning: {message}");
+    say(AnsiColor::Yellow, "warning", message);
+}
+
+/// Something that helps.
+pub fn hint(message: &str) {
+    say(AnsiColor::Cyan, "hint", message);
 }
 
 /// A line of information.
@@ -22,13 +26,13 @@ pub fn note(message: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{message}");
 }
 
-/// Red on a terminal, unless colours are unwanted (<https://no-color.org>).
-fn style() -> Style {
-    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-        || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
-    if unwanted || !std::io::stderr().is_terminal() {
-        Style::new()
-    } else {
-        AnsiColor::Red.on_default().bold()
-    }
+fn say(colour: AnsiColor, kind: &str, message: &str) {
+    let style = match terminal::colours_error() {
+        true => colour.on_default().bold(),
+        false => Style::new(),
+    };
+    let _ = writeln!(
+        std::io::stderr().lock(),
+        "{style}{kind}:{style:#} {message}"
+    );
 }

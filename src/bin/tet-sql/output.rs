@@ -1,63 +1,92 @@
-//! Where results go, and how.
+//! Where results go.
 
+use crate::appearance::{Appearance, Format};
 use crate::engine::Cancellation;
 use crate::failure::Failure;
-use clap::ValueEnum;
+use crate::formats::Style;
+use crate::pager::Pager;
+use crate::terminal;
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, IsTerminal, Read, Stdout, Write};
+use std::io::{BufWriter, Read, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use tet_sql::provider::arrays::is_array_folder;
 
-/// The rows of a table that a terminal shows unless told otherwise.
-const TERMINAL_ROWS: usize = 40;
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// How results are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Lines and columns for reading
-    Table,
-    /// Comma-separated values
-    Csv,
-    /// Tab-separated values
-    Tsv,
-    /// One array of objects
-    Json,
-    /// One object a line
-    Ndjson,
-    /// A table for documents
-    Markdown,
-}
+/// The endings of files that COPY writes, with what it calls their formats.
+const COPIED: [(&str, &str); 5] = [
+    ("parquet", "PARQUET"),
+    ("arrow", "ARROW"),
+    ("feather", "ARROW"),
+    ("tet", "TET"),
+    ("zarr", "ZARR"),
+];
 
-impl Format {
-    /// The name used on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Table => "table",
-            Self::Csv => "csv",
-            Self::Tsv => "tsv",
-            Self::Json => "json",
-            Self::Ndjson => "ndjson",
-            Self::Markdown => "markdown",
-        }
-    }
-}
-
-/// Where results go, and how.
+/// Where results go, and how they look.
 ///
 /// A statement works with a copy: after Ctrl-C it may be on its way to an end while the next one runs.
 #[derive(Clone)]
 pub struct Output {
-    /// How results are written.
-    pub format: Format,
-    rows: RowLimit,
-    file: Option<Arc<OutputFile>>,
+    /// How results look.
+    pub appearance: Appearance,
+    place: Place,
+    /// Where the next result goes, if only that.
+    once: Option<Place>,
     inputs: Vec<PathBuf>,
 }
 
+/// A place for results.
+#[derive(Clone)]
+struct Place {
+    target: Target,
+    /// The format that a file's ending asks for.
+    format: Option<Format>,
+}
+
+impl Place {
+    const STANDARD: Self = Self {
+        target: Target::Standard,
+        format: None,
+    };
+}
+
+/// What results are written to.
+#[derive(Clone)]
+pub enum Target {
+    /// Standard output.
+    Standard,
+    /// A file of text.
+    Text(Arc<OutputFile>),
+    /// A file that COPY writes.
+    Copy(Arc<CopyTarget>),
+}
+
+/// A file that COPY writes.
+pub struct CopyTarget {
+    /// The file.
+    pub path: PathBuf,
+    /// What COPY calls its format.
+    pub stored_as: &'static str,
+    is_used: AtomicBool,
+}
+
+impl CopyTarget {
+    /// Notes that a result goes there, unless one did already: the second would take the place of the first.
+    pub fn take(&self) -> Result<(), Failure> {
+        if self.is_used.swap(true, Ordering::Relaxed) {
+            let path = self.path.display();
+            return Err(Failure::message(format!(
+                "{path} has a result already, and holds one only: .output FILE chooses another"
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// A file that results are written to.
-struct OutputFile {
+pub struct OutputFile {
     file: File,
     /// What the file held before is kept until there is a result.
     is_started: AtomicBool,
@@ -80,22 +109,27 @@ pub fn change(output: &SharedOutput, changed: Output) {
     *output.lock().unwrap_or_else(PoisonError::into_inner) = changed;
 }
 
-/// How many rows of a table are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RowLimit {
-    /// Enough for a terminal, all for anything else.
-    Automatic,
-    /// As many as asked for; none: all.
-    Chosen(Option<usize>),
+/// The output for a statement with a result: that of `.once` is used up by it.
+pub fn for_result(output: &SharedOutput) -> Output {
+    let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut current = output.clone();
+    if let Some(once) = output.once.take() {
+        current.place = once;
+    }
+    current
 }
 
 impl Output {
     /// Writes to a file or to standard output. The inputs are never overwritten.
-    pub fn open(format: Format, file: Option<&Path>, inputs: &[PathBuf]) -> Result<Self, Failure> {
+    pub fn open(
+        appearance: Appearance,
+        file: Option<&Path>,
+        inputs: &[PathBuf],
+    ) -> Result<Self, Failure> {
         let mut output = Self {
-            format,
-            rows: RowLimit::Automatic,
-            file: None,
+            appearance,
+            place: Place::STANDARD,
+            once: None,
             inputs: inputs.to_vec(),
         };
         output.redirect(file)?;
@@ -104,30 +138,64 @@ impl Output {
 
     /// Continues in another file, or on standard output.
     pub fn redirect(&mut self, file: Option<&Path>) -> Result<(), Failure> {
-        self.file = match file {
-            None => None,
-            Some(path) => {
-                let named = |text: String| Failure::message(format!("{}: {text}", path.display()));
-                // Truncating a mapped file would end the process, and no result is meant to replace an array file,
-                // whether it is open under this name, another one, or not at all.
-                if self.is_input(path) || is_array_file(path) {
-                    return Err(named(
-                        "is an array file, which is not overwritten".to_owned(),
-                    ));
-                }
-                let file = OpenOptions::new()
-                    .write(true)
-                    .create(true)
-                    .truncate(false)
-                    .open(path)
-                    .map_err(|error| named(error.to_string()))?;
-                Some(Arc::new(OutputFile {
-                    file,
-                    is_started: AtomicBool::new(false),
-                }))
-            }
+        self.once = None;
+        self.place = match file {
+            None => Place::STANDARD,
+            Some(path) => self.place_of(path)?,
         };
         Ok(())
+    }
+
+    /// Writes the next result to a file, and only that.
+    pub fn redirect_once(&mut self, file: &Path) -> Result<(), Failure> {
+        self.once = Some(self.place_of(file)?);
+        Ok(())
+    }
+
+    /// Chooses the format of the results that follow.
+    pub fn set_format(&mut self, format: Format) {
+        self.appearance.format = Some(format);
+        self.place.format = None;
+    }
+
+    fn place_of(&self, path: &Path) -> Result<Place, Failure> {
+        let named = |text: String| Failure::message(format!("{}: {text}", path.display()));
+        let ending = path.extension().unwrap_or_default().to_string_lossy();
+        let copied = COPIED
+            .iter()
+            .find(|(copied, _)| ending.eq_ignore_ascii_case(copied));
+        // Truncating a mapped file would end the process, and no result is meant to replace an array file, whether it is
+        // open under this name, another one, or not at all.
+        if self.is_input(path) || is_array_file(path) || is_array_folder(path) {
+            return Err(named(
+                "is an array file, which is not overwritten".to_owned(),
+            ));
+        }
+        if let Some((_, stored_as)) = copied {
+            let target = CopyTarget {
+                path: path.to_owned(),
+                stored_as,
+                is_used: AtomicBool::new(false),
+            };
+            return Ok(Place {
+                target: Target::Copy(Arc::new(target)),
+                format: None,
+            });
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(|error| named(error.to_string()))?;
+        let file = OutputFile {
+            file,
+            is_started: AtomicBool::new(false),
+        };
+        Ok(Place {
+            target: Target::Text(Arc::new(file)),
+            format: Format::of_ending(&ending),
+        })
     }
 
     fn is_input(&self, path: &Path) -> bool {
@@ -138,28 +206,62 @@ impl Output {
         inputs.any(|input| input.canonicalize().is_ok_and(|input| input == path))
     }
 
-    /// Shows at most so many rows of a table; zero: all.
-    pub fn set_row_limit(&mut self, rows: usize) {
-        self.rows = RowLimit::Chosen((rows > 0).then_some(rows));
+    /// From now on this file is not overwritten, either.
+    pub fn add_input(&mut self, input: PathBuf) {
+        self.inputs.push(input);
     }
 
-    /// The rows to show of a result; none: all. Only tables are cut: the other formats are for programs.
-    pub fn row_limit(&self) -> Option<usize> {
-        match self.rows {
-            _ if self.format != Format::Table => None,
-            RowLimit::Chosen(rows) => rows,
-            RowLimit::Automatic => {
-                let terminal = self.file.is_none() && std::io::stdout().is_terminal();
-                terminal.then_some(TERMINAL_ROWS)
-            }
+    /// Where results go.
+    pub fn target(&self) -> &Target {
+        &self.place.target
+    }
+
+    /// Whether results are shown on a terminal.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.place.target, Target::Standard) && terminal::is_output()
+    }
+
+    /// The format of results.
+    pub fn format(&self) -> Format {
+        let for_place = match self.is_terminal() {
+            true => Format::Box,
+            false => Format::Table,
+        };
+        self.place
+            .format
+            .or(self.appearance.format)
+            .unwrap_or(for_place)
+    }
+
+    /// How results are written.
+    pub fn style(&self) -> Style {
+        let is_terminal = self.is_terminal();
+        Style {
+            format: self.format(),
+            null: self.appearance.null.clone(),
+            headers: self.appearance.headers,
+            expanded: self.appearance.expanded,
+            width: is_terminal.then(terminal::columns),
+            styled: is_terminal && terminal::colours_output(),
         }
+    }
+
+    /// The rows to show of a result; none: all. What is for programs is not cut.
+    pub fn row_limit(&self) -> Option<usize> {
+        if !self.format().is_for_people() {
+            return None;
+        }
+        self.appearance.rows.resolve(self.is_terminal())
     }
 
     /// A buffered writer for one statement's result.
     pub fn sink(&self, cancellation: Cancellation) -> Sink<'_> {
-        let destination = match &self.file {
-            Some(output) => Destination::File(output),
-            None => Destination::Standard(std::io::stdout()),
+        let destination = match &self.place.target {
+            Target::Text(output) => Destination::File(output),
+            _ if self.appearance.pager && self.is_terminal() && terminal::is_input() => {
+                Destination::Pager(Pager::new(terminal::lines()))
+            }
+            _ => Destination::Standard(std::io::stdout()),
         };
         Sink(BufWriter::with_capacity(
             BUFFER_BYTES,
@@ -172,6 +274,7 @@ impl Output {
     }
 }
 
+/// Whether a file begins as `.tet` files do.
 fn is_array_file(path: &Path) -> bool {
     let mut magic = [0; 4];
     path.is_file()
@@ -194,13 +297,16 @@ impl Sink<'_> {
         }
     }
 
-    /// Begins a file even if there is nothing to write: an empty result is a result, too.
-    pub fn start(&mut self) -> Result<(), Failure> {
+    /// Begins a file even if there is nothing to write: an empty result is a result, too. Waits for the reader of a pager.
+    pub fn end(&mut self) -> Result<(), Failure> {
         let guard = self.0.get_mut();
-        if !guard.cancellation.is_cancelled()
-            && let Destination::File(output) = &guard.destination
-        {
-            output.start()?;
+        if guard.cancellation.is_cancelled() {
+            return Ok(());
+        }
+        match &mut guard.destination {
+            Destination::File(output) => output.start()?,
+            Destination::Pager(pager) => pager.end()?,
+            Destination::Standard(_) => {}
         }
         Ok(())
     }
@@ -230,6 +336,7 @@ struct Guard<'a> {
 
 enum Destination<'a> {
     Standard(Stdout),
+    Pager(Pager),
     File(&'a OutputFile),
 }
 
@@ -251,8 +358,10 @@ impl Guard<'_> {
         if let Err(error) = &result
             && error.kind() != std::io::ErrorKind::Interrupted
         {
-            self.failure = Some(match error.kind() {
-                std::io::ErrorKind::BrokenPipe => Failure::BrokenPipe,
+            self.failure = Some(match (error.kind(), &self.destination) {
+                // The reader has seen enough of this result, but not of the session.
+                (std::io::ErrorKind::BrokenPipe, Destination::Pager(_)) => Failure::Enough,
+                (std::io::ErrorKind::BrokenPipe, _) => Failure::BrokenPipe,
                 _ => Failure::message(format!("cannot write the result: {error}")),
             });
         }
@@ -267,6 +376,7 @@ impl Write for Guard<'_> {
         }
         let result = match &mut self.destination {
             Destination::Standard(stdout) => stdout.write(bytes),
+            Destination::Pager(pager) => pager.write(bytes),
             Destination::File(output) => output.start().and_then(|()| (&output.file).write(bytes)),
         };
         self.remember(result)
@@ -275,6 +385,7 @@ impl Write for Guard<'_> {
     fn flush(&mut self) -> std::io::Result<()> {
         let result = match &mut self.destination {
             Destination::Standard(stdout) => stdout.flush(),
+            Destination::Pager(pager) => pager.flush(),
             Destination::File(output) => (&output.file).flush(),
         };
         self.remember(result)
@@ -284,6 +395,11 @@ impl Write for Guard<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::appearance::RowLimit;
+
+    fn opened(path: &Path, inputs: &[PathBuf]) -> Result<Output, Failure> {
+        Output::open(Appearance::default(), Some(path), inputs)
+    }
 
     #[test]
     fn inputs_are_never_overwritten() {
@@ -291,27 +407,54 @@ mod tests {
         let input = folder.path().join("a.tet");
         std::fs::write(&input, "precious").unwrap();
         let again = folder.path().join(".").join("a.tet");
-        let result = Output::open(Format::Csv, Some(&again), std::slice::from_ref(&input));
-        assert!(result.is_err());
+        assert!(opened(&again, std::slice::from_ref(&input)).is_err());
         assert_eq!(std::fs::read(&input).unwrap(), b"precious");
     }
 
     #[test]
-    fn only_tables_are_cut() {
-        let mut output = Output::open(Format::Table, None, &[]).unwrap();
-        output.set_row_limit(3);
+    fn what_is_for_programs_is_not_cut() {
+        let mut output = Output::open(Appearance::default(), None, &[]).unwrap();
+        output.appearance.rows = RowLimit::Chosen(Some(3));
         assert_eq!(output.row_limit(), Some(3));
-        output.format = Format::Csv;
+        output.appearance.format = Some(Format::Csv);
         assert_eq!(output.row_limit(), None);
-        output.format = Format::Table;
-        output.set_row_limit(0);
+        output.appearance.format = Some(Format::Box);
+        output.appearance.rows = RowLimit::Chosen(None);
         assert_eq!(output.row_limit(), None);
+    }
+
+    #[test]
+    fn a_files_ending_chooses_its_format() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = opened(&folder.path().join("a.CSV"), &[]).unwrap();
+        assert_eq!(output.format(), Format::Csv);
+        let output = opened(&folder.path().join("a.txt"), &[]).unwrap();
+        assert_eq!(output.format(), Format::Table);
+        let output = opened(&folder.path().join("a.parquet"), &[]).unwrap();
+        let Target::Copy(target) = output.target() else {
+            panic!("no file of COPY");
+        };
+        assert_eq!(target.stored_as, "PARQUET");
+        assert!(target.take().is_ok());
+        assert!(target.take().is_err());
+    }
+
+    #[test]
+    fn the_next_result_goes_elsewhere_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut output = Output::open(Appearance::default(), None, &[]).unwrap();
+        output
+            .redirect_once(&folder.path().join("once.txt"))
+            .unwrap();
+        let shared = Arc::new(Mutex::new(output));
+        assert!(matches!(for_result(&shared).target(), Target::Text(_)));
+        assert!(matches!(for_result(&shared).target(), Target::Standard));
     }
 
     #[test]
     fn a_cancelled_statement_writes_nothing_more() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let output = Output::open(Format::Table, Some(file.path()), &[]).unwrap();
+        let output = opened(file.path(), &[]).unwrap();
         let cancellation = Cancellation::default();
         let mut sink = output.sink(cancellation.clone());
         sink.write_all(b"text").unwrap();
@@ -321,13 +464,5 @@ mod tests {
         assert!(sink.finish().is_err());
         drop(sink);
         assert_eq!(std::fs::read(file.path()).unwrap(), b"text");
-    }
-
-    #[test]
-    fn formats_are_called_as_on_the_command_line() {
-        for format in Format::value_variants() {
-            let value = format.to_possible_value().unwrap();
-            assert_eq!(value.get_name(), format.name());
-        }
     }
 }

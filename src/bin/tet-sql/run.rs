@@ -1,32 +1,54 @@
-//! Runs statements and meta-commands.
+//! Runs statements and meta-commands, one after another.
 
-use crate::describe;
-use crate::engine::{Cancellation, Engine};
+use crate::appearance::{Appearance, Format};
+use crate::engine::Engine;
 use crate::failure::Failure;
-use crate::formats;
 use crate::messages;
 use crate::meta::{self, Meta};
-use crate::output::{self, Format, Output, SharedOutput, Sink};
+use crate::output::{self, Output, SharedOutput};
+use crate::reading::grouped;
 use crate::script::Script;
 use crate::session::Session;
+use crate::statement::{self, Manner, Outcome};
 use crate::statements::{self, Kind};
-use crate::tables;
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::context::SQLOptions;
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
-use futures::StreamExt;
-use std::io::Write;
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use tet_sql::TetOptions;
+
+/// Scripts within scripts, above which one probably reads itself.
+const DEEPEST: usize = 16;
 
 /// Everything a statement needs.
 pub struct Shell {
-    engine: Engine,
-    context: SessionContext,
-    output: SharedOutput,
-    timings: bool,
+    pub(crate) engine: Engine,
+    pub(crate) context: SessionContext,
+    pub(crate) output: SharedOutput,
+    /// How further files are opened.
+    pub(crate) options: TetOptions,
+    pub(crate) manner: ShellManner,
+    /// The last query, for those who want it again.
+    pub(crate) last_query: RefCell<Option<String>>,
+    /// The last statement, whatever it was.
+    pub(crate) last_statement: RefCell<Option<String>>,
+    depth: Cell<usize>,
+    has_failed: Cell<bool>,
+}
+
+/// How a shell behaves.
+#[derive(Debug, Default)]
+pub struct ShellManner {
+    /// Rows and seconds of each statement are told.
+    pub timings: Cell<bool>,
+    /// A script goes on after a failure.
+    pub goes_on: Cell<bool>,
+    /// Neither timings, nor bars, nor hints.
+    pub quiet: bool,
+    /// No files are written, and no commands run.
+    pub read_only: bool,
 }
 
 /// What to do after a statement.
@@ -38,29 +60,26 @@ pub enum Control {
     Quit,
 }
 
-/// What a statement gave.
-struct Summary {
-    rows: usize,
-    /// Rows were left out.
-    cut: bool,
-    /// It was a statement that has no rows, such as SET.
-    silent: bool,
-}
-
 impl Shell {
     /// A shell over a session.
-    pub fn new(engine: Engine, session: Session, output: Output) -> Self {
+    pub fn new(
+        engine: Engine,
+        session: Session,
+        output: Output,
+        options: TetOptions,
+        manner: ShellManner,
+    ) -> Self {
         Self {
             engine,
             context: session.context,
             output: Arc::new(Mutex::new(output)),
-            timings: false,
+            options,
+            manner,
+            last_query: RefCell::default(),
+            last_statement: RefCell::default(),
+            depth: Cell::default(),
+            has_failed: Cell::default(),
         }
-    }
-
-    /// Tells the rows and seconds of each statement from now on.
-    pub fn show_timings(&mut self) {
-        self.timings = true;
     }
 
     /// Forgets a Ctrl-C that came while no statement ran.
@@ -73,34 +92,89 @@ impl Shell {
         &self.context
     }
 
-    /// Runs scripts one after another, up to the first failure.
-    pub fn run_scripts(&self, scripts: Vec<Script>) -> Result<(), Failure> {
-        for script in scripts {
-            // Reading may wait for somebody to write.
-            let text = self.engine.run(|_| async { script.read() })?;
-            if self.run_text(&text)? == Control::Quit {
-                break;
-            }
+    /// Changes how the results that follow look.
+    pub fn change_appearance(&self, change: impl FnOnce(&mut Appearance)) {
+        let mut output = output::current(&self.output);
+        change(&mut output.appearance);
+        output::change(&self.output, output);
+    }
+
+    /// Chooses the format and the file of the results that follow, where they are given. A format that is given holds
+    /// whatever the file's ending.
+    pub fn arrange(&self, format: Option<Format>, file: Option<PathBuf>) -> Result<(), Failure> {
+        if let Some(file) = file {
+            self.redirect(move |output| output.redirect(Some(&file)))?;
+        }
+        if let Some(format) = format {
+            self.choose_format(format);
         }
         Ok(())
     }
 
+    /// Chooses the format of the results that follow.
+    pub fn choose_format(&self, format: Format) {
+        let mut output = output::current(&self.output);
+        output.set_format(format);
+        output::change(&self.output, output);
+    }
+
+    /// Runs scripts one after another, up to the first failure. Failures that were passed over still are failures.
+    pub fn run_scripts(&self, scripts: Vec<Script>) -> Result<(), Failure> {
+        for script in scripts {
+            if self.run_script(script)? == Control::Quit {
+                break;
+            }
+        }
+        match self.has_failed.get() {
+            true => Err(Failure::Told),
+            false => Ok(()),
+        }
+    }
+
+    /// Runs one script, up to the first failure.
+    pub fn run_script(&self, script: Script) -> Result<Control, Failure> {
+        if self.depth.get() == DEEPEST {
+            return Err(Failure::message(format!(
+                "{DEEPEST} scripts within each other: does one read itself?"
+            )));
+        }
+        let name = script.name();
+        // Reading may wait for somebody to write.
+        let text = self.engine.run(|_| async { script.read() })?;
+        self.depth.set(self.depth.get() + 1);
+        let result = self.run_named(&text, name.as_deref());
+        self.depth.set(self.depth.get() - 1);
+        result
+    }
+
     /// Runs the statements of a text one after another, up to the first failure.
     pub fn run_text(&self, text: &str) -> Result<Control, Failure> {
+        self.run_named(text, None)
+    }
+
+    fn run_named(&self, text: &str, name: Option<&str>) -> Result<Control, Failure> {
         let mut rest = text;
         loop {
-            let (name, dialect) = dialect(&self.context);
+            let (dialect_before, dialect) = dialect(&self.context);
             // Where to split anew, after a statement that changed how the following ones are to be read.
             let mut changed = None;
             for piece in statements::split(rest, dialect.as_ref()) {
-                let control = match piece.kind {
-                    Kind::Statement { .. } => self.run_statement(piece.text)?,
-                    Kind::Meta => self.run_meta(piece.text)?,
+                let result = match piece.kind {
+                    Kind::Statement { .. } => self.run_statement(piece.text),
+                    Kind::Meta => self.run_meta(piece.text),
                 };
-                if control == Control::Quit {
-                    return Ok(Control::Quit);
+                let start = text.len() - rest.len() + piece.start(rest);
+                match result.map_err(|failure| placed(failure, name, text, start)) {
+                    // Who has seen enough of one result may want the next.
+                    Ok(Control::Continue) | Err(Failure::Enough) => {}
+                    Ok(Control::Quit) => return Ok(Control::Quit),
+                    Err(Failure::Message(message)) if self.goes_on() => {
+                        messages::error(&message);
+                        self.has_failed.set(true);
+                    }
+                    Err(failure) => return Err(failure),
                 }
-                if dialect_name(&self.context) != name {
+                if dialect_name(&self.context) != dialect_before {
                     changed = Some(piece.end);
                     break;
                 }
@@ -112,49 +186,89 @@ impl Shell {
         }
     }
 
-    fn run_statement(&self, sql: &str) -> Result<Control, Failure> {
+    /// A script goes on after a failure if it is told to; what was typed at a prompt never does.
+    fn goes_on(&self) -> bool {
+        self.depth.get() > 0 && self.manner.goes_on.get()
+    }
+
+    /// Runs one statement, and tells about it what was not written.
+    pub fn run_statement(&self, sql: &str) -> Result<Control, Failure> {
         let started = Instant::now();
-        let context = self.context.clone();
-        let output = Arc::clone(&self.output);
-        let sql = sql.to_owned();
-        let summary = self
-            .engine
-            .run(|cancellation| execute(context, sql, output, cancellation))?;
-        if summary.cut {
-            messages::note(&format!(
-                "{} shown; more follow (.maxrows 0 shows all)",
-                counted(summary.rows)
-            ));
+        *self.last_statement.borrow_mut() = Some(sql.to_owned());
+        let outcome = self.execute(sql)?;
+        if outcome.is_query {
+            *self.last_query.borrow_mut() = Some(sql.to_owned());
         }
-        if self.timings {
-            let what = if summary.silent {
-                "done".to_owned()
-            } else {
-                counted(summary.rows)
-            };
-            let seconds = started.elapsed().as_secs_f64();
-            messages::note(&format!("{what} in {seconds:.3} s"));
+        let timings = self.manner.timings.get();
+        let seconds = started.elapsed().as_secs_f64();
+        if let Some(line) = summary(&outcome, timings.then_some(seconds)) {
+            messages::note(&line);
+        }
+        if !self.manner.quiet {
+            for hint in &outcome.hints {
+                messages::hint(hint);
+            }
         }
         Ok(Control::Continue)
     }
 
-    fn run_meta(&self, line: &str) -> Result<Control, Failure> {
-        let meta = meta::parse(line).map_err(Failure::Message)?;
-        if meta == Meta::Quit {
-            return Ok(Control::Quit);
-        }
+    fn execute(&self, sql: &str) -> Result<Outcome, Failure> {
         let context = self.context.clone();
         let output = Arc::clone(&self.output);
+        let manner = Manner {
+            progress: !self.manner.quiet,
+            read_only: self.manner.read_only,
+        };
+        let sql = sql.to_owned();
         self.engine
-            .run(|cancellation| execute_meta(context, meta, output, cancellation))?;
-        Ok(Control::Continue)
+            .run(move |cancellation| statement::execute(context, sql, output, manner, cancellation))
     }
+
+    fn run_meta(&self, line: &str) -> Result<Control, Failure> {
+        match meta::parse(line).map_err(Failure::Message)? {
+            Meta::Quit => Ok(Control::Quit),
+            meta => self.obey(meta),
+        }
+    }
+}
+
+/// An error of a script, with the line of the statement.
+fn placed(failure: Failure, name: Option<&str>, text: &str, start: usize) -> Failure {
+    match (failure, name) {
+        (Failure::Message(message), Some(name)) => {
+            let line = text[..start].matches('\n').count() + 1;
+            Failure::Message(format!("{name}:{line}: {message}"))
+        }
+        (failure, _) => failure,
+    }
+}
+
+/// What is said below a result: how much there is, if not all of it is shown, and how long it took, if that is wanted.
+fn summary(outcome: &Outcome, seconds: Option<f64>) -> Option<String> {
+    let shown = grouped(outcome.rows);
+    let rows = match (&outcome.written, outcome.total, outcome.is_cut) {
+        _ if outcome.is_silent => "done".to_owned(),
+        (Some(path), ..) => format!("{} written to {path}", counted(outcome.rows)),
+        (_, _, false) => counted(outcome.rows),
+        (_, Some(total), true) => format!("{} ({shown} shown)", counted(total)),
+        (_, None, true) => format!("more than {} ({shown} shown)", counted(outcome.rows)),
+    };
+    let Some(seconds) = seconds else {
+        let rows = format!("{rows}; .maxrows 0 shows all");
+        return outcome.is_cut.then_some(rows);
+    };
+    let mut line = format!("{rows} in {seconds:.3} s");
+    if let Some(read) = outcome.reading.line(seconds) {
+        line += " · ";
+        line += &read;
+    }
+    Some(line)
 }
 
 fn counted(rows: usize) -> String {
     match rows {
         1 => "1 row".to_owned(),
-        _ => format!("{rows} rows"),
+        _ => format!("{} rows", grouped(rows)),
     }
 }
 
@@ -172,139 +286,50 @@ pub fn dialect(context: &SessionContext) -> (String, Box<dyn Dialect>) {
     (name, dialect)
 }
 
-async fn execute(
-    context: SessionContext,
-    sql: String,
-    output: SharedOutput,
-    cancellation: Cancellation,
-) -> Result<Summary, Failure> {
-    let plan = context.state().create_logical_plan(&sql).await?;
-    SQLOptions::new().verify_plan(&plan)?;
-    let mut frame = context.execute_logical_plan(plan).await?;
-    if frame.schema().fields().is_empty() {
-        frame.collect().await?;
-        return Ok(Summary {
-            rows: 0,
-            cut: false,
-            silent: true,
-        });
-    }
-    let output = output::current(&output);
-    let limit = output.row_limit();
-    // One row more than shown tells whether there are more, and the plan need not make any others.
-    if let Some(limit) = limit
-        && is_query(frame.logical_plan())
-    {
-        frame = frame.limit(0, Some(limit.saturating_add(1)))?;
-    }
-    let stream = frame.execute_stream().await?;
-    let mut sink = output.sink(cancellation);
-    let result = print(stream, output.format, limit, &mut sink).await;
-    settle(result, &mut sink)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::Reading;
 
-/// Whether a plan only reads, so that its end may be left undone.
-fn is_query(plan: &LogicalPlan) -> bool {
-    !matches!(
-        plan,
-        LogicalPlan::Explain(_)
-            | LogicalPlan::Analyze(_)
-            | LogicalPlan::DescribeTable(_)
-            | LogicalPlan::Dml(_)
-            | LogicalPlan::Ddl(_)
-            | LogicalPlan::Copy(_)
-            | LogicalPlan::Statement(_)
-    )
-}
-
-async fn print(
-    mut stream: SendableRecordBatchStream,
-    format: Format,
-    limit: Option<usize>,
-    sink: &mut Sink<'_>,
-) -> Result<Summary, Failure> {
-    let mut writer = formats::writer(format, &stream.schema(), sink);
-    let mut rows = 0;
-    let mut cut = false;
-    while let Some(batch) = stream.next().await {
-        let mut batch = batch?;
-        if let Some(limit) = limit
-            && batch.num_rows() > limit - rows
-        {
-            batch = batch.slice(0, limit - rows);
-            cut = true;
-        }
-        rows += batch.num_rows();
-        writer.write(&batch)?;
-        if cut {
-            break;
-        }
+    #[test]
+    fn a_line_tells_how_much_there_is() {
+        let mut outcome = Outcome {
+            rows: 40,
+            total: Some(1_048_576_000),
+            is_cut: true,
+            ..Outcome::default()
+        };
+        assert_eq!(
+            summary(&outcome, None).unwrap(),
+            "1,048,576,000 rows (40 shown); .maxrows 0 shows all"
+        );
+        outcome.total = None;
+        outcome.reading = Reading {
+            total: 24,
+            read: 3,
+            ..Reading::default()
+        };
+        assert_eq!(
+            summary(&outcome, Some(0.0341)).unwrap(),
+            "more than 40 rows (40 shown) in 0.034 s · 3 of 24 chunks read"
+        );
+        let outcome = Outcome {
+            rows: 1,
+            total: Some(1),
+            ..Outcome::default()
+        };
+        assert_eq!(summary(&outcome, None), None);
+        assert_eq!(summary(&outcome, Some(1.0)).unwrap(), "1 row in 1.000 s");
     }
-    drop(stream);
-    writer.finish()?;
-    Ok(Summary {
-        rows,
-        cut,
-        silent: false,
-    })
-}
 
-/// Writes what is buffered, and prefers the reason that writing failed for to what a format made of it.
-fn settle<T>(result: Result<T, Failure>, sink: &mut Sink<'_>) -> Result<T, Failure> {
-    if let Some(failure) = sink.failure() {
-        return Err(failure);
+    #[test]
+    fn errors_of_scripts_have_a_line() {
+        let failure = placed(
+            Failure::message("no"),
+            Some("a.sql"),
+            "SELECT 1;\nSELECT x",
+            10,
+        );
+        assert!(matches!(failure, Failure::Message(text) if text == "a.sql:2: no"));
     }
-    let finished = sink.finish();
-    let value = result?;
-    finished?;
-    sink.start()?;
-    Ok(value)
-}
-
-async fn execute_meta(
-    context: SessionContext,
-    meta: Meta,
-    output: SharedOutput,
-    cancellation: Cancellation,
-) -> Result<(), Failure> {
-    let current = output::current(&output);
-    let mut changed = current.clone();
-    let is_cancelled = cancellation.clone();
-    match meta {
-        // Handled by the shell.
-        Meta::Quit => {}
-        Meta::Help => write_text(&current, cancellation, &meta::help())?,
-        Meta::Tables => {
-            let batch = tables::batch(&context)?;
-            let mut sink = current.sink(cancellation);
-            let mut writer = formats::writer(current.format, batch.schema_ref(), &mut sink);
-            let result = writer.write(&batch).and_then(|()| writer.finish());
-            drop(writer);
-            settle(result.map_err(Failure::from), &mut sink)?;
-        }
-        Meta::Schema(table) => {
-            let text = match table {
-                Some(table) => describe::one(&context, &table).await?,
-                None => describe::all(&context).await?,
-            };
-            write_text(&current, cancellation, &text)?;
-        }
-        Meta::Mode(Some(format)) => changed.format = format,
-        Meta::Mode(None) => messages::note(current.format.name()),
-        Meta::MaxRows(Some(rows)) => changed.set_row_limit(rows),
-        Meta::MaxRows(None) => messages::note(&current.row_limit().unwrap_or(0).to_string()),
-        Meta::Output(path) => changed.redirect(path.as_deref())?,
-    }
-    // A file may have taken its time to open.
-    if is_cancelled.is_cancelled() {
-        return Err(Failure::Interrupted);
-    }
-    output::change(&output, changed);
-    Ok(())
-}
-
-fn write_text(output: &Output, cancellation: Cancellation, text: &str) -> Result<(), Failure> {
-    let mut sink = output.sink(cancellation);
-    let result = sink.write_all(text.as_bytes());
-    settle(result.map_err(Failure::from), &mut sink)
 }

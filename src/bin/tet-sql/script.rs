@@ -38,6 +38,14 @@ pub fn of_arguments(arguments: &Arguments) -> Option<Vec<Script>> {
 }
 
 impl Script {
+    /// What errors call it; what was given on the command line needs no name.
+    pub fn name(&self) -> Option<String> {
+        match self {
+            Self::File(path) => Some(path.display().to_string()),
+            Self::Text(_) | Self::Standard => None,
+        }
+    }
+
     /// The text, read now: a script before may have written it.
     pub fn read(self) -> Result<String, Failure> {
         let (name, bytes) = match self {

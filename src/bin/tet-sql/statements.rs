@@ -19,6 +19,14 @@ pub struct Piece<'a> {
     pub end: usize,
 }
 
+impl Piece<'_> {
+    /// The offset of the piece in the whole text.
+    pub fn start(&self, text: &str) -> usize {
+        // It is a part of that text.
+        self.text.as_ptr() as usize - text.as_ptr() as usize
+    }
+}
+
 /// What to do with a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

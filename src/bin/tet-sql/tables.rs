@@ -1,6 +1,7 @@
 //! The tables of a session.
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, RecordBatch, Scalar, StringArray};
+use arrow::compute::ilike;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::TableReference;
 use datafusion::common::utils::quote_identifier;
@@ -60,9 +61,16 @@ pub fn list(context: &SessionContext) -> Vec<Listed> {
     tables
 }
 
-/// The tables as a result, with names as SQL needs them.
-pub fn batch(context: &SessionContext) -> Result<RecordBatch, ArrowError> {
-    let tables = list(context);
+/// The tables as a result, with names as SQL needs them; those only whose names match a pattern of LIKE, whatever their case.
+pub fn batch(context: &SessionContext, pattern: Option<&str>) -> Result<RecordBatch, ArrowError> {
+    let mut tables = list(context);
+    if let Some(pattern) = pattern {
+        let names = tables.iter().map(|listed| listed.table.as_str());
+        let names = StringArray::from_iter_values(names);
+        let matching = ilike(&names, &Scalar::new(StringArray::from(vec![pattern])))?;
+        let mut matching = matching.values().iter();
+        tables.retain(|_| matching.next().unwrap_or(false));
+    }
     let quoted = |name: &str| quote_identifier(name).into_owned();
     let schemas = tables.iter().map(|listed| quoted(&listed.schema));
     let names = tables.iter().map(|listed| quoted(&listed.table));
@@ -95,6 +103,7 @@ mod tests {
             .map(|listed| format!("{}.{}", listed.schema, listed.table))
             .collect();
         assert_eq!(names, ["a.v", "public.b"]);
-        assert_eq!(batch(&context).unwrap().num_rows(), 2);
+        assert_eq!(batch(&context, None).unwrap().num_rows(), 2);
+        assert_eq!(batch(&context, Some("V%")).unwrap().num_rows(), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! Results as tables for documents.
 
-use crate::formats::{READABLE, ResultWriter};
-use arrow::util::display::ArrayFormatter;
+use crate::formats::cells::Cells;
+use crate::formats::{ResultWriter, Style};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
@@ -10,17 +10,20 @@ use std::io::Write;
 /// Writes rows as they come, without aligning them: the reader of the document does that.
 pub struct Markdown<W> {
     schema: SchemaRef,
+    null: String,
     sink: W,
     started: bool,
 }
 
 impl<W: Write> Markdown<W> {
     /// A writer of rows of a schema.
-    pub fn new(schema: SchemaRef, sink: W) -> Self {
+    pub fn new(style: &Style, schema: SchemaRef, sink: W) -> Self {
+        let null = style.null.as_deref().unwrap_or("NULL");
         Self {
             schema,
+            null: escape(null),
             sink,
-            started: false,
+            started: !style.headers,
         }
     }
 
@@ -49,15 +52,11 @@ impl<W: Write> Markdown<W> {
 impl<W: Write + Send> ResultWriter for Markdown<W> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
         self.start()?;
-        let columns = batch
-            .columns()
-            .iter()
-            .map(|column| ArrayFormatter::try_new(column.as_ref(), &READABLE))
-            .collect::<Result<Vec<_>, _>>()?;
-        for row in 0..batch.num_rows() {
-            for column in &columns {
-                let value = column.value(row).try_to_string()?;
-                write!(self.sink, "| {} ", escape(&value))?;
+        let cells = Cells::new(batch)?;
+        for row in 0..cells.rows() {
+            for value in cells.row(row) {
+                let value = value?.map(|value| escape(&value));
+                write!(self.sink, "| {} ", value.as_ref().unwrap_or(&self.null))?;
             }
             writeln!(self.sink, "|")?;
         }

@@ -1,0 +1,313 @@
+//! Does what meta-commands say.
+
+use crate::appearance::{Appearance, Expanded, RowLimit};
+use crate::describe;
+use crate::editor;
+use crate::engine::Cancellation;
+use crate::failure::Failure;
+use crate::formats;
+use crate::messages;
+use crate::meta::{Meta, help};
+use crate::output::{self, Output};
+use crate::run::{Control, Shell};
+use crate::script::Script;
+use crate::session;
+use crate::statement::settle;
+use crate::tables;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+use tet_sql::TetSessionExt;
+
+impl Shell {
+    /// Does what a meta-command says. Leaving is for the caller.
+    pub(crate) fn obey(&self, meta: Meta) -> Result<Control, Failure> {
+        match meta {
+            Meta::Quit => return Ok(Control::Quit),
+            Meta::Help(None) => self.write_text(help::all())?,
+            Meta::Help(Some(name)) => match help::one(&name) {
+                Some(text) => self.write_text(text)?,
+                None => {
+                    return Err(Failure::message(format!(
+                        "no command {name}: .help lists the commands"
+                    )));
+                }
+            },
+            Meta::Tables(pattern) => self.list_tables(pattern)?,
+            Meta::Schemas => return self.run_statement("SELECT * FROM tet_files()"),
+            Meta::Describe(table) => self.describe(table)?,
+            Meta::Chunks(table) => {
+                let name = table.replace('\'', "''");
+                return self.run_statement(&format!("SELECT * FROM tet_chunks('{name}')"));
+            }
+            Meta::Explain(sql) => return self.explain(sql),
+            Meta::Plot(path) => self.plot(path)?,
+            Meta::Read(path) => return self.run_script(Script::File(path)),
+            Meta::Edit(path) => return self.edit(path),
+            Meta::Shell(command) => self.run_command(&command)?,
+            Meta::Watch(pause, times) => return self.watch(pause, times),
+            Meta::Open(path, name) => self.open(path, name)?,
+            Meta::Close(schema) => self.close(&schema)?,
+            Meta::Output(path) => self.redirect(move |output| output.redirect(path.as_deref()))?,
+            Meta::Once(path) => self.redirect(move |output| output.redirect_once(&path))?,
+            Meta::Timer(on) => {
+                let timings = on.unwrap_or(!self.manner.timings.get());
+                self.manner.timings.set(timings);
+                self.tell("timer", on_off(timings));
+            }
+            Meta::Bail(on) => {
+                if let Some(on) = on {
+                    self.manner.goes_on.set(!on);
+                }
+                self.tell("bail", on_off(!self.manner.goes_on.get()));
+            }
+            setting => self.set(setting),
+        }
+        Ok(Control::Continue)
+    }
+
+    /// Settings of results.
+    fn set(&self, meta: Meta) {
+        let before = output::current(&self.output);
+        if let Meta::Mode(Some(format)) = meta {
+            self.choose_format(format);
+        }
+        self.change_appearance(|appearance| match meta {
+            Meta::MaxRows(Some(rows)) => {
+                appearance.rows = RowLimit::Chosen((rows > 0).then_some(rows));
+            }
+            Meta::NullValue(ref text) => appearance.null.clone_from(text),
+            Meta::Headers(on) => appearance.headers = on.unwrap_or(!appearance.headers),
+            Meta::Pager(on) => appearance.pager = on.unwrap_or(!appearance.pager),
+            Meta::Expanded(expanded) => {
+                let other = match appearance.expanded {
+                    Expanded::Off => Expanded::On,
+                    _ => Expanded::Off,
+                };
+                appearance.expanded = expanded.unwrap_or(other);
+            }
+            _ => {}
+        });
+        let now = output::current(&self.output);
+        let rows = now.row_limit().unwrap_or(0).to_string();
+        match meta {
+            // What was asked for is said; what was ordered is done.
+            Meta::Mode(None) => messages::note(before.format().name()),
+            Meta::MaxRows(None) => messages::note(&rows),
+            Meta::Settings => {
+                for (name, value) in settings(&now) {
+                    messages::note(&format!("{name:<12} {value}"));
+                }
+            }
+            Meta::Headers(_) => self.tell("headers", on_off(now.appearance.headers)),
+            Meta::Pager(_) => self.tell("pager", on_off(now.appearance.pager)),
+            Meta::Expanded(_) => self.tell("expanded", expanded_name(&now.appearance)),
+            _ => {}
+        }
+    }
+
+    /// Says how a switch stands, to people.
+    fn tell(&self, name: &str, state: &str) {
+        if !self.manner.quiet && crate::terminal::is_input() {
+            messages::note(&format!("{name} is {state}"));
+        }
+    }
+
+    fn write_text(&self, text: String) -> Result<(), Failure> {
+        let output = Arc::clone(&self.output);
+        self.engine.run(|cancellation| async move {
+            write_text(&output::for_result(&output), cancellation, &text)
+        })
+    }
+
+    fn list_tables(&self, pattern: Option<String>) -> Result<(), Failure> {
+        let context = self.context.clone();
+        let output = Arc::clone(&self.output);
+        self.engine.run(|cancellation| async move {
+            let batch = tables::batch(&context, pattern.as_deref())?;
+            let output = output::for_result(&output);
+            let mut sink = output.sink(cancellation);
+            let mut writer = formats::writer(&output.style(), batch.schema_ref(), &mut sink);
+            let result = writer.write(&batch).and_then(|()| writer.finish());
+            drop(writer);
+            settle(result.map_err(Failure::from), &mut sink)
+        })
+    }
+
+    fn describe(&self, table: Option<String>) -> Result<(), Failure> {
+        let context = self.context.clone();
+        let text = self.engine.run(|_| async move {
+            match table {
+                Some(table) => describe::one(&context, &table).await,
+                None => describe::all(&context).await,
+            }
+        })?;
+        self.write_text(text)
+    }
+
+    fn explain(&self, sql: Option<String>) -> Result<Control, Failure> {
+        let (word, sql) = match sql {
+            None => ("", None),
+            Some(sql) => match sql.get(..7) {
+                Some(word) if word.eq_ignore_ascii_case("analyze") => {
+                    ("ANALYZE ", Some(sql[7..].trim().to_owned()))
+                }
+                _ => ("", Some(sql)),
+            },
+        };
+        let sql = match sql.filter(|sql| !sql.is_empty()) {
+            Some(sql) => sql,
+            None => self.last_query()?,
+        };
+        // ANALYZE has one form only.
+        let format = if word.is_empty() { "FORMAT TREE " } else { "" };
+        let last = self.last_query.borrow().clone();
+        let result = self.run_statement(&format!("EXPLAIN {word}{format}{sql}"));
+        *self.last_query.borrow_mut() = last;
+        result
+    }
+
+    fn last_query(&self) -> Result<String, Failure> {
+        let query = self.last_query.borrow().clone();
+        query.ok_or_else(|| Failure::message("there was no query yet"))
+    }
+
+    fn edit(&self, path: Option<PathBuf>) -> Result<Control, Failure> {
+        let text = match path {
+            Some(path) => editor::edit_file(&path)?,
+            None => {
+                let last = self.last_statement.borrow().clone();
+                editor::edit_text(&last.unwrap_or_default())?
+            }
+        };
+        if text.trim().is_empty() {
+            return Ok(Control::Continue);
+        }
+        messages::note(text.trim_end());
+        self.run_text(&text)
+    }
+
+    fn run_command(&self, command: &str) -> Result<(), Failure> {
+        if self.manner.read_only {
+            return Err(Failure::message("--read-only: no commands are run"));
+        }
+        let status = Command::new("sh").args(["-c", command]).status()?;
+        // It heard a Ctrl-C as well.
+        self.forget_interrupts();
+        match status.success() {
+            true => Ok(()),
+            false => Err(Failure::message(format!("{command}: {status}"))),
+        }
+    }
+
+    fn watch(&self, pause: Duration, times: Option<u64>) -> Result<Control, Failure> {
+        let query = self.last_query()?;
+        let mut left = times.unwrap_or(u64::MAX);
+        while left > 0 {
+            left -= 1;
+            match self.run_statement(&query) {
+                Err(Failure::Interrupted) => break,
+                result => result?,
+            };
+            if left == 0 {
+                break;
+            }
+            let slept = self.engine.run(|_| async move {
+                tokio::time::sleep(pause).await;
+                Ok(())
+            });
+            match slept {
+                Err(Failure::Interrupted) => break,
+                result => result?,
+            }
+        }
+        Ok(Control::Continue)
+    }
+
+    fn open(&self, path: PathBuf, name: Option<String>) -> Result<(), Failure> {
+        let context = self.context.clone();
+        let options = self.options.clone();
+        let schema = self.engine.run(|_| async move {
+            Ok(match name {
+                Some(name) => context.register_tet_file_as(&name, &path, options).await?,
+                None => context.register_tet_file(&path, options).await?,
+            })
+        })?;
+        if !self.manner.quiet {
+            for warning in schema.warnings() {
+                messages::warning(warning);
+            }
+        }
+        let mut output = output::current(&self.output);
+        output.add_input(schema.path().to_owned());
+        output::change(&self.output, output);
+        Ok(())
+    }
+
+    fn close(&self, schema: &str) -> Result<(), Failure> {
+        let names = self.context.copied_config().options().catalog.clone();
+        let catalog = self.context.catalog(&names.default_catalog);
+        let is_file = !session::OWN_SCHEMAS.contains(&schema);
+        let open = catalog.filter(|catalog| is_file && catalog.schema(schema).is_some());
+        let Some(catalog) = open else {
+            return Err(Failure::message(format!("no file is open as {schema}")));
+        };
+        catalog.deregister_schema(schema, true)?;
+        Ok(())
+    }
+
+    /// A pipe may take its time to open, until somebody reads it.
+    pub(crate) fn redirect(
+        &self,
+        change: impl FnOnce(&mut Output) -> Result<(), Failure> + Send + 'static,
+    ) -> Result<(), Failure> {
+        let mut output = output::current(&self.output);
+        if self.manner.read_only {
+            return Err(Failure::message("--read-only: no files are written"));
+        }
+        let changed = self.engine.run(|_| async move {
+            change(&mut output)?;
+            Ok(output)
+        })?;
+        output::change(&self.output, changed);
+        Ok(())
+    }
+
+    fn plot(&self, _path: Option<PathBuf>) -> Result<(), Failure> {
+        Err(Failure::message("plot"))
+    }
+}
+
+fn write_text(output: &Output, cancellation: Cancellation, text: &str) -> Result<(), Failure> {
+    let mut sink = output.sink(cancellation);
+    let result = sink.write_all(text.as_bytes());
+    settle(result.map_err(Failure::from), &mut sink)
+}
+
+/// All settings of results, under psql's names.
+fn settings(output: &Output) -> [(&'static str, String); 6] {
+    let appearance = &output.appearance;
+    let null = appearance.null.as_deref().unwrap_or("that of the format");
+    [
+        ("expanded", expanded_name(appearance).to_owned()),
+        ("format", output.format().name().to_owned()),
+        ("maxrows", output.row_limit().unwrap_or(0).to_string()),
+        ("null", null.to_owned()),
+        ("pager", on_off(appearance.pager).to_owned()),
+        ("tuples_only", on_off(!appearance.headers).to_owned()),
+    ]
+}
+
+fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+fn expanded_name(appearance: &Appearance) -> &'static str {
+    match appearance.expanded {
+        Expanded::Off => "off",
+        Expanded::On => "on",
+        Expanded::Automatic => "auto",
+    }
+}

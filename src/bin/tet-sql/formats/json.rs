@@ -1,0 +1,61 @@
+//! Results as JSON.
+
+use crate::formats::ResultWriter;
+use crate::formats::text::AsText;
+use arrow::json;
+use arrow::json::writer::{EncoderOptions, make_encoder};
+use datafusion::arrow::array::{RecordBatch, new_empty_array};
+use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::arrow::error::ArrowError;
+use std::io::Write;
+use std::sync::Arc;
+
+/// An object for each row.
+struct Json<W: Write, F: json::writer::JsonFormat> {
+    writer: json::Writer<W, F>,
+    text: AsText,
+    /// An array ends without a line end, lines end with one.
+    end: &'static [u8],
+}
+
+/// One array of all rows.
+pub fn array<'a, W: Write + Send + 'a>(schema: &Schema, sink: W) -> Box<dyn ResultWriter + 'a> {
+    Box::new(Json::<W, json::writer::JsonArray>::new(schema, b"\n", sink))
+}
+
+/// A line for each row.
+pub fn lines<'a, W: Write + Send + 'a>(schema: &Schema, sink: W) -> Box<dyn ResultWriter + 'a> {
+    Box::new(Json::<W, json::writer::LineDelimited>::new(
+        schema, b"", sink,
+    ))
+}
+
+impl<W: Write, F: json::writer::JsonFormat> Json<W, F> {
+    fn new(schema: &Schema, end: &'static [u8], sink: W) -> Self {
+        Self {
+            writer: json::WriterBuilder::new()
+                .with_explicit_nulls(true)
+                .build(sink),
+            text: AsText::new(schema, |field| !has_json_form(field)),
+            end,
+        }
+    }
+}
+
+impl<W: Write + Send, F: json::writer::JsonFormat + Send> ResultWriter for Json<W, F> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
+        self.writer.write(&self.text.convert(batch)?)
+    }
+
+    fn finish(&mut self) -> Result<(), ArrowError> {
+        self.writer.finish()?;
+        Ok(self.writer.get_mut().write_all(self.end)?)
+    }
+}
+
+/// Whether the writer of JSON knows a type; it tells only by trying.
+fn has_json_form(field: &Field) -> bool {
+    let array = new_empty_array(field.data_type());
+    let field = Arc::new(field.clone());
+    make_encoder(&field, array.as_ref(), &EncoderOptions::default()).is_ok()
+}

@@ -1,0 +1,267 @@
+//! Writes result batches in the chosen format.
+
+mod boxed;
+mod cells;
+mod html;
+mod json;
+mod latex;
+mod line;
+mod markdown;
+mod separated;
+mod table;
+mod text;
+
+use crate::appearance::{Expanded, Format};
+use crate::formats::boxed::Boxed;
+use crate::formats::html::Html;
+use crate::formats::latex::Latex;
+use crate::formats::line::Line;
+use crate::formats::markdown::Markdown;
+use crate::formats::separated::Separated;
+use crate::formats::table::Table;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::error::ArrowError;
+use std::io::Write;
+use std::sync::Arc;
+
+pub use crate::formats::cells::READABLE;
+
+/// How one result is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Style {
+    /// The format.
+    pub format: Format,
+    /// The text of NULL; none: that of the format.
+    pub null: Option<String>,
+    /// Whether names stand above the columns.
+    pub headers: bool,
+    /// Whether tables have one value a line.
+    pub expanded: Expanded,
+    /// Columns of characters that there is place for; none: as many as it takes.
+    pub width: Option<usize>,
+    /// Whether text may be dimmed and bold.
+    pub styled: bool,
+}
+
+impl Style {
+    /// Whether nothing is written before the last row is known.
+    pub fn is_collected(&self) -> bool {
+        let is_table = matches!(self.format, Format::Box | Format::Table);
+        is_table && self.expanded != Expanded::On
+    }
+
+    /// As a format is by itself.
+    #[cfg(test)]
+    pub fn plain(format: Format) -> Self {
+        Self {
+            format,
+            null: None,
+            headers: true,
+            expanded: Expanded::Off,
+            width: None,
+            styled: false,
+        }
+    }
+}
+
+/// Writes one result.
+pub trait ResultWriter: Send {
+    /// Writes rows, or keeps them until the end.
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError>;
+
+    /// Writes what belongs behind the last row.
+    fn finish(&mut self) -> Result<(), ArrowError>;
+}
+
+/// A writer of a format. All but tables, whose columns are as wide as their widest value, need memory for one batch only.
+pub fn writer<'a, W: Write + Send + 'a>(
+    style: &Style,
+    schema: &SchemaRef,
+    sink: W,
+) -> Box<dyn ResultWriter + 'a> {
+    let schema = Arc::clone(schema);
+    match style.format {
+        Format::Box | Format::Table if !style.is_collected() => {
+            Box::new(Line::records(style, schema, sink))
+        }
+        Format::Box => Box::new(Boxed::new(style, schema, sink)),
+        Format::Table => Box::new(Table::new(style, schema, sink)),
+        Format::Csv => Box::new(Separated::new(b',', style, schema, sink)),
+        Format::Tsv => Box::new(Separated::new(b'\t', style, schema, sink)),
+        Format::Json => json::array(&schema, sink),
+        Format::Ndjson => json::lines(&schema, sink),
+        Format::Markdown => Box::new(Markdown::new(style, schema, sink)),
+        Format::Line => Box::new(Line::new(style, schema, sink)),
+        Format::Html => Box::new(Html::new(style, schema, sink)),
+        Format::Latex => Box::new(Latex::new(style, schema, sink)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{ArrayRef, Float16Array, Int64Array, ListArray};
+    use arrow::datatypes::{DataType, Int64Type};
+
+    fn written(style: &Style, batches: &[RecordBatch], schema: &SchemaRef) -> String {
+        let mut bytes = Vec::new();
+        let mut writer = writer(style, schema, &mut bytes);
+        for batch in batches {
+            writer.write(batch).unwrap();
+        }
+        writer.finish().unwrap();
+        drop(writer);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn sample() -> RecordBatch {
+        let list = vec![Some(vec![Some(1), None]), None];
+        RecordBatch::try_from_iter([
+            (
+                "n",
+                Arc::new(Int64Array::from(vec![Some(1), None])) as ArrayRef,
+            ),
+            ("h", {
+                let halves = arrow::compute::cast(
+                    &arrow::array::Float32Array::from(vec![1.5, f32::NAN]),
+                    &DataType::Float16,
+                );
+                let halves = halves.unwrap();
+                assert!(halves.as_any().is::<Float16Array>());
+                halves
+            }),
+            (
+                "l",
+                Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(list)),
+            ),
+        ])
+        .unwrap()
+    }
+
+    #[test]
+    fn every_format_writes_every_type() {
+        let batch = sample();
+        let expected = [
+            (Format::Csv, "n,h,l\n1,1.5,\"[1, NULL]\"\n,NaN,\n"),
+            (Format::Tsv, "n\th\tl\n1\t1.5\t[1, NULL]\n\tNaN\t\n"),
+            (
+                Format::Json,
+                "[{\"n\":1,\"h\":1.5,\"l\":[1,null]},{\"n\":null,\"h\":null,\"l\":null}]\n",
+            ),
+            (
+                Format::Ndjson,
+                "{\"n\":1,\"h\":1.5,\"l\":[1,null]}\n{\"n\":null,\"h\":null,\"l\":null}\n",
+            ),
+            (
+                Format::Markdown,
+                "| n | h | l |\n| ---: | ---: | --- |\n| 1 | 1.5 | [1, NULL] |\n| NULL | NaN | NULL |\n",
+            ),
+            (
+                Format::Line,
+                "n = 1\nh = 1.5\nl = [1, NULL]\n\nn = NULL\nh = NaN\nl = NULL\n",
+            ),
+            (
+                Format::Box,
+                "┌──────┬─────┬───────────┐\n\
+                 │    n │   h │ l         │\n\
+                 ├──────┼─────┼───────────┤\n\
+                 │    1 │ 1.5 │ [1, NULL] │\n\
+                 │ NULL │ NaN │ NULL      │\n\
+                 └──────┴─────┴───────────┘\n",
+            ),
+            (
+                Format::Table,
+                "+------+-----+-----------+\n\
+                 | n    | h   | l         |\n\
+                 +------+-----+-----------+\n\
+                 | 1    | 1.5 | [1, NULL] |\n\
+                 | NULL | NaN | NULL      |\n\
+                 +------+-----+-----------+\n",
+            ),
+            (
+                Format::Html,
+                "<table>\n<thead>\n<tr><th>n</th><th>h</th><th>l</th></tr>\n</thead>\n<tbody>\n\
+                 <tr><td align=\"right\">1</td><td align=\"right\">1.5</td><td>[1, NULL]</td></tr>\n\
+                 <tr><td align=\"right\"></td><td align=\"right\">NaN</td><td></td></tr>\n\
+                 </tbody>\n</table>\n",
+            ),
+            (
+                Format::Latex,
+                "\\begin{tabular}{rrl}\n\\hline\nn & h & l \\\\\n\\hline\n1 & 1.5 & [1, NULL] \\\\\n & NaN &  \\\\\n\
+                 \\hline\n\\end{tabular}\n",
+            ),
+        ];
+        for (format, text) in expected {
+            let style = Style::plain(format);
+            let schema = batch.schema();
+            assert_eq!(written(&style, std::slice::from_ref(&batch), &schema), text);
+        }
+    }
+
+    #[test]
+    fn names_and_nulls_are_chosen() {
+        let batch = sample();
+        let batch = batch.project(&[0]).unwrap();
+        let expected = [
+            (Format::Csv, "1\n-\n"),
+            (Format::Tsv, "1\n-\n"),
+            (Format::Markdown, "| 1 |\n| - |\n"),
+            (Format::Line, "n = 1\n\nn = -\n"),
+            (Format::Box, "┌───┐\n│ 1 │\n│ - │\n└───┘\n"),
+            (Format::Table, "+---+\n| 1 |\n| - |\n+---+\n"),
+            (
+                Format::Html,
+                "<table>\n<tbody>\n<tr><td align=\"right\">1</td></tr>\n<tr><td align=\"right\">-</td></tr>\n\
+                 </tbody>\n</table>\n",
+            ),
+            (
+                Format::Latex,
+                "\\begin{tabular}{r}\n\\hline\n1 \\\\\n- \\\\\n\\hline\n\\end{tabular}\n",
+            ),
+        ];
+        for (format, text) in expected {
+            let style = Style {
+                null: Some("-".to_owned()),
+                headers: false,
+                ..Style::plain(format)
+            };
+            let schema = batch.schema();
+            assert_eq!(written(&style, std::slice::from_ref(&batch), &schema), text);
+        }
+    }
+
+    #[test]
+    fn records_have_a_value_a_line() {
+        let style = Style {
+            expanded: Expanded::On,
+            ..Style::plain(Format::Box)
+        };
+        let batch = sample().project(&[0, 1]).unwrap();
+        assert_eq!(
+            written(&style, std::slice::from_ref(&batch), &batch.schema()),
+            "-[ RECORD 1 ]\nn = 1\nh = 1.5\n-[ RECORD 2 ]\nn = NULL\nh = NaN\n"
+        );
+    }
+
+    #[test]
+    fn results_without_rows_have_their_names() {
+        let schema = sample().schema();
+        let expected = [
+            (Format::Csv, "n,h,l\n"),
+            (Format::Json, "[]\n"),
+            (Format::Ndjson, ""),
+            (Format::Line, ""),
+            (Format::Markdown, "| n | h | l |\n| ---: | ---: | --- |\n"),
+            (
+                Format::Html,
+                "<table>\n<thead>\n<tr><th>n</th><th>h</th><th>l</th></tr>\n</thead>\n<tbody>\n</tbody>\n</table>\n",
+            ),
+        ];
+        for (format, text) in expected {
+            assert_eq!(written(&Style::plain(format), &[], &schema), text);
+        }
+        let table = written(&Style::plain(Format::Table), &[], &schema);
+        assert!(table.contains("| n | h | l |"));
+    }
+}

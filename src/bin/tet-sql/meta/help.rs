@@ -1,0 +1,253 @@
+//! What meta-commands do, for those who ask.
+
+/// A command for those who ask.
+struct Command {
+    /// All its names.
+    names: &'static [&'static str],
+    arguments: &'static str,
+    /// What it does, in a few words.
+    summary: &'static str,
+    /// What else there is to know.
+    more: &'static str,
+}
+
+/// A group of commands.
+type Group = (&'static str, &'static [Command]);
+
+const GROUPS: [Group; 5] = [
+    (
+        "Data",
+        &[
+            Command {
+                names: &[".tables", "\\dt", "\\d"],
+                arguments: "[PATTERN]",
+                summary: "list the tables",
+                more: "PATTERN is one of LIKE: .tables %temp%. \\d TABLE describes a table.",
+            },
+            Command {
+                names: &[".schema", "\\d"],
+                arguments: "[TABLE]",
+                summary: "describe a table, or all",
+                more: "Dimensions with their coordinates, chunks, codecs, sizes, fill values and attributes.",
+            },
+            Command {
+                names: &[".databases", "\\l"],
+                arguments: "",
+                summary: "list the open files",
+                more: "Each is a schema. The table function tet_files() has the same and more.",
+            },
+            Command {
+                names: &[".chunks"],
+                arguments: "TABLE",
+                summary: "list the chunks of a table",
+                more: "As the table function tet_chunks('TABLE'), which can be filtered and joined.",
+            },
+            Command {
+                names: &[".open"],
+                arguments: "FILE [AS NAME]",
+                summary: "open another file",
+                more: "It is a schema called NAME, or else after the file.",
+            },
+            Command {
+                names: &[".close"],
+                arguments: "SCHEMA",
+                summary: "close a file",
+                more: "Queries that are running on it come to their end.",
+            },
+        ],
+    ),
+    (
+        "Results",
+        &[
+            Command {
+                names: &[".mode"],
+                arguments: "[FORMAT]",
+                summary: "choose the format",
+                more: "box, table, csv, tsv, json, ndjson, markdown, line, html or latex. Without one, tell it.",
+            },
+            Command {
+                names: &["\\x"],
+                arguments: "[on|off|auto]",
+                summary: "show rows as one value a line",
+                more: "auto does so where a row does not fit the terminal.",
+            },
+            Command {
+                names: &[".maxrows"],
+                arguments: "[N]",
+                summary: "show at most N rows of a table (0: all)",
+                more: "40 on a terminal, all elsewhere. Formats for programs are never cut.",
+            },
+            Command {
+                names: &[".nullvalue"],
+                arguments: "[TEXT]",
+                summary: "choose the text of NULL",
+                more: "Without one, that of the format: NULL in tables, nothing in CSV.",
+            },
+            Command {
+                names: &[".headers", ".header"],
+                arguments: "[on|off]",
+                summary: "write names above the columns",
+                more: "",
+            },
+            Command {
+                names: &["\\pset"],
+                arguments: "[NAME [VALUE]]",
+                summary: "choose any of these by psql's names",
+                more: "format, null, expanded, tuples_only, pager and maxrows. Without arguments, list them.",
+            },
+            Command {
+                names: &[".output", "\\o"],
+                arguments: "[FILE]",
+                summary: "write results to a file (none: the terminal)",
+                more: "The ending chooses the format: .csv, .tsv, .json, .ndjson, .md, .html, .tex hold the results that follow; \
+                       .parquet, .arrow, .tet and .zarr hold one.",
+            },
+            Command {
+                names: &[".once"],
+                arguments: "FILE",
+                summary: "write the next result to a file",
+                more: "As .output, for one result.",
+            },
+            Command {
+                names: &[".plot"],
+                arguments: "[FILE]",
+                summary: "draw the last result, or into a .svg, .png or .html file",
+                more: "A line over one axis, a heat map over two, a histogram of one column. The last query runs again for it.",
+            },
+            Command {
+                names: &[".timer", "\\timing"],
+                arguments: "[on|off]",
+                summary: "tell rows, seconds and what was read",
+                more: "On at a prompt, off elsewhere.",
+            },
+        ],
+    ),
+    (
+        "Statements",
+        &[
+            Command {
+                names: &[".explain"],
+                arguments: "[ANALYZE] [SQL]",
+                summary: "show the plan of a statement, or of the last query",
+                more: "With ANALYZE it runs, and the plan has what it counted.",
+            },
+            Command {
+                names: &[".read", "\\i"],
+                arguments: "FILE",
+                summary: "run the statements of a file",
+                more: "",
+            },
+            Command {
+                names: &[".edit", "\\e"],
+                arguments: "[FILE]",
+                summary: "edit the last statement, or a file, and run it",
+                more: "In $VISUAL, $EDITOR or vi. Nothing runs if the text is empty or the editor fails.",
+            },
+            Command {
+                names: &[".watch", "\\watch"],
+                arguments: "[SECONDS [TIMES]]",
+                summary: "run the last query again and again",
+                more: "Every 2 seconds unless told otherwise, until Ctrl-C.",
+            },
+            Command {
+                names: &[".bail"],
+                arguments: "[on|off]",
+                summary: "stop a script at its first failure",
+                more: "On by default. When it is off, the exit status still tells that there was a failure.",
+            },
+        ],
+    ),
+    (
+        "Shell",
+        &[Command {
+            names: &[".shell", ".system", "\\!"],
+            arguments: "COMMAND",
+            summary: "run a command of the system's shell",
+            more: "",
+        }],
+    ),
+    (
+        "Help",
+        &[
+            Command {
+                names: &[".help", "\\?"],
+                arguments: "[COMMAND]",
+                summary: "list these commands, or explain one",
+                more: "",
+            },
+            Command {
+                names: &[".quit", ".exit", "\\q"],
+                arguments: "",
+                summary: "leave",
+                more: "So does Ctrl-D.",
+            },
+        ],
+    ),
+];
+
+fn commands() -> impl Iterator<Item = &'static Command> {
+    GROUPS.iter().flat_map(|(_, commands)| commands.iter())
+}
+
+/// The names of all meta-commands.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    commands().flat_map(|command| command.names.iter().copied())
+}
+
+/// The list of meta-commands.
+pub fn all() -> String {
+    let mut text = String::new();
+    for (title, commands) in GROUPS {
+        text += &format!("{title}\n");
+        for command in commands {
+            let names = command.names.join(", ");
+            let usage = format!("{names} {}", command.arguments);
+            text += &format!("  {usage:<36} {}\n", command.summary);
+        }
+    }
+    text + "Anything else is SQL, ended by a semicolon. .help COMMAND tells more.\n"
+}
+
+/// What one command does; `None` if there is none of that name.
+pub fn one(name: &str) -> Option<String> {
+    let is_it = |command: &&Command| {
+        let mut names = command.names.iter();
+        names.any(|known| *known == name || known.trim_start_matches(['.', '\\']) == name)
+    };
+    let mut text = String::new();
+    for command in commands().filter(is_it) {
+        for name in command.names {
+            text += format!("{name} {}", command.arguments).trim_end();
+            text.push('\n');
+        }
+        text += &format!("  {}.\n", capital(command.summary));
+        if !command.more.is_empty() {
+            text += &format!("  {}\n", command.more);
+        }
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+fn capital(text: &str) -> String {
+    let mut characters = text.chars();
+    match characters.next() {
+        Some(first) => first.to_uppercase().chain(characters).collect(),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_listed_and_explained() {
+        let all = all();
+        for name in names() {
+            assert!(all.contains(name), "{name}");
+            assert!(one(name).unwrap().contains(name), "{name}");
+        }
+        assert!(one("output").unwrap().contains(".parquet"));
+        assert_eq!(one(".nope"), None);
+    }
+}

@@ -1,0 +1,287 @@
+//! Meta-commands: lines that begin with `.` or `\`.
+
+pub mod help;
+mod words;
+
+use crate::appearance::{Expanded, Format};
+use crate::meta::words::{on_or_off, path, text};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Between two runs of a statement that is watched, as in psql.
+const WATCH: Duration = Duration::from_secs(2);
+
+/// A meta-command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meta {
+    /// List the meta-commands, or explain one.
+    Help(Option<String>),
+    /// List the tables, or those whose names match a pattern of LIKE.
+    Tables(Option<String>),
+    /// List the schemas and their files.
+    Schemas,
+    /// Describe a table, or all.
+    Describe(Option<String>),
+    /// List the chunks of a table.
+    Chunks(String),
+    /// Show the plan of a statement, or of the last query.
+    Explain(Option<String>),
+    /// Draw the last result, on the terminal or to a file.
+    Plot(Option<PathBuf>),
+    /// Choose the format, or tell it.
+    Mode(Option<Format>),
+    /// Choose how many rows of a table are shown, or tell it.
+    MaxRows(Option<usize>),
+    /// Choose the text of NULL; none: that of the format.
+    NullValue(Option<String>),
+    /// Choose whether names stand above columns; none: the other way.
+    Headers(Option<bool>),
+    /// Choose whether rows are one value a line; none: the other way.
+    Expanded(Option<Expanded>),
+    /// Choose whether statements are timed; none: the other way.
+    Timer(Option<bool>),
+    /// Choose whether a pager is used; none: the other way.
+    Pager(Option<bool>),
+    /// Tell all settings of results.
+    Settings,
+    /// Write results to a file, or to standard output.
+    Output(Option<PathBuf>),
+    /// Write the next result to a file.
+    Once(PathBuf),
+    /// Run the statements of a file.
+    Read(PathBuf),
+    /// Edit a file, or the last statement, and run it.
+    Edit(Option<PathBuf>),
+    /// Run a command of the shell.
+    Shell(String),
+    /// Run the last query again and again, so often.
+    Watch(Duration, Option<u64>),
+    /// Choose whether the first failure ends a script; none: tell it.
+    Bail(Option<bool>),
+    /// Open a file, under a name.
+    Open(PathBuf, Option<String>),
+    /// Close the file of a schema.
+    Close(String),
+    /// Leave.
+    Quit,
+}
+
+/// Reads a line that begins with `.` or `\`.
+pub fn parse(line: &str) -> Result<Meta, String> {
+    let line = line.trim();
+    // As in psql, a command of the shell may follow at once.
+    if let Some(command) = line.strip_prefix("\\!") {
+        return needed("\\!", Some(command.trim()), "a command").map(Meta::Shell);
+    }
+    let (name, argument) = match line.split_once(char::is_whitespace) {
+        Some((name, argument)) => (name, Some(argument.trim()).filter(|text| !text.is_empty())),
+        None => (line, None),
+    };
+    let meta = match name {
+        ".help" | "\\?" => Meta::Help(argument.map(str::to_owned)),
+        // As in psql: tables alone without an argument.
+        "\\d" if argument.is_none() => Meta::Tables(None),
+        ".tables" | "\\dt" => Meta::Tables(argument.map(text)),
+        ".databases" | "\\l" => plain(name, argument, Meta::Schemas)?,
+        ".schema" | "\\d" => Meta::Describe(argument.map(text)),
+        ".chunks" => Meta::Chunks(needed(name, argument, "a table")?),
+        ".explain" => Meta::Explain(argument.map(str::to_owned)),
+        ".plot" => Meta::Plot(argument.map(path)),
+        ".mode" => Meta::Mode(argument.map(Format::parse).transpose()?),
+        ".maxrows" => Meta::MaxRows(argument.map(rows).transpose()?),
+        ".nullvalue" => Meta::NullValue(argument.map(text)),
+        ".headers" | ".header" => Meta::Headers(argument.map(on_or_off).transpose()?),
+        "\\x" => Meta::Expanded(argument.map(expanded).transpose()?),
+        ".timer" | "\\timing" => Meta::Timer(argument.map(on_or_off).transpose()?),
+        "\\pset" => set(argument)?,
+        ".output" | "\\o" => Meta::Output(argument.map(path)),
+        ".once" => Meta::Once(path(&needed(name, argument, "a file")?)),
+        ".read" | "\\i" => Meta::Read(path(&needed(name, argument, "a file")?)),
+        ".edit" | "\\e" => Meta::Edit(argument.map(path)),
+        ".shell" | ".system" => Meta::Shell(needed(name, argument, "a command")?),
+        ".watch" | "\\watch" => watch(argument)?,
+        ".bail" => Meta::Bail(argument.map(on_or_off).transpose()?),
+        ".open" => open(&needed(name, argument, "a file")?)?,
+        ".close" => Meta::Close(text(&needed(name, argument, "a schema")?)),
+        ".quit" | ".exit" | "\\q" => plain(name, argument, Meta::Quit)?,
+        _ => return Err(unknown(name)),
+    };
+    Ok(meta)
+}
+
+fn unknown(name: &str) -> String {
+    let meant = crate::nearest::nearest(name, help::names());
+    match meant {
+        Some(meant) => format!("unknown command {name}; did you mean {meant}? .help lists all"),
+        None => format!("unknown command {name}: .help lists the commands"),
+    }
+}
+
+fn plain(name: &str, argument: Option<&str>, meta: Meta) -> Result<Meta, String> {
+    match argument {
+        None => Ok(meta),
+        Some(argument) => Err(format!("{name} takes no argument, but got '{argument}'")),
+    }
+}
+
+fn needed(name: &str, argument: Option<&str>, what: &str) -> Result<String, String> {
+    match argument.filter(|argument| !argument.is_empty()) {
+        Some(argument) => Ok(argument.to_owned()),
+        None => Err(format!("{name} needs {what}: .help {name}")),
+    }
+}
+
+fn rows(text: &str) -> Result<usize, String> {
+    text.parse()
+        .map_err(|_| format!("'{text}' is no number of rows"))
+}
+
+fn expanded(text: &str) -> Result<Expanded, String> {
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(Expanded::Automatic);
+    }
+    let on = on_or_off(text).map_err(|_| format!("'{text}' is none of on, off and auto"))?;
+    Ok(if on { Expanded::On } else { Expanded::Off })
+}
+
+/// `\pset NAME [VALUE]`, under psql's names.
+fn set(argument: Option<&str>) -> Result<Meta, String> {
+    let Some(argument) = argument else {
+        return Ok(Meta::Settings);
+    };
+    let (name, value) = match argument.split_once(char::is_whitespace) {
+        Some((name, value)) => (name, Some(value.trim())),
+        None => (argument, None),
+    };
+    Ok(match name {
+        "format" => Meta::Mode(value.map(Format::parse).transpose()?),
+        "null" => Meta::NullValue(value.map(text)),
+        "expanded" | "x" => Meta::Expanded(value.map(expanded).transpose()?),
+        "tuples_only" | "t" => Meta::Headers(value.map(on_or_off).transpose()?.map(|only| !only)),
+        "pager" => Meta::Pager(value.map(on_or_off).transpose()?),
+        "maxrows" => Meta::MaxRows(value.map(rows).transpose()?),
+        _ => {
+            return Err(format!(
+                "\\pset knows no '{name}': it has format, null, expanded, tuples_only, pager and maxrows"
+            ));
+        }
+    })
+}
+
+fn watch(argument: Option<&str>) -> Result<Meta, String> {
+    let mut words = argument.unwrap_or_default().split_whitespace();
+    let pause = match words.next() {
+        None => WATCH,
+        Some(word) => {
+            let seconds = word.parse().ok();
+            let pause = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+            pause.ok_or_else(|| format!("'{word}' is no number of seconds"))?
+        }
+    };
+    let times = match words.next() {
+        None => None,
+        Some(word) => {
+            let times = word.strip_prefix("c=").unwrap_or(word).parse().ok();
+            Some(times.ok_or_else(|| format!("'{word}' is no number of times"))?)
+        }
+    };
+    Ok(Meta::Watch(pause, times))
+}
+
+/// `FILE`, `FILE AS NAME` or, as on the command line, `NAME=FILE`.
+fn open(argument: &str) -> Result<Meta, String> {
+    let lower = argument.to_ascii_lowercase();
+    if let Some(place) = lower.rfind(" as ") {
+        let name = text(argument[place + 4..].trim());
+        return Ok(Meta::Open(path(argument[..place].trim()), Some(name)));
+    }
+    Ok(Meta::Open(path(argument), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read() {
+        let path = PathBuf::from;
+        let expected = [
+            (".tables", Meta::Tables(None)),
+            ("\\dt ", Meta::Tables(None)),
+            (".tables %temp%", Meta::Tables(Some("%temp%".to_owned()))),
+            (".schema", Meta::Describe(None)),
+            ("\\d", Meta::Tables(None)),
+            ("\\d  w.t", Meta::Describe(Some("w.t".to_owned()))),
+            (".mode CSV", Meta::Mode(Some(Format::Csv))),
+            ("\\pset format aligned", Meta::Mode(Some(Format::Box))),
+            (
+                "\\pset null '(none)'",
+                Meta::NullValue(Some("(none)".to_owned())),
+            ),
+            ("\\pset tuples_only on", Meta::Headers(Some(false))),
+            ("\\pset", Meta::Settings),
+            (".maxrows 0", Meta::MaxRows(Some(0))),
+            (".output", Meta::Output(None)),
+            ("\\o 'a b.csv'", Meta::Output(Some(path("a b.csv")))),
+            (".once x.parquet", Meta::Once(path("x.parquet"))),
+            ("\\x auto", Meta::Expanded(Some(Expanded::Automatic))),
+            ("\\timing", Meta::Timer(None)),
+            ("\\! ls -l", Meta::Shell("ls -l".to_owned())),
+            ("\\!ls", Meta::Shell("ls".to_owned())),
+            (
+                "\\watch 0.5 c=3",
+                Meta::Watch(Duration::from_millis(500), Some(3)),
+            ),
+            ("\\watch", Meta::Watch(Duration::from_secs(2), None)),
+            (".open a.tet", Meta::Open(path("a.tet"), None)),
+            (
+                ".open 'a.tet' as w",
+                Meta::Open(path("a.tet"), Some("w".to_owned())),
+            ),
+            ("\\q", Meta::Quit),
+        ];
+        for (line, meta) in expected {
+            assert_eq!(parse(line), Ok(meta), "{line}");
+        }
+    }
+
+    #[test]
+    fn wrong_commands_are_refused_with_a_hint() {
+        for wrong in [
+            ".nope",
+            "\\",
+            ".quit now",
+            ".mode xml",
+            ".maxrows -1",
+            ".once",
+            ".read",
+            "\\!",
+            "\\x maybe",
+            "\\pset border 2",
+            "\\watch soon",
+            "\\watch -1",
+            ".timer perhaps",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse(".nope").unwrap_err().contains(".help"));
+        assert!(
+            parse(".tabels")
+                .unwrap_err()
+                .contains("did you mean .tables?")
+        );
+    }
+
+    #[test]
+    fn every_command_that_is_helped_with_is_known() {
+        for name in help::names() {
+            let known = [
+                name.to_owned(),
+                format!("{name} x"),
+                format!("{name} on"),
+                format!("{name} 1"),
+            ];
+            assert!(known.iter().any(|line| parse(line).is_ok()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A bar for statements that take long.
+
+use crate::reading::{Reading, grouped};
+use crate::size::human_size;
+use crate::terminal;
+use datafusion::physical_plan::ExecutionPlan;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Before that, nobody wonders.
+const PATIENCE: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(100);
+
+/// A bar on standard error from the second second on, if that is a terminal. Dropping it takes it away.
+///
+/// It has a thread of its own, since decoding keeps all workers busy.
+pub struct Progress(Option<(Sender<()>, JoinHandle<()>)>);
+
+impl Progress {
+    /// Looks at a plan that runs.
+    pub fn of(plan: &Arc<dyn ExecutionPlan>, wanted: bool) -> Self {
+        if !wanted || !terminal::is_error() {
+            return Self(None);
+        }
+        let plan = Arc::clone(plan);
+        let (end, ended) = channel();
+        let thread = std::thread::spawn(move || {
+            let started = Instant::now();
+            let mut bar = None;
+            let mut pause = PATIENCE;
+            while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                pause = TICK;
+                let bar = bar.get_or_insert_with(new_bar);
+                show(bar, Reading::of(plan.as_ref()), started.elapsed());
+            }
+            if let Some(bar) = bar {
+                bar.finish_and_clear();
+            }
+        });
+        Self(Some((end, thread)))
+    }
+
+    /// Takes the bar away, before something else is written.
+    pub fn end(&mut self) {
+        if let Some((end, thread)) = self.0.take() {
+            drop(end);
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn new_bar() -> ProgressBar {
+    ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
+}
+
+fn show(bar: &ProgressBar, reading: Reading, elapsed: Duration) {
+    let template = match reading.wanted {
+        0 => "{spinner} {msg}",
+        _ => "{wide_bar} {msg}",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("━━ "));
+    }
+    bar.set_length(reading.wanted as u64);
+    bar.set_position(reading.done.min(reading.wanted) as u64);
+    bar.set_message(message(reading, elapsed));
+    bar.tick();
+}
+
+fn message(reading: Reading, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64();
+    if reading.wanted == 0 {
+        return format!("{seconds:.0} s");
+    }
+    let done = grouped(reading.done.min(reading.wanted));
+    let wanted = grouped(reading.wanted);
+    let rate = human_size((reading.bytes as f64 / seconds.max(1e-9)) as u64);
+    let mut text = format!("{done} of {wanted} chunks, {rate}/s");
+    if let Some(left) = reading.time_left(elapsed) {
+        text += &format!(", {} s left", left.as_secs_f64().ceil());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_tells_rate_and_time_left() {
+        let mut reading = Reading {
+            total: 5000,
+            wanted: 4000,
+            done: 1000,
+            read: 1000,
+            bytes: 20 << 20,
+        };
+        let elapsed = Duration::from_secs(2);
+        assert_eq!(
+            message(reading, elapsed),
+            "1,000 of 4,000 chunks, 10.0 MiB/s, 6 s left"
+        );
+        reading.wanted = 0;
+        assert_eq!(message(reading, elapsed), "2 s");
+    }
+}

@@ -1,0 +1,71 @@
+//! What a word may become.
+
+use datafusion::common::utils::quote_identifier;
+use std::collections::BTreeMap;
+
+/// One way in which a word may go on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Candidate {
+    /// What is listed.
+    pub shown: String,
+    /// What stands in the line afterwards.
+    pub text: String,
+}
+
+impl Candidate {
+    /// What is listed as it will stand there.
+    pub fn plain(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self {
+            shown: text.clone(),
+            text,
+        }
+    }
+}
+
+impl rustyline::completion::Candidate for Candidate {
+    fn display(&self) -> &str {
+        &self.shown
+    }
+
+    fn replacement(&self) -> &str {
+        &self.text
+    }
+}
+
+/// The names that begin with a word, as they have to be written, in order and without duplicates.
+pub fn matching<'a>(names: impl IntoIterator<Item = &'a str>, word: &str) -> Vec<Candidate> {
+    let (quoted, plain) = match word.strip_prefix('"') {
+        Some(rest) => (true, rest),
+        None => (false, word),
+    };
+    let plain = plain.to_lowercase();
+    let found: BTreeMap<&str, String> = names
+        .into_iter()
+        .filter(|name| name.to_lowercase().starts_with(&plain))
+        .map(|name| match quoted {
+            true => (name, format!("\"{}\"", name.replace('"', "\"\""))),
+            false => (name, quote_identifier(name).into_owned()),
+        })
+        .collect();
+    found.into_values().map(Candidate::plain).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_written_as_they_have_to_be() {
+        let texts = |word| {
+            let found = matching(["lat", "Höhe", "lat", "sea level", "lon"], word);
+            found
+                .into_iter()
+                .map(|candidate| candidate.text)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(texts("l"), ["lat", "lon"]);
+        assert_eq!(texts("h"), ["\"Höhe\""]);
+        assert_eq!(texts("\"s"), ["\"sea level\""]);
+    }
+}

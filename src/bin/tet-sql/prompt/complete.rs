@@ -1,0 +1,517 @@
+//! What the prompt offers to complete a word with.
+
+use crate::appearance::Format;
+use crate::labels;
+use crate::meta::help;
+use crate::prompt::candidates::{Candidate, matching};
+use crate::prompt::files;
+use crate::prompt::keywords::KEYWORDS;
+use crate::prompt::scope::{self, Place};
+use crate::tables;
+use clap::ValueEnum;
+use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::dialect::Dialect;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tet_sql::ArrayTable;
+
+/// More labels than that are no help.
+const MOST_LABELS: usize = 1000;
+
+/// The names of a session, and those that a statement makes.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// All tables.
+    tables: Vec<TableNames>,
+    /// Those that the statement names.
+    scope: Vec<Scoped>,
+    /// Functions of values, with their signatures.
+    functions: BTreeMap<String, String>,
+    table_functions: Vec<String>,
+    settings: Vec<String>,
+}
+
+#[derive(Debug)]
+struct TableNames {
+    schema: String,
+    table: String,
+    columns: Vec<String>,
+}
+
+/// A table that a statement names.
+#[derive(Debug)]
+struct Scoped {
+    /// Its alias, or its own name.
+    name: String,
+    columns: Vec<String>,
+    /// Dimensions of text, with their labels.
+    labels: BTreeMap<String, Vec<String>>,
+}
+
+impl Names {
+    /// The names a session has now, for a statement. A table that cannot be opened has no columns to offer.
+    pub async fn of(context: &SessionContext, text: &str, dialect: &dyn Dialect) -> Self {
+        let mut names = Self::default();
+        for listed in tables::list(context) {
+            let table = context.table_provider(listed.reference).await;
+            names.tables.push(TableNames {
+                schema: listed.schema,
+                table: listed.table,
+                columns: table.map_or_else(|_| Vec::new(), |table| columns(&table)),
+            });
+        }
+        for named in scope::tables(text, dialect) {
+            let reference = match named.parts.as_slice() {
+                [table] => TableReference::bare(table.as_str()),
+                [schema, table] => TableReference::partial(schema.as_str(), table.as_str()),
+                [catalog, schema, table] => {
+                    TableReference::full(catalog.as_str(), schema.as_str(), table.as_str())
+                }
+                _ => continue,
+            };
+            let own_name = reference.table().to_owned();
+            if let Ok(table) = context.table_provider(reference).await {
+                names.scope.push(Scoped {
+                    name: named.alias.unwrap_or(own_name),
+                    columns: columns(&table),
+                    labels: labels_of(&table),
+                });
+            }
+        }
+        names.add_functions(context);
+        let entries = context.copied_config().options().entries();
+        names.settings = entries.into_iter().map(|entry| entry.key).collect();
+        names
+    }
+
+    fn add_functions(&mut self, context: &SessionContext) {
+        let state = context.state();
+        let mut add = |name: &str, signature: Option<&str>| {
+            let signature = signature.filter(|text| !text.contains('\n'));
+            let signature = signature.map_or_else(|| format!("{name}(...)"), str::to_owned);
+            self.functions.insert(name.to_owned(), signature);
+        };
+        for (name, function) in state.scalar_functions() {
+            add(
+                name,
+                function
+                    .documentation()
+                    .map(|known| known.syntax_example.as_str()),
+            );
+        }
+        for (name, function) in state.aggregate_functions() {
+            add(
+                name,
+                function
+                    .documentation()
+                    .map(|known| known.syntax_example.as_str()),
+            );
+        }
+        for (name, function) in state.window_functions() {
+            add(
+                name,
+                function
+                    .documentation()
+                    .map(|known| known.syntax_example.as_str()),
+            );
+        }
+        self.table_functions = state.table_functions().keys().cloned().collect();
+    }
+
+    /// The candidates for the word before the cursor, and where they begin.
+    pub fn complete(
+        &self,
+        text: &str,
+        cursor: usize,
+        dialect: &dyn Dialect,
+    ) -> (usize, Vec<Candidate>) {
+        let text = &text[..cursor];
+        let line = text.trim_start();
+        if line.starts_with(['.', '\\']) && !line.contains('\n') {
+            return self.complete_meta(text, line);
+        }
+        let start = word_start(text);
+        let word = &text[start..];
+        match scope::place(text, dialect) {
+            Place::Text => (cursor, Vec::new()),
+            Place::File(start) => (start, quoted(files::beginning_with(&text[start..]), true)),
+            Place::Label(column, start) => (start, self.labels(&column, &text[start..])),
+            Place::Setting => {
+                let settings = self.settings.iter().map(String::as_str);
+                let lower = word.to_lowercase();
+                let found = settings.filter(|name| name.starts_with(&lower));
+                (start, found.map(Candidate::plain).collect())
+            }
+            Place::Table => self.complete_table(start, word),
+            Place::Anywhere => match word.rfind('.') {
+                Some(dot) => {
+                    let members = self.members(&word[..dot]);
+                    (start + dot + 1, matching(members, &word[dot + 1..]))
+                }
+                None => (start, self.words(word)),
+            },
+        }
+    }
+
+    fn complete_meta(&self, text: &str, line: &str) -> (usize, Vec<Candidate>) {
+        let Some((name, rest)) = line.split_once(char::is_whitespace) else {
+            let mut names: Vec<&str> = help::names()
+                .filter(|name| name.starts_with(line))
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            let names = names.into_iter().map(Candidate::plain).collect();
+            return (text.len() - line.len(), names);
+        };
+        let start = word_start(text);
+        let choice = |choices: &[&str]| {
+            let choices = choices
+                .iter()
+                .filter(|choice| choice.starts_with(&text[start..]));
+            (
+                start,
+                choices.map(|choice| Candidate::plain(*choice)).collect(),
+            )
+        };
+        match name {
+            ".schema" | "\\d" | ".chunks" => self.complete_table(start, &text[start..]),
+            ".close" => {
+                let schemas = self.tables.iter().map(|names| names.schema.as_str());
+                (start, matching(schemas, &text[start..]))
+            }
+            ".mode" => {
+                let formats = Format::value_variants().iter().map(|format| format.name());
+                choice(&formats.collect::<Vec<_>>())
+            }
+            ".headers" | ".header" | ".timer" | "\\timing" | ".bail" => choice(&["off", "on"]),
+            "\\x" => choice(&["auto", "off", "on"]),
+            "\\pset" => choice(&[
+                "expanded",
+                "format",
+                "maxrows",
+                "null",
+                "pager",
+                "tuples_only",
+            ]),
+            ".help" | "\\?" => {
+                let mut names: Vec<&str> = help::names().collect();
+                names.sort_unstable();
+                names.dedup();
+                let start = text.len() - rest.trim_start().len();
+                let names = names
+                    .into_iter()
+                    .filter(|name| name.starts_with(&text[start..]));
+                (start, names.map(Candidate::plain).collect())
+            }
+            ".read" | "\\i" | ".output" | "\\o" | ".once" | ".open" | ".edit" | "\\e" | ".plot" => {
+                let start = text.len() - rest.trim_start().len();
+                let start = start + usize::from(text[start..].starts_with('\''));
+                (start, quoted(files::beginning_with(&text[start..]), false))
+            }
+            _ => (text.len(), Vec::new()),
+        }
+    }
+
+    /// Where a table is named: schemas, tables and functions that give rows.
+    fn complete_table(&self, start: usize, word: &str) -> (usize, Vec<Candidate>) {
+        match word.rfind('.') {
+            Some(dot) => {
+                let tables = self.tables_of(&word[..dot]);
+                (start + dot + 1, matching(tables, &word[dot + 1..]))
+            }
+            None => {
+                let mut found = matching(self.table_words(), word);
+                if !word.is_empty() && !word.starts_with('"') {
+                    let functions = matching(self.table_functions.iter().map(String::as_str), word);
+                    found.extend(functions.into_iter().map(|function| Candidate {
+                        shown: format!("{}(...)", function.text),
+                        text: format!("{}(", function.text),
+                    }));
+                }
+                (start, found)
+            }
+        }
+    }
+
+    /// What may stand without a qualifier: first the columns of the tables that the statement names, if it names any.
+    fn words(&self, word: &str) -> Vec<Candidate> {
+        let mut found = match self.scope.is_empty() {
+            true => {
+                let columns = self.tables.iter().flat_map(|table| &table.columns);
+                matching(self.table_words().chain(columns.map(String::as_str)), word)
+            }
+            false => {
+                let names = self.scope.iter().map(|table| table.name.as_str());
+                let columns = self.scope.iter().flat_map(|table| &table.columns);
+                matching(names.chain(columns.map(String::as_str)), word)
+            }
+        };
+        // A list of everything helps nobody, and what is quoted is the name of a table or column.
+        if word.is_empty() || word.starts_with('"') {
+            return found;
+        }
+        let lower = word.to_lowercase();
+        let functions = self
+            .functions
+            .iter()
+            .filter(|(name, _)| name.starts_with(&lower));
+        found.extend(functions.map(|(name, signature)| Candidate {
+            shown: signature.clone(),
+            text: format!("{name}("),
+        }));
+        let upper = word.to_uppercase();
+        let is_lower = word.chars().all(|c| !c.is_uppercase());
+        let keywords = KEYWORDS.iter().filter(|key| key.starts_with(&upper));
+        found.extend(keywords.map(|keyword| match is_lower {
+            true => Candidate::plain(keyword.to_lowercase()),
+            false => Candidate::plain(*keyword),
+        }));
+        found
+    }
+
+    fn table_words(&self) -> impl Iterator<Item = &str> {
+        let names = self.tables.iter();
+        names.flat_map(|names| [names.schema.as_str(), names.table.as_str()])
+    }
+
+    /// What may stand behind a qualifier: columns of a table that the statement names, tables of a schema, or columns of a
+    /// table.
+    fn members(&self, qualifier: &str) -> Vec<&str> {
+        let scoped = self
+            .scope
+            .iter()
+            .filter(|table| same(&table.name, qualifier));
+        let mut found: Vec<&str> = scoped
+            .flat_map(|table| table.columns.iter().map(String::as_str))
+            .collect();
+        if !found.is_empty() {
+            return found;
+        }
+        found = self.tables_of(qualifier);
+        let last = qualifier.rsplit('.').next().unwrap_or(qualifier);
+        let tables = self.tables.iter().filter(|names| same(&names.table, last));
+        found.extend(tables.flat_map(|names| names.columns.iter().map(String::as_str)));
+        found
+    }
+
+    fn tables_of(&self, schema: &str) -> Vec<&str> {
+        let names = self
+            .tables
+            .iter()
+            .filter(|names| same(&names.schema, schema));
+        names.map(|names| names.table.as_str()).collect()
+    }
+
+    fn labels(&self, column: &str, word: &str) -> Vec<Candidate> {
+        let word = word.replace("''", "'").to_lowercase();
+        let labels = self
+            .scope
+            .iter()
+            .flat_map(|table| table.labels.iter())
+            .filter(|(dimension, _)| same(dimension, column))
+            .flat_map(|(_, labels)| labels)
+            .filter(|label| label.to_lowercase().starts_with(&word));
+        let mut labels: Vec<String> = labels.take(MOST_LABELS).cloned().collect();
+        labels.sort();
+        labels.dedup();
+        quoted(labels, true)
+    }
+}
+
+fn columns(table: &Arc<dyn TableProvider>) -> Vec<String> {
+    let schema = table.schema();
+    let fields = schema.fields().iter();
+    fields.map(|field| field.name().clone()).collect()
+}
+
+fn labels_of(table: &Arc<dyn TableProvider>) -> BTreeMap<String, Vec<String>> {
+    let array = table.downcast_ref::<ArrayTable>();
+    let grid = array.and_then(|array| array.source().as_grid());
+    let axes = grid.map_or(&[][..], |grid| grid.axes());
+    let labels = axes
+        .iter()
+        .filter_map(|axis| Some((axis.name().to_owned(), labels::of_axis(axis)?)));
+    labels.collect()
+}
+
+/// Texts within quotes, which are closed behind all but folders, if they are those of SQL.
+fn quoted(texts: Vec<String>, of_sql: bool) -> Vec<Candidate> {
+    let texts = texts.into_iter().map(|shown| {
+        let mut text = match of_sql {
+            true => shown.replace('\'', "''"),
+            false => shown.clone(),
+        };
+        if of_sql && !shown.ends_with('/') {
+            text.push('\'');
+        }
+        Candidate { shown, text }
+    });
+    texts.collect()
+}
+
+/// Whether a word means a name, whatever its quotes and case.
+fn same(name: &str, word: &str) -> bool {
+    name.eq_ignore_ascii_case(&word.replace('"', ""))
+}
+
+/// Where the word at the end of a text begins, with its qualifiers.
+fn word_start(text: &str) -> usize {
+    let in_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '$');
+    text.rfind(|c| !in_word(c)).map_or(0, |place| {
+        place + text[place..].chars().next().map_or(1, char::len_utf8)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+
+    fn strings(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn names() -> Names {
+        let table = |schema: &str, table: &str, columns: &[&str]| TableNames {
+            schema: schema.to_owned(),
+            table: table.to_owned(),
+            columns: strings(columns),
+        };
+        let functions = [("lag", "lag(expression, offset)"), ("lower", "lower(str)")];
+        Names {
+            tables: vec![
+                table("demo", "temperature", &["time", "lat", "Höhe"]),
+                table("demo", "pressure", &["time", "station"]),
+                table("other", "sea level", &["depth"]),
+            ],
+            functions: functions
+                .map(|(name, signature)| (name.to_owned(), signature.to_owned()))
+                .into(),
+            table_functions: strings(&["tet_chunks"]),
+            settings: strings(&["tet.access", "tet.nan_as_null", "datafusion.x"]),
+            scope: Vec::new(),
+        }
+    }
+
+    fn scoped() -> Names {
+        let labels = strings(&["KPDX", "KSEA", "O'Hare"]);
+        Names {
+            scope: vec![Scoped {
+                name: "p".to_owned(),
+                columns: strings(&["time", "station"]),
+                labels: [("station".to_owned(), labels)].into(),
+            }],
+            ..names()
+        }
+    }
+
+    /// The start, and the texts.
+    fn completed(names: &Names, text: &str) -> (usize, Vec<String>) {
+        let (start, found) = names.complete(text, text.len(), &GenericDialect {});
+        (
+            start,
+            found.into_iter().map(|candidate| candidate.text).collect(),
+        )
+    }
+
+    #[test]
+    fn words_are_completed() {
+        let names = names();
+        assert_eq!(
+            completed(&names, "SELECT la"),
+            (7, strings(&["lat", "lag(", "last", "lateral"]))
+        );
+        assert_eq!(completed(&names, "SEL"), (0, strings(&["SELECT"])));
+        assert_eq!(completed(&names, "x(sel"), (2, strings(&["select"])));
+        assert_eq!(completed(&names, "SELECT \"H"), (7, strings(&["\"Höhe\""])));
+        let (_, found) = names.complete("SELECT lag", 10, &GenericDialect {});
+        assert_eq!(found[0].shown, "lag(expression, offset)");
+    }
+
+    #[test]
+    fn tables_are_completed_where_they_are_named() {
+        let names = names();
+        assert_eq!(
+            completed(&names, "FROM se"),
+            (5, strings(&["\"sea level\""]))
+        );
+        assert_eq!(
+            completed(&names, "FROM demo.t"),
+            (10, strings(&["temperature"]))
+        );
+        assert_eq!(
+            completed(&names, "FROM tet"),
+            (5, strings(&["tet_chunks("]))
+        );
+    }
+
+    #[test]
+    fn qualified_names_are_completed() {
+        let names = names();
+        assert_eq!(completed(&names, "SELECT pressure.").1, ["station", "time"]);
+        assert_eq!(
+            completed(&names, "SELECT demo.pressure.s"),
+            (21, strings(&["station"]))
+        );
+        assert_eq!(
+            completed(&scoped(), "SELECT p.st"),
+            (9, strings(&["station"]))
+        );
+    }
+
+    #[test]
+    fn the_tables_of_the_statement_come_first() {
+        assert_eq!(
+            completed(&scoped(), "SELECT la").1,
+            ["lag(", "last", "lateral"]
+        );
+        assert_eq!(completed(&scoped(), "SELECT sta").1, ["station"]);
+    }
+
+    #[test]
+    fn labels_and_settings_are_completed() {
+        let names = scoped();
+        assert_eq!(
+            completed(&names, "WHERE station = 'k"),
+            (17, strings(&["KPDX'", "KSEA'"]))
+        );
+        assert_eq!(
+            completed(&names, "WHERE station IN ('KSEA', 'O").1,
+            ["O''Hare'"]
+        );
+        assert_eq!(
+            completed(&names, "SET tet."),
+            (4, strings(&["tet.access", "tet.nan_as_null"]))
+        );
+        assert!(completed(&names, "SELECT 'K").1.is_empty());
+    }
+
+    #[test]
+    fn meta_commands_are_completed() {
+        let names = names();
+        assert_eq!(completed(&names, ".tab"), (0, strings(&[".tables"])));
+        assert_eq!(completed(&names, "\\d"), (0, strings(&["\\d", "\\dt"])));
+        assert_eq!(completed(&names, ".schema p"), (8, strings(&["pressure"])));
+        assert_eq!(completed(&names, ".mode c"), (6, strings(&["csv"])));
+        assert_eq!(completed(&names, "\\x a"), (3, strings(&["auto"])));
+        assert_eq!(completed(&names, ".help .on"), (6, strings(&[".once"])));
+    }
+
+    #[test]
+    fn files_are_completed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("it's.tet"), "").unwrap();
+        let path = format!("{}/it", folder.path().display());
+        let (start, found) = completed(&names(), &format!("SELECT * FROM '{path}"));
+        assert_eq!((start, found), (15, vec![format!("{path}''s.tet'")]));
+        let (start, found) = completed(&names(), &format!(".read {path}"));
+        assert_eq!((start, found), (6, vec![format!("{path}'s.tet")]));
+    }
+
+    #[test]
+    fn wide_characters_do_not_confuse_it() {
+        assert_eq!(completed(&names(), "SELECT '日本' §la").0, 18);
+    }
+}

@@ -1,0 +1,141 @@
+//! The prompt.
+
+mod candidates;
+mod complete;
+mod cursor;
+mod files;
+mod helper;
+mod highlight;
+mod history;
+mod keywords;
+mod open;
+mod scope;
+
+use crate::arguments::Arguments;
+use crate::failure::Failure;
+use crate::messages;
+use crate::prompt::helper::Helper;
+use crate::prompt::open::Open;
+use crate::run::{self, Control, Shell};
+use crate::statements;
+use crate::terminal;
+use rustyline::config::Behavior;
+use rustyline::error::ReadlineError;
+use rustyline::history::DefaultHistory;
+use rustyline::{ColorMode, CompletionType, Config, Editor};
+use std::path::PathBuf;
+
+const PROMPT: &str = "tet> ";
+
+/// Asks for statements until the end of input or `.quit`.
+pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
+    if !arguments.quiet {
+        messages::note(&format!(
+            "tet-sql {}: end statements with ;, .help lists the commands, .quit leaves",
+            env!("CARGO_PKG_VERSION")
+        ));
+    }
+    let mut editor = editor(shell).map_err(|error| Failure::message(error.to_string()))?;
+    let history = if arguments.no_history {
+        None
+    } else {
+        load_history(&mut editor)
+    };
+    // Lines of a statement whose end is still to come.
+    let mut text = String::new();
+    loop {
+        let prompt = match text.is_empty() {
+            true => PROMPT,
+            false => Open::of(&text, shell.context()).prompt(),
+        };
+        if let Some(helper) = editor.helper_mut() {
+            helper.set_before(&text);
+        }
+        match editor.readline(prompt) {
+            Ok(line) => text.push_str(&line),
+            // The statement is given up, the prompt stays.
+            Err(ReadlineError::Interrupted) => {
+                text.clear();
+                continue;
+            }
+            Err(ReadlineError::Eof) => return Ok(()),
+            Err(error) => return Err(Failure::message(error.to_string())),
+        }
+        if text.trim().is_empty() {
+            text.clear();
+            continue;
+        }
+        if !is_complete(&text, shell) {
+            text.push('\n');
+            continue;
+        }
+        let statement = std::mem::take(&mut text);
+        let _ = editor.add_history_entry(statement.trim_end());
+        if let Some(path) = &history {
+            // Written at once, so that several prompts share it and a lost terminal loses nothing. A history that
+            // cannot be written is no reason to bother the user at each statement.
+            let _ = editor.append_history(path);
+        }
+        shell.forget_interrupts();
+        match shell.run_text(bare_word(&statement).unwrap_or(&statement)) {
+            Ok(Control::Continue) => {}
+            Ok(Control::Quit) => return Ok(()),
+            Err(Failure::Message(message)) => messages::error(&message),
+            Err(Failure::Interrupted) => messages::note("cancelled"),
+            Err(Failure::Enough | Failure::Told) => {}
+            Err(Failure::BrokenPipe) => return Err(Failure::BrokenPipe),
+        }
+    }
+}
+
+fn is_complete(text: &str, shell: &Shell) -> bool {
+    let (_, dialect) = run::dialect(shell.context());
+    bare_word(text).is_some() || statements::is_complete(text, dialect.as_ref())
+}
+
+fn editor(shell: &Shell) -> rustyline::Result<Editor<Helper, DefaultHistory>> {
+    // Standard output is for results: if it is no terminal, the prompt has to find one elsewhere.
+    let behavior = match terminal::is_output() {
+        true => Behavior::Stdio,
+        false => Behavior::PreferTerm,
+    };
+    let colours = match terminal::colours_prompt() {
+        true => ColorMode::Enabled,
+        false => ColorMode::Disabled,
+    };
+    let config = Config::builder()
+        .history_ignore_space(true)
+        .history_ignore_dups(true)?
+        .completion_type(CompletionType::List)
+        .color_mode(colours)
+        .behavior(behavior)
+        .build();
+    let mut editor = Editor::with_config(config)?;
+    editor.set_helper(Some(Helper::new(shell.context())?));
+    Ok(editor)
+}
+
+fn load_history(editor: &mut Editor<Helper, DefaultHistory>) -> Option<PathBuf> {
+    let result = history::prepare()?.map_err(ReadlineError::from);
+    match result.and_then(|path| editor.load_history(&path).map(|()| path)) {
+        Ok(path) => Some(path),
+        Err(error) => {
+            messages::warning(&format!("no history: {error}"));
+            None
+        }
+    }
+}
+
+/// The meta-command for a word that other prompts know without a dot, if that is all there is.
+fn bare_word(text: &str) -> Option<&'static str> {
+    match text
+        .trim()
+        .trim_end_matches(';')
+        .to_ascii_lowercase()
+        .as_str()
+    {
+        "quit" | "exit" => Some(".quit"),
+        "help" => Some(".help"),
+        _ => None,
+    }
+}

@@ -1,0 +1,87 @@
+//! What a statement whose end is still to come waits for.
+
+use crate::run;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+/// What has to be closed first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Open {
+    /// Nothing: the statement itself goes on.
+    Statement,
+    /// A text.
+    Text,
+    /// A name in quotes.
+    Name,
+    /// A comment.
+    Comment,
+    /// A bracket.
+    Bracket,
+}
+
+impl Open {
+    /// What the text leaves open, in the dialect of a session.
+    pub fn of(text: &str, context: &SessionContext) -> Self {
+        let (_, dialect) = run::dialect(context);
+        Self::in_dialect(text, dialect.as_ref())
+    }
+
+    fn in_dialect(text: &str, dialect: &dyn Dialect) -> Self {
+        let mut tokens = Vec::new();
+        let result = Tokenizer::new(dialect, text).tokenize_with_location_into_buf(&mut tokens);
+        if let Err(error) = result {
+            return match error.message.as_str() {
+                message if message.contains("comment") => Self::Comment,
+                message if message.contains("close delimiter") => Self::Name,
+                _ => Self::Text,
+            };
+        }
+        let mut depth = 0u32;
+        for token in tokens {
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth = depth.saturating_sub(1),
+                Token::SemiColon => depth = 0,
+                _ => {}
+            }
+        }
+        if depth > 0 {
+            Self::Bracket
+        } else {
+            Self::Statement
+        }
+    }
+
+    /// The prompt that says so, as psql's does.
+    pub fn prompt(self) -> &'static str {
+        match self {
+            Self::Statement => "  -> ",
+            Self::Text => "  '> ",
+            Self::Name => "  \"> ",
+            Self::Comment => "  *> ",
+            Self::Bracket => "  (> ",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+
+    #[test]
+    fn what_is_open_is_told() {
+        for (text, open) in [
+            ("SELECT", Open::Statement),
+            ("SELECT 'a", Open::Text),
+            ("SELECT \"a", Open::Name),
+            ("SELECT /* a", Open::Comment),
+            ("SELECT (1 + (2)", Open::Bracket),
+            ("SELECT (1; SELECT", Open::Statement),
+            ("SELECT $$ a", Open::Text),
+        ] {
+            assert_eq!(Open::in_dialect(text, &GenericDialect {}), open, "{text}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The tables that a statement names, and where in it the cursor is.
+
+use crate::prompt::cursor::Tokens;
+use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+/// A table behind FROM or JOIN.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// The parts of its name, the table's last, or a path.
+    pub parts: Vec<String>,
+    /// What the statement calls it.
+    pub alias: Option<String>,
+}
+
+/// Words behind a table that are no alias.
+const NO_ALIAS: [&str; 22] = [
+    "CROSS",
+    "EXCEPT",
+    "FROM",
+    "FULL",
+    "GROUP",
+    "HAVING",
+    "INNER",
+    "INTERSECT",
+    "JOIN",
+    "LEFT",
+    "LIMIT",
+    "NATURAL",
+    "OFFSET",
+    "ON",
+    "ORDER",
+    "RIGHT",
+    "SELECT",
+    "SET",
+    "UNION",
+    "USING",
+    "WHERE",
+    "WINDOW",
+];
+
+/// The tables that a statement names.
+pub fn tables(text: &str, dialect: &dyn Dialect) -> Vec<Named> {
+    let tokens = Tokens::of(text, dialect);
+    let tokens: Vec<&Token> = tokens
+        .tokens
+        .iter()
+        .map(|(token, _)| token)
+        .filter(|token| !matches!(token, Token::Whitespace(_)))
+        .collect();
+    let mut tables = Vec::new();
+    let mut place = 0;
+    while place < tokens.len() {
+        let begins = is_word(tokens[place], "FROM") || is_word(tokens[place], "JOIN");
+        place += 1;
+        // Further tables of a list are behind commas.
+        let mut goes_on = begins;
+        while goes_on {
+            let Some((named, next)) = table(&tokens, place) else {
+                break;
+            };
+            tables.push(named);
+            place = next;
+            goes_on = tokens.get(place) == Some(&&Token::Comma);
+            place += usize::from(goes_on);
+        }
+    }
+    tables
+}
+
+fn table(tokens: &[&Token], mut place: usize) -> Option<(Named, usize)> {
+    let mut parts = Vec::new();
+    loop {
+        match tokens.get(place)? {
+            Token::Word(word) => parts.push(word.value.clone()),
+            Token::SingleQuotedString(path) => parts.push(path.clone()),
+            _ => return None,
+        }
+        place += 1;
+        match tokens.get(place) {
+            Some(Token::Period) => place += 1,
+            // A function has no columns that could be told.
+            Some(Token::LParen) => return None,
+            _ => break,
+        }
+    }
+    if tokens.get(place).is_some_and(|token| is_word(token, "AS")) {
+        place += 1;
+    }
+    let alias = match tokens.get(place) {
+        Some(Token::Word(word)) if word.quote_style.is_some() || is_alias(&word.value) => {
+            place += 1;
+            Some(word.value.clone())
+        }
+        _ => None,
+    };
+    Some((Named { parts, alias }, place))
+}
+
+fn is_word(token: &Token, word: &str) -> bool {
+    matches!(token, Token::Word(found) if found.quote_style.is_none() && found.value.eq_ignore_ascii_case(word))
+}
+
+fn is_alias(word: &str) -> bool {
+    NO_ALIAS
+        .binary_search(&word.to_ascii_uppercase().as_str())
+        .is_err()
+}
+
+/// Where the cursor is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Where a table is named.
+    Table,
+    /// Where a setting is named.
+    Setting,
+    /// In quotes, where a file is meant. The text begins here.
+    File(usize),
+    /// In quotes, behind a comparison with this column. The text begins here.
+    Label(String, usize),
+    /// In other quotes.
+    Text,
+    /// Anywhere else.
+    Anywhere,
+}
+
+/// Where the end of a text is.
+pub fn place(text: &str, dialect: &dyn Dialect) -> Place {
+    let tokens = Tokens::of(text, dialect);
+    let before = |end: usize| -> Vec<&Token> {
+        let tokens = tokens.tokens.iter();
+        let tokens = tokens.take_while(|(_, place)| place.end <= end);
+        tokens
+            .map(|(token, _)| token)
+            .filter(|token| !matches!(token, Token::Whitespace(_)))
+            .collect()
+    };
+    if let Some(broken) = tokens.broken {
+        if !text[broken..].starts_with('\'') {
+            return match text[broken..].starts_with('"') {
+                true => of_word(&before(broken)),
+                false => Place::Text,
+            };
+        }
+        return in_quotes(&before(broken), broken + 1);
+    }
+    // The word at the end is what is completed, so what is before it tells the place.
+    let mut tokens = before(text.len());
+    if text.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+        tokens.pop();
+    }
+    of_word(&tokens)
+}
+
+fn of_word(tokens: &[&Token]) -> Place {
+    // The names of settings have points.
+    let mut rest = tokens;
+    while let [start @ .., Token::Word(_), Token::Period] = rest {
+        rest = start;
+    }
+    match rest.last() {
+        Some(token) if is_word(token, "SET") || is_word(token, "RESET") => Place::Setting,
+        Some(token) if is_word(token, "SHOW") => Place::Setting,
+        Some(token)
+            if ["FROM", "JOIN", "DESCRIBE", "TABLE", "INTO"]
+                .iter()
+                .any(|word| is_word(token, word)) =>
+        {
+            Place::Table
+        }
+        _ => Place::Anywhere,
+    }
+}
+
+fn in_quotes(tokens: &[&Token], start: usize) -> Place {
+    let Some(last) = tokens.last() else {
+        return Place::Text;
+    };
+    if ["FROM", "JOIN", "LOCATION", "TO"]
+        .iter()
+        .any(|word| is_word(last, word))
+    {
+        return Place::File(start);
+    }
+    // Back over a list to its column.
+    let mut rest = tokens;
+    while let [start @ .., Token::Comma | Token::SingleQuotedString(_)] = rest {
+        rest = start;
+    }
+    if let [start @ .., word, Token::LParen] = rest
+        && is_word(word, "IN")
+    {
+        rest = start;
+    } else if let [
+        start @ ..,
+        Token::Eq | Token::Neq | Token::Lt | Token::LtEq | Token::Gt | Token::GtEq,
+    ] = rest
+    {
+        rest = start;
+    } else if let [start @ .., word] = rest
+        && (is_word(word, "LIKE") || is_word(word, "ILIKE"))
+    {
+        rest = start;
+    } else {
+        return Place::Text;
+    }
+    if let [start @ .., word] = rest
+        && is_word(word, "NOT")
+    {
+        rest = start;
+    }
+    match rest.last() {
+        Some(Token::Word(word)) => Place::Label(word.value.clone(), start),
+        _ => Place::Text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+
+    #[test]
+    fn tables_and_aliases_are_found() {
+        let found = tables(
+            "SELECT x FROM demo.temperature t JOIN 'a.tet#b' AS f USING (time), c WHERE",
+            &GenericDialect {},
+        );
+        let named = |parts: &[&str], alias: Option<&str>| Named {
+            parts: parts.iter().map(|part| (*part).to_owned()).collect(),
+            alias: alias.map(str::to_owned),
+        };
+        assert_eq!(
+            found,
+            [
+                named(&["demo", "temperature"], Some("t")),
+                named(&["a.tet#b"], Some("f")),
+            ]
+        );
+        let found = tables("SELECT FROM a, b GROUP BY", &GenericDialect {});
+        assert_eq!(found, [named(&["a"], None), named(&["b"], None)]);
+        assert!(tables("SELECT * FROM range(1)", &GenericDialect {}).is_empty());
+    }
+
+    #[test]
+    fn the_place_of_the_cursor_is_known() {
+        let at = |text: &str| place(text, &GenericDialect {});
+        assert_eq!(at("SELECT * FROM te"), Place::Table);
+        assert_eq!(at("SELECT * FROM "), Place::Table);
+        assert_eq!(at("SELECT * FROM demo.te"), Place::Table);
+        assert_eq!(at("SET tet.na"), Place::Setting);
+        assert_eq!(at("SET "), Place::Setting);
+        assert_eq!(at("SELECT la"), Place::Anywhere);
+        assert_eq!(at("FROM 'a/b"), Place::File(6));
+        assert_eq!(at("COPY t TO '"), Place::File(11));
+        let label = |column: &str, start| Place::Label(column.to_owned(), start);
+        assert_eq!(at("WHERE station = 'KS"), label("station", 17));
+        assert_eq!(at("WHERE p.station IN ('a', '"), label("station", 26));
+        assert_eq!(at("WHERE station NOT LIKE 'K"), label("station", 24));
+        assert_eq!(at("SELECT 'x"), Place::Text);
+        assert_eq!(at("/* FROM "), Place::Text);
+    }
+
+    #[test]
+    fn words_are_in_order() {
+        assert!(NO_ALIAS.is_sorted());
+    }
+}

@@ -1,0 +1,129 @@
+//! What a plan has read, as its scans count it.
+
+use crate::size::human_size;
+use datafusion::physical_plan::ExecutionPlan;
+use std::time::Duration;
+
+/// What the scans of a plan have read so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Chunks of all tables.
+    pub total: usize,
+    /// Of these, the ones that the selections and zone maps left to be read when the scans began.
+    pub wanted: usize,
+    /// Of these, the ones that were read, or turned out not to be needed.
+    pub done: usize,
+    /// Chunks that were read.
+    pub read: usize,
+    /// Bytes that were read.
+    pub bytes: usize,
+}
+
+impl Reading {
+    /// What the scans of a plan have counted. A plan without arrays has counted nothing.
+    pub fn of(plan: &dyn ExecutionPlan) -> Self {
+        let mut reading = Self::default();
+        reading.add(plan);
+        reading
+    }
+
+    fn add(&mut self, plan: &dyn ExecutionPlan) {
+        if let Some(metrics) = plan.metrics() {
+            let count = |name: &str| {
+                metrics
+                    .sum_by_name(name)
+                    .map_or(0, |value| value.as_usize())
+            };
+            let total = count("chunks_total");
+            let unwanted = count("chunks_pruned_by_slice") + count("chunks_pruned_by_zone_map");
+            let read = count("chunks_read");
+            let spared =
+                count("chunks_known_by_zone_map") + count("chunks_pruned_by_dynamic_filter");
+            self.total = self.total.saturating_add(total);
+            self.wanted = self.wanted.saturating_add(total.saturating_sub(unwanted));
+            self.done = self.done.saturating_add(read + spared);
+            self.read += read;
+            self.bytes += count("bytes_read");
+        }
+        for child in plan.children() {
+            self.add(child.as_ref());
+        }
+    }
+
+    /// A line about it, for the time it took; nothing if there was nothing to read.
+    pub fn line(&self, seconds: f64) -> Option<String> {
+        if self.total == 0 {
+            return None;
+        }
+        let (read, total) = (grouped(self.read), grouped(self.total));
+        let mut line = format!("{read} of {total} chunks read");
+        if self.bytes > 0 {
+            line += &format!(", {}", human_size(self.bytes as u64));
+            if seconds > 0.0 {
+                line += &format!(", {}/s", human_size((self.bytes as f64 / seconds) as u64));
+            }
+        }
+        Some(line)
+    }
+
+    /// How long the rest takes if it goes on like this; `None` before there is anything to go by.
+    pub fn time_left(&self, elapsed: Duration) -> Option<Duration> {
+        let done = self.done.min(self.wanted);
+        if done == 0 {
+            return None;
+        }
+        let left = (self.wanted - done) as f64 / done as f64;
+        Duration::try_from_secs_f64(elapsed.as_secs_f64() * left).ok()
+    }
+}
+
+/// A number with commas between thousands.
+pub fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.char_indices() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_apart() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_048_576_000), "1,048,576,000");
+    }
+
+    #[test]
+    fn a_line_tells_what_was_read() {
+        let mut reading = Reading::default();
+        assert_eq!(reading.line(1.0), None);
+        reading.total = 1024;
+        assert_eq!(reading.line(1.0).unwrap(), "0 of 1,024 chunks read");
+        reading.read = 3;
+        reading.bytes = 3 << 20;
+        assert_eq!(
+            reading.line(0.5).unwrap(),
+            "3 of 1,024 chunks read, 3.0 MiB, 6.0 MiB/s"
+        );
+    }
+
+    #[test]
+    fn the_rest_takes_as_long_as_what_was() {
+        let reading = Reading {
+            wanted: 40,
+            done: 10,
+            ..Reading::default()
+        };
+        let second = Duration::from_secs(1);
+        assert_eq!(reading.time_left(second), Some(3 * second));
+        assert_eq!(Reading::default().time_left(second), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! What the terminal is like.
+
+use clap::ColorChoice;
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+
+/// Of a terminal that does not tell.
+const COLUMNS: usize = 80;
+const LINES: usize = 24;
+
+static CHOICE: OnceLock<ColorChoice> = OnceLock::new();
+
+/// Chooses, once, whether there are colours.
+pub fn choose_colours(choice: ColorChoice) {
+    let _ = CHOICE.set(choice);
+}
+
+/// Whether standard input is a terminal.
+pub fn is_input() -> bool {
+    std::io::stdin().is_terminal()
+}
+
+/// Whether standard output is a terminal.
+pub fn is_output() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// Whether standard error is a terminal.
+pub fn is_error() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Whether standard output has colours.
+pub fn colours_output() -> bool {
+    has_colours(is_output())
+}
+
+/// Whether standard error has colours.
+pub fn colours_error() -> bool {
+    has_colours(is_error())
+}
+
+/// Whether the prompt has colours.
+pub fn colours_prompt() -> bool {
+    has_colours(is_input())
+}
+
+/// As asked for on the command line, else as <https://no-color.org> and <https://bixense.com/clicolors> have it.
+fn has_colours(is_terminal: bool) -> bool {
+    let is_set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    match CHOICE.get().unwrap_or(&ColorChoice::Auto) {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto if is_set("NO_COLOR").is_some() => false,
+        ColorChoice::Auto if is_set("CLICOLOR_FORCE").is_some_and(|value| value != "0") => true,
+        ColorChoice::Auto => is_terminal && is_set("TERM").is_none_or(|term| term != "dumb"),
+    }
+}
+
+/// Columns of characters.
+pub fn columns() -> usize {
+    size().map_or(COLUMNS, |(columns, _)| columns)
+}
+
+/// Lines of characters.
+pub fn lines() -> usize {
+    size().map_or(LINES, |(_, lines)| lines)
+}
+
+fn size() -> Option<(usize, usize)> {
+    let (columns, lines) = terminal_size::terminal_size()?;
+    // Some that are not drawn anywhere have no size.
+    (columns.0 > 0 && lines.0 > 0).then_some((columns.0.into(), lines.0.into()))
+}

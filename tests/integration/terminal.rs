@@ -1,0 +1,223 @@
+//! `tet-sql` at a terminal: what is typed, and what is shown.
+
+use std::path::Path;
+use std::process::Command;
+
+use rexpect::reader::Options;
+use rexpect::session::{PtySession, spawn_with_options};
+
+const WEATHER: &str = "tests/data/weather_small.tet";
+const PROMPT: &str = "tet> ";
+/// More than a busy machine needs.
+const TIMEOUT: u64 = 60_000;
+const CONTROL_D: &str = "\u{4}";
+
+struct Terminal {
+    session: PtySession,
+    _home: tempfile::TempDir,
+}
+
+impl Terminal {
+    fn open(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        Self::open_at(home, arguments, environment)
+    }
+
+    fn open_at(home: tempfile::TempDir, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tet-sql"));
+        command
+            .args(arguments)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env("HOME", home.path())
+            .env("TERM", "xterm-256color")
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("NO_COLOR")
+            .env_remove("CLICOLOR_FORCE")
+            .env("PAGER", "")
+            .envs(environment.iter().copied());
+        let options = Options::new()
+            .timeout_ms(Some(TIMEOUT))
+            .strip_ansi_escape_codes(true);
+        let mut terminal = Self {
+            session: spawn_with_options(command, options).unwrap(),
+            _home: home,
+        };
+        terminal.sees(PROMPT);
+        terminal
+    }
+
+    /// Waits for a text, and returns what came before it.
+    fn sees(&mut self, text: &str) -> String {
+        match self.session.exp_string(text) {
+            // Read a byte at a time, as if each were a character.
+            Ok(before) => {
+                let bytes = before.chars().map(|byte| byte as u8).collect();
+                String::from_utf8(bytes).unwrap()
+            }
+            Err(error) => panic!("{text:?} is not seen: {error}"),
+        }
+    }
+
+    fn types(&mut self, text: &str) {
+        self.session.send(text).unwrap();
+        self.session.flush().unwrap();
+    }
+
+    /// Enters a line, and returns what is shown up to the next prompt.
+    fn answers(&mut self, line: &str) -> String {
+        self.types(&format!("{line}\r"));
+        // The line itself, and what it is redrawn as.
+        let last = line.chars().last().unwrap().to_string();
+        self.sees(&last);
+        self.sees("\r\n");
+        self.sees(PROMPT)
+    }
+
+    fn leaves(mut self) {
+        self.types(CONTROL_D);
+        self.session.exp_eof().unwrap();
+    }
+}
+
+#[test]
+fn a_result_is_a_box_with_a_line_about_it() {
+    let mut terminal = Terminal::open(&[WEATHER], &[]);
+    let shown = terminal
+        .answers("SELECT lat, count(*) AS n FROM temperature WHERE lat = -45 GROUP BY lat;");
+    assert!(shown.contains("│ -45 │ 960 │"), "{shown}");
+    assert!(shown.contains("1 row in "), "{shown}");
+    assert!(shown.contains(" chunks read"), "{shown}");
+    let shown = terminal.answers("SELECT * FROM temperature;");
+    assert!(shown.contains("9,600 rows (40 shown) in "), "{shown}");
+    terminal.answers(".timer off");
+    let shown = terminal.answers("SELECT value FROM range(100) WHERE value % 2 = 0;");
+    assert!(shown.contains("more than 40 rows (40 shown)"), "{shown}");
+    terminal.leaves();
+}
+
+#[test]
+fn statements_have_several_lines() {
+    let mut terminal = Terminal::open(&[WEATHER], &[]);
+    terminal.types("SELECT 'a\r");
+    terminal.sees("'> ");
+    terminal.types("b' AS x, (\r");
+    terminal.sees("(> ");
+    terminal.types("1) AS y\r");
+    terminal.sees("-> ");
+    let shown = terminal.answers(";");
+    assert!(shown.contains("a\\nb"), "{shown}");
+    // Given up, and nothing is left of it.
+    terminal.types("SELECT (\r");
+    terminal.sees("(> ");
+    terminal.types("\u{3}");
+    terminal.sees(PROMPT);
+    let shown = terminal.answers("SELECT 42 AS answer;");
+    assert!(shown.contains("42"), "{shown}");
+    terminal.leaves();
+}
+
+#[test]
+fn words_are_completed() {
+    let mut terminal = Terminal::open(&[WEATHER], &[]);
+    for (typed, completed) in [
+        ("SELECT count(*) FROM temp\t", "temperature"),
+        (";\r", "9600"),
+        ("SELECT count(*) FROM pressure WHERE stat\t", "station"),
+        (" = 'KS\t", "'KSEA'"),
+        (";\r", "48"),
+        ("SET tet.nan\t", "tet.nan_as_null"),
+        (" = true;\r", "done"),
+        (
+            "SELECT * FROM 'tests/data/weather_small_v\t",
+            "weather_small_v1footer.tet'",
+        ),
+        ("\u{3}", PROMPT),
+        ("SELECT date_tr\t", "date_trunc("),
+        ("\u{3}", PROMPT),
+        (".tab\t", ".tables"),
+        ("\r", "pressure"),
+    ] {
+        terminal.types(typed);
+        terminal.sees(completed);
+    }
+    terminal.sees(PROMPT);
+    terminal.leaves();
+}
+
+#[test]
+fn a_query_is_interrupted_and_the_session_goes_on() {
+    let mut terminal = Terminal::open(&[], &[]);
+    terminal.types("CREATE VIEW kept AS SELECT 7 AS x;\r");
+    terminal.sees("done");
+    terminal.sees(PROMPT);
+    terminal.types(
+        "SELECT count(*) FROM range(1000000) a JOIN range(1000000) b ON a.value < b.value;\r",
+    );
+    // A bar, since it takes its time.
+    terminal.sees("2 s");
+    terminal.types("\u{3}");
+    terminal.sees("cancelled");
+    terminal.sees(PROMPT);
+    let shown = terminal.answers("SELECT x FROM kept;");
+    assert!(shown.contains('7'), "{shown}");
+    terminal.leaves();
+}
+
+#[test]
+fn what_is_taller_than_the_screen_goes_through_a_pager() {
+    // A pager that shows the first line it gets, and that it was there.
+    let pager = [("PAGER", "sed -u -e 's/^/paged: /' -e 3q")];
+    let mut terminal = Terminal::open(&[], &pager);
+    let shown = terminal.answers("SELECT 1 AS x;");
+    assert!(!shown.contains("paged"), "{shown}");
+    terminal.types(".maxrows 0\r");
+    terminal.sees(PROMPT);
+    let shown = terminal.answers("SELECT value FROM range(100000);");
+    assert!(shown.contains("paged: ┌"), "{shown}");
+    terminal.types("\\pset pager off\r");
+    terminal.sees(PROMPT);
+    let shown = terminal.answers("SELECT value FROM range(100);");
+    assert!(!shown.contains("paged"), "{shown}");
+    terminal.leaves();
+}
+
+#[test]
+fn the_history_is_kept_and_hints() {
+    let home = tempfile::tempdir().unwrap();
+    let state = home.path().join("state");
+    let state = [("XDG_STATE_HOME", state.to_str().unwrap())];
+    let mut terminal = Terminal::open(&[], &state);
+    terminal.answers("SELECT 12345 AS remembered;");
+    terminal.leaves();
+    let mut terminal = Terminal::open_at(home, &[], &state);
+    terminal.types("SELECT 123");
+    // The rest is offered, and taken.
+    terminal.sees("45 AS remembered;");
+    terminal.types("\u{1b}[C\r");
+    let shown = terminal.sees("1 row in");
+    assert!(shown.contains("12345 │"), "{shown}");
+    terminal.sees(PROMPT);
+    terminal.leaves();
+}
+
+#[test]
+fn the_editor_gets_the_last_statement() {
+    let folder = tempfile::tempdir().unwrap();
+    let editor = folder.path().join("editor");
+    std::fs::write(&editor, "#!/bin/sh\nsed -i 's/1 AS x/2 AS y/' \"$1\"\n").unwrap();
+    make_executable(&editor);
+    let mut terminal = Terminal::open(&[], &[("EDITOR", editor.to_str().unwrap()), ("VISUAL", "")]);
+    terminal.answers("SELECT 1 AS x;");
+    let shown = terminal.answers("\\e");
+    assert!(
+        shown.contains("SELECT 2 AS y") && shown.contains("│ 2 │"),
+        "{shown}"
+    );
+    terminal.leaves();
+}
+
+fn make_executable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
