@@ -147,9 +147,13 @@ impl TableProvider for DescribedTable {
         &self,
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let own = self.schema.fields().len() - ADDED.len();
+        if projection.is_some_and(|columns| columns.iter().all(|column| *column < own)) {
+            return self.inner.scan(state, projection, filters, limit).await;
+        }
         let rows = DescribedRows {
             inner: self.inner.scan(state, None, &[], None).await?,
             subject: self.subject,

@@ -8,6 +8,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::Expr;
 use futures::FutureExt;
 
+use crate::provider::location::Location;
 use crate::provider::url_catalogs::without_urls;
 
 /// The only argument of a function, which is the name of a table.
@@ -30,8 +31,8 @@ pub(super) fn table_name<'a>(function: &str, arguments: &'a [Expr]) -> Result<&'
     )
 }
 
-/// The table that a text names as SQL does: the name of a table, with or without its schema and catalog; else a path, with
-/// the dataset behind a `#`, if quoted paths are tables in the session.
+/// The table that a text names as SQL does: the name of a table, with or without its schema and catalog; else a path of
+/// arrays, with the dataset behind a `#`.
 ///
 /// The search is one of a moment: functions are planned without waiting.
 pub(super) fn table(
@@ -42,9 +43,12 @@ pub(super) fn table(
     let catalogs = session.catalog_list();
     let config = session.config_options();
     let by_name = TableReference::from(text);
-    // A path of a file can also be read as a schema and a table of it.
-    let by_path = TableReference::bare(text);
-    for (reference, with_paths) in [(by_name.clone(), false), (by_path, true)] {
+    // A path can also be read as a schema and a table of it.
+    let by_path = Location::is_meant(text).then(|| (TableReference::bare(text), true));
+    for (reference, with_paths) in [Some((by_name.clone(), false)), by_path]
+        .into_iter()
+        .flatten()
+    {
         let found = find(catalogs.as_ref(), config, reference, with_paths);
         match found.now_or_never() {
             Some(Ok(Some(table))) => return Ok(table),

@@ -7,6 +7,7 @@ use crate::provider::source::DATASET;
 /// What the keys start with that are no attributes of a file.
 const OURS: &str = "tet:";
 /// The attributes that say in words what a column holds, the best one first.
+#[cfg(feature = "sql")]
 const DESCRIPTIONS: [&str; 3] = ["long_name", "description", "standard_name"];
 
 /// The attributes of a column, sorted by their keys.
@@ -31,6 +32,7 @@ pub(super) fn units(field: &Field) -> Option<String> {
 }
 
 /// What a column holds, in words.
+#[cfg(feature = "sql")]
 pub(super) fn description(field: &Field) -> Option<String> {
     DESCRIPTIONS.iter().find_map(|key| attribute(field, key))
 }
