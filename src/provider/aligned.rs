@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::datatypes::FieldRef;
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, internal_err};
 
 use crate::grid::{Axis, ChunkGrid, Window};
-use crate::provider::description::TableDescription;
+use crate::provider::description::{AttributeDescription, ChunkDescription, TableDescription};
 use crate::provider::options::ReadOptions;
 use crate::provider::source::{BlockStatistics, CellFormat, GridSource, ReadCounts, WindowReader};
 
@@ -112,6 +113,14 @@ impl GridSource for AlignedGrids {
         &self.name
     }
 
+    fn path(&self) -> &Path {
+        self.sources[0].0.path()
+    }
+
+    fn parts(&self) -> Vec<Arc<dyn GridSource>> {
+        self.grids().flat_map(|grid| grid.parts()).collect()
+    }
+
     fn axes(&self) -> &[Axis] {
         self.sources[0].0.axes()
     }
@@ -197,6 +206,21 @@ impl GridSource for AlignedGrids {
         Ok(Box::new(AlignedReader { readers, ready: 0 }))
     }
 
+    fn describe_attributes(&self) -> Vec<AttributeDescription> {
+        let described = self.grids().flat_map(|grid| grid.describe_attributes());
+        let named = described.zip(&self.attributes);
+        named
+            .map(|(attribute, field)| AttributeDescription {
+                name: field.name().clone(),
+                ..attribute
+            })
+            .collect()
+    }
+
+    fn describe_chunk(&self, _chunk: &[u64], _options: &ReadOptions) -> Result<ChunkDescription> {
+        internal_err!("{} has no chunks but those of its parts", self.name)
+    }
+
     fn describe(&self) -> Result<TableDescription> {
         let mut grids = self.grids();
         let first = grids.next().unwrap_or(&self.sources[0].0);
@@ -204,7 +228,6 @@ impl GridSource for AlignedGrids {
         let mut codecs: BTreeSet<String> = description.codecs.drain(..).collect();
         for grid in grids {
             let other = grid.describe()?;
-            description.attributes.extend(other.attributes);
             description.stored_bytes = description.stored_bytes.saturating_add(other.stored_bytes);
             description.raw_bytes = description
                 .raw_bytes
@@ -217,9 +240,7 @@ impl GridSource for AlignedGrids {
                 }
             }
         }
-        for (attribute, field) in description.attributes.iter_mut().zip(&self.attributes) {
-            attribute.name.clone_from(field.name());
-        }
+        description.attributes = self.describe_attributes();
         description.name.clone_from(&self.name);
         description.chunk_shape = self.grid.chunk_shape().to_vec();
         description.chunks = self.grid.count();

@@ -49,6 +49,20 @@ pub struct DimensionDescription {
     pub source: String,
 }
 
+/// One chunk of an array, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChunkDescription {
+    /// How the cells are encoded: `raw`, `zstd`, or the name of a format that decodes them in its own way.
+    pub codec: String,
+    /// Where the stored bytes start in the file, if they lie there in one piece.
+    pub offset: Option<u64>,
+    /// Bytes in the file.
+    pub stored_bytes: u64,
+    /// Bytes of the cells.
+    pub raw_bytes: u64,
+}
+
 /// One value column of a table.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]

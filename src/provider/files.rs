@@ -153,6 +153,10 @@ impl BlockSource for FileTable {
         None
     }
 
+    fn grids(&self) -> Vec<Arc<dyn GridSource>> {
+        self.members.iter().map(Arc::clone).collect()
+    }
+
     fn dimensions(&self) -> Vec<&str> {
         let axes = self.members[0].axes().iter().map(Axis::name);
         axes.chain(self.has_file_column.then_some(FILE)).collect()

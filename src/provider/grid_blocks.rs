@@ -84,6 +84,10 @@ impl BlockSource for GridTable {
         Some(self.grid.as_ref())
     }
 
+    fn grids(&self) -> Vec<Arc<dyn GridSource>> {
+        vec![Arc::clone(&self.grid)]
+    }
+
     fn dimensions(&self) -> Vec<&str> {
         self.grid.axes().iter().map(Axis::name).collect()
     }

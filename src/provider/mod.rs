@@ -23,6 +23,7 @@ pub mod files;
 pub mod functions;
 pub mod grid_blocks;
 mod grid_reader;
+pub mod introspection;
 mod location;
 mod mask;
 mod metrics;

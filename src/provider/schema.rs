@@ -123,7 +123,8 @@ impl TetSchema {
 #[async_trait]
 impl SchemaProvider for TetSchema {
     fn table_names(&self) -> Vec<String> {
-        let overlay = self.overlay.table_names();
+        let mut overlay = self.overlay.table_names();
+        overlay.sort();
         let seen: HashSet<_> = overlay.iter().cloned().collect();
         let datasets = self.tables.iter().map(|(table, _)| table);
         let hidden = datasets.filter(|table| !seen.contains(*table)).cloned();

@@ -20,6 +20,7 @@ use crate::provider::config::TetConfig;
 use crate::provider::copy::ArrayFormatFactory;
 use crate::provider::external::{STORED_AS, TetTableFactory, TetUrlFactory};
 use crate::provider::functions;
+use crate::provider::introspection;
 use crate::provider::location::is_tet;
 use crate::provider::options::TetOptions;
 use crate::provider::schema::TetSchema;
@@ -167,6 +168,7 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
     for function in functions::all() {
         ctx.register_udaf(function);
     }
+    introspection::register(&ctx);
     listing.session_store().with_state(ctx.state_weak_ref());
     ctx
 }

@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::fmt::Debug;
 use std::iter::Sum;
 use std::ops::{Add, Range};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use datafusion::logical_expr::Expr;
 
 use crate::grid::reduce::CellType;
 use crate::grid::{Axis, ChunkGrid, IndexSet, Selection, Window};
-use crate::provider::description::TableDescription;
+use crate::provider::description::{AttributeDescription, ChunkDescription, TableDescription};
 use crate::provider::options::ReadOptions;
 
 /// The key of field metadata by which a column says that it is a dimension.
@@ -44,6 +45,9 @@ pub trait BlockSource: Debug + Send + Sync {
 
     /// The grid, if the table is a dense array.
     fn as_grid(&self) -> Option<&dyn GridSource>;
+
+    /// The grids that the rows come from, one after another, each of a file; none if the table is made of no grids.
+    fn grids(&self) -> Vec<Arc<dyn GridSource>>;
 
     /// The names of the columns whose values are known without reading blocks. A deterministic predicate over one of
     /// them is answered exactly by [`Self::select`].
@@ -228,6 +232,12 @@ pub trait GridSource: Debug + Send + Sync {
     /// Name of the array within its file.
     fn name(&self) -> &str;
 
+    /// The file that it lies in, as it was given.
+    fn path(&self) -> &Path;
+
+    /// The arrays of the file that its attributes are read from, each with one attribute and chunks of its own.
+    fn parts(&self) -> Vec<Arc<dyn GridSource>>;
+
     /// The axes, in storage order: the last one varies fastest within a chunk.
     fn axes(&self) -> &[Axis];
 
@@ -286,6 +296,12 @@ pub trait GridSource: Debug + Send + Sync {
         attributes: &[usize],
         options: &ReadOptions,
     ) -> Result<Box<dyn WindowReader>>;
+
+    /// How the attributes are stored, and what they mean. Reads nothing.
+    fn describe_attributes(&self) -> Vec<AttributeDescription>;
+
+    /// How a chunk is stored, one of [`Self::parts`]' own. Looks its index entry up.
+    fn describe_chunk(&self, chunk: &[u64], options: &ReadOptions) -> Result<ChunkDescription>;
 
     /// Everything a person may want to know about the array.
     fn describe(&self) -> Result<TableDescription>;

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::provider::arrays;
 use crate::provider::description::TableDescription;
 use crate::provider::grid_blocks::GridTable;
-use crate::provider::options::TetOptions;
+use crate::provider::options::{ReadOptions, TetOptions};
 use crate::provider::pushdown;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::{BlockSource, GridSource};
@@ -90,6 +90,11 @@ impl ArrayTable {
         &self.source
     }
 
+    /// How a scan in this session reads values.
+    pub(super) fn read_options(&self, session: &ConfigOptions) -> ReadOptions {
+        self.options.read_options(session)
+    }
+
     /// Everything there is to know about the table. Looks every chunk's index row up, so it is meant for people.
     ///
     /// # Errors
@@ -136,7 +141,7 @@ impl TableProvider for ArrayTable {
             projection,
             filters,
             limit,
-            self.options.read_options(state.config_options()),
+            self.read_options(state.config_options()),
         )?;
         Ok(scan.into_exec())
     }

@@ -16,6 +16,7 @@ mod edge;
 mod exploded;
 mod hostile;
 mod interop;
+mod introspection;
 mod memory;
 mod mutations;
 mod npy;

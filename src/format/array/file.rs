@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::array::dataset::Dataset;
 use crate::format::array::metadata::DatasetMetadata;
 use crate::format::storage::{Access, Storage};
-use crate::format::tet::{MemoryBudget, ValuePostings, ZoneMaps};
+use crate::format::tet::{Footer, MemoryBudget, ValuePostings, ZoneMaps};
 
 /// An open file that holds arrays ("datasets"), each cut into a regular grid of chunks. Chunks at the border are clipped to
 /// the shape; cells are row-major and little-endian.
@@ -33,6 +33,21 @@ pub trait ArrayFile: Debug + Send + Sync {
 
     /// What was odd on opening without standing in the way.
     fn warnings(&self) -> &[String];
+
+    /// The version of the format that the file is written in, where it says one.
+    fn layout_version(&self) -> Option<u32> {
+        None
+    }
+
+    /// The generation of a package.
+    fn generation(&self) -> Option<u64> {
+        None
+    }
+
+    /// What the file says of itself, if its format has a place for that.
+    fn footer(&self) -> Option<&Footer> {
+        None
+    }
 
     /// The memory that the file's writer suggests for queries.
     fn memory_budget(&self) -> MemoryBudget {

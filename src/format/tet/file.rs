@@ -12,7 +12,9 @@ use crate::format::tet::footer::{Footer, read_footer};
 use crate::format::tet::index::{ChunkIndex, ChunkRow, Codec, MemoryBudget, StoredRow};
 use crate::format::tet::package::Package;
 use crate::format::tet::postings::ValuePostings;
-use crate::format::tet::superblock::{SUPERBLOCK_BYTES, Superblock, read_directory};
+use crate::format::tet::superblock::{
+    LAYOUT_VERSION, SUPERBLOCK_BYTES, Superblock, read_directory,
+};
 use crate::format::tet::zones::ZoneMaps;
 
 /// How a file is opened.
@@ -279,6 +281,18 @@ impl ArrayFile for TetFile {
 
     fn warnings(&self) -> &[String] {
         self.warnings()
+    }
+
+    fn layout_version(&self) -> Option<u32> {
+        Some(LAYOUT_VERSION)
+    }
+
+    fn generation(&self) -> Option<u64> {
+        self.generation()
+    }
+
+    fn footer(&self) -> Option<&Footer> {
+        Some(self.footer())
     }
 
     fn memory_budget(&self) -> MemoryBudget {

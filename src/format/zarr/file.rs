@@ -81,6 +81,11 @@ impl ArrayFile for ZarrFile {
         self.folder.warnings()
     }
 
+    fn layout_version(&self) -> Option<u32> {
+        let first = self.folder.arrays().first()?;
+        Some(first.zarr_version().into())
+    }
+
     fn chunk(&self, dataset: &Dataset, chunk: &[u64], _access: Access) -> Result<StoredChunk> {
         let number = self.number(dataset)?;
         let stored_bytes = self.folder.stored_bytes(number, chunk)?;

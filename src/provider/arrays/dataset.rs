@@ -1,13 +1,14 @@
 //! One dataset of a file as a grid.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::BooleanArray;
 use arrow::datatypes::{Field, FieldRef};
 use datafusion::common::{Result, ScalarValue};
 
-use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, fill_text};
+use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, fill_text};
 use crate::grid::{Axis, ChunkGrid, CoordinateSource, IndexSet, Selection, Window};
 use crate::provider::arrays::array::StoredArray;
 use crate::provider::arrays::columns::{self, Axes};
@@ -15,7 +16,9 @@ use crate::provider::arrays::coordinates::{CoordinateDatasets, base};
 use crate::provider::arrays::decoding::Decoding;
 use crate::provider::arrays::reader::StoredWindowReader;
 use crate::provider::axis_bounds::axis_range;
-use crate::provider::description::{AttributeDescription, DimensionDescription, TableDescription};
+use crate::provider::description::{
+    AttributeDescription, ChunkDescription, DimensionDescription, TableDescription,
+};
 use crate::provider::options::{ReadOptions, TetOptions};
 use crate::provider::source::{
     BlockStatistics, CellFormat, DATASET, GridSource, UNPACKED, WindowReader,
@@ -129,6 +132,14 @@ impl GridSource for ArrayDataset {
         self.dataset().name()
     }
 
+    fn path(&self) -> &Path {
+        self.file().path()
+    }
+
+    fn parts(&self) -> Vec<Arc<dyn GridSource>> {
+        vec![Arc::new(self.clone())]
+    }
+
     fn axes(&self) -> &[Axis] {
         &self.axes.axes
     }
@@ -190,6 +201,33 @@ impl GridSource for ArrayDataset {
         Ok(Box::new(StoredWindowReader::try_new(array, options)?))
     }
 
+    fn describe_attributes(&self) -> Vec<AttributeDescription> {
+        let value = &self.attributes[0];
+        let mut metadata: BTreeMap<_, _> = value.metadata().clone().into_iter().collect();
+        metadata.remove(DATASET);
+        metadata.remove(UNPACKED);
+        vec![AttributeDescription {
+            name: value.name().clone(),
+            stored_type: self.array.dtype().to_string(),
+            data_type: value.data_type().clone(),
+            fill: self.fill_text.clone(),
+            metadata,
+        }]
+    }
+
+    fn describe_chunk(&self, chunk: &[u64], options: &ReadOptions) -> Result<ChunkDescription> {
+        let stored = self.file().chunk(self.dataset(), chunk, options.access)?;
+        Ok(ChunkDescription {
+            codec: stored.payload.to_string(),
+            offset: match stored.payload {
+                Payload::Raw(offset) | Payload::Zstd(offset) => Some(offset),
+                Payload::Encoded(_) => None,
+            },
+            stored_bytes: stored.stored_bytes,
+            raw_bytes: stored.raw_bytes,
+        })
+    }
+
     fn describe(&self) -> Result<TableDescription> {
         let (file, dataset) = (self.file(), self.dataset());
         let grid = self.chunk_grid();
@@ -245,22 +283,12 @@ impl GridSource for ArrayDataset {
                 }
             })
             .collect();
-        let value = &self.attributes[0];
-        let mut metadata: BTreeMap<_, _> = value.metadata().clone().into_iter().collect();
-        metadata.remove(DATASET);
-        metadata.remove(UNPACKED);
         Ok(TableDescription {
             name: dataset.name().to_string(),
             format: file.format(),
             location: file.path().display().to_string(),
             dimensions,
-            attributes: vec![AttributeDescription {
-                name: value.name().clone(),
-                stored_type: self.array.dtype().to_string(),
-                data_type: value.data_type().clone(),
-                fill: self.fill_text.clone(),
-                metadata,
-            }],
+            attributes: self.describe_attributes(),
             chunk_shape: dataset.chunk_shape().to_vec(),
             chunks: count,
             codecs: codecs.into_iter().collect(),

@@ -1,0 +1,149 @@
+//! Functions without arguments, whose rows come of the schemas of the session.
+
+use std::fmt::{self, Debug, Formatter};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, plan_err};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::provider::introspection::catalogs::{self, ListedSchema};
+use crate::provider::introspection::column::Column;
+use crate::provider::introspection::scan::{Batches, Request, RowScan, RowSource, batch};
+
+/// Rows of a batch, at most. They are few, since finding one out may take a look at every chunk of an array, and a query can
+/// be cancelled between batches.
+const MAX_ROWS: usize = 64;
+
+/// What such a function returns.
+pub(super) trait Listing: Send + Sync + 'static {
+    /// What a row is about.
+    type Row: Send + 'static;
+    /// The function's name.
+    const NAME: &'static str;
+    /// The columns.
+    const COLUMNS: &'static [Column<Self::Row>];
+
+    /// The rows of one schema. What takes long to find out is left to the columns.
+    fn rows(schema: &ListedSchema) -> Vec<Self::Row>;
+}
+
+/// The function.
+pub(super) struct ListingFunction<L>(PhantomData<L>);
+
+impl<L: Listing> ListingFunction<L> {
+    /// The function with its name.
+    pub fn named() -> (&'static str, Arc<dyn TableFunctionImpl>) {
+        (L::NAME, Arc::new(Self(PhantomData)))
+    }
+}
+
+impl<L: Listing> Debug for ListingFunction<L> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(L::NAME)
+    }
+}
+
+impl<L: Listing> TableFunctionImpl for ListingFunction<L> {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        if !args.exprs().is_empty() {
+            let name = L::NAME;
+            return plan_err!("{name} takes no argument, as in SELECT * FROM {name}()");
+        }
+        let fields: Vec<_> = L::COLUMNS.iter().map(Column::field).collect();
+        Ok(Arc::new(ListingTable::<L> {
+            schema: Arc::new(Schema::new(fields)),
+            listing: PhantomData,
+        }))
+    }
+}
+
+/// What the function returns. It holds nothing of the session, of which a view over it may be a part.
+struct ListingTable<L> {
+    schema: SchemaRef,
+    listing: PhantomData<L>,
+}
+
+impl<L: Listing> Debug for ListingTable<L> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(L::NAME)
+    }
+}
+
+#[async_trait]
+impl<L: Listing> TableProvider for ListingTable<L> {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let catalogs = state.catalog_list();
+        let schemas = catalogs::list(catalogs.as_ref()).await?;
+        let rows = Arc::new(ListingRows::<L> {
+            schemas,
+            listing: PhantomData,
+        });
+        let scan = RowScan::try_new(rows, &self.schema, projection, limit)?;
+        Ok(scan.into_exec())
+    }
+}
+
+/// The rows, as the session was when the query was planned.
+struct ListingRows<L> {
+    schemas: Vec<ListedSchema>,
+    listing: PhantomData<L>,
+}
+
+impl<L: Listing> Debug for ListingRows<L> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(L::NAME)
+    }
+}
+
+impl<L: Listing> RowSource for ListingRows<L> {
+    fn label(&self) -> String {
+        format!("{}()", L::NAME)
+    }
+
+    fn count(&self) -> Option<u64> {
+        None
+    }
+
+    fn read(self: Arc<Self>, request: Request) -> Batches {
+        let mut left = request.fetch;
+        let schemas = 0..self.schemas.len();
+        let rows = schemas.flat_map(move |number| {
+            let mut rows = L::rows(&self.schemas[number]);
+            rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            left -= rows.len() as u64;
+            batches(rows, request.batch_size.min(MAX_ROWS))
+        });
+        let (columns, schema) = (request.columns, request.schema);
+        Box::new(rows.map(move |rows| {
+            let columns = columns.iter().map(|number| L::COLUMNS[*number].over(&rows));
+            batch(&schema, columns.collect::<Result<_>>()?, rows.len())
+        }))
+    }
+}
+
+fn batches<R>(rows: Vec<R>, size: usize) -> impl Iterator<Item = Vec<R>> {
+    let mut rows = rows.into_iter();
+    std::iter::from_fn(move || {
+        let batch: Vec<R> = rows.by_ref().take(size).collect();
+        (!batch.is_empty()).then_some(batch)
+    })
+}
