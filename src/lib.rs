@@ -80,3 +80,8 @@ pub use provider::options::TetOptions;
 pub use provider::schema::TetSchema;
 pub use provider::session::{TetFolder, TetSessionExt, enable_tet};
 pub use provider::table::ArrayTable;
+
+/// The examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/embedding.md")]
+struct Embedding;

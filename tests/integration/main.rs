@@ -12,6 +12,7 @@ mod coordinates;
 mod copy;
 mod corpus;
 mod decoding;
+mod documentation;
 mod edge;
 mod exploded;
 mod hostile;
