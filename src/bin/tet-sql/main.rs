@@ -19,6 +19,8 @@ mod markdown;
 mod messages;
 mod meta;
 mod output;
+#[allow(dead_code, unused_imports)]
+mod plot;
 mod repl;
 mod run;
 mod script;
