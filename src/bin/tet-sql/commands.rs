@@ -115,7 +115,7 @@ impl Shell {
         }
     }
 
-    fn write_text(&self, text: String) -> Result<(), Failure> {
+    pub(crate) fn write_text(&self, text: String) -> Result<(), Failure> {
         let output = Arc::clone(&self.output);
         self.engine.run(|cancellation| async move {
             write_text(&output::for_result(&output), cancellation, &text)
@@ -169,7 +169,7 @@ impl Shell {
         result
     }
 
-    fn last_query(&self) -> Result<String, Failure> {
+    pub(crate) fn last_query(&self) -> Result<String, Failure> {
         let query = self.last_query.borrow().clone();
         query.ok_or_else(|| Failure::message("there was no query yet"))
     }
@@ -273,10 +273,6 @@ impl Shell {
         })?;
         output::change(&self.output, changed);
         Ok(())
-    }
-
-    fn plot(&self, _path: Option<PathBuf>) -> Result<(), Failure> {
-        Err(Failure::message("plot"))
     }
 }
 

@@ -25,6 +25,8 @@ mod meta;
 mod nearest;
 mod output;
 mod pager;
+mod picture;
+mod plot;
 mod progress;
 mod prompt;
 mod reading;

@@ -1,0 +1,157 @@
+//! Which columns of a result are its axes, and which its values.
+
+use super::column::{Column, Kind};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+
+/// The rows by which it is told whether columns identify a row.
+const ROWS: usize = 1 << 20;
+
+/// The columns of a picture, by their place among those that can be drawn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roles {
+    /// Those that say where a value is.
+    pub axes: Vec<usize>,
+    /// Those that say how much it is.
+    pub values: Vec<usize>,
+    /// Axes along which there is one coordinate only.
+    pub fixed: Vec<usize>,
+}
+
+/// Tells axes from values.
+///
+/// Axes are the fewest columns from the left on that no two rows share, and at least all columns of times and texts.
+/// Where only columns that have no NULL, as dimensions have none, stand before others, no more than those are axes.
+pub fn roles(columns: &[Column], has_nulls: &[bool]) -> Result<Roles, String> {
+    let is_label = |column: &usize| columns[*column].kind.is_label();
+    let all = 0..columns.len();
+    let numbers: Vec<usize> = all.clone().filter(|column| !is_label(column)).collect();
+    let Some(last_number) = numbers.last() else {
+        return Err(
+            "there is no column of numbers to draw: add one, such as count(*) with a GROUP BY"
+                .to_owned(),
+        );
+    };
+    let labels = all.clone().rev().find(is_label).map_or(0, |last| last + 1);
+    let axes: Vec<usize> = if labels > *last_number {
+        // Numbers stand in front of what they are about.
+        all.clone().filter(is_label).collect()
+    } else {
+        let least = labels.max(1);
+        let dimensions = has_nulls.iter().position(|nullable| *nullable).unwrap_or(0);
+        let are_dimensions =
+            dimensions > 0 && has_nulls[dimensions..].iter().all(|nullable| *nullable);
+        let most = if are_dimensions {
+            dimensions
+        } else {
+            columns.len() - 1
+        };
+        let most = most.max(least);
+        let enough = (least..most).find(|count| do_identify(&columns[..*count]));
+        (0..enough.unwrap_or(most)).collect()
+    };
+    let values = all
+        .filter(|column| !axes.contains(column) && !is_label(column))
+        .collect();
+    let (mut fixed, mut axes): (Vec<usize>, Vec<usize>) = axes
+        .into_iter()
+        .partition(|column| columns[*column].is_constant());
+    if axes.is_empty() {
+        // One place: that on a time or a number says more than that on a text.
+        let best = fixed
+            .iter()
+            .position(|column| !columns[*column].kind.is_categorical())
+            .unwrap_or(0);
+        axes.push(fixed.remove(best));
+    }
+    Ok(Roles {
+        axes,
+        values,
+        fixed,
+    })
+}
+
+/// Whether no two rows have the same values in all of these columns, as far as the first million rows tell.
+fn do_identify(columns: &[Column]) -> bool {
+    let rows = columns
+        .first()
+        .map_or(0, |column| column.values.len())
+        .min(ROWS);
+    let hasher = RandomState::new();
+    let mut seen = HashSet::new();
+    (0..rows).all(|row| {
+        let place = columns
+            .iter()
+            .map(|column| (column.values[row] + 0.0).to_bits());
+        seen.insert(hasher.hash_one(place.collect::<Vec<u64>>()))
+    })
+}
+
+/// Which of two axes goes from left to right, and which from bottom to top: times go to the right, latitudes and
+/// depths up and down, and otherwise the first is that of the rows, as in a matrix.
+pub fn across_and_up(first: usize, second: usize, columns: &[Column]) -> (usize, usize) {
+    let is_across = |column: &Column| {
+        matches!(column.kind, Kind::Time(_))
+            || is_called(column, &["lon", "longitude", "x", "time"], "degrees_east")
+    };
+    let is_up = |column: &Column| {
+        is_called(
+            column,
+            &[
+                "lat", "latitude", "y", "level", "depth", "height", "altitude",
+            ],
+            "degrees_north",
+        )
+    };
+    let (one, other) = (&columns[first], &columns[second]);
+    let is_first_across = is_across(one) && !is_across(other) || is_up(other) && !is_up(one);
+    if is_first_across {
+        (first, second)
+    } else {
+        (second, first)
+    }
+}
+
+fn is_called(column: &Column, names: &[&str], unit: &str) -> bool {
+    let name = column.name.to_ascii_lowercase();
+    column.unit.as_deref() == Some(unit) || names.contains(&name.as_str())
+}
+
+/// What to do about a result with more axes than a picture.
+pub fn too_many(axes: &[&Column]) -> String {
+    let names: Vec<String> = axes.iter().map(|column| quoted(&column.name)).collect();
+    let (first, rest) = (&axes[0], axes.len() - 2);
+    let value = first.values.iter().copied().find(|value| !value.is_nan());
+    let value = match (&first.kind, value) {
+        (Kind::Number { .. } | Kind::Boolean, Some(value)) => first.text(value),
+        (_, Some(value)) => format!("'{}'", first.text(value).replace('\'', "''")),
+        (_, None) => "...".to_owned(),
+    };
+    let fixed = match rest {
+        1 => "one of them".to_owned(),
+        _ => format!("{rest} of them"),
+    };
+    format!(
+        "the result has {} axes ({}), and a picture has two: aggregate over the others, as in SELECT {}, {}, avg(...) ... \
+         GROUP BY {}, {}, or fix {fixed}, as in WHERE {} = {value}",
+        axes.len(),
+        names.join(", "),
+        names[axes.len() - 2],
+        names[axes.len() - 1],
+        names[axes.len() - 2],
+        names[axes.len() - 1],
+        names[0],
+    )
+}
+
+fn quoted(name: &str) -> String {
+    let is_plain = |c: char| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit();
+    if name.chars().all(is_plain)
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+    {
+        name.to_owned()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
+}

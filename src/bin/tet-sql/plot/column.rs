@@ -1,0 +1,235 @@
+//! A column of a result as numbers along an axis.
+
+use super::clock::{Clock, Form};
+use super::text;
+use arrow::array::timezone::Tz;
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Float64Type, TimeUnit};
+use datafusion::arrow::array::RecordBatch;
+use std::collections::{BTreeMap, HashMap};
+
+/// Beyond these, the difference of two numbers might not be one.
+const LARGEST: f64 = 1e300;
+/// How NULL is called among texts.
+const NULL: &str = "NULL";
+
+/// What the values of a column are.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// Numbers; integers have no ticks between them.
+    Number { is_integer: bool },
+    /// Numbers 0 and 1, or texts, as its place in the result asks for.
+    Boolean,
+    /// Seconds since 1970, or since midnight.
+    Time(Clock),
+    /// Texts, numbered in the order in which they appear.
+    Text,
+    /// Lists, structures and the like.
+    Other,
+}
+
+impl Kind {
+    /// By the type. A time zone that is not known is left aside, so that times are in UTC.
+    pub fn of(data_type: &DataType) -> Self {
+        match data_type {
+            DataType::Boolean => Self::Boolean,
+            DataType::Null => Self::Number { is_integer: false },
+            DataType::Dictionary(_, values) => Self::of(values),
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Self::Text,
+            DataType::Date32 | DataType::Date64 => Self::Time(Clock::new(Form::Date, None)),
+            DataType::Time32(_) | DataType::Time64(_) => Self::Time(Clock::new(Form::Time, None)),
+            DataType::Timestamp(_, zone) => {
+                let zone = zone.as_ref().and_then(|zone| {
+                    let known: Option<Tz> = zone.parse().ok();
+                    known.map(|known| (known, zone.to_string()))
+                });
+                Self::Time(Clock::new(Form::Timestamp, zone))
+            }
+            DataType::Duration(_) => Self::Number { is_integer: false },
+            number if number.is_integer() => Self::Number { is_integer: true },
+            number if number.is_numeric() => Self::Number { is_integer: false },
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether the values can only say where something is, and not how much it is.
+    pub fn is_label(&self) -> bool {
+        matches!(self, Self::Time(_) | Self::Text)
+    }
+
+    /// Whether it lies along an axis as texts do.
+    pub fn is_categorical(&self) -> bool {
+        matches!(self, Self::Text | Self::Boolean)
+    }
+}
+
+/// A column of a result.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// As in the result, fit to be shown.
+    pub name: String,
+    /// What its numbers are in.
+    pub unit: Option<String>,
+    /// The attribute of that name.
+    pub long_name: Option<String>,
+    /// What the values are.
+    pub kind: Kind,
+    /// A number for each row. NaN: there is none.
+    pub values: Vec<f64>,
+    /// The texts that the numbers count.
+    pub texts: Vec<String>,
+    /// How many values were left out since they are infinite, or so large that they might as well be.
+    pub infinite: usize,
+}
+
+impl Column {
+    /// Reads a column of all batches. Its unit is among `units`, or an attribute of the field.
+    pub fn read(
+        field: &Field,
+        number: usize,
+        batches: &[RecordBatch],
+        units: &BTreeMap<String, String>,
+    ) -> Result<Self, String> {
+        let attribute = |name: &str| field.metadata().get(name).map(|text| text::clean(text));
+        let kind = Kind::of(field.data_type());
+        let unit = units.get(field.name()).map(|unit| text::clean(unit));
+        let unit = unit.or_else(|| attribute("units"));
+        let unit = match (&kind, field.data_type()) {
+            // Those of a time say how it is stored.
+            (Kind::Time(_), _) => None,
+            (_, DataType::Duration(_)) => Some("s".to_owned()),
+            _ => unit.filter(|unit| !unit.is_empty() && unit != "1"),
+        };
+        let mut column = Self {
+            name: text::clean(field.name()),
+            unit,
+            long_name: attribute("long_name").filter(|name| !name.is_empty()),
+            kind,
+            values: Vec::with_capacity(batches.iter().map(RecordBatch::num_rows).sum()),
+            texts: Vec::new(),
+            infinite: 0,
+        };
+        let mut numbers = HashMap::new();
+        for batch in batches {
+            let read = column.append(batch.column(number), &mut numbers);
+            read.map_err(|error| format!("column {}: {error}", column.name))?;
+        }
+        Ok(column)
+    }
+
+    fn append(
+        &mut self,
+        array: &ArrayRef,
+        numbers: &mut HashMap<String, usize>,
+    ) -> Result<(), arrow::error::ArrowError> {
+        if let DataType::Dictionary(_, values) = array.data_type() {
+            return self.append(&cast(array, values)?, numbers);
+        }
+        if self.kind == Kind::Text {
+            let array = cast(array, &DataType::Utf8)?;
+            for value in array.as_string::<i32>() {
+                let value = value.unwrap_or(NULL);
+                let number = match numbers.get(value) {
+                    Some(number) => *number,
+                    None => {
+                        self.texts.push(text::clean(value));
+                        numbers.insert(value.to_owned(), numbers.len());
+                        numbers.len() - 1
+                    }
+                };
+                self.values.push(number as f64);
+            }
+            return Ok(());
+        }
+        let (array, factor) = plain(array)?;
+        let array = cast(&array, &DataType::Float64)?;
+        for value in array.as_primitive::<Float64Type>() {
+            let value = value.unwrap_or(f64::NAN) * factor;
+            self.infinite += usize::from(value.abs() > LARGEST);
+            self.values.push(match value.abs() <= LARGEST {
+                true => value,
+                false => f64::NAN,
+            });
+        }
+        Ok(())
+    }
+
+    /// The column as texts, if it is boolean.
+    pub fn into_categories(mut self) -> Self {
+        if self.kind != Kind::Boolean {
+            return self;
+        }
+        self.kind = Kind::Text;
+        let names = ["false", "true", NULL];
+        let mut places: [Option<usize>; 3] = [None; 3];
+        for value in &mut self.values {
+            let which = if value.is_nan() { 2 } else { *value as usize };
+            let place = places[which].get_or_insert_with(|| {
+                self.texts.push(names[which].to_owned());
+                self.texts.len() - 1
+            });
+            *value = *place as f64;
+        }
+        self
+    }
+
+    /// The name, with the unit in brackets.
+    pub fn title(&self) -> String {
+        text::title(&self.name, self.unit.as_deref())
+    }
+
+    /// Whether the rows that have a value all have the same.
+    pub fn is_constant(&self) -> bool {
+        let mut values = self.values.iter().filter(|value| !value.is_nan());
+        match values.next() {
+            Some(first) => values.all(|value| value == first),
+            None => true,
+        }
+    }
+
+    /// The least and the greatest number, if there are any.
+    pub fn range(&self) -> Option<(f64, f64)> {
+        range(self.values.iter().copied())
+    }
+
+    /// A value of this column for people.
+    pub fn text(&self, value: f64) -> String {
+        match &self.kind {
+            Kind::Text => self.texts.get(value as usize).cloned().unwrap_or_default(),
+            Kind::Time(clock) => clock.text(value),
+            Kind::Boolean => (value != 0.0).to_string(),
+            Kind::Number { .. } | Kind::Other => text::number(value),
+        }
+    }
+}
+
+/// The least and the greatest of the numbers, if there are any.
+pub fn range(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    let numbers = numbers.filter(|number| !number.is_nan());
+    numbers.fold(None, |range, number| match range {
+        None => Some((number, number)),
+        Some((low, high)) => Some((number.min(low), number.max(high))),
+    })
+}
+
+/// An array that can be cast to floating-point numbers, and what they are to be multiplied with.
+fn plain(array: &ArrayRef) -> Result<(ArrayRef, f64), arrow::error::ArrowError> {
+    let per_second = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 1.0,
+        TimeUnit::Millisecond => 1e-3,
+        TimeUnit::Microsecond => 1e-6,
+        TimeUnit::Nanosecond => 1e-9,
+    };
+    let (stored, factor) = match array.data_type() {
+        DataType::Date32 => (DataType::Int32, 86_400.0),
+        DataType::Date64 => (DataType::Int64, 1e-3),
+        DataType::Time32(unit) => (DataType::Int32, per_second(unit)),
+        DataType::Time64(unit) | DataType::Timestamp(unit, _) | DataType::Duration(unit) => {
+            (DataType::Int64, per_second(unit))
+        }
+        DataType::Boolean => (DataType::UInt8, 1.0),
+        other => (other.clone(), 1.0),
+    };
+    Ok((cast(array, &stored)?, factor))
+}
