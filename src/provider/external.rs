@@ -142,11 +142,20 @@ impl TetUrlFactory {
     }
 }
 
+fn is_word(name: &str) -> bool {
+    name.chars().all(|c| c.is_alphanumeric() || c == '_')
+}
+
 #[async_trait]
 impl UrlTableFactory for TetUrlFactory {
     async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if !Location::is_meant(url) {
-            return self.next.try_new(url).await;
+            return match self.next.try_new(url).await {
+                // A word is rather the name of a table that is not there, or is to be made, than the folder that
+                // happens to be called so.
+                Err(_) if is_word(url) => Ok(None),
+                table => table,
+            };
         }
         let table = open_location(url, &self.defaults, &self.session)?;
         Ok(Some(Arc::new(table)))

@@ -47,7 +47,7 @@ const NOT_RUN: [(&str, &str, usize); 6] = [
 /// The files that README.md speaks of.
 const README_FILES: &str = "
     COPY time_lat_lon TO 'weather.tet' STORED AS TET;
-    COPY (SELECT time, lat, lon, value AS t2m FROM temperature) TO 'archive/2024-01.tet' STORED AS TET;
+    COPY (SELECT time, lat, lon, value AS t2m FROM temperature) TO 'era5/2024-01.tet' STORED AS TET;
 ";
 
 /// The table of contents.
@@ -138,7 +138,7 @@ impl Folders {
     fn make(&self, name: &str) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         if name == "README.md" {
-            fs::create_dir(folder.path().join("archive")).unwrap();
+            fs::create_dir(folder.path().join("era5")).unwrap();
             fs::create_dir(folder.path().join("edge")).unwrap();
             let broken = "edge/dup_coord_missing_other.tet";
             fs::copy(
