@@ -39,6 +39,8 @@ pub struct Axis {
     pub high: f64,
     /// What lies along it.
     pub scale: Scale,
+    /// The distance that ticks have at least.
+    pub least: f64,
     /// It begins with the greatest: texts are read downwards.
     pub is_reversed: bool,
 }
@@ -67,6 +69,7 @@ impl Axis {
             low,
             high,
             scale,
+            least: 0.0,
             is_reversed: false,
         }
     }
@@ -80,6 +83,7 @@ impl Axis {
             low,
             high,
             scale,
+            least: 0.0,
             is_reversed: false,
         }
     }
@@ -124,8 +128,9 @@ impl Axis {
             at: self.place(value),
             label,
         };
+        let apart = ((self.high - self.low) / count as f64).max(self.least);
         if let Scale::Times(clock) = &self.scale
-            && let Some(found) = clock.ticks(self.low, self.high, count)
+            && let Some(found) = clock.ticks(self.low, self.high, apart)
         {
             let title = match found.context {
                 Some(context) => format!("{} ({context})", self.title),
@@ -137,7 +142,7 @@ impl Axis {
             Scale::Numbers(round) => *round,
             _ => Round::Decimal,
         };
-        let step = round.up((self.high - self.low) / count as f64);
+        let step = round.up(apart);
         let numbers = ticks::multiples(self.low, self.high, step);
         let labels = ticks::labels(&numbers, step);
         let ticks = numbers.into_iter().zip(labels).map(tick);
@@ -175,17 +180,25 @@ impl Axis {
         match &self.scale {
             Scale::Numbers(_) => text::number(value),
             Scale::Times(clock) => clock.text(value),
-            Scale::Texts(texts) => texts.get(value.max(0.0) as usize).cloned().unwrap_or_default(),
+            Scale::Texts(texts) => texts
+                .get(value.max(0.0) as usize)
+                .cloned()
+                .unwrap_or_default(),
         }
     }
 }
 
 /// Degrees have round numbers of their own.
 fn round(column: &Column, other: Round) -> Round {
-    let unit = column.unit.as_deref().unwrap_or_default().to_ascii_lowercase();
+    let unit = column
+        .unit
+        .as_deref()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     let name = column.name.to_ascii_lowercase();
     let names = ["lat", "latitude", "lon", "longitude"];
-    if unit.starts_with("degrees_") || unit.starts_with("degree_") || names.contains(&name.as_str()) {
+    if unit.starts_with("degrees_") || unit.starts_with("degree_") || names.contains(&name.as_str())
+    {
         Round::Degrees
     } else {
         other
@@ -243,6 +256,7 @@ mod tests {
             low: -0.5,
             high: 99.5,
             scale: Scale::Texts(texts),
+            least: 0.0,
             is_reversed: true,
         };
         let (ticks, _) = axis.ticks(50.0, &width, 1.0);

@@ -31,18 +31,31 @@ impl Bars {
             }
         }
         if sums.iter().all(|(count, _)| *count == 0) {
-            return Err(format!("there is nothing to draw: {} has no finite number", values.name));
+            return Err(format!(
+                "there is nothing to draw: {} has no finite number",
+                values.name
+            ));
         }
         if texts.values.len() > texts.texts.len() {
             notes.push(format!(
                 "{} the {} of another: their mean is drawn",
-                text::counted(texts.values.len() - texts.texts.len(), "row has", "rows have"),
+                text::counted(
+                    texts.values.len() - texts.texts.len(),
+                    "row has",
+                    "rows have"
+                ),
                 texts.name
             ));
         }
         let means = sums.into_iter().map(|(count, sum)| sum / f64::from(count));
         let is_integer = matches!(values.kind, Kind::Number { is_integer: true });
-        Ok(Self::new(texts, means.collect(), values.title(), is_integer, notes))
+        Ok(Self::new(
+            texts,
+            means.collect(),
+            values.title(),
+            is_integer,
+            notes,
+        ))
     }
 
     /// How often each text is there.
@@ -54,14 +67,33 @@ impl Bars {
         Self::new(texts, counts, "rows".to_owned(), true, notes)
     }
 
-    fn new(texts: &Column, values: Vec<f64>, title: String, is_integer: bool, notes: &mut Vec<String>) -> Self {
+    fn new(
+        texts: &Column,
+        values: Vec<f64>,
+        title: String,
+        is_integer: bool,
+        notes: &mut Vec<String>,
+    ) -> Self {
         let all = texts.texts.len();
         if all > MOST_BARS {
-            notes.push(format!("the first {MOST_BARS} of {all} values of {} are drawn", texts.name));
+            notes.push(format!(
+                "the first {MOST_BARS} of {all} values of {} are drawn",
+                texts.name
+            ));
         }
-        let bars: Vec<(String, f64)> = texts.texts.iter().cloned().zip(values).take(MOST_BARS).collect();
+        let bars: Vec<(String, f64)> = texts
+            .texts
+            .iter()
+            .cloned()
+            .zip(values)
+            .take(MOST_BARS)
+            .collect();
         let (low, high) = super::column::range(bars.iter().map(|bar| bar.1)).unwrap_or((0.0, 0.0));
-        let round = if is_integer { Round::Integer } else { Round::Decimal };
+        let round = if is_integer {
+            Round::Integer
+        } else {
+            Round::Decimal
+        };
         let (low, high) = (low.min(0.0), high.max(0.0));
         // Without a number there are no bars, but an axis.
         let high = if low == high { 1.0 } else { high };

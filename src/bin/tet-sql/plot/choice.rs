@@ -20,48 +20,76 @@ pub struct Roles {
 
 /// Tells axes from values.
 ///
-/// Axes are the fewest columns from the left on that no two rows share, and at least all columns of times and texts.
-/// Where only columns that have no NULL, as dimensions have none, stand before others, no more than those are axes.
-pub fn roles(columns: &[Column], has_nulls: &[bool]) -> Result<Roles, String> {
+/// Dimensions, times and texts are axes. So are other numbers, from the left on, until no two rows share a place; but not
+/// those that may be NULL, where others may not, as what is grouped by may not.
+pub fn roles(columns: &[Column]) -> Result<Roles, String> {
     let is_label = |column: &usize| columns[*column].kind.is_label();
     let all = 0..columns.len();
-    let numbers: Vec<usize> = all.clone().filter(|column| !is_label(column)).collect();
-    let Some(last_number) = numbers.last() else {
+    let is_base = |column: &usize| is_label(column) || columns[*column].is_dimension;
+    let base: Vec<usize> = all.clone().filter(is_base).collect();
+    let mut numbers: Vec<usize> = all.clone().filter(|column| !is_base(column)).collect();
+    // One number is a value.
+    if numbers.pop().is_none() {
         return Err(
-            "there is no column of numbers to draw: add one, such as count(*) with a GROUP BY".to_owned(),
+            "there is no column of numbers to draw along the axes: add one, such as value, avg(value) or count(*)".to_owned(),
         );
-    };
-    let labels = all.clone().rev().find(is_label).map_or(0, |last| last + 1);
-    let axes: Vec<usize> = if labels > *last_number {
-        // Numbers stand in front of what they are about.
-        all.clone().filter(is_label).collect()
-    } else {
-        let least = labels.max(1);
-        let dimensions = has_nulls.iter().position(|nullable| *nullable).unwrap_or(0);
-        let are_dimensions = dimensions > 0 && has_nulls[dimensions..].iter().all(|nullable| *nullable);
-        let most = if are_dimensions { dimensions } else { columns.len() - 1 };
-        let most = most.max(least);
-        let enough = (least..most).find(|count| do_identify(&columns[..*count]));
-        (0..enough.unwrap_or(most)).collect()
-    };
-    let values = all.filter(|column| !axes.contains(column) && !is_label(column)).collect();
-    let (mut fixed, mut axes): (Vec<usize>, Vec<usize>) =
-        axes.into_iter().partition(|column| columns[*column].is_constant());
+    }
+    let mut axes = base.clone();
+    let behind = base.last().copied();
+    let tells = columns.iter().any(|column| !column.is_nullable);
+    let could_be =
+        |column: &usize| Some(*column) < behind || !tells || !columns[*column].is_nullable;
+    let mut others = numbers.into_iter().filter(could_be);
+    if axes.is_empty() {
+        axes.push(others.next().unwrap_or(0));
+    }
+    let mut is_enough = do_identify(columns, &axes);
+    while !is_enough && let Some(other) = others.next() {
+        axes.push(other);
+        axes.sort_unstable();
+        is_enough = do_identify(columns, &axes);
+    }
+    if !is_enough {
+        // Rows share places whatever the axes are.
+        if columns.iter().any(|column| column.is_dimension) {
+            axes = base;
+        } else {
+            axes.truncate(base.len().max(2));
+        }
+    }
+    let values = all
+        .filter(|column| !axes.contains(column) && !is_label(column))
+        .collect();
+    let (mut fixed, mut axes): (Vec<usize>, Vec<usize>) = axes
+        .into_iter()
+        .partition(|column| columns[*column].is_constant());
     if axes.is_empty() {
         // One place: that on a time or a number says more than that on a text.
-        let best = fixed.iter().position(|column| !columns[*column].kind.is_categorical()).unwrap_or(0);
+        let best = fixed
+            .iter()
+            .position(|column| !columns[*column].kind.is_categorical())
+            .unwrap_or(0);
         axes.push(fixed.remove(best));
     }
-    Ok(Roles { axes, values, fixed })
+    Ok(Roles {
+        axes,
+        values,
+        fixed,
+    })
 }
 
 /// Whether no two rows have the same values in all of these columns, as far as the first million rows tell.
-fn do_identify(columns: &[Column]) -> bool {
-    let rows = columns.first().map_or(0, |column| column.values.len()).min(ROWS);
+fn do_identify(columns: &[Column], axes: &[usize]) -> bool {
+    let rows = columns
+        .first()
+        .map_or(0, |column| column.values.len())
+        .min(ROWS);
     let hasher = RandomState::new();
     let mut seen = HashSet::new();
     (0..rows).all(|row| {
-        let place = columns.iter().map(|column| (column.values[row] + 0.0).to_bits());
+        let place = axes
+            .iter()
+            .map(|axis| (columns[*axis].values[row] + 0.0).to_bits());
         seen.insert(hasher.hash_one(place.collect::<Vec<u64>>()))
     })
 }
@@ -69,11 +97,26 @@ fn do_identify(columns: &[Column]) -> bool {
 /// Which of two axes goes from left to right, and which from bottom to top: times go to the right, latitudes and
 /// depths up and down, and otherwise the first is that of the rows, as in a matrix.
 pub fn across_and_up(first: usize, second: usize, columns: &[Column]) -> (usize, usize) {
-    let is_across = |column: &Column| matches!(column.kind, Kind::Time(_)) || is_called(column, &["lon", "longitude", "x", "time"], "degrees_east");
-    let is_up = |column: &Column| is_called(column, &["lat", "latitude", "y", "level", "depth", "height", "altitude"], "degrees_north");
+    let is_across = |column: &Column| {
+        matches!(column.kind, Kind::Time(_))
+            || is_called(column, &["lon", "longitude", "x", "time"], "degrees_east")
+    };
+    let is_up = |column: &Column| {
+        is_called(
+            column,
+            &[
+                "lat", "latitude", "y", "level", "depth", "height", "altitude",
+            ],
+            "degrees_north",
+        )
+    };
     let (one, other) = (&columns[first], &columns[second]);
     let is_first_across = is_across(one) && !is_across(other) || is_up(other) && !is_up(one);
-    if is_first_across { (first, second) } else { (second, first) }
+    if is_first_across {
+        (first, second)
+    } else {
+        (second, first)
+    }
 }
 
 fn is_called(column: &Column, names: &[&str], unit: &str) -> bool {
@@ -110,7 +153,10 @@ pub fn too_many(axes: &[&Column]) -> String {
 
 fn quoted(name: &str) -> String {
     let is_plain = |c: char| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit();
-    if name.chars().all(is_plain) && !name.starts_with(|c: char| c.is_ascii_digit()) && !name.is_empty() {
+    if name.chars().all(is_plain)
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
+    {
         name.to_owned()
     } else {
         format!("\"{}\"", name.replace('"', "\"\""))

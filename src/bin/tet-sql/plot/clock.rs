@@ -111,10 +111,10 @@ impl Clock {
         }
     }
 
-    /// About `count` round times, if the calendar reaches so far.
-    pub fn ticks(&self, low: f64, high: f64, count: usize) -> Option<TimeTicks> {
+    /// Round times that are at least about so many seconds apart, if the calendar reaches so far.
+    pub fn ticks(&self, low: f64, high: f64, apart: f64) -> Option<TimeTicks> {
         let (first, last) = (self.local(low)?, self.local(high)?);
-        let step = self.step((high - low) / count.max(1) as f64);
+        let step = self.step(apart);
         let locals = match step {
             Step::Seconds(step) => multiples(seconds(first), seconds(last), step),
             Step::Days(step) => days(first.date(), last.date(), step),
@@ -152,11 +152,17 @@ impl Clock {
                 return Step::Seconds(step);
             }
         }
-        if let Some(days) = [1, 2, 5, 10, 15].into_iter().find(|days| fits(f64::from(*days) * DAY)) {
+        if let Some(days) = [1, 2, 5, 10, 15]
+            .into_iter()
+            .find(|days| fits(f64::from(*days) * DAY))
+        {
             return Step::Days(days);
         }
         let month = 30.0 * DAY;
-        if let Some(months) = [1, 2, 3, 6].into_iter().find(|months| fits(f64::from(*months) * month)) {
+        if let Some(months) = [1, 2, 3, 6]
+            .into_iter()
+            .find(|months| fits(f64::from(*months) * month))
+        {
             return Step::Months(months);
         }
         Step::Years(Round::Integer.up((least / (365.0 * DAY)).max(1.0)))
@@ -264,7 +270,8 @@ mod tests {
     }
 
     fn labels(clock: &Clock, low: &str, high: &str, count: usize) -> (Vec<String>, Option<String>) {
-        let found = clock.ticks(at(low), at(high), count).unwrap();
+        let apart = (at(high) - at(low)) / count as f64;
+        let found = clock.ticks(at(low), at(high), apart).unwrap();
         let labels = found.ticks.into_iter().map(|(_, label)| label);
         (labels.collect(), found.context)
     }
@@ -276,17 +283,69 @@ mod tests {
             (
                 "2024-01-01T12:00:00.10",
                 "2024-01-01T12:00:00.50",
-                &["12:00:00.1", "12:00:00.2", "12:00:00.3", "12:00:00.4", "12:00:00.5"],
+                &[
+                    "12:00:00.1",
+                    "12:00:00.2",
+                    "12:00:00.3",
+                    "12:00:00.4",
+                    "12:00:00.5",
+                ],
                 Some("2024-01-01"),
             ),
-            ("2024-01-01T12:00:03", "2024-01-01T12:00:22", &["12:00:05", "12:00:10", "12:00:15", "12:00:20"], Some("2024-01-01")),
-            ("2024-01-01T00:00:00", "2024-01-01T23:00:00", &["2024-01-01", "06:00", "12:00", "18:00"], Some("2024-01-01")),
-            ("2024-01-01T00:00:00", "2024-01-02T23:00:00", &["2024-01-01", "12:00", "2024-01-02", "12:00"], None),
-            ("2024-02-27T00:00:00", "2024-03-02T00:00:00", &["2024-02-27", "2024-02-28", "2024-02-29", "2024-03-01", "2024-03-02"], None),
-            ("2024-01-01T00:00:00", "2024-02-03T00:00:00", &["2024-01-01", "2024-01-11", "2024-01-21", "2024-02-01"], None),
-            ("2023-12-15T00:00:00", "2024-04-20T00:00:00", &["2024-01", "2024-02", "2024-03", "2024-04"], None),
-            ("2022-07-15T00:00:00", "2024-04-20T00:00:00", &["2023-01", "2023-07", "2024-01"], None),
-            ("1940-01-01T00:00:00", "2024-04-20T00:00:00", &["1940", "1960", "1980", "2000", "2020"], None),
+            (
+                "2024-01-01T12:00:03",
+                "2024-01-01T12:00:22",
+                &["12:00:05", "12:00:10", "12:00:15", "12:00:20"],
+                Some("2024-01-01"),
+            ),
+            (
+                "2024-01-01T00:00:00",
+                "2024-01-01T23:00:00",
+                &["2024-01-01", "06:00", "12:00", "18:00"],
+                Some("2024-01-01"),
+            ),
+            (
+                "2024-01-01T00:00:00",
+                "2024-01-02T23:00:00",
+                &["2024-01-01", "12:00", "2024-01-02", "12:00"],
+                None,
+            ),
+            (
+                "2024-02-27T00:00:00",
+                "2024-03-02T00:00:00",
+                &[
+                    "2024-02-27",
+                    "2024-02-28",
+                    "2024-02-29",
+                    "2024-03-01",
+                    "2024-03-02",
+                ],
+                None,
+            ),
+            (
+                "2024-01-01T00:00:00",
+                "2024-02-03T00:00:00",
+                &["2024-01-01", "2024-01-11", "2024-01-21", "2024-02-01"],
+                None,
+            ),
+            (
+                "2023-12-15T00:00:00",
+                "2024-04-20T00:00:00",
+                &["2024-01", "2024-02", "2024-03", "2024-04"],
+                None,
+            ),
+            (
+                "2022-07-15T00:00:00",
+                "2024-04-20T00:00:00",
+                &["2023-01", "2023-07", "2024-01"],
+                None,
+            ),
+            (
+                "1940-01-01T00:00:00",
+                "2024-04-20T00:00:00",
+                &["1940", "1960", "1980", "2000", "2020"],
+                None,
+            ),
         ];
         for (low, high, ticks, context) in expected {
             let ticks = ticks.iter().map(|tick| (*tick).to_owned()).collect();
@@ -301,8 +360,11 @@ mod tests {
         let clock = Clock::new(Form::Timestamp, Some((zone.parse().unwrap(), zone)));
         // The clocks go forward from 02:00 to 03:00 on this night.
         let (low, high) = ("2024-03-30T23:00:00", "2024-03-31T04:00:00");
-        let found = clock.ticks(at(low), at(high), 6).unwrap();
-        let times = found.ticks.iter().map(|(time, label)| (*time, label.as_str()));
+        let found = clock.ticks(at(low), at(high), 3000.0).unwrap();
+        let times = found
+            .ticks
+            .iter()
+            .map(|(time, label)| (*time, label.as_str()));
         let expected = [
             (at("2024-03-30T23:00:00"), "2024-03-31"),
             (at("2024-03-31T00:00:00"), "01:00"),
@@ -313,7 +375,10 @@ mod tests {
         ];
         assert_eq!(times.collect::<Vec<_>>(), expected);
         assert_eq!(found.context.as_deref(), Some("2024-03-31, Europe/Berlin"));
-        assert_eq!(clock.text(at("2024-07-01T00:00:00.5")), "2024-07-01T02:00:00.5");
+        assert_eq!(
+            clock.text(at("2024-07-01T00:00:00.5")),
+            "2024-07-01T02:00:00.5"
+        );
     }
 
     #[test]
@@ -323,8 +388,12 @@ mod tests {
         assert_eq!(found, ["2024-01-01", "2024-01-02"]);
         assert_eq!(dates.text(at("2024-01-02T00:00:00")), "2024-01-02");
         let times = Clock::new(Form::Time, None);
-        let found = times.ticks(0.0, 6.0 * HOUR, 3).unwrap();
-        let found: Vec<&str> = found.ticks.iter().map(|(_, label)| label.as_str()).collect();
+        let found = times.ticks(0.0, 6.0 * HOUR, 2.0 * HOUR).unwrap();
+        let found: Vec<&str> = found
+            .ticks
+            .iter()
+            .map(|(_, label)| label.as_str())
+            .collect();
         assert_eq!(found, ["00:00", "02:00", "04:00", "06:00"]);
         assert_eq!(times.text(3661.25), "01:01:01.25");
     }
@@ -332,9 +401,9 @@ mod tests {
     #[test]
     fn times_beyond_the_calendar_have_no_ticks() {
         let clock = Clock::new(Form::Timestamp, None);
-        assert_eq!(clock.ticks(0.0, 1e18, 5), None);
-        assert_eq!(clock.ticks(0.0, 1e300, 5), None);
+        assert_eq!(clock.ticks(0.0, 1e18, 2e17), None);
+        assert_eq!(clock.ticks(0.0, 1e300, 2e299), None);
         // The most of it.
-        assert!(!clock.ticks(-8e12, 8e12, 5).unwrap().ticks.is_empty());
+        assert!(!clock.ticks(-8e12, 8e12, 4e12).unwrap().ticks.is_empty());
     }
 }

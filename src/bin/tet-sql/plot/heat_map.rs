@@ -30,17 +30,30 @@ pub struct HeatMap {
 
 impl HeatMap {
     /// The means of the values in each cell.
-    pub fn of(x: &Column, y: &Column, value: &Column, notes: &mut Vec<String>) -> Result<Self, String> {
+    pub fn of(
+        x: &Column,
+        y: &Column,
+        value: &Column,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, String> {
         let rows = || {
             let rows = x.values.iter().zip(&y.values).zip(&value.values);
             rows.filter(|((x, y), _)| !x.is_nan() && !y.is_nan())
         };
         let Some((low, high)) = range(rows().map(|(_, value)| *value)) else {
-            return Err(format!("there is nothing to draw: {} has no finite number", value.name));
+            return Err(format!(
+                "there is nothing to draw: {} has no finite number",
+                value.name
+            ));
         };
         let left_out = x.values.len() - rows().count();
         if left_out > 0 {
-            notes.push(format!("{} without a finite {} or {} left out", text::counted(left_out, "row", "rows"), x.name, y.name));
+            notes.push(format!(
+                "{} without a finite {} or {} left out",
+                text::counted(left_out, "row", "rows"),
+                x.name,
+                y.name
+            ));
         }
         let mut grid = [Cut::of(x, COLUMNS), Cut::of(y, ROWS)];
         let mut means = Means::of(&grid, rows());
@@ -49,23 +62,37 @@ impl HeatMap {
         if are_numbers && points >= 16 && points * SPARSE < means.counts.len() {
             // About two points in each.
             let parts = (points as f64 / 2.0).sqrt().ceil() as usize;
-            grid = [grid[0].even(parts.min(COLUMNS)), grid[1].even(parts.min(ROWS))];
+            grid = [
+                grid[0].even(parts.min(COLUMNS)),
+                grid[1].even(parts.min(ROWS)),
+            ];
             means = Means::of(&grid, rows());
             notes.push(format!("the rows lie on no grid: the mean of those in each of {parts} x {parts} cells is drawn"));
         } else if grid.iter().any(|cut| cut.is_coarse) {
             notes.push(format!(
                 "{} x {} coordinates are drawn as {} x {} cells, each the mean of its values",
-                grid[0].places, grid[1].places, grid[0].cells(), grid[1].cells()
+                grid[0].places,
+                grid[1].places,
+                grid[0].cells(),
+                grid[1].cells()
             ));
         } else if let Some(most) = means.counts.iter().max()
             && *most > 1
         {
-            notes.push(format!("up to {most} rows have the same {} and {}: their mean is drawn", x.name, y.name));
+            notes.push(format!(
+                "up to {most} rows have the same {} and {}: their mean is drawn",
+                x.name, y.name
+            ));
         }
         let [x_cut, y_cut] = grid;
         for (column, cut) in [(x, &x_cut), (y, &y_cut)] {
             if cut.cells() < column.texts.len() {
-                notes.push(format!("the first {} of {} values of {} are drawn", cut.cells(), column.texts.len(), column.name));
+                notes.push(format!(
+                    "the first {} of {} values of {} are drawn",
+                    cut.cells(),
+                    column.texts.len(),
+                    column.name
+                ));
             }
         }
         let cells = means.finish();
@@ -106,7 +133,8 @@ impl HeatMap {
                     &self.cells[row + left..row + right]
                 });
                 let present = cells.filter(|cell| !cell.is_nan());
-                let (count, sum) = present.fold((0u32, 0.0), |(count, sum), cell| (count + 1, sum + cell));
+                let (count, sum) =
+                    present.fold((0u32, 0.0), |(count, sum), cell| (count + 1, sum + cell));
                 dots.push(sum / f64::from(count));
             }
         }
@@ -117,7 +145,9 @@ impl HeatMap {
     pub fn is_even(&self) -> bool {
         [&self.x_edges, &self.y_edges].into_iter().all(|edges| {
             let size = (edges[edges.len() - 1] - edges[0]) / (edges.len() - 1) as f64;
-            edges.windows(2).all(|pair| (pair[1] - pair[0] - size).abs() <= size * 1e-3)
+            edges
+                .windows(2)
+                .all(|pair| (pair[1] - pair[0] - size).abs() <= size * 1e-3)
         })
     }
 
@@ -129,6 +159,12 @@ impl HeatMap {
 
 fn axis(column: &Column, edges: &[f64]) -> Axis {
     let mut axis = Axis::over(column, edges[0], edges[edges.len() - 1]);
+    // Between the middles of two cells there is nothing to be marked.
+    let least = edges
+        .windows(2)
+        .map(|pair| pair[1] - pair[0])
+        .reduce(f64::min);
+    axis.least = least.unwrap_or_default() * (1.0 - 1e-9);
     if let Scale::Texts(texts) = &mut axis.scale {
         texts.truncate(edges.len() - 1);
         axis.high = edges[edges.len() - 1];
@@ -144,7 +180,12 @@ fn spans(axis: &Axis, edges: &[f64], dots: usize) -> Vec<(usize, usize)> {
         let place = if axis.is_reversed { 1.0 - place } else { place };
         axis.low + place * (axis.high - axis.low)
     };
-    let cell = |value: f64| edges.partition_point(|edge| *edge <= value).saturating_sub(1).min(last);
+    let cell = |value: f64| {
+        edges
+            .partition_point(|edge| *edge <= value)
+            .saturating_sub(1)
+            .min(last)
+    };
     let span = |dot: usize| {
         let (from, to) = (value(dot as f64), value(dot as f64 + 1.0));
         let (from, to) = (from.min(to), from.max(to));
@@ -185,7 +226,12 @@ impl Cut {
                 is_coarse: false,
             };
         }
-        let mut places: Vec<f64> = column.values.iter().copied().filter(|value| !value.is_nan()).collect();
+        let mut places: Vec<f64> = column
+            .values
+            .iter()
+            .copied()
+            .filter(|value| !value.is_nan())
+            .collect();
         places.sort_by(f64::total_cmp);
         places.dedup();
         let together = places.len().div_ceil(most);
@@ -195,7 +241,11 @@ impl Cut {
             is_coarse: together > 1,
         };
         // Coordinates in no order would make cells of all sizes.
-        if together > 1 && !are_regular(&places) { cut.even(most) } else { cut }
+        if together > 1 && !are_regular(&places) {
+            cut.even(most)
+        } else {
+            cut
+        }
     }
 
     /// As many cells of one size.

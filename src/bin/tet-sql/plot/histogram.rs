@@ -13,8 +13,8 @@ const FEWEST_BINS: usize = 8;
 const SAMPLE: usize = 1 << 16;
 /// Round widths of bins of times, in seconds.
 const SECONDS: [f64; 18] = [
-    1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0,
-    43_200.0, 86_400.0,
+    1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0,
+    10_800.0, 21_600.0, 43_200.0, 86_400.0,
 ];
 
 /// How the values of one column are distributed.
@@ -34,11 +34,19 @@ impl Histogram {
     /// Counts the values of a column in bins of a round width.
     pub fn of(column: &Column, notes: &mut Vec<String>) -> Result<Self, String> {
         let Some((low, high)) = column.range() else {
-            return Err(format!("there is nothing to draw: {} has no finite number", column.name));
+            return Err(format!(
+                "there is nothing to draw: {} has no finite number",
+                column.name
+            ));
         };
         let missing = column.values.iter().filter(|value| value.is_nan()).count() - column.infinite;
         if missing > 0 {
-            notes.push(format!("{} of {} rows {} no value", missing, column.values.len(), if missing == 1 { "has" } else { "have" }));
+            notes.push(format!(
+                "{} of {} rows {} no value",
+                missing,
+                column.values.len(),
+                if missing == 1 { "has" } else { "have" }
+            ));
         }
         let axis = Axis::over(column, low, high);
         let edges = if low < high && low == axis.low && high == axis.high {
@@ -53,7 +61,11 @@ impl Histogram {
             counts[next.saturating_sub(1).min(last)] += 1;
         }
         let most = counts.iter().max().copied().unwrap_or_default() as f64;
-        let title = if column.name == "rows" { "values" } else { "rows" };
+        let title = if column.name == "rows" {
+            "values"
+        } else {
+            "rows"
+        };
         let mut y = Axis::of_numbers(title.to_owned(), 0.0, most, Round::Integer);
         y.high += most * 0.04;
         Ok(Self {
@@ -66,7 +78,10 @@ impl Histogram {
 
     /// The bounds and the count of a bin, for people.
     pub fn text(&self, bin: usize) -> String {
-        let (from, to) = (self.x.text(self.edges[bin]), self.x.text(self.edges[bin + 1]));
+        let (from, to) = (
+            self.x.text(self.edges[bin]),
+            self.x.text(self.edges[bin + 1]),
+        );
         let rows = text::counted(self.counts[bin] as usize, "row", "rows");
         format!("{from} to {to}\n{rows}")
     }
@@ -74,6 +89,7 @@ impl Histogram {
 
 /// Round edges, the first and the last of which are around all values.
 fn edges(column: &Column, axis: &Axis, low: f64, high: f64) -> Vec<f64> {
+    let is_integer = matches!(column.kind, Kind::Number { is_integer: true });
     let width = width(column, low, high);
     let width = match &axis.scale {
         Scale::Times(_) if width <= 86_400.0 && width >= 1.0 => {
@@ -81,11 +97,13 @@ fn edges(column: &Column, axis: &Axis, low: f64, high: f64) -> Vec<f64> {
             round.unwrap_or(86_400.0)
         }
         Scale::Times(_) if width > 86_400.0 => (width / 86_400.0).ceil() * 86_400.0,
-        Scale::Numbers(_) if matches!(column.kind, Kind::Number { is_integer: true }) => Round::Integer.up(width),
+        // Of so few, each has its bin.
+        _ if is_integer && high - low < MOST_BINS as f64 / 2.0 => 1.0,
+        _ if is_integer => Round::Integer.up(width),
         _ => Round::Decimal.up(width),
     };
     // Each integer in the middle of its bin.
-    let is_each = matches!(column.kind, Kind::Number { is_integer: true }) && width == 1.0;
+    let is_each = is_integer && width == 1.0;
     let shift = if is_each { 0.5 } else { 0.0 };
     let first = ((low + shift) / width).floor();
     let last = ((high + shift) / width).floor() + 1.0;
@@ -98,12 +116,27 @@ fn edges(column: &Column, axis: &Axis, low: f64, high: f64) -> Vec<f64> {
 /// (Freedman and Diaconis).
 fn width(column: &Column, low: f64, high: f64) -> f64 {
     let step = column.values.len().div_ceil(SAMPLE).max(1);
-    let mut sample: Vec<f64> = column.values.iter().copied().step_by(step).filter(|value| !value.is_nan()).collect();
+    let mut sample: Vec<f64> = column
+        .values
+        .iter()
+        .copied()
+        .step_by(step)
+        .filter(|value| !value.is_nan())
+        .collect();
     sample.sort_by(f64::total_cmp);
-    let quantile = |part: f64| sample.get((sample.len() as f64 * part) as usize).copied().unwrap_or(low);
+    let quantile = |part: f64| {
+        sample
+            .get((sample.len() as f64 * part) as usize)
+            .copied()
+            .unwrap_or(low)
+    };
     let rows = column.values.iter().filter(|value| !value.is_nan()).count() as f64;
     let chosen = 2.0 * (quantile(0.75) - quantile(0.25)) / rows.cbrt();
     let fewest = (FEWEST_BINS as f64).min(rows.sqrt().ceil());
     let (finest, coarsest) = ((high - low) / MOST_BINS as f64, (high - low) / fewest);
-    if chosen > 0.0 { chosen.clamp(finest, coarsest) } else { coarsest }
+    if chosen > 0.0 {
+        chosen.clamp(finest, coarsest)
+    } else {
+        coarsest
+    }
 }

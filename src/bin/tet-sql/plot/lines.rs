@@ -33,13 +33,21 @@ pub struct Line {
 
 impl Lines {
     /// A line for each column of values.
-    pub fn of_columns(x: &Column, values: &[&Column], notes: &mut Vec<String>) -> Result<Self, String> {
+    pub fn of_columns(
+        x: &Column,
+        values: &[&Column],
+        notes: &mut Vec<String>,
+    ) -> Result<Self, String> {
         let order = order(x, (0..x.values.len()).collect(), notes);
         let units: BTreeSet<_> = values.iter().map(|column| &column.unit).collect();
         let is_one_unit = units.len() == 1;
         let mut duplicates = 0;
         let lines = values.iter().map(|column| Line {
-            name: if is_one_unit { column.name.clone() } else { column.title() },
+            name: if is_one_unit {
+                column.name.clone()
+            } else {
+                column.title()
+            },
             pieces: pieces(x, column, &order, &mut duplicates),
         });
         let lines: Vec<Line> = lines.collect();
@@ -88,7 +96,10 @@ impl Lines {
             range(points().map(|point| point.1)),
         ) else {
             let names: Vec<&str> = values.iter().map(|column| column.name.as_str()).collect();
-            return Err(format!("there is nothing to draw: {} has no finite number", names.join(", ")));
+            return Err(format!(
+                "there is nothing to draw: {} has no finite number",
+                names.join(", ")
+            ));
         };
         if duplicates > 0 {
             notes.push(format!(
@@ -97,8 +108,17 @@ impl Lines {
                 x.name
             ));
         }
-        let are_integers = values.iter().all(|column| matches!(column.kind, super::column::Kind::Number { is_integer: true }));
-        let round = if are_integers { Round::Integer } else { Round::Decimal };
+        let are_integers = values.iter().all(|column| {
+            matches!(
+                column.kind,
+                super::column::Kind::Number { is_integer: true }
+            )
+        });
+        let round = if are_integers {
+            Round::Integer
+        } else {
+            Round::Decimal
+        };
         Ok(Self {
             x: Axis::over(x, left, right),
             y: Axis::of_numbers(title, low, high, round).with_room(0.04),
@@ -113,7 +133,15 @@ fn order(x: &Column, mut rows: Vec<usize>, notes: &mut Vec<String>) -> Vec<usize
     rows.retain(|row| !x.values[*row].is_nan());
     if rows.len() < before {
         let missing = text::counted(before - rows.len(), "row has", "rows have");
-        notes.push(format!("{missing} no finite {} and {} left out", x.name, if before - rows.len() == 1 { "is" } else { "are" }));
+        notes.push(format!(
+            "{missing} no finite {} and {} left out",
+            x.name,
+            if before - rows.len() == 1 {
+                "is"
+            } else {
+                "are"
+            }
+        ));
     }
     // Sorting what is sorted takes one pass.
     rows.sort_by(|a, b| x.values[*a].total_cmp(&x.values[*b]));
@@ -122,16 +150,25 @@ fn order(x: &Column, mut rows: Vec<usize>, notes: &mut Vec<String>) -> Vec<usize
 
 /// The mean for each place, few enough to be drawn. Counts the rows that share a place.
 fn pieces(x: &Column, y: &Column, order: &[usize], duplicates: &mut usize) -> Vec<Vec<(f64, f64)>> {
-    let means = order.chunk_by(|a, b| x.values[*a] == x.values[*b]).map(|rows| {
-        let present = rows.iter().map(|row| y.values[*row]).filter(|value| !value.is_nan());
-        let (count, sum) = present.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
-        *duplicates += rows.len() - 1;
-        (x.values[rows[0]], sum / f64::from(count))
-    });
+    let means = order
+        .chunk_by(|a, b| x.values[*a] == x.values[*b])
+        .map(|rows| {
+            let present = rows
+                .iter()
+                .map(|row| y.values[*row])
+                .filter(|value| !value.is_nan());
+            let (count, sum) =
+                present.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
+            *duplicates += rows.len() - 1;
+            (x.values[rows[0]], sum / f64::from(count))
+        });
     let points: Vec<(f64, f64)> = means.collect();
     let points = thinned(points, COLUMNS);
     let split = points.split(|point| point.1.is_nan());
-    split.filter(|piece| !piece.is_empty()).map(<[_]>::to_vec).collect()
+    split
+        .filter(|piece| !piece.is_empty())
+        .map(<[_]>::to_vec)
+        .collect()
 }
 
 /// At most four points and a gap for each of so many equal parts of the axis: the first, the least, the greatest and the
@@ -144,12 +181,18 @@ fn thinned(points: Vec<(f64, f64)>, parts: usize) -> Vec<(f64, f64)> {
     if points.len() <= 4 * parts {
         return points;
     }
-    let part = |x: f64| (((x - low) / (high - low)) * parts as f64).min(parts as f64 - 1.0) as usize;
+    let part =
+        |x: f64| (((x - low) / (high - low)) * parts as f64).min(parts as f64 - 1.0) as usize;
     let mut thin = Vec::with_capacity(5 * parts);
     for some in points.chunk_by(|a, b| part(a.0) == part(b.0)) {
-        let present: Vec<usize> = (0..some.len()).filter(|point| !some[*point].1.is_nan()).collect();
+        let present: Vec<usize> = (0..some.len())
+            .filter(|point| !some[*point].1.is_nan())
+            .collect();
         let by_value = |a: &&usize, b: &&usize| some[**a].1.total_cmp(&some[**b].1);
-        let (Some(least), Some(greatest)) = (present.iter().min_by(by_value), present.iter().max_by(by_value)) else {
+        let (Some(least), Some(greatest)) = (
+            present.iter().min_by(by_value),
+            present.iter().max_by(by_value),
+        ) else {
             thin.push(some[0]);
             continue;
         };
@@ -165,7 +208,9 @@ mod tests {
 
     #[test]
     fn extremes_survive_thinning() {
-        let mut points: Vec<(f64, f64)> = (0..100_000).map(|i| (f64::from(i), f64::from(i % 7))).collect();
+        let mut points: Vec<(f64, f64)> = (0..100_000)
+            .map(|i| (f64::from(i), f64::from(i % 7)))
+            .collect();
         points[31_234].1 = 1000.0;
         points[77_777].1 = -1000.0;
         for point in &mut points[50_000..51_000] {

@@ -74,18 +74,23 @@ impl Chart {
         }
         let mut notes = Vec::new();
         let mut columns = Vec::new();
-        let mut has_nulls = Vec::new();
         for (number, field) in schema.fields().iter().enumerate() {
             if Kind::of(field.data_type()) == Kind::Other {
-                notes.push(format!("{} is not drawn: it is of type {}", text::clean(field.name()), field.data_type()));
+                notes.push(format!(
+                    "{} is not drawn: it is of type {}",
+                    text::clean(field.name()),
+                    field.data_type()
+                ));
                 continue;
             }
             columns.push(Column::read(field, number, batches, units)?);
-            has_nulls.push(field.is_nullable());
         }
         let infinite: usize = columns.iter().map(|column| column.infinite).sum();
         if infinite > 0 {
-            notes.push(format!("{} left out", text::counted(infinite, "infinite value is", "infinite values are")));
+            notes.push(format!(
+                "{} left out",
+                text::counted(infinite, "infinite value is", "infinite values are")
+            ));
         }
         match columns.len() {
             0 => Err(match notes.first() {
@@ -93,33 +98,41 @@ impl Chart {
                 None => "the result has no columns, so there is nothing to draw".to_owned(),
             }),
             1 => Self::of_one(columns.remove(0), notes),
-            _ => Self::of_many(columns, &has_nulls, notes),
+            _ => Self::of_many(columns, notes),
         }
     }
 
     /// How the values of one column are distributed.
-    fn of_one(column: Column, mut notes: Vec<String>) -> Result<Self, String> {
+    fn of_one(mut column: Column, mut notes: Vec<String>) -> Result<Self, String> {
         let title = column.long_name.clone();
         let content = if column.kind.is_categorical() {
-            Content::Bars(Bars::counting(&column.into_categories(), &mut notes))
+            column.make_categories();
+            Content::Bars(Bars::counting(&column, &mut notes))
         } else {
             Content::Histogram(Histogram::of(&column, &mut notes)?)
         };
-        Ok(Self { title, content, notes })
+        Ok(Self {
+            title,
+            content,
+            notes,
+        })
     }
 
-    fn of_many(mut columns: Vec<Column>, has_nulls: &[bool], mut notes: Vec<String>) -> Result<Self, String> {
-        let roles = choice::roles(&columns, has_nulls)?;
+    fn of_many(mut columns: Vec<Column>, mut notes: Vec<String>) -> Result<Self, String> {
+        let roles = choice::roles(&columns)?;
         for &axis in roles.axes.iter().chain(&roles.fixed) {
-            // Names of columns go on.
-            let column = columns[axis].clone();
-            columns[axis] = column.into_categories();
+            columns[axis].make_categories();
         }
         let fixed = roles.fixed.iter().filter_map(|axis| {
             let column = &columns[*axis];
             let value = column.values.iter().find(|value| !value.is_nan())?;
             let unit = column.unit.as_ref().map(|unit| format!(" {unit}"));
-            Some(format!("{} = {}{}", column.name, column.text(*value), unit.unwrap_or_default()))
+            Some(format!(
+                "{} = {}{}",
+                column.name,
+                column.text(*value),
+                unit.unwrap_or_default()
+            ))
         });
         notes.splice(0..0, fixed);
         let mut values: Vec<&Column> = roles.values.iter().map(|value| &columns[*value]).collect();
@@ -130,19 +143,41 @@ impl Chart {
                 Content::Bars(Bars::of(&columns[*axis], first, &mut notes)?)
             }
             [axis] => {
-                leave(&mut values, MOST_LINES, "there are too many lines", &mut notes);
+                leave(
+                    &mut values,
+                    MOST_LINES,
+                    "there are too many lines",
+                    &mut notes,
+                );
                 Content::Lines(Lines::of_columns(&columns[*axis], &values, &mut notes)?)
             }
             [one, other] => {
-                leave(&mut values, 1, "two axes have room for one column", &mut notes);
+                leave(
+                    &mut values,
+                    1,
+                    "two axes have room for one column",
+                    &mut notes,
+                );
                 let one_line_each = |texts: &Column, x: &Column| {
-                    texts.kind.is_categorical() && texts.texts.len() <= MOST_TEXTS && !x.kind.is_categorical()
+                    texts.kind.is_categorical()
+                        && texts.texts.len() <= MOST_TEXTS
+                        && !x.kind.is_categorical()
                 };
                 let (one, other) = (*one, *other);
                 if one_line_each(&columns[one], &columns[other]) {
-                    Content::Lines(Lines::of_texts(&columns[other], &columns[one], first, &mut notes)?)
+                    Content::Lines(Lines::of_texts(
+                        &columns[other],
+                        &columns[one],
+                        first,
+                        &mut notes,
+                    )?)
                 } else if one_line_each(&columns[other], &columns[one]) {
-                    Content::Lines(Lines::of_texts(&columns[one], &columns[other], first, &mut notes)?)
+                    Content::Lines(Lines::of_texts(
+                        &columns[one],
+                        &columns[other],
+                        first,
+                        &mut notes,
+                    )?)
                 } else {
                     let (x, y) = choice::across_and_up(one, other, &columns);
                     Content::HeatMap(HeatMap::of(&columns[x], &columns[y], first, &mut notes)?)
@@ -157,7 +192,11 @@ impl Chart {
             [value] => value.long_name.clone(),
             _ => None,
         };
-        Ok(Self { title, content, notes })
+        Ok(Self {
+            title,
+            content,
+            notes,
+        })
     }
 
     /// A drawing for a terminal of so many columns and lines, which ends in a line end. Terminals of fewer than 24 columns
@@ -179,8 +218,14 @@ impl Chart {
 /// Leaves out all but the first columns, and says so.
 fn leave(values: &mut Vec<&Column>, most: usize, why: &str, notes: &mut Vec<String>) {
     if values.len() > most {
-        let names: Vec<&str> = values[most..].iter().map(|column| column.name.as_str()).collect();
-        notes.push(format!("{why}: not drawn: {}", text::shortened(&names.join(", "), 80)));
+        let names: Vec<&str> = values[most..]
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect();
+        notes.push(format!(
+            "{why}: not drawn: {}",
+            text::shortened(&names.join(", "), 80)
+        ));
         values.truncate(most);
     }
 }

@@ -34,7 +34,10 @@ pub fn shade(value: f64) -> Rgb {
     let below = (place as usize).min(VIRIDIS.len() - 2);
     let part = place - below as f64;
     let mix = |channel: usize| {
-        let (from, to) = (f64::from(VIRIDIS[below][channel]), f64::from(VIRIDIS[below + 1][channel]));
+        let (from, to) = (
+            f64::from(VIRIDIS[below][channel]),
+            f64::from(VIRIDIS[below + 1][channel]),
+        );
         (from + (to - from) * part).round() as u8
     };
     [mix(0), mix(1), mix(2)]
@@ -51,7 +54,9 @@ mod tests {
 
     #[test]
     fn greater_values_are_lighter() {
-        let shades: Vec<f64> = (0..=100).map(|step| lightness(shade(f64::from(step) / 100.0))).collect();
+        let shades: Vec<f64> = (0..=100)
+            .map(|step| lightness(shade(f64::from(step) / 100.0)))
+            .collect();
         assert!(shades.is_sorted());
         assert!(shades[0] < 0.1 && shades[100] > 0.8);
         assert_eq!(shade(0.0), VIRIDIS[0]);

@@ -47,7 +47,9 @@ pub fn multiples(low: f64, high: f64, step: f64) -> Vec<f64> {
     let first = (low / step - 1e-9).ceil();
     let last = (high / step + 1e-9).floor();
     let count = ((last - first).max(-1.0) + 1.0).min(MOST as f64) as usize;
-    (0..count).map(|tick| (first + tick as f64) * step).collect()
+    (0..count)
+        .map(|tick| (first + tick as f64) * step)
+        .collect()
 }
 
 /// Numbers that are multiples of a step, with the digits that tell them apart.
@@ -86,14 +88,38 @@ mod tests {
     #[test]
     fn ticks_are_round() {
         let expected: [(f64, f64, usize, Round, &[&str]); 8] = [
-            (0.0, 1.0, 5, Round::Decimal, &["0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
+            (
+                0.0,
+                1.0,
+                5,
+                Round::Decimal,
+                &["0", "0.2", "0.4", "0.6", "0.8", "1.0"],
+            ),
             (-3.2, 7.9, 4, Round::Decimal, &["0", "5"]),
             (0.0, 3.0, 10, Round::Integer, &["0", "1", "2", "3"]),
-            (-90.0, 90.0, 6, Round::Degrees, &["-90", "-60", "-30", "0", "30", "60", "90"]),
+            (
+                -90.0,
+                90.0,
+                6,
+                Round::Degrees,
+                &["-90", "-60", "-30", "0", "30", "60", "90"],
+            ),
             (0.0, 350.0, 5, Round::Degrees, &["0", "90", "180", "270"]),
             (0.0, 3e9, 3, Round::Decimal, &["0", "1e9", "2e9", "3e9"]),
-            (-2e-7, 2e-7, 4, Round::Decimal, &["-2e-7", "-1e-7", "0", "1e-7", "2e-7"]),
-            (1000.0, 1000.2, 2, Round::Decimal, &["1000.0", "1000.1", "1000.2"]),
+            (
+                -2e-7,
+                2e-7,
+                4,
+                Round::Decimal,
+                &["-2e-7", "-1e-7", "0", "1e-7", "2e-7"],
+            ),
+            (
+                1000.0,
+                1000.2,
+                2,
+                Round::Decimal,
+                &["1000.0", "1000.1", "1000.2"],
+            ),
         ];
         for (low, high, count, round, labels) in expected {
             let found = ticks(low, high, count, round);

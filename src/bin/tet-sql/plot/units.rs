@@ -28,16 +28,17 @@ const AGGREGATES: [&str; 14] = [
     "percentile_cont",
 ];
 /// Functions that leave a unit as it is.
-const FUNCTIONS: [&str; 7] = ["abs", "ceil", "coalesce", "floor", "nullif", "round", "trunc"];
+const FUNCTIONS: [&str; 7] = [
+    "abs", "ceil", "coalesce", "floor", "nullif", "round", "trunc",
+];
 /// Plans are not searched deeper, nor are expressions.
 const DEEPEST: usize = 64;
 
 /// The units of a plan's columns, by their names, as far as they can be told.
 pub fn units(plan: &LogicalPlan) -> BTreeMap<String, String> {
     let fields = plan.schema().fields().iter().enumerate();
-    let found = fields.filter_map(|(number, field)| {
-        Some((field.name().clone(), of_column(plan, number, 0)?))
-    });
+    let found = fields
+        .filter_map(|(number, field)| Some((field.name().clone(), of_column(plan, number, 0)?)));
     found.collect()
 }
 
@@ -50,9 +51,12 @@ fn of_column(plan: &LogicalPlan, number: usize, depth: usize) -> Option<String> 
         return None;
     }
     let below = |input: &LogicalPlan, number| of_column(input, number, depth + 1);
-    let inside = |expression: &Expr, input: &LogicalPlan| of_expression(expression, input, depth + 1);
+    let inside =
+        |expression: &Expr, input: &LogicalPlan| of_expression(expression, input, depth + 1);
     match plan {
-        LogicalPlan::Projection(projection) => inside(projection.expr.get(number)?, &projection.input),
+        LogicalPlan::Projection(projection) => {
+            inside(projection.expr.get(number)?, &projection.input)
+        }
         LogicalPlan::Aggregate(aggregate) => {
             let mut all = aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
             inside(all.nth(number)?, &aggregate.input)
@@ -93,17 +97,17 @@ fn of_expression(expression: &Expr, input: &LogicalPlan, depth: usize) -> Option
         Expr::Cast(cast) => inside(&cast.expr),
         Expr::TryCast(cast) => inside(&cast.expr),
         Expr::Negative(inner) => inside(inner),
-        Expr::AggregateFunction(AggregateFunction { func, params }) => {
-            AGGREGATES.contains(&func.name()).then(|| inside(params.args.first()?))?
-        }
+        Expr::AggregateFunction(AggregateFunction { func, params }) => AGGREGATES
+            .contains(&func.name())
+            .then(|| inside(params.args.first()?))?,
         Expr::WindowFunction(window) => {
             let name = window.fun.name();
             let is_kept = AGGREGATES.contains(&name) || ["lag", "lead"].contains(&name);
             is_kept.then(|| inside(window.params.args.first()?))?
         }
-        Expr::ScalarFunction(ScalarFunction { func, args }) => {
-            FUNCTIONS.contains(&func.name()).then(|| inside(args.first()?))?
-        }
+        Expr::ScalarFunction(ScalarFunction { func, args }) => FUNCTIONS
+            .contains(&func.name())
+            .then(|| inside(args.first()?))?,
         // A constant could be the way from one unit to another.
         Expr::BinaryExpr(binary) if matches!(binary.op, Operator::Plus | Operator::Minus) => {
             let (left, right) = (inside(&binary.left)?, inside(&binary.right)?);

@@ -20,12 +20,20 @@ impl Font {
 
     /// Pixels that a text is wide.
     pub fn width(&self, text: &str, size: f64) -> f64 {
-        text.chars().map(|c| self.advance(self.glyph(c), size)).sum()
+        text.chars()
+            .map(|c| self.advance(self.glyph(c), size))
+            .sum()
     }
 
     /// Draws the outlines of a text. The builder is told where each letter begins, in pixels, and how many pixels a unit
     /// of its outline has.
-    pub fn draw<B: OutlineBuilder>(&self, text: &str, size: f64, builder: &mut B, place: impl Fn(&mut B, f64, f64)) {
+    pub fn draw<B: OutlineBuilder>(
+        &self,
+        text: &str,
+        size: f64,
+        builder: &mut B,
+        place: impl Fn(&mut B, f64, f64),
+    ) {
         let mut x = 0.0;
         for c in text.chars() {
             let glyph = self.glyph(c);
@@ -36,7 +44,10 @@ impl Font {
     }
 
     fn glyph(&self, c: char) -> GlyphId {
-        let known = self.0.glyph_index(c).or_else(|| self.0.glyph_index(UNKNOWN));
+        let known = self
+            .0
+            .glyph_index(c)
+            .or_else(|| self.0.glyph_index(UNKNOWN));
         known.unwrap_or_default()
     }
 

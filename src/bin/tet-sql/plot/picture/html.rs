@@ -103,7 +103,10 @@ pub fn text(scene: &Scene) -> Result<String, String> {
 fn data(scene: &Scene) -> Value {
     let tenths = |length: f64| (length * 10.0).round() / 10.0;
     let places = |places: &[(f64, String)]| -> Value {
-        places.iter().map(|(place, text)| json!([tenths(*place), text])).collect()
+        places
+            .iter()
+            .map(|(place, text)| json!([tenths(*place), text]))
+            .collect()
     };
     let (name, hover) = match &scene.hover {
         Hover::Across(along) => ("across", places(along)),
@@ -121,7 +124,9 @@ fn data(scene: &Scene) -> Value {
                 let value = value.and_then(|value| format!("{value:.5e}").parse::<f64>().ok());
                 value.map_or(Value::Null, Value::from)
             };
-            let edges = |edges: &[f64]| -> Value { edges.iter().map(|edge| json!(tenths(*edge))).collect() };
+            let edges = |edges: &[f64]| -> Value {
+                edges.iter().map(|edge| json!(tenths(*edge))).collect()
+            };
             let values: Value = values.iter().map(short).collect();
             let cells = json!({
                 "xEdges": edges(x_edges), "xTexts": x_texts, "yEdges": edges(y_edges), "yTexts": y_texts,

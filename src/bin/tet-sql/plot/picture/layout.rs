@@ -44,7 +44,10 @@ pub fn scene(chart: &Chart) -> Result<Scene, String> {
     let description = match (&chart.title, &chart.content) {
         (Some(title), _) => title.clone(),
         (None, Content::Lines(lines)) => format!("{} over {}", lines.y.title, lines.x.title),
-        (None, Content::HeatMap(map)) => format!("{} over {} and {}", map.value.title, map.x.title, map.y.title),
+        (None, Content::HeatMap(map)) => format!(
+            "{} over {} and {}",
+            map.value.title, map.x.title, map.y.title
+        ),
         (None, Content::Histogram(histogram)) => format!("histogram of {}", histogram.x.title),
         (None, Content::Bars(bars)) => format!("{} for each {}", bars.value.title, bars.title),
     };
@@ -52,7 +55,12 @@ pub fn scene(chart: &Chart) -> Result<Scene, String> {
         width: WIDTH,
         height: page.height,
         marks: page.marks,
-        plot: [page.left, page.top, page.right - page.left, page.bottom - page.top],
+        plot: [
+            page.left,
+            page.top,
+            page.right - page.left,
+            page.bottom - page.top,
+        ],
         description,
         hover,
     })
@@ -92,7 +100,10 @@ impl Page {
             page.write(at, &title, TITLE_SIZE, Anchor::Middle, INK);
             page.top += TITLE_SIZE * LEADING + 4.0;
         }
-        let notes = chart.notes.iter().flat_map(|note| page.wrapped(note, WIDTH - 2.0 * MARGIN));
+        let notes = chart
+            .notes
+            .iter()
+            .flat_map(|note| page.wrapped(note, WIDTH - 2.0 * MARGIN));
         let notes: Vec<String> = notes.collect();
         // The picture keeps its size.
         let room = notes.len() as f64 * NOTE_SIZE * LEADING;
@@ -158,9 +169,14 @@ impl Page {
         self.top += 4.0;
         let height = self.bottom - self.top;
         let (y_ticks, y_title) = y.ticks(height, &|_| SIZE, SIZE);
-        let labels = y_ticks.iter().map(|tick| self.shortened(&tick.label, WIDEST_LABEL, SIZE));
+        let labels = y_ticks
+            .iter()
+            .map(|tick| self.shortened(&tick.label, WIDEST_LABEL, SIZE));
         let labels: Vec<String> = labels.collect();
-        let widest = labels.iter().map(|label| self.font.width(label, SIZE)).fold(0.0, f64::max);
+        let widest = labels
+            .iter()
+            .map(|label| self.font.width(label, SIZE))
+            .fold(0.0, f64::max);
         if !y_title.is_empty() {
             let at = (self.left + SIZE * 0.8, (self.top + self.bottom) / 2.0);
             let text = self.shortened(&y_title, height + 20.0, SIZE);
@@ -181,7 +197,13 @@ impl Page {
                 self.rule((self.left, y), (self.right, y), GRID);
             }
             self.rule((self.left - 4.0, y), (self.left, y), FRAME);
-            self.write((self.left - 7.0, y + SIZE * 0.36), label, SIZE, Anchor::End, INK);
+            self.write(
+                (self.left - 7.0, y + SIZE * 0.36),
+                label,
+                SIZE,
+                Anchor::End,
+                INK,
+            );
         }
         self.x_axis(x, has_grid);
     }
@@ -192,7 +214,11 @@ impl Page {
         let width = right - left;
         let (ticks, title) = {
             let font = &self.font;
-            x.ticks(width, &|label| font.width(label, SIZE).min(WIDEST_LABEL), SIZE)
+            x.ticks(
+                width,
+                &|label| font.width(label, SIZE).min(WIDEST_LABEL),
+                SIZE,
+            )
         };
         for tick in ticks {
             let x = left + tick.at * width;
@@ -213,7 +239,13 @@ impl Page {
 
     fn frame(&mut self) {
         let (left, right, top, bottom) = (self.left, self.right, self.top, self.bottom);
-        let points = vec![(left, top), (right, top), (right, bottom), (left, bottom), (left, top)];
+        let points = vec![
+            (left, top),
+            (right, top),
+            (right, bottom),
+            (left, bottom),
+            (left, top),
+        ];
         self.marks.push(Mark::Line {
             points,
             colour: FRAME,
@@ -243,7 +275,8 @@ impl Page {
         for (number, line) in lines.lines.iter().enumerate().rev() {
             let (colour, dash) = style(number);
             for piece in &line.pieces {
-                let place = |point: &(f64, f64)| (self.x(&lines.x, point.0), self.y(&lines.y, point.1));
+                let place =
+                    |point: &(f64, f64)| (self.x(&lines.x, point.0), self.y(&lines.y, point.1));
                 let points: Vec<(f64, f64)> = piece.iter().map(place).collect();
                 // A point without neighbours has no line to be seen by.
                 if let [at] = points.as_slice() {
@@ -267,12 +300,19 @@ impl Page {
             for (x, y) in line.pieces.iter().flatten() {
                 let entry = texts.entry(Place(*x)).or_insert_with(|| (*x, Vec::new()));
                 let value = text::number(*y);
-                entry.1.push(if lines.lines.len() > 1 { format!("{}: {value}", line.name) } else { format!("{}: {value}", lines.y.title) });
+                entry.1.push(if lines.lines.len() > 1 {
+                    format!("{}: {value}", line.name)
+                } else {
+                    format!("{}: {value}", lines.y.title)
+                });
             }
         }
         let step = texts.len().div_ceil(MOST_PLACES).max(1);
         let places = texts.into_values().step_by(step).map(|(x, values)| {
-            (self.x(&lines.x, x), format!("{}\n{}", lines.x.text(x), values.join("\n")))
+            (
+                self.x(&lines.x, x),
+                format!("{}\n{}", lines.x.text(x), values.join("\n")),
+            )
         });
         Hover::Across(places.collect())
     }
@@ -323,18 +363,33 @@ impl Page {
         });
         self.frame();
         let middles = |edges: &[f64], axis: &Axis| -> Vec<String> {
-            edges.windows(2).map(|pair| axis.text((pair[0] + pair[1]) / 2.0)).collect()
+            edges
+                .windows(2)
+                .map(|pair| axis.text((pair[0] + pair[1]) / 2.0))
+                .collect()
         };
         let (value, unit) = match map.value.title.rsplit_once(" [") {
             Some((name, unit)) => (name.to_owned(), format!(" {}", unit.trim_end_matches(']'))),
             None => (map.value.title.clone(), String::new()),
         };
         Hover::Cells {
-            x_edges: map.x_edges.iter().map(|edge| self.x(&map.x, *edge)).collect(),
+            x_edges: map
+                .x_edges
+                .iter()
+                .map(|edge| self.x(&map.x, *edge))
+                .collect(),
             x_texts: middles(&map.x_edges, &map.x),
-            y_edges: map.y_edges.iter().map(|edge| self.y(&map.y, *edge)).collect(),
+            y_edges: map
+                .y_edges
+                .iter()
+                .map(|edge| self.y(&map.y, *edge))
+                .collect(),
             y_texts: middles(&map.y_edges, &map.y),
-            values: map.cells.iter().map(|cell| (!cell.is_nan()).then_some(*cell)).collect(),
+            values: map
+                .cells
+                .iter()
+                .map(|cell| (!cell.is_nan()).then_some(*cell))
+                .collect(),
             names: [map.x.title.clone(), map.y.title.clone(), value],
             unit,
         }
@@ -347,10 +402,14 @@ impl Page {
         let (top, bottom) = (self.top + 4.0, self.bottom - 2.0 * SIZE * LEADING - 6.0);
         let height = bottom - top;
         let (ticks, title) = axis.ticks(height, &|_| SIZE, SIZE);
-        let widest = ticks.iter().map(|tick| self.font.width(&tick.label, SIZE)).fold(0.0, f64::max);
+        let widest = ticks
+            .iter()
+            .map(|tick| self.font.width(&tick.label, SIZE))
+            .fold(0.0, f64::max);
         let right = self.right - SIZE * LEADING - 4.0;
         let left = right - widest - 8.0 - BAR;
-        let shade = |number: usize| Some(palette::shade(1.0 - (number as f64 + 0.5) / SHADES as f64));
+        let shade =
+            |number: usize| Some(palette::shade(1.0 - (number as f64 + 0.5) / SHADES as f64));
         self.marks.push(Mark::Image {
             left,
             top,
@@ -362,7 +421,13 @@ impl Page {
         for tick in ticks {
             let y = bottom - tick.at * height;
             self.rule((left + BAR, y), (left + BAR + 4.0, y), FRAME);
-            self.write((left + BAR + 7.0, y + SIZE * 0.36), &tick.label, SIZE, Anchor::Start, INK);
+            self.write(
+                (left + BAR + 7.0, y + SIZE * 0.36),
+                &tick.label,
+                SIZE,
+                Anchor::Start,
+                INK,
+            );
         }
         let text = self.shortened(&title, height + 20.0, SIZE);
         self.marks.push(Mark::Text {
@@ -381,7 +446,10 @@ impl Page {
         self.axes(&histogram.x, &histogram.y, true);
         let mut places = Vec::new();
         for (bin, count) in histogram.counts.iter().enumerate() {
-            let (from, to) = (self.x(&histogram.x, histogram.edges[bin]), self.x(&histogram.x, histogram.edges[bin + 1]));
+            let (from, to) = (
+                self.x(&histogram.x, histogram.edges[bin]),
+                self.x(&histogram.x, histogram.edges[bin + 1]),
+            );
             let top = self.y(&histogram.y, *count as f64);
             let gap = if to - from > 4.0 { 1.0 } else { 0.0 };
             if *count > 0 {
@@ -402,11 +470,23 @@ impl Page {
     }
 
     fn bars(&mut self, bars: &Bars) -> Hover {
-        let names = bars.bars.iter().map(|bar| self.shortened(&bar.0, 2.0 * WIDEST_LABEL, SIZE));
+        let names = bars
+            .bars
+            .iter()
+            .map(|bar| self.shortened(&bar.0, 2.0 * WIDEST_LABEL, SIZE));
         let names: Vec<String> = names.collect();
-        let widest = names.iter().map(|name| self.font.width(name, SIZE)).fold(0.0, f64::max);
+        let widest = names
+            .iter()
+            .map(|name| self.font.width(name, SIZE))
+            .fold(0.0, f64::max);
         let title = self.shortened(&bars.title, WIDTH - 2.0 * MARGIN, SIZE);
-        self.write((self.left, self.top + SIZE * 0.8), &title, SIZE, Anchor::Start, INK);
+        self.write(
+            (self.left, self.top + SIZE * 0.8),
+            &title,
+            SIZE,
+            Anchor::Start,
+            INK,
+        );
         self.top += SIZE * LEADING + 2.0;
         self.bottom -= 2.0 * SIZE * LEADING + 6.0;
         self.left += widest + 10.0;
@@ -417,11 +497,27 @@ impl Page {
         let mut places = Vec::new();
         for (number, ((name, value), label)) in bars.bars.iter().zip(&names).enumerate() {
             let middle = self.top + (number as f64 + 0.5) * height;
-            self.write((self.left - 7.0, middle + SIZE * 0.36), label, SIZE, Anchor::End, INK);
-            let shown = if value.is_nan() { "NULL".to_owned() } else { text::number(*value) };
+            self.write(
+                (self.left - 7.0, middle + SIZE * 0.36),
+                label,
+                SIZE,
+                Anchor::End,
+                INK,
+            );
+            let shown = if value.is_nan() {
+                "NULL".to_owned()
+            } else {
+                text::number(*value)
+            };
             places.push((middle, format!("{name}\n{}: {shown}", bars.value.title)));
             if value.is_nan() {
-                self.write((zero + 6.0, middle + SIZE * 0.36), "NULL", NOTE_SIZE, Anchor::Start, GREY);
+                self.write(
+                    (zero + 6.0, middle + SIZE * 0.36),
+                    "NULL",
+                    NOTE_SIZE,
+                    Anchor::Start,
+                    GREY,
+                );
                 continue;
             }
             let end = self.x(&bars.value, *value);

@@ -40,7 +40,9 @@ fn target(path: &Path) -> Result<PathBuf, String> {
         return Err("is no file, and is not replaced by a picture".to_owned());
     }
     let mut beginning = [0; 4];
-    let is_read = File::open(&found).and_then(|mut file| file.read_exact(&mut beginning)).is_ok();
+    let is_read = File::open(&found)
+        .and_then(|mut file| file.read_exact(&mut beginning))
+        .is_ok();
     if is_read && ARRAY_FILES.contains(&beginning.as_slice()) {
         return Err("is an array file, which is not overwritten".to_owned());
     }
@@ -49,7 +51,9 @@ fn target(path: &Path) -> Result<PathBuf, String> {
 
 /// Writes a temporary file beside the target, which then takes its name: nobody sees half a picture.
 fn replace(target: &Path, picture: &[u8]) -> std::io::Result<()> {
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = target
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let mut builder = tempfile::Builder::new();
     builder.prefix(".tet-sql-").suffix(".tmp");
     // Temporary files are private by default; a picture gets the permissions of any new file.

@@ -7,8 +7,8 @@ use flate2::write::ZlibEncoder;
 use flate2::{Compression, Crc};
 use std::io::Write;
 use tiny_skia::{
-    FillRule, LineCap, LineJoin, Paint, Path, PathBuilder, Pixmap, PremultipliedColorU8, Rect, Stroke, StrokeDash,
-    Transform,
+    FillRule, LineCap, LineJoin, Paint, Path, PathBuilder, Pixmap, PremultipliedColorU8, Rect,
+    Stroke, StrokeDash, Transform,
 };
 use ttf_parser::OutlineBuilder;
 
@@ -99,7 +99,11 @@ fn draw(canvas: &mut Pixmap, mark: &Mark, font: &Font) {
                 outlines.scale = scale as f32;
             });
             let place = Transform::from_translate(at.0 as f32, at.1 as f32).post_concat(transform);
-            let place = if *is_upright { place.pre_concat(Transform::from_rotate(-90.0)) } else { place };
+            let place = if *is_upright {
+                place.pre_concat(Transform::from_rotate(-90.0))
+            } else {
+                place
+            };
             if let Some(path) = outlines.path.finish() {
                 canvas.fill_path(&path, &paint(*colour), FillRule::Winding, place, None);
             }
@@ -217,10 +221,16 @@ fn packed(pixels: &[u8], row: usize, filter: u8) -> Vec<u8> {
     for line in pixels.chunks_exact(row.max(1)) {
         let filtered: Vec<u8> = match filter {
             0 => line.to_vec(),
-            _ => line.iter().zip(&above).map(|(value, above)| value.wrapping_sub(*above)).collect(),
+            _ => line
+                .iter()
+                .zip(&above)
+                .map(|(value, above)| value.wrapping_sub(*above))
+                .collect(),
         };
         // Writing to memory does not fail.
-        let _ = encoder.write_all(&[filter]).and_then(|()| encoder.write_all(&filtered));
+        let _ = encoder
+            .write_all(&[filter])
+            .and_then(|()| encoder.write_all(&filtered));
         above.copy_from_slice(line);
     }
     encoder.finish().unwrap_or_default()

@@ -17,7 +17,10 @@ pub fn text(scene: &Scene) -> String {
     );
     // Writing to a string does not fail.
     let _ = writeln!(text, "<title>{}</title>", escaped(&scene.description));
-    let _ = writeln!(text, "<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>");
+    let _ = writeln!(
+        text,
+        "<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>"
+    );
     for mark in &scene.marks {
         let _ = add(&mut text, mark);
     }
@@ -48,7 +51,11 @@ fn add(svg: &mut String, mark: &Mark) -> std::fmt::Result {
             width,
             dash,
         } => {
-            write!(svg, "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\"", hex(*colour))?;
+            write!(
+                svg,
+                "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"{width}\"",
+                hex(*colour)
+            )?;
             if let Some(dash) = dash {
                 write!(svg, " stroke-dasharray=\"{dash} {dash}\"")?;
             }
@@ -80,7 +87,11 @@ fn add(svg: &mut String, mark: &Mark) -> std::fmt::Result {
                 Anchor::End => "end",
             };
             let (x, y) = (short(at.0), short(at.1));
-            write!(svg, "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"{}\"", hex(*colour))?;
+            write!(
+                svg,
+                "<text x=\"{x}\" y=\"{y}\" font-size=\"{size}\" text-anchor=\"{anchor}\" fill=\"{}\"",
+                hex(*colour)
+            )?;
             if *is_upright {
                 write!(svg, " transform=\"rotate(-90 {x} {y})\"")?;
             }
@@ -143,7 +154,11 @@ fn base64(bytes: &[u8]) -> String {
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         for digit in 0..4 {
             let value = bits >> (18 - 6 * digit) & 63;
-            text.push(if digit <= three.len() { char::from(DIGITS[value as usize]) } else { '=' });
+            text.push(if digit <= three.len() {
+                char::from(DIGITS[value as usize])
+            } else {
+                '='
+            });
         }
     }
     text
@@ -156,7 +171,13 @@ mod tests {
     #[test]
     fn base64_is_that_of_the_standard() {
         // RFC 4648, section 10.
-        let vectors = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")];
+        let vectors = [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ];
         for (bytes, text) in vectors {
             assert_eq!(base64(bytes.as_bytes()), text);
         }
@@ -164,6 +185,9 @@ mod tests {
 
     #[test]
     fn texts_are_no_markup() {
-        assert_eq!(escaped("<a b=\"c\"> & d"), "&lt;a b=&quot;c&quot;&gt; &amp; d");
+        assert_eq!(
+            escaped("<a b=\"c\"> & d"),
+            "&lt;a b=&quot;c&quot;&gt; &amp; d"
+        );
     }
 }

@@ -51,7 +51,8 @@ impl Dots {
     }
 
     fn set(&mut self, (column, row): (i64, i64), number: usize) {
-        let inside = |place: i64, size: usize| usize::try_from(place).ok().filter(|place| *place < size);
+        let inside =
+            |place: i64, size: usize| usize::try_from(place).ok().filter(|place| *place < size);
         if let (Some(column), Some(row)) = (inside(column, self.width), inside(row, self.height)) {
             self.dots[row * self.width + column] = Some(number as u8);
         }

@@ -36,8 +36,16 @@ impl Frame {
         let height = bottom.saturating_sub(top).max(1);
         let (ticks, title) = y.ticks(height as f64, &|_| 1.0, 1.0);
         let longest = (width / 3).max(4);
-        let labels: Vec<String> = ticks.iter().map(|tick| text::shortened(&tick.label, longest)).collect();
-        let left = labels.iter().map(|label| Screen::width_of(label)).max().unwrap_or(0) + 2;
+        let labels: Vec<String> = ticks
+            .iter()
+            .map(|tick| text::shortened(&tick.label, longest))
+            .collect();
+        let left = labels
+            .iter()
+            .map(|label| Screen::width_of(label))
+            .max()
+            .unwrap_or(0)
+            + 2;
         let frame = Self {
             left,
             top,
@@ -45,7 +53,12 @@ impl Frame {
             height,
         };
         if !title.is_empty() {
-            screen.put_text(0, top - 1, &text::shortened(&title, screen.width()), Colour::Plain);
+            screen.put_text(
+                0,
+                top - 1,
+                &text::shortened(&title, screen.width()),
+                Colour::Plain,
+            );
         }
         let (line, notch) = if is_ascii { ('|', '+') } else { ('│', '┤') };
         for row in 0..height {
@@ -67,10 +80,19 @@ pub fn row_of(at: f64, height: usize) -> usize {
 }
 
 /// Draws an axis from left to right: a line, the labels and the title.
-pub fn across(screen: &mut Screen, axis: &Axis, (left, top, width): (usize, usize, usize), is_ascii: bool) {
+pub fn across(
+    screen: &mut Screen,
+    axis: &Axis,
+    (left, top, width): (usize, usize, usize),
+    is_ascii: bool,
+) {
     let size = |label: &str| Screen::width_of(label) as f64;
     let (ticks, title) = axis.ticks(width as f64, &size, 2.0);
-    let (corner, line, notch) = if is_ascii { ('+', '-', '+') } else { ('└', '─', '┬') };
+    let (corner, line, notch) = if is_ascii {
+        ('+', '-', '+')
+    } else {
+        ('└', '─', '┬')
+    };
     screen.put(left - 1, top, corner, Colour::Dim);
     for column in 0..width {
         screen.put(left + column, top, line, Colour::Dim);
@@ -81,7 +103,9 @@ pub fn across(screen: &mut Screen, axis: &Axis, (left, top, width): (usize, usiz
         let label = text::shortened(label, width);
         let taken = Screen::width_of(&label);
         // Around the tick, as far as the screen reaches.
-        let begin = column.saturating_sub(taken / 2).min(screen.width().saturating_sub(taken));
+        let begin = column
+            .saturating_sub(taken / 2)
+            .min(screen.width().saturating_sub(taken));
         screen.put(column, top, notch, Colour::Dim);
         if begin >= free {
             screen.put_text(begin, top + 1, &label, Colour::Plain);

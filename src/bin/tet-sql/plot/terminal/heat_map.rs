@@ -16,7 +16,11 @@ pub fn draw(chart: &Chart, map: &HeatMap, canvas: Canvas) -> Screen {
     let (mut screen, top) = canvas.screen(chart);
     let rows = screen.height().saturating_sub(top + 4).max(1);
     let (ticks, _) = map.value.ticks(rows as f64, &|_| 1.0, 1.0);
-    let labels = ticks.iter().map(|tick| Screen::width_of(&tick.label)).max().unwrap_or(0);
+    let labels = ticks
+        .iter()
+        .map(|tick| Screen::width_of(&tick.label))
+        .max()
+        .unwrap_or(0);
     let bar = labels + 5;
     let y_title = (!map.y.title.is_empty()).then_some(map.y.title.as_str());
     let frame = Frame::within(&mut screen, top, (&map.x, &map.y), bar, canvas.is_ascii());
@@ -38,19 +42,33 @@ pub fn draw(chart: &Chart, map: &HeatMap, canvas: Canvas) -> Screen {
         for column in 0..frame.width {
             let upper = shades[row * high * frame.width + column];
             let lower = shades[(row * high + high - 1) * frame.width + column];
-            pen.put(&mut screen, frame.left + column, frame.top + row, (upper, lower));
+            pen.put(
+                &mut screen,
+                frame.left + column,
+                frame.top + row,
+                (upper, lower),
+            );
         }
     }
     let left = frame.left + frame.width + 2;
     for row in 0..frame.height {
         let shade = |part: f64| Some(1.0 - (row as f64 + part) / frame.height as f64);
-        let pair = if pen.halves { (shade(0.25), shade(0.75)) } else { (shade(0.5), shade(0.5)) };
+        let pair = if pen.halves {
+            (shade(0.25), shade(0.75))
+        } else {
+            (shade(0.5), shade(0.5))
+        };
         for column in left..left + 2 {
             pen.put(&mut screen, column, frame.top + row, pair);
         }
     }
     for tick in &ticks {
-        screen.put_text(left + 3, frame.top + row_of(tick.at, frame.height), &tick.label, Colour::Plain);
+        screen.put_text(
+            left + 3,
+            frame.top + row_of(tick.at, frame.height),
+            &tick.label,
+            Colour::Plain,
+        );
     }
     screen
 }
@@ -62,12 +80,22 @@ struct Pen {
 }
 
 impl Pen {
-    fn put(&self, screen: &mut Screen, column: usize, row: usize, pair: (Option<f64>, Option<f64>)) {
+    fn put(
+        &self,
+        screen: &mut Screen,
+        column: usize,
+        row: usize,
+        pair: (Option<f64>, Option<f64>),
+    ) {
         let (c, colour, ground) = match pair {
             (None, None) => return,
-            (Some(value), _) if self.canvas.colours == Colours::None => (self.ink(value), Colour::Plain, Colour::Plain),
+            (Some(value), _) if self.canvas.colours == Colours::None => {
+                (self.ink(value), Colour::Plain, Colour::Plain)
+            }
             (Some(value), _) if !self.halves => (' ', Colour::Plain, Colour::Shade(value)),
-            (Some(upper), Some(lower)) if upper == lower => ('█', Colour::Shade(upper), Colour::Plain),
+            (Some(upper), Some(lower)) if upper == lower => {
+                ('█', Colour::Shade(upper), Colour::Plain)
+            }
             (Some(upper), Some(lower)) => ('▀', Colour::Shade(upper), Colour::Shade(lower)),
             (Some(upper), None) => ('▀', Colour::Shade(upper), Colour::Plain),
             (None, Some(lower)) => ('▄', Colour::Shade(lower), Colour::Plain),
@@ -76,7 +104,11 @@ impl Pen {
     }
 
     fn ink(&self, value: f64) -> char {
-        let inks: &[char] = if self.canvas.characters == Characters::Ascii { &INK_ASCII } else { &INK_BLOCKS };
+        let inks: &[char] = if self.canvas.characters == Characters::Ascii {
+            &INK_ASCII
+        } else {
+            &INK_BLOCKS
+        };
         inks[((value * inks.len() as f64) as usize).min(inks.len() - 1)]
     }
 }

@@ -57,7 +57,12 @@ const FROM_LEFT: [char; 9] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '�
 const FROM_BOTTOM: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Draws a chart.
-pub fn draw(chart: &Chart, size: (usize, usize), colours: Colours, characters: Characters) -> String {
+pub fn draw(
+    chart: &Chart,
+    size: (usize, usize),
+    colours: Colours,
+    characters: Characters,
+) -> String {
     // Of a size that no terminal has, one is drawn that could be.
     let canvas = Canvas {
         width: size.0.clamp(24, 1000),
@@ -80,8 +85,15 @@ pub fn draw(chart: &Chart, size: (usize, usize), colours: Colours, characters: C
 impl Canvas {
     /// A screen with the title on it. Notes need lines of their own, as far as they do not take half of all.
     fn screen(&self, chart: &Chart) -> (Screen, usize) {
-        let notes = chart.notes.iter().map(|note| Screen::lines_of(note, self.width));
-        let height = self.height.saturating_sub(notes.sum()).max(self.height / 2).max(8);
+        let notes = chart
+            .notes
+            .iter()
+            .map(|note| Screen::lines_of(note, self.width));
+        let height = self
+            .height
+            .saturating_sub(notes.sum())
+            .max(self.height / 2)
+            .max(8);
         let mut screen = Screen::new(self.width, height);
         let Some(title) = &chart.title else {
             return (screen, 0);
@@ -100,7 +112,13 @@ fn draw_lines(chart: &Chart, lines: &Lines, canvas: Canvas) -> Screen {
     let are_many = lines.lines.len() > 1;
     // Marks take a character each, of which there are few.
     let by_marks = canvas.is_ascii() || (are_many && canvas.colours == Colours::None);
-    let mark = |number: usize| if by_marks { MARKS[number % MARKS.len()] } else { '─' };
+    let mark = |number: usize| {
+        if by_marks {
+            MARKS[number % MARKS.len()]
+        } else {
+            '─'
+        }
+    };
     if are_many {
         top += legend(&mut screen, top, lines, &mark);
     }
@@ -115,7 +133,8 @@ fn draw_lines(chart: &Chart, lines: &Lines, canvas: Canvas) -> Screen {
     // The first line lies on top of the others.
     for (number, line) in lines.lines.iter().enumerate().rev() {
         for piece in &line.pieces {
-            let place = |point: &(f64, f64)| dots.place(lines.x.place(point.0), lines.y.place(point.1));
+            let place =
+                |point: &(f64, f64)| dots.place(lines.x.place(point.0), lines.y.place(point.1));
             let places: Vec<(i64, i64)> = piece.iter().map(place).collect();
             dots.line(&places, number);
         }
@@ -131,7 +150,12 @@ fn draw_lines(chart: &Chart, lines: &Lines, canvas: Canvas) -> Screen {
                 (2, 2) => dots::quadrants(bits),
                 _ => dots::braille(bits),
             };
-            screen.put(frame.left + column, frame.top + row, c, Colour::Line(number));
+            screen.put(
+                frame.left + column,
+                frame.top + row,
+                c,
+                Colour::Line(number),
+            );
         }
     }
     screen
@@ -158,23 +182,40 @@ fn legend(screen: &mut Screen, top: usize, lines: &Lines, mark: &dyn Fn(usize) -
 
 fn draw_histogram(chart: &Chart, histogram: &Histogram, canvas: Canvas) -> Screen {
     let (mut screen, top) = canvas.screen(chart);
-    let frame = Frame::new(&mut screen, top, (&histogram.x, &histogram.y), canvas.is_ascii());
+    let frame = Frame::new(
+        &mut screen,
+        top,
+        (&histogram.x, &histogram.y),
+        canvas.is_ascii(),
+    );
     for column in 0..frame.width {
         // The bins under a column of characters: the highest is seen.
         let value = |column: usize| {
             let part = column as f64 / frame.width as f64;
             histogram.x.low + part * (histogram.x.high - histogram.x.low)
         };
-        let bin = |value: f64| histogram.edges.partition_point(|edge| *edge <= value).saturating_sub(1);
+        let bin = |value: f64| {
+            histogram
+                .edges
+                .partition_point(|edge| *edge <= value)
+                .saturating_sub(1)
+        };
         let middle = (value(column) + value(column + 1)) / 2.0;
         let last = histogram.counts.len() - 1;
         let is_narrow = histogram.counts.len() > frame.width;
         let (first, end) = if is_narrow {
-            (bin(value(column)).min(last), bin(value(column + 1)).min(last))
+            (
+                bin(value(column)).min(last),
+                bin(value(column + 1)).min(last),
+            )
         } else {
             (bin(middle).min(last), bin(middle).min(last))
         };
-        let count = histogram.counts[first..=end].iter().max().copied().unwrap_or_default();
+        let count = histogram.counts[first..=end]
+            .iter()
+            .max()
+            .copied()
+            .unwrap_or_default();
         let height = histogram.y.place(count as f64).clamp(0.0, 1.0);
         bar_up(&mut screen, &frame, column, height, canvas.is_ascii());
     }
@@ -192,7 +233,12 @@ fn bar_up(screen: &mut Screen, frame: &Frame, column: usize, height: f64, is_asc
         let part = filled.saturating_sub(row * parts).min(parts);
         let c = if is_ascii { '#' } else { FROM_BOTTOM[part] };
         if part > 0 {
-            screen.put(frame.left + column, frame.top + frame.height - 1 - row, c, Colour::Line(0));
+            screen.put(
+                frame.left + column,
+                frame.top + frame.height - 1 - row,
+                c,
+                Colour::Line(0),
+            );
         }
     }
 }
@@ -206,23 +252,50 @@ fn draw_bars(chart: &Chart, bars: &Bars, canvas: Canvas) -> Screen {
     let shown = bars.bars.len().min(room);
     let is_cut = shown < bars.bars.len();
     let shown = if is_cut { shown - 1 } else { shown };
-    let names = bars.bars.iter().map(|bar| Screen::width_of(&bar.0)).max().unwrap_or(0);
+    let names = bars
+        .bars
+        .iter()
+        .map(|bar| Screen::width_of(&bar.0))
+        .max()
+        .unwrap_or(0);
     let left = names.min(canvas.width / 3) + 2;
-    let numbers = bars.bars.iter().map(|bar| text::number(bar.1).len()).max().unwrap_or(0) + 1;
+    let numbers = bars
+        .bars
+        .iter()
+        .map(|bar| text::number(bar.1).len())
+        .max()
+        .unwrap_or(0)
+        + 1;
     let width = canvas.width.saturating_sub(left + numbers).max(8);
     let is_ascii = canvas.is_ascii();
     let zero = bars.value.place(0.0);
     for (row, (name, value)) in bars.bars.iter().take(shown).enumerate() {
         let name = text::shortened(name, left - 2);
         screen.put_right(left - 1, top + row, &name, Colour::Plain);
-        screen.put(left - 1, top + row, if is_ascii { '|' } else { '│' }, Colour::Dim);
+        screen.put(
+            left - 1,
+            top + row,
+            if is_ascii { '|' } else { '│' },
+            Colour::Dim,
+        );
         if value.is_nan() {
             screen.put_text(left, top + row, "NULL", Colour::Dim);
             continue;
         }
         let place = bars.value.place(*value);
-        let end = bar_across(&mut screen, (left, top + row, width), zero.min(place), zero.max(place), is_ascii);
-        screen.put_text(left + end + 1, top + row, &text::number(*value), Colour::Dim);
+        let end = bar_across(
+            &mut screen,
+            (left, top + row, width),
+            zero.min(place),
+            zero.max(place),
+            is_ascii,
+        );
+        screen.put_text(
+            left + end + 1,
+            top + row,
+            &text::number(*value),
+            Colour::Dim,
+        );
     }
     let mut bottom = top + shown;
     if is_cut {
@@ -254,11 +327,16 @@ fn bar_across(
             _ if is_ascii => '#',
             8 => '█',
             // There are no blocks from the right but the half.
-            _ if from > begin => if covered >= 6 { '█' } else { '▐' },
+            _ if from > begin => {
+                if covered >= 6 {
+                    '█'
+                } else {
+                    '▐'
+                }
+            }
             _ => FROM_LEFT[covered],
         };
         screen.put(left + column, top, c, Colour::Line(0));
     }
     to.div_ceil(parts)
 }
-

@@ -93,7 +93,11 @@ impl Screen {
 
     /// Puts a character on a ground.
     pub fn put_on(&mut self, column: usize, line: usize, c: char, colour: Colour, ground: Colour) {
-        if let Some(cell) = self.lines.get_mut(line).and_then(|line| line.get_mut(column)) {
+        if let Some(cell) = self
+            .lines
+            .get_mut(line)
+            .and_then(|line| line.get_mut(column))
+        {
             *cell = Cell {
                 c: Some(c),
                 colour,
@@ -129,7 +133,9 @@ impl Screen {
     pub fn put_centred(&mut self, line: usize, middle: usize, text: &str, colour: Colour) {
         let text = crate::plot::text::shortened(text, self.width);
         let width = text.width();
-        let column = middle.saturating_sub(width / 2).min(self.width.saturating_sub(width));
+        let column = middle
+            .saturating_sub(width / 2)
+            .min(self.width.saturating_sub(width));
         self.put_text(column, line, &text, colour);
     }
 
@@ -150,7 +156,10 @@ impl Screen {
     pub fn text(&self, colours: Colours, characters: Characters) -> String {
         let mut text = String::new();
         for line in &self.lines {
-            let used = line.iter().rposition(|cell| *cell != EMPTY).map_or(0, |last| last + 1);
+            let used = line
+                .iter()
+                .rposition(|cell| *cell != EMPTY)
+                .map_or(0, |last| last + 1);
             let mut current = String::new();
             for cell in &line[..used] {
                 let Some(c) = cell.c else {
@@ -263,7 +272,10 @@ mod tests {
         screen.put_on(3, 0, 'c', Colour::Shade(1.0), Colour::Shade(0.0));
         let text = |colours| screen.text(colours, Characters::Ascii);
         assert_eq!(text(Colours::None), " abc\n\n");
-        assert_eq!(text(Colours::Ansi16), " \x1b[91mab\x1b[0m\x1b[93;44mc\x1b[0m\n\n");
+        assert_eq!(
+            text(Colours::Ansi16),
+            " \x1b[91mab\x1b[0m\x1b[93;44mc\x1b[0m\n\n"
+        );
         assert_eq!(
             text(Colours::Ansi256),
             " \x1b[38;5;166mab\x1b[0m\x1b[38;5;220;48;5;53mc\x1b[0m\n\n"
