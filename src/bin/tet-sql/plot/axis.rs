@@ -39,6 +39,8 @@ pub struct Axis {
     pub high: f64,
     /// What lies along it.
     pub scale: Scale,
+    /// The distance that ticks have at least.
+    pub least: f64,
     /// It begins with the greatest: texts are read downwards.
     pub is_reversed: bool,
 }
@@ -61,6 +63,7 @@ impl Axis {
             low,
             high,
             scale,
+            least: 0.0,
             is_reversed: false,
         }
     }
@@ -74,6 +77,7 @@ impl Axis {
             low,
             high,
             scale,
+            least: 0.0,
             is_reversed: false,
         }
     }
@@ -118,8 +122,9 @@ impl Axis {
             at: self.place(value),
             label,
         };
+        let apart = ((self.high - self.low) / count as f64).max(self.least);
         if let Scale::Times(clock) = &self.scale
-            && let Some(found) = clock.ticks(self.low, self.high, count)
+            && let Some(found) = clock.ticks(self.low, self.high, apart)
         {
             let title = match found.context {
                 Some(context) => format!("{} ({context})", self.title),
@@ -131,7 +136,7 @@ impl Axis {
             Scale::Numbers(round) => *round,
             _ => Round::Decimal,
         };
-        let step = round.up((self.high - self.low) / count as f64);
+        let step = round.up(apart);
         let numbers = ticks::multiples(self.low, self.high, step);
         let labels = ticks::labels(&numbers, step);
         let ticks = numbers.into_iter().zip(labels).map(tick);
@@ -245,6 +250,7 @@ mod tests {
             low: -0.5,
             high: 99.5,
             scale: Scale::Texts(texts),
+            least: 0.0,
             is_reversed: true,
         };
         let (ticks, _) = axis.ticks(50.0, &width, 1.0);

@@ -20,36 +20,43 @@ pub struct Roles {
 
 /// Tells axes from values.
 ///
-/// Axes are the fewest columns from the left on that no two rows share, and at least all columns of times and texts.
-/// Where only columns that have no NULL, as dimensions have none, stand before others, no more than those are axes.
-pub fn roles(columns: &[Column], has_nulls: &[bool]) -> Result<Roles, String> {
+/// Dimensions, times and texts are axes. So are other numbers, from the left on, until no two rows share a place; but not
+/// those that may be NULL, where others may not, as what is grouped by may not.
+pub fn roles(columns: &[Column]) -> Result<Roles, String> {
     let is_label = |column: &usize| columns[*column].kind.is_label();
     let all = 0..columns.len();
-    let numbers: Vec<usize> = all.clone().filter(|column| !is_label(column)).collect();
-    let Some(last_number) = numbers.last() else {
+    let is_base = |column: &usize| is_label(column) || columns[*column].is_dimension;
+    let base: Vec<usize> = all.clone().filter(is_base).collect();
+    let mut numbers: Vec<usize> = all.clone().filter(|column| !is_base(column)).collect();
+    // One number is a value.
+    if numbers.pop().is_none() {
         return Err(
-            "there is no column of numbers to draw: add one, such as count(*) with a GROUP BY"
-                .to_owned(),
+            "there is no column of numbers to draw along the axes: add one, such as value, avg(value) or count(*)".to_owned(),
         );
-    };
-    let labels = all.clone().rev().find(is_label).map_or(0, |last| last + 1);
-    let axes: Vec<usize> = if labels > *last_number {
-        // Numbers stand in front of what they are about.
-        all.clone().filter(is_label).collect()
-    } else {
-        let least = labels.max(1);
-        let dimensions = has_nulls.iter().position(|nullable| *nullable).unwrap_or(0);
-        let are_dimensions =
-            dimensions > 0 && has_nulls[dimensions..].iter().all(|nullable| *nullable);
-        let most = if are_dimensions {
-            dimensions
+    }
+    let mut axes = base.clone();
+    let behind = base.last().copied();
+    let tells = columns.iter().any(|column| !column.is_nullable);
+    let could_be =
+        |column: &usize| Some(*column) < behind || !tells || !columns[*column].is_nullable;
+    let mut others = numbers.into_iter().filter(could_be);
+    if axes.is_empty() {
+        axes.push(others.next().unwrap_or(0));
+    }
+    let mut is_enough = do_identify(columns, &axes);
+    while !is_enough && let Some(other) = others.next() {
+        axes.push(other);
+        axes.sort_unstable();
+        is_enough = do_identify(columns, &axes);
+    }
+    if !is_enough {
+        // Rows share places whatever the axes are.
+        if columns.iter().any(|column| column.is_dimension) {
+            axes = base;
         } else {
-            columns.len() - 1
-        };
-        let most = most.max(least);
-        let enough = (least..most).find(|count| do_identify(&columns[..*count]));
-        (0..enough.unwrap_or(most)).collect()
-    };
+            axes.truncate(base.len().max(2));
+        }
+    }
     let values = all
         .filter(|column| !axes.contains(column) && !is_label(column))
         .collect();
@@ -72,7 +79,7 @@ pub fn roles(columns: &[Column], has_nulls: &[bool]) -> Result<Roles, String> {
 }
 
 /// Whether no two rows have the same values in all of these columns, as far as the first million rows tell.
-fn do_identify(columns: &[Column]) -> bool {
+fn do_identify(columns: &[Column], axes: &[usize]) -> bool {
     let rows = columns
         .first()
         .map_or(0, |column| column.values.len())
@@ -80,9 +87,9 @@ fn do_identify(columns: &[Column]) -> bool {
     let hasher = RandomState::new();
     let mut seen = HashSet::new();
     (0..rows).all(|row| {
-        let place = columns
+        let place = axes
             .iter()
-            .map(|column| (column.values[row] + 0.0).to_bits());
+            .map(|axis| (columns[*axis].values[row] + 0.0).to_bits());
         seen.insert(hasher.hash_one(place.collect::<Vec<u64>>()))
     })
 }

@@ -111,10 +111,10 @@ impl Clock {
         }
     }
 
-    /// About `count` round times, if the calendar reaches so far.
-    pub fn ticks(&self, low: f64, high: f64, count: usize) -> Option<TimeTicks> {
+    /// Round times that are at least about so many seconds apart, if the calendar reaches so far.
+    pub fn ticks(&self, low: f64, high: f64, apart: f64) -> Option<TimeTicks> {
         let (first, last) = (self.local(low)?, self.local(high)?);
-        let step = self.step((high - low) / count.max(1) as f64);
+        let step = self.step(apart);
         let locals = match step {
             Step::Seconds(step) => multiples(seconds(first), seconds(last), step),
             Step::Days(step) => days(first.date(), last.date(), step),
@@ -236,7 +236,7 @@ fn days(first: NaiveDate, last: NaiveDate, step: u32) -> Vec<f64> {
     let all = first.iter_days().take_while(|date| *date <= last);
     let fits = |date: &NaiveDate| {
         let left = i64::from(days_of_month(*date)) - i64::from(date.day0());
-        date.day0() % step == 0 && (date.day0() == 0 || 2 * left > i64::from(step))
+        date.day0().is_multiple_of(step) && (date.day0() == 0 || 2 * left > i64::from(step))
     };
     all.filter(fits).map(midnight).take(MOST).collect()
 }
@@ -270,7 +270,8 @@ mod tests {
     }
 
     fn labels(clock: &Clock, low: &str, high: &str, count: usize) -> (Vec<String>, Option<String>) {
-        let found = clock.ticks(at(low), at(high), count).unwrap();
+        let apart = (at(high) - at(low)) / count as f64;
+        let found = clock.ticks(at(low), at(high), apart).unwrap();
         let labels = found.ticks.into_iter().map(|(_, label)| label);
         (labels.collect(), found.context)
     }
@@ -359,7 +360,7 @@ mod tests {
         let clock = Clock::new(Form::Timestamp, Some((zone.parse().unwrap(), zone)));
         // The clocks go forward from 02:00 to 03:00 on this night.
         let (low, high) = ("2024-03-30T23:00:00", "2024-03-31T04:00:00");
-        let found = clock.ticks(at(low), at(high), 6).unwrap();
+        let found = clock.ticks(at(low), at(high), 3000.0).unwrap();
         let times = found
             .ticks
             .iter()
@@ -387,7 +388,7 @@ mod tests {
         assert_eq!(found, ["2024-01-01", "2024-01-02"]);
         assert_eq!(dates.text(at("2024-01-02T00:00:00")), "2024-01-02");
         let times = Clock::new(Form::Time, None);
-        let found = times.ticks(0.0, 6.0 * HOUR, 3).unwrap();
+        let found = times.ticks(0.0, 6.0 * HOUR, 2.0 * HOUR).unwrap();
         let found: Vec<&str> = found
             .ticks
             .iter()
@@ -400,9 +401,9 @@ mod tests {
     #[test]
     fn times_beyond_the_calendar_have_no_ticks() {
         let clock = Clock::new(Form::Timestamp, None);
-        assert_eq!(clock.ticks(0.0, 1e18, 5), None);
-        assert_eq!(clock.ticks(0.0, 1e300, 5), None);
+        assert_eq!(clock.ticks(0.0, 1e18, 2e17), None);
+        assert_eq!(clock.ticks(0.0, 1e300, 2e299), None);
         // The most of it.
-        assert!(!clock.ticks(-8e12, 8e12, 5).unwrap().ticks.is_empty());
+        assert!(!clock.ticks(-8e12, 8e12, 4e12).unwrap().ticks.is_empty());
     }
 }

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Beyond these, the difference of two numbers might not be one.
 const LARGEST: f64 = 1e300;
+/// The attribute of fields that are dimensions of an array.
+const DIMENSION: &str = "tet:dimension";
 /// How NULL is called among texts.
 const NULL: &str = "NULL";
 
@@ -75,6 +77,10 @@ pub struct Column {
     pub long_name: Option<String>,
     /// What the values are.
     pub kind: Kind,
+    /// It is a dimension of an array.
+    pub is_dimension: bool,
+    /// It could be NULL.
+    pub is_nullable: bool,
     /// A number for each row. NaN: there is none.
     pub values: Vec<f64>,
     /// The texts that the numbers count.
@@ -106,6 +112,8 @@ impl Column {
             unit,
             long_name: attribute("long_name").filter(|name| !name.is_empty()),
             kind,
+            is_dimension: field.metadata().contains_key(DIMENSION),
+            is_nullable: field.is_nullable(),
             values: Vec::with_capacity(batches.iter().map(RecordBatch::num_rows).sum()),
             texts: Vec::new(),
             infinite: 0,
@@ -155,10 +163,10 @@ impl Column {
         Ok(())
     }
 
-    /// The column as texts, if it is boolean.
-    pub fn into_categories(mut self) -> Self {
+    /// Makes texts of booleans, as an axis wants them.
+    pub fn make_categories(&mut self) {
         if self.kind != Kind::Boolean {
-            return self;
+            return;
         }
         self.kind = Kind::Text;
         let names = ["false", "true", NULL];
@@ -171,7 +179,6 @@ impl Column {
             });
             *value = *place as f64;
         }
-        self
     }
 
     /// The name, with the unit in brackets.

@@ -159,6 +159,12 @@ impl HeatMap {
 
 fn axis(column: &Column, edges: &[f64]) -> Axis {
     let mut axis = Axis::over(column, edges[0], edges[edges.len() - 1]);
+    // Between the middles of two cells there is nothing to be marked.
+    let least = edges
+        .windows(2)
+        .map(|pair| pair[1] - pair[0])
+        .reduce(f64::min);
+    axis.least = least.unwrap_or_default() * (1.0 - 1e-9);
     if let Scale::Texts(texts) = &mut axis.scale {
         texts.truncate(edges.len() - 1);
         axis.high = edges[edges.len() - 1];

@@ -89,20 +89,21 @@ impl Histogram {
 
 /// Round edges, the first and the last of which are around all values.
 fn edges(column: &Column, axis: &Axis, low: f64, high: f64) -> Vec<f64> {
+    let is_integer = matches!(column.kind, Kind::Number { is_integer: true });
     let width = width(column, low, high);
     let width = match &axis.scale {
-        Scale::Times(_) if width <= 86_400.0 && width >= 1.0 => {
+        Scale::Times(_) if (1.0..=86_400.0).contains(&width) => {
             let round = SECONDS.into_iter().find(|seconds| *seconds >= width);
             round.unwrap_or(86_400.0)
         }
         Scale::Times(_) if width > 86_400.0 => (width / 86_400.0).ceil() * 86_400.0,
-        Scale::Numbers(_) if matches!(column.kind, Kind::Number { is_integer: true }) => {
-            Round::Integer.up(width)
-        }
+        // Of so few, each has its bin.
+        _ if is_integer && high - low < MOST_BINS as f64 / 2.0 => 1.0,
+        _ if is_integer => Round::Integer.up(width),
         _ => Round::Decimal.up(width),
     };
     // Each integer in the middle of its bin.
-    let is_each = matches!(column.kind, Kind::Number { is_integer: true }) && width == 1.0;
+    let is_each = is_integer && width == 1.0;
     let shift = if is_each { 0.5 } else { 0.0 };
     let first = ((low + shift) / width).floor();
     let last = ((high + shift) / width).floor() + 1.0;

@@ -74,7 +74,6 @@ impl Chart {
         }
         let mut notes = Vec::new();
         let mut columns = Vec::new();
-        let mut has_nulls = Vec::new();
         for (number, field) in schema.fields().iter().enumerate() {
             if Kind::of(field.data_type()) == Kind::Other {
                 notes.push(format!(
@@ -85,7 +84,6 @@ impl Chart {
                 continue;
             }
             columns.push(Column::read(field, number, batches, units)?);
-            has_nulls.push(field.is_nullable());
         }
         let infinite: usize = columns.iter().map(|column| column.infinite).sum();
         if infinite > 0 {
@@ -100,15 +98,16 @@ impl Chart {
                 None => "the result has no columns, so there is nothing to draw".to_owned(),
             }),
             1 => Self::of_one(columns.remove(0), notes),
-            _ => Self::of_many(columns, &has_nulls, notes),
+            _ => Self::of_many(columns, notes),
         }
     }
 
     /// How the values of one column are distributed.
-    fn of_one(column: Column, mut notes: Vec<String>) -> Result<Self, String> {
+    fn of_one(mut column: Column, mut notes: Vec<String>) -> Result<Self, String> {
         let title = column.long_name.clone();
         let content = if column.kind.is_categorical() {
-            Content::Bars(Bars::counting(&column.into_categories(), &mut notes))
+            column.make_categories();
+            Content::Bars(Bars::counting(&column, &mut notes))
         } else {
             Content::Histogram(Histogram::of(&column, &mut notes)?)
         };
@@ -119,16 +118,10 @@ impl Chart {
         })
     }
 
-    fn of_many(
-        mut columns: Vec<Column>,
-        has_nulls: &[bool],
-        mut notes: Vec<String>,
-    ) -> Result<Self, String> {
-        let roles = choice::roles(&columns, has_nulls)?;
+    fn of_many(mut columns: Vec<Column>, mut notes: Vec<String>) -> Result<Self, String> {
+        let roles = choice::roles(&columns)?;
         for &axis in roles.axes.iter().chain(&roles.fixed) {
-            // Names of columns go on.
-            let column = columns[axis].clone();
-            columns[axis] = column.into_categories();
+            columns[axis].make_categories();
         }
         let fixed = roles.fixed.iter().filter_map(|axis| {
             let column = &columns[*axis];
