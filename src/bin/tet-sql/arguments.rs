@@ -2,9 +2,11 @@
 
 use crate::failure::Failure;
 use crate::output::Format;
+#[cfg(feature = "serve")]
+use crate::serve::ServeArguments;
 use crate::session::Input;
 use crate::size::parse_size;
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::{Args, CommandFactory, Parser, ValueEnum};
 use clap_complete::Shell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -24,6 +26,10 @@ A file is a schema called after its stem, each of its arrays a table. The first 
 /// SQL over chunked n-dimensional array files.
 #[derive(Debug, Parser)]
 #[command(name = "tet-sql", version, after_help = EXAMPLES)]
+#[cfg_attr(
+    feature = "serve",
+    command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)
+)]
 pub struct Arguments {
     /// Files to open: FILE or package (X.tet.d), NAME=FILE to choose the schema's name, or a folder for all in it
     #[arg(value_name = "FILES")]
@@ -50,6 +56,46 @@ pub struct Arguments {
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub resources: Resources,
+
+    /// Write a completion script for a shell to standard output, and do nothing else
+    #[arg(long, value_name = "SHELL", exclusive = true)]
+    pub completions: Option<Shell>,
+
+    /// Write the manual page to standard output, and do nothing else
+    #[arg(long, exclusive = true)]
+    pub man: bool,
+
+    #[command(flatten)]
+    pub reading: Reading,
+
+    /// No banner, timings or warnings
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Neither read nor write the history of the prompt
+    #[arg(long)]
+    pub no_history: bool,
+
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    pub subcommand: Option<Subcommand>,
+}
+
+/// What else the command does. A file of such a name is opened as `./serve`.
+#[cfg(feature = "serve")]
+#[derive(Debug, clap::Subcommand)]
+pub enum Subcommand {
+    /// Answer queries over the network: Arrow Flight SQL, as ADBC and JDBC drivers speak it
+    Serve(Box<ServeArguments>),
+}
+
+// Comments, not documentation, on what is flattened: clap would take it for that of the command.
+
+// What queries may use.
+#[derive(Debug, Args)]
+pub struct Resources {
     /// How files are read
     #[arg(long, value_enum, default_value_t = ReadAccess::Mmap)]
     access: ReadAccess,
@@ -61,15 +107,11 @@ pub struct Arguments {
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+}
 
-    /// Write a completion script for a shell to standard output, and do nothing else
-    #[arg(long, value_name = "SHELL", exclusive = true)]
-    pub completions: Option<Shell>,
-
-    /// Write the manual page to standard output, and do nothing else
-    #[arg(long, exclusive = true)]
-    pub man: bool,
-
+// How the content of files is understood.
+#[derive(Debug, Args)]
+pub struct Reading {
     /// Open a small weather file made for trying things out
     #[arg(long)]
     pub demo: bool,
@@ -97,14 +139,6 @@ pub struct Arguments {
     /// Open files without the names, labels and attributes of their footers
     #[arg(long)]
     ignore_footer: bool,
-
-    /// No banner, timings or warnings
-    #[arg(short, long)]
-    pub quiet: bool,
-
-    /// Neither read nor write the history of the prompt
-    #[arg(long)]
-    pub no_history: bool,
 }
 
 /// How files are read.
@@ -131,7 +165,9 @@ impl Arguments {
         output.flush()?;
         Ok(self.completions.is_some() || self.man)
     }
+}
 
+impl Resources {
     /// The number of worker threads, which is also the number of a query's partitions.
     pub fn threads(&self) -> usize {
         match self.threads {
@@ -147,7 +183,9 @@ impl Arguments {
             ReadAccess::Pread => Access::Pread,
         }
     }
+}
 
+impl Reading {
     /// How files are opened.
     pub fn options(&self) -> Result<TetOptions, Failure> {
         let mut options = TetOptions::new()
@@ -161,16 +199,12 @@ impl Arguments {
         }
         Ok(options)
     }
+}
 
-    /// The files to open, the demonstration's last.
-    pub fn inputs(&self, demo: Option<&Path>) -> Result<Vec<Input>, Failure> {
-        self.files
-            .iter()
-            .map(PathBuf::as_path)
-            .chain(demo)
-            .map(Input::resolve)
-            .collect()
-    }
+/// The files to open, the demonstration's last.
+pub fn inputs(files: &[PathBuf], demo: Option<&Path>) -> Result<Vec<Input>, Failure> {
+    let files = files.iter().map(PathBuf::as_path);
+    files.chain(demo).map(Input::resolve).collect()
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ mod output;
 mod repl;
 mod run;
 mod script;
+#[cfg(feature = "serve")]
+mod serve;
 mod session;
 mod size;
 mod statements;
@@ -45,7 +47,16 @@ fn main() -> ExitCode {
             return ExitCode::from(1);
         }
     }
-    match start(arguments) {
+    #[cfg(feature = "serve")]
+    if let Some(arguments::Subcommand::Serve(arguments)) = arguments.subcommand {
+        return end(serve::run(*arguments));
+    }
+    end(start(arguments))
+}
+
+/// Tells how it went, and the status that says so.
+fn end(result: Result<(), Failure>) -> ExitCode {
+    match result {
         // The reader of our output has seen enough, as in `tet-sql ... | head`.
         Ok(()) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
         Err(Failure::Message(message)) => {
@@ -65,10 +76,10 @@ fn main() -> ExitCode {
 /// Opens the files, then runs the statements of the arguments, of standard input or of the prompt.
 fn start(arguments: Arguments) -> Result<(), Failure> {
     ending::end_tidily()?;
-    let threads = arguments.threads();
+    let threads = arguments.resources.threads();
     let engine = Engine::new(threads)?;
     // Held until the end of this function: dropping it removes the folder.
-    let demo = if arguments.demo {
+    let demo = if arguments.reading.demo {
         Some(engine.run(|_| async { demo::Demo::create() })?)
     } else {
         None
@@ -77,10 +88,11 @@ fn start(arguments: Arguments) -> Result<(), Failure> {
     let spill = ending::temporary_folder().ok();
     let settings = session::Settings {
         spill_folder: spill.as_ref().map(|folder| folder.path().to_owned()),
-        inputs: arguments.inputs(demo.as_ref().map(demo::Demo::path))?,
-        options: arguments.options()?,
-        access: arguments.access(),
-        memory_limit: arguments.memory_limit,
+        inputs: arguments::inputs(&arguments.files, demo.as_ref().map(demo::Demo::path))?,
+        options: arguments.reading.options()?,
+        access: arguments.resources.access(),
+        memory_limit: arguments.resources.memory_limit,
+        quoted_paths: true,
         threads,
         quiet: arguments.quiet,
     };

@@ -3,7 +3,9 @@
 use crate::catalog::Catalog;
 use crate::failure::Failure;
 use crate::messages;
-use datafusion::catalog::{CatalogProvider, MemorySchemaProvider};
+use datafusion::catalog::{
+    CatalogProvider, CatalogProviderList, MemoryCatalogProviderList, MemorySchemaProvider,
+};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
@@ -31,6 +33,8 @@ pub struct Settings {
     pub threads: usize,
     /// Where statements that need more memory spill; none: where the engine likes.
     pub spill_folder: Option<PathBuf>,
+    /// Whether a quoted path is a table, so that whoever asks can read every file that the process can.
+    pub quoted_paths: bool,
     /// Keep warnings to ourselves.
     pub quiet: bool,
 }
@@ -97,7 +101,7 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
     let names = context.copied_config().options().catalog.clone();
     let catalog = Arc::new(Catalog::default());
     catalog.register_schema(&names.default_schema, Arc::new(MemorySchemaProvider::new()))?;
-    context.register_catalog(names.default_catalog, catalog);
+    context.register_catalog(&names.default_catalog, Arc::<Catalog>::clone(&catalog));
     let context = enable_tet(context, settings.options.clone());
     let mut schemas: Vec<Arc<TetSchema>> = Vec::new();
     for input in &settings.inputs {
@@ -115,6 +119,12 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
         None => file_budget(schemas.first().map(Arc::as_ref)),
     };
     limit_memory(&context, memory, settings.spill_folder)?;
+    if !settings.quoted_paths {
+        // Instead of those that make tables of paths.
+        let catalogs = Arc::new(MemoryCatalogProviderList::new());
+        catalogs.register_catalog(names.default_catalog, catalog);
+        context.register_catalog_list(catalogs);
+    }
     if let Some(first) = schemas.first() {
         let state = context.state_ref();
         let mut state = state.write();
@@ -254,6 +264,7 @@ mod tests {
             memory_limit: Some(12345),
             threads: 3,
             spill_folder: None,
+            quoted_paths: true,
             quiet: true,
         };
         let session = open(settings).await.unwrap();
