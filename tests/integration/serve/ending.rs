@@ -33,7 +33,10 @@ async fn those_that_do_not_are_stopped() {
     let mut stream = open(&mut client, &info).await.unwrap();
     server.signal("-TERM");
     let (code, message) = failure(stream.try_next().await);
-    assert_eq!((code, message.as_str()), (Code::Unavailable, "the server is ending"));
+    assert_eq!(
+        (code, message.as_str()),
+        (Code::Unavailable, "the server is ending")
+    );
     assert_eq!(server.wait().code(), Some(143));
 }
 
@@ -48,7 +51,13 @@ fn nothing_is_left_behind() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        assert!(lines.next().unwrap().unwrap().starts_with("listening on grpc://127.0.0.1:"));
+        assert!(
+            lines
+                .next()
+                .unwrap()
+                .unwrap()
+                .starts_with("listening on grpc://127.0.0.1:")
+        );
         assert!(folder.path().read_dir().unwrap().next().is_some());
         let id = child.id().to_string();
         Command::new("kill").args([signal, &id]).status().unwrap();

@@ -20,10 +20,20 @@ async fn a_query_ends_with_its_time() {
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_does_not_keep_its_place() {
-    let server = Server::start(&["--time-limit", "1s", "--max-queries", "1", "--wait-limit", "30s"]);
+    let server = Server::start(&[
+        "--time-limit",
+        "1s",
+        "--max-queries",
+        "1",
+        "--wait-limit",
+        "30s",
+    ]);
     let mut client = server.client().await;
     // More than the network's buffers hold.
-    let info = client.execute("SELECT * FROM range(1000000000)".to_owned(), None).await.unwrap();
+    let info = client
+        .execute("SELECT * FROM range(1000000000)".to_owned(), None)
+        .await
+        .unwrap();
     let mut stalled = open(&mut client, &info).await.unwrap();
     assert!(stalled.try_next().await.unwrap().is_some());
     assert!(query(&mut client, "SELECT 1").await.is_ok());
@@ -48,7 +58,10 @@ async fn only_so_many_queries_run_and_the_others_wait() {
     }
     let (code, message) = failure(query(&mut client, "SELECT 1").await);
     assert_eq!(code, Code::ResourceExhausted);
-    assert!(message.starts_with("resource exhausted: 2 queries are running"), "{message}");
+    assert!(
+        message.starts_with("resource exhausted: 2 queries are running"),
+        "{message}"
+    );
     // Clients that go away make room.
     running.pop();
     assert!(query(&mut client, "SELECT 1").await.is_ok());
@@ -74,7 +87,10 @@ async fn clients_cancel_their_queries() {
         let body = results.message().await.unwrap().unwrap().body;
         let cancelled = if is_old {
             let any = Any::decode(body).unwrap();
-            any.unpack::<ActionCancelQueryResult>().unwrap().unwrap().result
+            any.unpack::<ActionCancelQueryResult>()
+                .unwrap()
+                .unwrap()
+                .result
         } else {
             CancelFlightInfoResult::decode(body).unwrap().status
         };
@@ -85,7 +101,10 @@ async fn clients_cancel_their_queries() {
         assert!(query(&mut client, "SELECT 1").await.is_ok());
     }
     let wrong = Action::new("CancelFlightInfo", b"\xff".to_vec());
-    assert_eq!(failure(client.do_action(wrong).await).0, Code::InvalidArgument);
+    assert_eq!(
+        failure(client.do_action(wrong).await).0,
+        Code::InvalidArgument
+    );
 }
 
 #[tokio::test]
@@ -95,8 +114,13 @@ async fn memory_and_rows_are_limited() {
     let big = "SELECT array_agg(value) FROM range(10000000)";
     let (code, message) = failure(query(&mut client, big).await);
     assert_eq!(code, Code::ResourceExhausted, "{message}");
-    let answer = query(&mut client, "SELECT * FROM range(100000)").await.unwrap();
-    assert_eq!(answer.iter().map(RecordBatch::num_rows).sum::<usize>(), 100_000);
+    let answer = query(&mut client, "SELECT * FROM range(100000)")
+        .await
+        .unwrap();
+    assert_eq!(
+        answer.iter().map(RecordBatch::num_rows).sum::<usize>(),
+        100_000
+    );
     let (code, message) = failure(query(&mut client, "SELECT * FROM range(100001)").await);
     assert_eq!(code, Code::ResourceExhausted);
     assert!(message.contains("more than 100000 rows"), "{message}");

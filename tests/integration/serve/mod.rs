@@ -43,7 +43,10 @@ impl Server {
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();
-        let address = first.strip_prefix("listening on ").expect(&first).to_owned();
+        let address = first
+            .strip_prefix("listening on ")
+            .expect(&first)
+            .to_owned();
         // What comes later would stop the server if nobody read it.
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, address }
@@ -78,7 +81,10 @@ impl Drop for Server {
 }
 
 /// The only stream of an answer.
-async fn open(client: &mut Client, info: &FlightInfo) -> Result<FlightRecordBatchStream, FlightError> {
+async fn open(
+    client: &mut Client,
+    info: &FlightInfo,
+) -> Result<FlightRecordBatchStream, FlightError> {
     let [endpoint] = &info.endpoint[..] else {
         panic!("{info}");
     };
@@ -93,7 +99,10 @@ async fn fetch(client: &mut Client, info: FlightInfo) -> Result<Vec<RecordBatch>
         batches.push(batch);
     }
     let announced = info.try_decode_schema()?;
-    assert_eq!(stream.schema().map(|schema| schema.as_ref()), Some(&announced));
+    assert_eq!(
+        stream.schema().map(|schema| schema.as_ref()),
+        Some(&announced)
+    );
     Ok(batches)
 }
 

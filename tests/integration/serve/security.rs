@@ -33,7 +33,10 @@ async fn clients_only_read() {
     ] {
         let (code, message) = failure(query(&mut client, &statement).await);
         assert_eq!(code, Code::PermissionDenied, "{statement}: {message}");
-        assert!(message.starts_with("the server is read-only: "), "{message}");
+        assert!(
+            message.starts_with("the server is read-only: "),
+            "{message}"
+        );
         assert!(client.prepare(statement, None).await.is_err());
     }
     assert!(!written.exists());
@@ -41,7 +44,10 @@ async fn clients_only_read() {
     let weather = Path::new(env!("CARGO_MANIFEST_DIR")).join(WEATHER);
     let weather = weather.to_str().unwrap();
     for place in [path, &file, weather, &format!("{weather}#pressure")] {
-        for statement in [format!("SELECT * FROM '{place}'"), format!("DESCRIBE \"{place}\"")] {
+        for statement in [
+            format!("SELECT * FROM '{place}'"),
+            format!("DESCRIBE \"{place}\""),
+        ] {
             let (code, message) = failure(query(&mut client, &statement).await);
             assert_eq!(code, Code::InvalidArgument, "{statement}: {message}");
             assert!(message.contains("not found"), "{statement}: {message}");
@@ -65,12 +71,25 @@ async fn a_token_is_asked_for() {
     let server = Server::start(&[WEATHER, "--token-env", "TET_SQL_TEST_TOKEN"]);
     let sql = "SELECT count(*) FROM pressure";
     let mut client = server.client().await;
-    assert_eq!(failure(query(&mut client, sql).await).0, Code::Unauthenticated);
-    assert_eq!(failure(client.get_catalogs().await).0, Code::Unauthenticated);
-    assert_eq!(failure(client.prepare(sql.to_owned(), None).await).0, Code::Unauthenticated);
+    assert_eq!(
+        failure(query(&mut client, sql).await).0,
+        Code::Unauthenticated
+    );
+    assert_eq!(
+        failure(client.get_catalogs().await).0,
+        Code::Unauthenticated
+    );
+    assert_eq!(
+        failure(client.prepare(sql.to_owned(), None).await).0,
+        Code::Unauthenticated
+    );
     for wrong in ["a-wor", "a-word2", ""] {
         client.set_token(wrong.to_owned());
-        assert_eq!(failure(query(&mut client, sql).await).0, Code::Unauthenticated, "{wrong}");
+        assert_eq!(
+            failure(query(&mut client, sql).await).0,
+            Code::Unauthenticated,
+            "{wrong}"
+        );
     }
     client.set_token("a-word".to_owned());
     let expected = text(&query(&mut client, sql).await.unwrap());
@@ -85,7 +104,10 @@ fn what_others_can_reach_needs_a_token_and_tls() {
     for (arguments, expected) in [
         (&["--listen", "0.0.0.0:0"][..], "needs a token"),
         (&["--listen", "0.0.0.0:0", "--insecure"], "needs a token"),
-        (&["--listen", "0.0.0.0:0", "--token-env", "PATH"], "needs TLS"),
+        (
+            &["--listen", "0.0.0.0:0", "--token-env", "PATH"],
+            "needs TLS",
+        ),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
             .arg("serve")
@@ -97,9 +119,15 @@ fn what_others_can_reach_needs_a_token_and_tls() {
         assert!(message.contains(expected), "{message}");
     }
     for (arguments, expected) in [
-        (&["--token-env", "TET_SQL_NO_SUCH_VARIABLE"][..], "TET_SQL_NO_SUCH_VARIABLE"),
+        (
+            &["--token-env", "TET_SQL_NO_SUCH_VARIABLE"][..],
+            "TET_SQL_NO_SUCH_VARIABLE",
+        ),
         (&["--token-file", "Cargo.toml"], "one word"),
-        (&["--tls-cert", "Cargo.toml", "--tls-key", "Cargo.toml"], "no certificate"),
+        (
+            &["--tls-cert", "Cargo.toml", "--tls-key", "Cargo.toml"],
+            "no certificate",
+        ),
         (&["absent.tet"], "no such file"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
@@ -110,28 +138,78 @@ fn what_others_can_reach_needs_a_token_and_tls() {
             .unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         let message = String::from_utf8(output.stderr).unwrap();
-        assert!(message.contains(expected) && message.lines().count() == 1, "{message}");
+        assert!(
+            message.contains(expected) && message.lines().count() == 1,
+            "{message}"
+        );
     }
 }
 
 /// Certificates of an authority, and of a server and a client that it vouches for, made by the `openssl` command.
 fn certificates(folder: &Path) {
     let run = |arguments: &[&str]| {
-        let output = Command::new("openssl").args(arguments).current_dir(folder).output();
+        let output = Command::new("openssl")
+            .args(arguments)
+            .current_dir(folder)
+            .output();
         let output = output.expect("this test needs the openssl command");
         assert!(output.status.success(), "{output:?}");
     };
-    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-    let authority = ["req", "-x509", "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem"];
+    let key = [
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ];
+    let authority = [
+        "req",
+        "-x509",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=authority",
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+    ];
     run(&[&authority[..], &key].concat());
     for name in ["server", "client"] {
-        let (request, private, certificate) = (format!("{name}.csr"), format!("{name}.key"), format!("{name}.pem"));
+        let (request, private, certificate) = (
+            format!("{name}.csr"),
+            format!("{name}.key"),
+            format!("{name}.pem"),
+        );
         let subject = format!("/CN={name}");
-        run(&[&["req", "-subj", &subject, "-keyout", &private, "-out", &request], &key[..]].concat());
-        std::fs::write(folder.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n").unwrap();
         run(&[
-            "x509", "-req", "-days", "2", "-in", &request, "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-            "-extfile", "names", "-out", &certificate,
+            &[
+                "req", "-subj", &subject, "-keyout", &private, "-out", &request,
+            ],
+            &key[..],
+        ]
+        .concat());
+        std::fs::write(
+            folder.join("names"),
+            "subjectAltName=DNS:localhost,IP:127.0.0.1\n",
+        )
+        .unwrap();
+        run(&[
+            "x509",
+            "-req",
+            "-days",
+            "2",
+            "-in",
+            &request,
+            "-CA",
+            "ca.pem",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-extfile",
+            "names",
+            "-out",
+            &certificate,
         ]);
     }
 }
@@ -145,23 +223,31 @@ async fn connections_are_encrypted() {
     let (certificate, key, authority) = (path("server.pem"), path("server.key"), path("ca.pem"));
     let tls = [WEATHER, "--tls-cert", &certificate, "--tls-key", &key];
     let trusting = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read("ca.pem")));
-    let known = trusting.clone().identity(Identity::from_pem(read("client.pem"), read("client.key")));
+    let known = trusting
+        .clone()
+        .identity(Identity::from_pem(read("client.pem"), read("client.key")));
 
     let connect = |server: &Server, tls: Option<ClientTlsConfig>| {
         let (_, rest) = server.address.split_once("grpc+tls://").unwrap();
         let endpoint = match tls {
-            Some(tls) => Endpoint::new(format!("https://{rest}")).unwrap().tls_config(tls).unwrap(),
+            Some(tls) => Endpoint::new(format!("https://{rest}"))
+                .unwrap()
+                .tls_config(tls)
+                .unwrap(),
             None => Endpoint::new(format!("http://{rest}")).unwrap(),
         };
         async move {
             let mut client = FlightSqlServiceClient::new(endpoint.connect().await.ok()?);
-            query(&mut client, "SELECT count(*) FROM pressure").await.ok()
+            query(&mut client, "SELECT count(*) FROM pressure")
+                .await
+                .ok()
         }
     };
     let server = Server::start(&tls);
     assert!(connect(&server, Some(trusting.clone())).await.is_some());
     assert!(connect(&server, None).await.is_none());
-    let distrusting = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read("client.pem")));
+    let distrusting =
+        ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read("client.pem")));
     assert!(connect(&server, Some(distrusting)).await.is_none());
 
     let server = Server::start(&[&tls[..], &["--tls-client-ca", &authority]].concat());

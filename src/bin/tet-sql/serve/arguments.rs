@@ -11,10 +11,10 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples:
   tet-sql serve weather.tet
-  tet-sql serve archive/ --token-file token --listen 0.0.0.0:50051 --tls-cert cert.pem --tls-key key.pem
+  tet-sql serve archive/ --listen 0.0.0.0:50051 --token-file token --tls-cert c.pem --tls-key k.pem
 
-Clients read the files given here and no others, and write nothing. When the server is ready, it says so in one line
-on standard error: listening on grpc://ADDRESS:PORT (grpc+tls:// with TLS).";
+Clients read these files and no others, and write nothing. When the server is ready, it says on
+standard error: listening on grpc://ADDRESS:PORT, or with TLS grpc+tls://ADDRESS:PORT.";
 
 // How to serve. No documentation, which clap would take for that of the command.
 #[derive(Debug, Args)]

@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use crate::serve::arguments::ServeArguments;
 use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use sha2::{Digest, Sha256};
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::service::Interceptor;
@@ -14,6 +15,12 @@ pub const HEADER: &str = "authorization";
 
 /// What is sent by clients that must say something where nothing is asked for.
 const NO_TOKEN: &str = "none";
+
+/// Some clients (those in Go) leave the padding out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Lets requests through that come with the token, or all, if there is none.
 #[derive(Debug, Clone)]
@@ -101,7 +108,7 @@ fn token_of(header: &str) -> Option<String> {
         return Some(rest.to_owned());
     }
     if scheme.eq_ignore_ascii_case("basic") {
-        let pair = String::from_utf8(BASE64_STANDARD.decode(rest).ok()?).ok()?;
+        let pair = String::from_utf8(BASE64.decode(rest).ok()?).ok()?;
         let (_, password) = pair.split_once(':')?;
         return Some(password.to_owned());
     }
@@ -126,6 +133,7 @@ mod tests {
             "Bearer s3cret:x",
             "bearer  s3cret:x",
             "Basic YW5uYTpzM2NyZXQ6eA==",
+            "basic YW5uYTpzM2NyZXQ6eA",
         ] {
             let bearer = authentication.bearer(&headers(right)).unwrap();
             assert_eq!(bearer, "Bearer s3cret:x");

@@ -2,10 +2,10 @@
 
 use crate::serve::status::{of_arrow, status, wrong};
 use crate::serve::wire::plain_type;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
@@ -165,22 +165,40 @@ impl Parameters {
 }
 
 /// Packs rows of parameters.
-pub fn encode(schema: &Schema, batches: &[RecordBatch]) -> Result<Bytes, Status> {
-    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    if rows > ROWS {
-        return Err(too_many(&format!("{ROWS} rows")));
+pub struct Packing {
+    writer: StreamWriter<Vec<u8>>,
+    rows: usize,
+}
+
+impl Packing {
+    /// Of rows with this schema.
+    pub fn new(schema: &Schema) -> Result<Self, Status> {
+        let writer = StreamWriter::try_new(Vec::new(), schema);
+        Ok(Self {
+            writer: writer.map_err(|error| of_arrow(&error))?,
+            rows: 0,
+        })
     }
-    let mut bytes = Vec::new();
-    let mut writer = StreamWriter::try_new(&mut bytes, schema).map_err(|error| of_arrow(&error))?;
-    for batch in batches {
-        writer.write(batch).map_err(|error| of_arrow(&error))?;
+
+    /// Adds rows, unless they are too many.
+    pub fn add(&mut self, batch: &RecordBatch) -> Result<(), Status> {
+        self.rows += batch.num_rows();
+        if self.rows > ROWS {
+            return Err(too_many(&format!("{ROWS} rows")));
+        }
+        let written = self.writer.write(batch);
+        written.map_err(|error| of_arrow(&error))?;
+        if self.writer.get_ref().len() > BYTES {
+            return Err(too_many(&format!("{BYTES} bytes")));
+        }
+        Ok(())
     }
-    writer.finish().map_err(|error| of_arrow(&error))?;
-    drop(writer);
-    if bytes.len() > BYTES {
-        return Err(too_many(&format!("{BYTES} bytes")));
+
+    /// The packed rows.
+    pub fn finish(self) -> Result<Bytes, Status> {
+        let bytes = self.writer.into_inner();
+        Ok(bytes.map_err(|error| of_arrow(&error))?.into())
     }
-    Ok(bytes.into())
 }
 
 /// Unpacks rows of parameters.
@@ -236,8 +254,9 @@ mod tests {
             ),
         ])
         .unwrap();
-        let bytes = encode(&batch.schema(), std::slice::from_ref(&batch)).unwrap();
-        let batches = decode(&bytes).unwrap();
+        let mut packing = Packing::new(&batch.schema()).unwrap();
+        packing.add(&batch).unwrap();
+        let batches = decode(&packing.finish().unwrap()).unwrap();
         let rows = numbered.rows(&batches).unwrap();
         let second = rows[1].get_placeholders_with_values("$1").unwrap();
         assert_eq!(second.value, ScalarValue::Int64(Some(8)));

@@ -4,7 +4,7 @@ use crate::serve::authentication::{Authentication, HEADER};
 use crate::serve::bindings::Bindings;
 use crate::serve::information;
 use crate::serve::metadata;
-use crate::serve::parameters::{self, number_places};
+use crate::serve::parameters::{Packing, number_places};
 use crate::serve::queries::{Answer, Queries, answer};
 use crate::serve::statement::refused;
 use crate::serve::status::{of_arrow, of_flight, wrong};
@@ -28,9 +28,9 @@ use arrow_flight::{
     FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, IpcMessage,
     SchemaAsIpc, Ticket,
 };
+use arrow_ipc::writer::IpcWriteOptions;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
-use arrow_ipc::writer::IpcWriteOptions;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use prost::Message;
@@ -192,22 +192,22 @@ impl FlightSqlService for Service {
         let prepared = Prepared::of_handle(&query.prepared_statement_handle)?;
         let data = request.into_inner().map_err(FlightError::from);
         let mut stream = FlightRecordBatchStream::new_from_flight_data(data);
-        let mut batches = Vec::new();
-        let mut rows = Bytes::new();
+        let mut packing: Option<Packing> = None;
+        // What is too much is refused before more of it comes.
         while let Some(batch) = stream.try_next().await.map_err(of_flight)? {
-            batches.push(batch);
-            // Whatever is too much is refused before more of it comes.
-            if let Some(schema) = stream.schema() {
-                rows = parameters::encode(schema, &batches)?;
-            }
+            let mut rows = match packing.take() {
+                Some(rows) => rows,
+                None => Packing::new(batch.schema_ref())?,
+            };
+            rows.add(&batch)?;
+            packing = Some(rows);
         }
-        if batches.is_empty() {
-            let schema = stream
-                .schema()
-                .ok_or_else(|| wrong("parameters without a schema"))?;
-            rows = parameters::encode(schema, &[])?;
-        }
-        self.bindings.bind(prepared.id()?, rows)?;
+        let rows = match (packing, stream.schema()) {
+            (Some(rows), _) => rows,
+            (None, Some(schema)) => Packing::new(schema)?,
+            (None, None) => return Err(wrong("parameters without a schema")),
+        };
+        self.bindings.bind(prepared.id()?, rows.finish()?)?;
         Ok(DoPutPreparedStatementResult {
             prepared_statement_handle: Some(query.prepared_statement_handle),
         })
