@@ -76,7 +76,10 @@ impl Parameters {
     /// Of a plan.
     pub fn of(plan: &LogicalPlan) -> Result<Self, DataFusionError> {
         let names = plan.get_parameter_names()?;
-        let mut names: Vec<String> = names.iter().map(|name| name[1..].to_owned()).collect();
+        let mut names: Vec<String> = names
+            .iter()
+            .map(|name| name.trim_start_matches('$').to_owned())
+            .collect();
         names.sort();
         let numbers: Option<Vec<usize>> = names.iter().map(|name| name.parse().ok()).collect();
         let Some(numbers) = numbers else {

@@ -147,8 +147,8 @@ impl FlightSqlService for Service {
         query: CommandStatementQuery,
         request: Request<FlightDescriptor>,
     ) -> Result<Response<FlightInfo>, Status> {
-        self.announce(Execution::new(query.query, None), request)
-            .await
+        let sql = number_places(&query.query)?;
+        self.announce(Execution::new(sql, None), request).await
     }
 
     async fn do_get_statement(
