@@ -117,7 +117,7 @@ mod tests {
         let execution = Execution::new("SELECT $1".to_owned(), Some(Bytes::from_static(b"rows")));
         let endpoint = FlightEndpoint::new().with_ticket(execution.ticket());
         let info = FlightInfo::new().with_endpoint(endpoint);
-        assert_eq!(Execution::all_of(&info).unwrap(), [execution.clone()]);
+        assert_eq!(Execution::all_of(&info).unwrap()[0], execution);
         assert!(execution.id().is_ok());
         let other = Execution::new(execution.sql.clone(), None);
         assert_ne!(execution.id().unwrap(), other.id().unwrap());
