@@ -62,7 +62,10 @@
 //! `zarr` (on by default) reads and writes Zarr folders.
 //!
 //! `cli` (on by default) is the `tet-sql` command and the DataFusion features that it wants. An application that embeds
-//! the crate turns it off and chooses DataFusion's features itself.
+//! the crate turns it off and chooses DataFusion's features itself. `sql`, a part of it, adds units and descriptions to
+//! `information_schema`.
+//!
+//! `serve` adds `tet-sql serve`, an Arrow Flight SQL server.
 
 #![deny(missing_docs)]
 

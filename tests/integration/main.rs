@@ -30,6 +30,8 @@ mod pruning;
 mod reference;
 mod repairs;
 mod scans;
+#[cfg(feature = "serve")]
+mod serve;
 mod sql;
 mod sqllogic;
 mod tables;

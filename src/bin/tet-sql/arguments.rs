@@ -2,6 +2,8 @@
 
 use crate::appearance::Format;
 use crate::failure::Failure;
+#[cfg(feature = "serve")]
+use crate::serve::ServeArguments;
 use crate::session::Input;
 use crate::size::parse_size;
 use clap::{Args, ColorChoice, CommandFactory, Parser, ValueEnum};
@@ -24,6 +26,10 @@ A file is a schema called after its stem, each of its arrays a table. The first 
 /// SQL over chunked n-dimensional array files.
 #[derive(Debug, Parser)]
 #[command(name = "tet-sql", version, after_help = EXAMPLES)]
+#[cfg_attr(
+    feature = "serve",
+    command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)
+)]
 pub struct Arguments {
     /// Files to open: FILE or package (X.tet.d), NAME=FILE to choose the schema's name, or a folder for all in it
     #[arg(value_name = "FILES")]
@@ -88,6 +94,18 @@ pub struct Arguments {
     /// Neither read nor write the history of the prompt
     #[arg(long)]
     pub no_history: bool,
+
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    pub subcommand: Option<Subcommand>,
+}
+
+/// What else the command does. A file of such a name is opened as `./serve`.
+#[cfg(feature = "serve")]
+#[derive(Debug, clap::Subcommand)]
+pub enum Subcommand {
+    /// Answer queries over the network: Arrow Flight SQL, as ADBC and JDBC drivers speak it
+    Serve(Box<ServeArguments>),
 }
 
 // Comments, not documentation, on what is flattened: clap would take it for that of the command.

@@ -32,6 +32,8 @@ mod prompt;
 mod reading;
 mod run;
 mod script;
+#[cfg(feature = "serve")]
+mod serve;
 mod session;
 mod size;
 mod statement;
@@ -59,6 +61,10 @@ fn main() -> ExitCode {
             messages::error(&format!("standard output: {error}"));
             return ExitCode::from(1);
         }
+    }
+    #[cfg(feature = "serve")]
+    if let Some(arguments::Subcommand::Serve(arguments)) = arguments.subcommand {
+        return end(serve::run(*arguments));
     }
     end(start(&arguments))
 }

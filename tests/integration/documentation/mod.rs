@@ -29,7 +29,7 @@ use page::{Example, Page};
 use tempfile::TempDir;
 
 /// Blocks that are not run, by page and kind: how many, for the reasons given here.
-const NOT_RUN: [(&str, &str, usize); 6] = [
+const NOT_RUN: [(&str, &str, usize); 9] = [
     // Cargo, and files that the reader has.
     ("README.md", "sh", 4),
     // A part of examples/embed.rs, which is compiled.
@@ -40,6 +40,10 @@ const NOT_RUN: [(&str, &str, usize); 6] = [
     ("docs/embedding.md", "toml", 1),
     // The benchmark, which takes long.
     ("docs/performance.md", "sh,ignore", 1),
+    // A server, which has tests of its own, and its clients, which tests/clients/adbc.py stands for.
+    ("docs/serve.md", "python", 2),
+    ("docs/serve.md", "sh,ignore", 4),
+    ("docs/serve.md", "text", 2),
     // The installation.
     ("docs/tour.md", "sh,ignore", 1),
 ];

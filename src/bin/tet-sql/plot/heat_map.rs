@@ -151,7 +151,7 @@ impl HeatMap {
         })
     }
 
-    /// What a cell is about: between 0, the lowest colour, and 1.
+    /// Where the colour of a value is, between 0, the lowest, and 1.
     pub fn shade(&self, value: f64) -> f64 {
         self.value.place(value).clamp(0.0, 1.0)
     }

@@ -43,15 +43,14 @@ pub fn shade(value: f64) -> Rgb {
     [mix(0), mix(1), mix(2)]
 }
 
-/// How light a colour is, between 0 and 1.
-#[cfg(test)]
-pub fn lightness([red, green, blue]: Rgb) -> f64 {
-    (0.2126 * f64::from(red) + 0.7152 * f64::from(green) + 0.0722 * f64::from(blue)) / 255.0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// How light a colour is, between 0 and 1.
+    fn lightness([red, green, blue]: Rgb) -> f64 {
+        (0.2126 * f64::from(red) + 0.7152 * f64::from(green) + 0.0722 * f64::from(blue)) / 255.0
+    }
 
     #[test]
     fn greater_values_are_lighter() {

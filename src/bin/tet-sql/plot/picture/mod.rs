@@ -3,6 +3,7 @@
 mod font;
 mod html;
 mod layout;
+mod page;
 mod png;
 mod scene;
 mod svg;

@@ -1,0 +1,273 @@
+//! Parameters of prepared statements: their places in SQL, their types, and rows of their values.
+
+use crate::serve::status::{of_arrow, status, wrong};
+use crate::serve::wire::plain_type;
+use arrow_ipc::reader::StreamReader;
+use arrow_ipc::writer::StreamWriter;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use prost::bytes::Bytes;
+use std::collections::HashMap;
+use tonic::{Code, Status};
+
+/// The most parameters of a statement.
+const MOST: usize = 1000;
+/// The most rows of parameters.
+const ROWS: usize = 10_000;
+/// The most bytes of all rows. They travel in tickets, which clients take only so much of.
+const BYTES: usize = 1 << 20;
+
+/// Gives the places `?`, as drivers write them, the numbers that the engine knows them by: `$1`, `$2`.
+pub fn number_places(sql: &str) -> Result<String, Status> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
+    // What is wrong with it, the planner says better.
+    let Ok(tokens) = tokens else {
+        return Ok(sql.to_owned());
+    };
+    let mut places = Vec::new();
+    let mut has_names = false;
+    for token in tokens {
+        match token.token {
+            Token::Placeholder(text) if text == "?" => places.push(token.span.start),
+            Token::Placeholder(_) => has_names = true,
+            _ => {}
+        }
+    }
+    if places.is_empty() {
+        return Ok(sql.to_owned());
+    }
+    if has_names {
+        return Err(wrong(
+            "the statement has parameters both as ? and by number or name",
+        ));
+    }
+    let mut numbered = String::with_capacity(sql.len() + 4 * places.len());
+    let mut here = Location::new(1, 1);
+    let mut number = 0;
+    for character in sql.chars() {
+        if places.get(number) == Some(&here) {
+            number += 1;
+            numbered.push_str(&format!("${number}"));
+        } else {
+            numbered.push(character);
+        }
+        here = match character {
+            '\n' => Location::new(here.line + 1, 1),
+            _ => Location::new(here.line, here.column + 1),
+        };
+    }
+    Ok(numbered)
+}
+
+/// The parameters of a statement, in the order in which they are bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameters {
+    /// Without `$`. Of numbered ones those between two that are there are there, too.
+    names: Vec<String>,
+    are_numbered: bool,
+}
+
+impl Parameters {
+    /// Of a plan.
+    pub fn of(plan: &LogicalPlan) -> Result<Self, DataFusionError> {
+        let names = plan.get_parameter_names()?;
+        let mut names: Vec<String> = names
+            .iter()
+            .map(|name| name.trim_start_matches('$').to_owned())
+            .collect();
+        names.sort();
+        let numbers: Option<Vec<usize>> = names.iter().map(|name| name.parse().ok()).collect();
+        let Some(numbers) = numbers else {
+            return Ok(Self {
+                names,
+                are_numbered: false,
+            });
+        };
+        let count = numbers.into_iter().max().unwrap_or(0);
+        if count > MOST {
+            return Err(DataFusionError::Plan(format!(
+                "more than {MOST} parameters"
+            )));
+        }
+        Ok(Self {
+            names: (1..=count).map(|number| number.to_string()).collect(),
+            are_numbered: true,
+        })
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Names, and types as far as the statement tells them; text where it does not.
+    pub fn schema(&self, plan: &LogicalPlan) -> Schema {
+        // It is an error if they contradict each other, which only matters once they have values.
+        let types: HashMap<String, Option<DataType>> =
+            plan.get_parameter_types().unwrap_or_default();
+        let fields = self.names.iter().map(|name| {
+            let name = format!("${name}");
+            let known = types.get(&name).and_then(Option::as_ref);
+            let data_type = known.map_or(DataType::Utf8, plain_type);
+            Field::new(name, data_type, true)
+        });
+        Schema::new(fields.collect::<Vec<_>>())
+    }
+
+    /// The rows of some batches as values of these parameters.
+    pub fn rows(&self, batches: &[RecordBatch]) -> Result<Vec<ParamValues>, Status> {
+        let mut rows = Vec::new();
+        for batch in batches {
+            let columns = self.columns(batch.schema_ref())?;
+            for row in 0..batch.num_rows() {
+                let values = columns
+                    .iter()
+                    .map(|&column| ScalarValue::try_from_array(batch.column(column), row));
+                let values = values.collect::<Result<Vec<_>, _>>();
+                let values = values.map_err(|error| wrong(error.to_string()))?;
+                rows.push(self.values(values));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// The column of each parameter: the one of its name, if all have one, else the one in its place.
+    fn columns(&self, schema: &Schema) -> Result<Vec<usize>, Status> {
+        let (here, there) = (self.names.len(), schema.fields().len());
+        if here != there {
+            return Err(wrong(format!(
+                "the statement has {here} parameters, but {there} are bound"
+            )));
+        }
+        let named = self.names.iter().map(|name| {
+            let mut fields = schema.fields().iter();
+            fields.position(|field| field.name().strip_prefix('$').unwrap_or(field.name()) == name)
+        });
+        match named.collect::<Option<Vec<usize>>>() {
+            Some(columns) if !self.are_numbered => Ok(columns),
+            _ => Ok((0..here).collect()),
+        }
+    }
+
+    fn values(&self, values: Vec<ScalarValue>) -> ParamValues {
+        if self.are_numbered {
+            values.into()
+        } else {
+            let names = self.names.iter().cloned();
+            names
+                .zip(values)
+                .collect::<Vec<(String, ScalarValue)>>()
+                .into()
+        }
+    }
+}
+
+/// Packs rows of parameters.
+pub struct Packing {
+    writer: StreamWriter<Vec<u8>>,
+    rows: usize,
+}
+
+impl Packing {
+    /// Of rows with this schema.
+    pub fn new(schema: &Schema) -> Result<Self, Status> {
+        let writer = StreamWriter::try_new(Vec::new(), schema);
+        Ok(Self {
+            writer: writer.map_err(|error| of_arrow(&error))?,
+            rows: 0,
+        })
+    }
+
+    /// Adds rows, unless they are too many.
+    pub fn add(&mut self, batch: &RecordBatch) -> Result<(), Status> {
+        self.rows += batch.num_rows();
+        if self.rows > ROWS {
+            return Err(too_many(&format!("{ROWS} rows")));
+        }
+        let written = self.writer.write(batch);
+        written.map_err(|error| of_arrow(&error))?;
+        if self.writer.get_ref().len() > BYTES {
+            return Err(too_many(&format!("{BYTES} bytes")));
+        }
+        Ok(())
+    }
+
+    /// The packed rows.
+    pub fn finish(self) -> Result<Bytes, Status> {
+        let bytes = self.writer.into_inner();
+        Ok(bytes.map_err(|error| of_arrow(&error))?.into())
+    }
+}
+
+/// Unpacks rows of parameters.
+pub fn decode(bytes: &[u8]) -> Result<Vec<RecordBatch>, Status> {
+    let broken = |error| wrong(format!("the parameters are broken: {error}"));
+    let reader = StreamReader::try_new(bytes, None).map_err(broken)?;
+    reader.collect::<Result<_, _>>().map_err(broken)
+}
+
+fn too_many(limit: &str) -> Status {
+    let message = format!("resource exhausted: more than {limit} of parameters");
+    status(Code::ResourceExhausted, &message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray};
+    use std::sync::Arc;
+
+    #[test]
+    fn places_are_numbered_where_they_are_parameters() {
+        for (sql, expected) in [
+            ("SELECT 1", "SELECT 1"),
+            ("SELECT ?, ?", "SELECT $1, $2"),
+            (
+                "SELECT 'ä?', \"?\" -- ?\n  FROM t /* ? */ WHERE ö = ? AND x>?",
+                "SELECT 'ä?', \"?\" -- ?\n  FROM t /* ? */ WHERE ö = $1 AND x>$2",
+            ),
+            ("SELECT $1, $name", "SELECT $1, $name"),
+            ("SELECT 'unterminated ?", "SELECT 'unterminated ?"),
+        ] {
+            assert_eq!(number_places(sql).unwrap(), expected);
+        }
+        assert!(number_places("SELECT ?, $1").is_err());
+    }
+
+    #[test]
+    fn columns_are_bound_by_place_or_by_name() {
+        let numbered = Parameters {
+            names: vec!["1".to_owned(), "2".to_owned()],
+            are_numbered: true,
+        };
+        let named = Parameters {
+            names: vec!["from".to_owned(), "to".to_owned()],
+            are_numbered: false,
+        };
+        let batch = RecordBatch::try_from_iter([
+            ("to", Arc::new(Int64Array::from(vec![7, 8])) as ArrayRef),
+            (
+                "$from",
+                Arc::new(StringArray::from(vec!["a", "b"])) as ArrayRef,
+            ),
+        ])
+        .unwrap();
+        let mut packing = Packing::new(&batch.schema()).unwrap();
+        packing.add(&batch).unwrap();
+        let batches = decode(&packing.finish().unwrap()).unwrap();
+        let rows = numbered.rows(&batches).unwrap();
+        let second = rows[1].get_placeholders_with_values("$1").unwrap();
+        assert_eq!(second.value, ScalarValue::Int64(Some(8)));
+        let rows = named.rows(&batches).unwrap();
+        let first = rows[0].get_placeholders_with_values("$from").unwrap();
+        assert_eq!(first.value, ScalarValue::from("a"));
+        let one = batch.project(&[0]).unwrap();
+        assert!(numbered.rows(&[one]).is_err());
+        assert!(decode(b"no stream").is_err());
+    }
+}

@@ -1,0 +1,468 @@
+//! The requests of Flight SQL.
+
+use crate::serve::authentication::{Authentication, HEADER};
+use crate::serve::bindings::Bindings;
+use crate::serve::information;
+use crate::serve::metadata;
+use crate::serve::parameters::{Packing, number_places};
+use crate::serve::queries::{Answer, Queries, answer};
+use crate::serve::statement::refused;
+use crate::serve::status::{of_arrow, of_flight, wrong};
+use crate::serve::ticket::{Execution, Prepared};
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::error::FlightError;
+use arrow_flight::flight_service_server::FlightService;
+use arrow_flight::sql::metadata::{SqlInfoData, XdbcTypeInfoData};
+use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
+use arrow_flight::sql::{
+    ActionCancelQueryRequest, ActionCancelQueryResult, ActionClosePreparedStatementRequest,
+    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, CommandGetCatalogs,
+    CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys,
+    CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables,
+    CommandGetXdbcTypeInfo, CommandPreparedStatementQuery, CommandPreparedStatementUpdate,
+    CommandStatementIngest, CommandStatementQuery, CommandStatementUpdate,
+    DoPutPreparedStatementResult, ProstMessageExt, SqlInfo, TicketStatementQuery,
+};
+use arrow_flight::{
+    Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus,
+    FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, IpcMessage,
+    SchemaAsIpc, Ticket,
+};
+use arrow_ipc::writer::IpcWriteOptions;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::Schema;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use prost::Message;
+use prost::bytes::Bytes;
+use std::time::Duration;
+use tonic::{Request, Response, Status, Streaming};
+
+/// The action that stops a query; Flight SQL's own one, `CancelQuery`, is an older form of it.
+const CANCEL: &str = "CancelFlightInfo";
+
+/// Answers requests.
+pub struct Service {
+    queries: Queries,
+    bindings: Bindings,
+    authentication: Authentication,
+    about: SqlInfoData,
+    types: XdbcTypeInfoData,
+}
+
+impl Service {
+    /// A service over queries that take at most this time.
+    pub fn new(
+        queries: Queries,
+        authentication: Authentication,
+        time_limit: Duration,
+    ) -> Result<Self, Status> {
+        Ok(Self {
+            queries,
+            bindings: Bindings::default(),
+            authentication,
+            about: information::about(time_limit)?,
+            types: information::types()?,
+        })
+    }
+
+    /// Where the result of an execution is to be had.
+    async fn announce(
+        &self,
+        execution: Execution,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let ticket = execution.ticket();
+        let schema = self.queries.schema(execution).await?;
+        info(ticket, &schema, request)
+    }
+
+    /// A prepared statement with what is bound to it now.
+    fn execution(&self, query: &CommandPreparedStatementQuery) -> Result<Execution, Status> {
+        let prepared = Prepared::of_handle(&query.prepared_statement_handle)?;
+        let parameters = self.bindings.of(prepared.id()?);
+        Ok(Execution::new(prepared.sql, parameters))
+    }
+
+    fn cancel(&self, info: &FlightInfo) -> Result<(), Status> {
+        for execution in Execution::all_of(info)? {
+            self.queries.running().cancel(execution.id()?);
+        }
+        Ok(())
+    }
+}
+
+/// Where an answer is to be had that this command describes itself.
+fn described<C: ProstMessageExt>(
+    command: &C,
+    schema: &Schema,
+    request: Request<FlightDescriptor>,
+) -> Result<Response<FlightInfo>, Status> {
+    let ticket = Ticket::new(command.as_any().encode_to_vec());
+    info(ticket, schema, request)
+}
+
+/// Where an answer is to be had: here, in one piece, of unknown length.
+fn info(
+    ticket: Ticket,
+    schema: &Schema,
+    request: Request<FlightDescriptor>,
+) -> Result<Response<FlightInfo>, Status> {
+    let info = FlightInfo::new()
+        .try_with_schema(schema)
+        .map_err(|error| of_arrow(&error))?
+        .with_descriptor(request.into_inner())
+        .with_endpoint(FlightEndpoint::new().with_ticket(ticket))
+        .with_ordered(true);
+    Ok(Response::new(info))
+}
+
+fn respond(batch: RecordBatch) -> Result<Response<Answer>, Status> {
+    Ok(Response::new(answer(batch)))
+}
+
+fn encoded(schema: &Schema) -> Result<Bytes, Status> {
+    let options = IpcWriteOptions::default();
+    let message = IpcMessage::try_from(SchemaAsIpc::new(schema, &options));
+    Ok(message.map_err(|error| of_arrow(&error))?.0)
+}
+
+#[tonic::async_trait]
+impl FlightSqlService for Service {
+    type FlightService = Service;
+
+    async fn do_handshake(
+        &self,
+        request: Request<Streaming<HandshakeRequest>>,
+    ) -> Result<Response<BoxStream<'static, Result<HandshakeResponse, Status>>>, Status> {
+        let bearer = self.authentication.bearer(request.metadata())?;
+        let answer = stream::iter([Ok(HandshakeResponse::default())]);
+        let mut response = Response::new(answer.boxed());
+        response.metadata_mut().insert(HEADER, bearer);
+        Ok(response)
+    }
+
+    async fn get_flight_info_statement(
+        &self,
+        query: CommandStatementQuery,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let sql = number_places(&query.query)?;
+        self.announce(Execution::new(sql, None), request).await
+    }
+
+    async fn do_get_statement(
+        &self,
+        ticket: TicketStatementQuery,
+        _request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        let execution = Execution::of_ticket(&ticket)?;
+        Ok(Response::new(self.queries.execute(execution).await?))
+    }
+
+    async fn do_action_create_prepared_statement(
+        &self,
+        query: ActionCreatePreparedStatementRequest,
+        _request: Request<Action>,
+    ) -> Result<ActionCreatePreparedStatementResult, Status> {
+        let sql = number_places(&query.query)?;
+        let (result, parameters) = self.queries.prepare(sql.clone()).await?;
+        Ok(ActionCreatePreparedStatementResult {
+            prepared_statement_handle: Prepared::new(sql).handle(),
+            dataset_schema: encoded(&result)?,
+            parameter_schema: encoded(&parameters)?,
+        })
+    }
+
+    async fn do_action_close_prepared_statement(
+        &self,
+        query: ActionClosePreparedStatementRequest,
+        _request: Request<Action>,
+    ) -> Result<(), Status> {
+        let prepared = Prepared::of_handle(&query.prepared_statement_handle)?;
+        self.bindings.release(prepared.id()?);
+        Ok(())
+    }
+
+    async fn do_put_prepared_statement_query(
+        &self,
+        query: CommandPreparedStatementQuery,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<DoPutPreparedStatementResult, Status> {
+        let prepared = Prepared::of_handle(&query.prepared_statement_handle)?;
+        let data = request.into_inner().map_err(FlightError::from);
+        let mut stream = FlightRecordBatchStream::new_from_flight_data(data);
+        let mut packing: Option<Packing> = None;
+        // What is too much is refused before more of it comes.
+        while let Some(batch) = stream.try_next().await.map_err(of_flight)? {
+            let mut rows = match packing.take() {
+                Some(rows) => rows,
+                None => Packing::new(batch.schema_ref())?,
+            };
+            rows.add(&batch)?;
+            packing = Some(rows);
+        }
+        let rows = match (packing, stream.schema()) {
+            (Some(rows), _) => rows,
+            (None, Some(schema)) => Packing::new(schema)?,
+            (None, None) => return Err(wrong("parameters without a schema")),
+        };
+        self.bindings.bind(prepared.id()?, rows.finish()?)?;
+        Ok(DoPutPreparedStatementResult {
+            prepared_statement_handle: Some(query.prepared_statement_handle),
+        })
+    }
+
+    async fn get_flight_info_prepared_statement(
+        &self,
+        query: CommandPreparedStatementQuery,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        self.announce(self.execution(&query)?, request).await
+    }
+
+    async fn do_get_prepared_statement(
+        &self,
+        query: CommandPreparedStatementQuery,
+        _request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        let execution = self.execution(&query)?;
+        Ok(Response::new(self.queries.execute(execution).await?))
+    }
+
+    async fn do_action_cancel_query(
+        &self,
+        query: ActionCancelQueryRequest,
+        _request: Request<Action>,
+    ) -> Result<ActionCancelQueryResult, Status> {
+        let info = FlightInfo::decode(query.info).map_err(|error| wrong(error.to_string()))?;
+        self.cancel(&info)?;
+        // The older form has the same numbers.
+        let result = CancelStatus::Cancelled as i32;
+        Ok(ActionCancelQueryResult { result })
+    }
+
+    async fn do_action_fallback(
+        &self,
+        request: Request<Action>,
+    ) -> Result<Response<<Self as FlightService>::DoActionStream>, Status> {
+        let action = request.into_inner();
+        if action.r#type != CANCEL {
+            return Err(Status::unimplemented(format!(
+                "no action {:?}",
+                action.r#type
+            )));
+        }
+        let request = CancelFlightInfoRequest::decode(action.body);
+        let request = request.map_err(|error| wrong(error.to_string()))?;
+        let info = request
+            .info
+            .ok_or_else(|| wrong("cancelling needs to say what"))?;
+        self.cancel(&info)?;
+        let result = CancelFlightInfoResult::new(CancelStatus::Cancelled);
+        let result = arrow_flight::Result::new(result.encode_to_vec());
+        Ok(Response::new(stream::iter([Ok(result)]).boxed()))
+    }
+
+    async fn list_custom_actions(&self) -> Option<Vec<Result<ActionType, Status>>> {
+        Some(vec![Ok(ActionType {
+            r#type: CANCEL.to_owned(),
+            description: "Stops the query that a FlightInfo announced".to_owned(),
+        })])
+    }
+
+    async fn get_flight_info_catalogs(
+        &self,
+        query: CommandGetCatalogs,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        described(&query, &query.into_builder().schema(), request)
+    }
+
+    async fn do_get_catalogs(
+        &self,
+        query: CommandGetCatalogs,
+        _request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        let batch = self
+            .queries
+            .ask(|context| async move { metadata::catalogs(&context, query) });
+        respond(batch.await?)
+    }
+
+    async fn get_flight_info_schemas(
+        &self,
+        query: CommandGetDbSchemas,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        described(&query.clone(), &query.into_builder().schema(), request)
+    }
+
+    async fn do_get_schemas(
+        &self,
+        query: CommandGetDbSchemas,
+        _request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        let batch = self
+            .queries
+            .ask(|context| async move { metadata::schemas(&context, query) });
+        respond(batch.await?)
+    }
+
+    async fn get_flight_info_tables(
+        &self,
+        query: CommandGetTables,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        described(&query.clone(), &query.into_builder().schema(), request)
+    }
+
+    async fn do_get_tables(
+        &self,
+        query: CommandGetTables,
+        _request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        let batch = self.queries.ask(|context| metadata::tables(context, query));
+        respond(batch.await?)
+    }
+
+    async fn get_flight_info_table_types(
+        &self,
+        query: CommandGetTableTypes,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        described(&query, &query.into_builder().schema(), request)
+    }
+
+    async fn do_get_table_types(
+        &self,
+        query: CommandGetTableTypes,
+        _request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        respond(metadata::table_types(query)?)
+    }
+
+    async fn get_flight_info_sql_info(
+        &self,
+        query: CommandGetSqlInfo,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        described(&query, &self.about.schema(), request)
+    }
+
+    async fn do_get_sql_info(
+        &self,
+        query: CommandGetSqlInfo,
+        _request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        let batch = query.into_builder(&self.about).build();
+        respond(batch.map_err(of_flight)?)
+    }
+
+    async fn get_flight_info_xdbc_type_info(
+        &self,
+        query: CommandGetXdbcTypeInfo,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        described(&query, &self.types.schema(), request)
+    }
+
+    async fn do_get_xdbc_type_info(
+        &self,
+        query: CommandGetXdbcTypeInfo,
+        _request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        let batch = query.into_builder(&self.types).build();
+        respond(batch.map_err(of_flight)?)
+    }
+
+    async fn get_flight_info_primary_keys(
+        &self,
+        query: CommandGetPrimaryKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        described(&query, &metadata::primary_keys(), request)
+    }
+
+    async fn do_get_primary_keys(
+        &self,
+        _query: CommandGetPrimaryKeys,
+        _request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        respond(RecordBatch::new_empty(metadata::primary_keys()))
+    }
+
+    async fn get_flight_info_exported_keys(
+        &self,
+        query: CommandGetExportedKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        described(&query, &metadata::foreign_keys(), request)
+    }
+
+    async fn do_get_exported_keys(
+        &self,
+        _query: CommandGetExportedKeys,
+        _request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        respond(RecordBatch::new_empty(metadata::foreign_keys()))
+    }
+
+    async fn get_flight_info_imported_keys(
+        &self,
+        query: CommandGetImportedKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        described(&query, &metadata::foreign_keys(), request)
+    }
+
+    async fn do_get_imported_keys(
+        &self,
+        _query: CommandGetImportedKeys,
+        _request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        respond(RecordBatch::new_empty(metadata::foreign_keys()))
+    }
+
+    async fn get_flight_info_cross_reference(
+        &self,
+        query: CommandGetCrossReference,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        described(&query, &metadata::foreign_keys(), request)
+    }
+
+    async fn do_get_cross_reference(
+        &self,
+        _query: CommandGetCrossReference,
+        _request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        respond(RecordBatch::new_empty(metadata::foreign_keys()))
+    }
+
+    async fn do_put_statement_update(
+        &self,
+        _command: CommandStatementUpdate,
+        _request: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        Err(refused("no updates"))
+    }
+
+    async fn do_put_prepared_statement_update(
+        &self,
+        _command: CommandPreparedStatementUpdate,
+        _request: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        Err(refused("no updates"))
+    }
+
+    async fn do_put_statement_ingest(
+        &self,
+        _command: CommandStatementIngest,
+        _request: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        Err(refused("no ingestion"))
+    }
+
+    async fn register_sql_info(&self, _id: i32, _result: &SqlInfo) {}
+}

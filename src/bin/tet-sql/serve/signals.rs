@@ -1,0 +1,58 @@
+//! What ends the server.
+
+use std::io;
+
+/// Who asked the server to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Ctrl-C.
+    Interrupted,
+    /// SIGTERM.
+    #[cfg(unix)]
+    Terminated,
+}
+
+/// Every Ctrl-C and SIGTERM from now on.
+#[cfg(unix)]
+pub struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    /// Begins to listen.
+    pub fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> Ending {
+        tokio::select! {
+            _ = self.interrupt.recv() => Ending::Interrupted,
+            _ = self.terminate.recv() => Ending::Terminated,
+        }
+    }
+}
+
+/// Every Ctrl-C from now on.
+#[cfg(windows)]
+pub struct Signals(tokio::signal::windows::CtrlC);
+
+#[cfg(windows)]
+impl Signals {
+    /// Begins to listen.
+    pub fn listen() -> io::Result<Self> {
+        Ok(Self(tokio::signal::windows::ctrl_c()?))
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> Ending {
+        self.0.recv().await;
+        Ending::Interrupted
+    }
+}

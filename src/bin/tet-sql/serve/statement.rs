@@ -1,0 +1,97 @@
+//! Statements that only read.
+
+use crate::serve::parameters::{self, Parameters};
+use crate::serve::status::{of_engine, status, wrong};
+use crate::serve::wire::result_schema;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::ParamValues;
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::context::{SQLOptions, SessionState};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+use tet_sql::error::describe;
+use tonic::{Code, Status};
+
+/// A planned statement, with a session of its own: nothing that it does is seen by others.
+#[derive(Clone)]
+pub struct Statement {
+    state: SessionState,
+    plan: LogicalPlan,
+    parameters: Parameters,
+}
+
+impl Statement {
+    /// Plans a statement: a query, EXPLAIN, SHOW or DESCRIBE. All others are refused.
+    pub async fn plan(context: &SessionContext, sql: &str) -> Result<Self, Status> {
+        let state = context.state();
+        let plan = state.create_logical_plan(sql).await;
+        let plan = plan.map_err(|error| of_engine(&error))?;
+        let only_reads = SQLOptions::new()
+            .with_allow_ddl(false)
+            .with_allow_dml(false)
+            .with_allow_statements(false)
+            .verify_plan(&plan);
+        only_reads.map_err(|error| refused(&describe(&error)))?;
+        let parameters = Parameters::of(&plan).map_err(|error| of_engine(&error))?;
+        Ok(Self {
+            state,
+            plan,
+            parameters,
+        })
+    }
+
+    /// The schema of its result, as it is sent.
+    pub fn schema(&self) -> SchemaRef {
+        result_schema(self.plan.schema().as_arrow())
+    }
+
+    /// The parameters that it wants.
+    pub fn parameter_schema(&self) -> Schema {
+        self.parameters.schema(&self.plan)
+    }
+
+    /// The executions that packed rows of parameters make of it: one, if it has no parameters.
+    pub fn rows(&self, bound: Option<&[u8]>) -> Result<Vec<ParamValues>, Status> {
+        match bound {
+            _ if self.parameters.is_empty() => Ok(vec![ParamValues::List(Vec::new())]),
+            None => {
+                let schema = self.parameter_schema();
+                let names: Vec<_> = schema
+                    .fields()
+                    .iter()
+                    .map(|field| field.name().as_str())
+                    .collect();
+                let names = names.join(", ");
+                Err(wrong(format!(
+                    "the statement has parameters that have no values: {names}"
+                )))
+            }
+            Some(bytes) => self.parameters.rows(&parameters::decode(bytes)?),
+        }
+    }
+
+    /// The statement with values in place of its parameters.
+    pub fn bind(mut self, values: &ParamValues) -> Result<Self, Status> {
+        if !self.parameters.is_empty() {
+            let plan = self.plan.replace_params_with_values(values);
+            self.plan = plan.map_err(|error| of_engine(&error))?;
+        }
+        Ok(self)
+    }
+
+    /// Runs it.
+    pub async fn stream(self) -> Result<SendableRecordBatchStream, Status> {
+        let frame = DataFrame::new(self.state, self.plan);
+        let stream = frame.execute_stream().await;
+        stream.map_err(|error| of_engine(&error))
+    }
+}
+
+/// What those are told who want to write.
+pub fn refused(what: &str) -> Status {
+    status(
+        Code::PermissionDenied,
+        &format!("the server is read-only: {what}"),
+    )
+}

@@ -1,0 +1,67 @@
+//! The end of a server.
+
+#![cfg(unix)]
+
+use super::*;
+
+/// More than the network's buffers hold, so that it is still running when the first rows have come.
+const LONG: &str = "SELECT value FROM range(20000000)";
+
+#[tokio::test]
+async fn running_queries_may_end_first() {
+    for (signal, code) in [("-TERM", 143), ("-INT", 130)] {
+        let server = Server::start(&[WEATHER]);
+        let mut client = server.client().await;
+        let info = client.execute(LONG.to_owned(), None).await.unwrap();
+        let mut stream = open(&mut client, &info).await.unwrap();
+        let mut rows = stream.try_next().await.unwrap().unwrap().num_rows();
+        server.signal(signal);
+        while let Some(batch) = stream.try_next().await.unwrap() {
+            rows += batch.num_rows();
+        }
+        assert_eq!(rows, 20_000_000);
+        drop((stream, client));
+        assert_eq!(server.wait().code(), Some(code));
+    }
+}
+
+#[tokio::test]
+async fn those_that_do_not_are_stopped() {
+    let server = Server::start(&["--grace", "100ms"]);
+    let mut client = server.client().await;
+    let info = client.execute(ENDLESS.to_owned(), None).await.unwrap();
+    let mut stream = open(&mut client, &info).await.unwrap();
+    server.signal("-TERM");
+    let (code, message) = failure(stream.try_next().await);
+    assert_eq!(
+        (code, message.as_str()),
+        (Code::Unavailable, "the server is ending")
+    );
+    assert_eq!(server.wait().code(), Some(143));
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    for (signal, code) in [("-TERM", 143), ("-INT", 130)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+            .args(["serve", "--demo", "--listen", "127.0.0.1:0"])
+            .env("TMPDIR", folder.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(
+            lines
+                .next()
+                .unwrap()
+                .unwrap()
+                .starts_with("listening on grpc://127.0.0.1:")
+        );
+        assert!(folder.path().read_dir().unwrap().next().is_some());
+        let id = child.id().to_string();
+        Command::new("kill").args([signal, &id]).status().unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,127 @@
+//! Queries that take too much.
+
+use super::*;
+use arrow_flight::sql::{ActionCancelQueryRequest, ActionCancelQueryResult, Any, ProstMessageExt};
+use arrow_flight::{Action, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus};
+use prost::Message;
+use std::time::{Duration, Instant};
+
+#[tokio::test]
+async fn a_query_ends_with_its_time() {
+    let server = Server::start(&[WEATHER, "--time-limit", "300ms"]);
+    let mut client = server.client().await;
+    let started = Instant::now();
+    let (code, message) = failure(query(&mut client, ENDLESS).await);
+    assert_eq!(code, Code::DeadlineExceeded);
+    assert_eq!(message, "deadline exceeded: the query took more than 300ms");
+    assert!(started.elapsed() < Duration::from_secs(20));
+    assert!(query(&mut client, "SELECT 1").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_does_not_keep_its_place() {
+    let server = Server::start(&[
+        "--time-limit",
+        "1s",
+        "--max-queries",
+        "1",
+        "--wait-limit",
+        "30s",
+    ]);
+    let mut client = server.client().await;
+    // More than the network's buffers hold.
+    let info = client
+        .execute("SELECT * FROM range(1000000000)".to_owned(), None)
+        .await
+        .unwrap();
+    let mut stalled = open(&mut client, &info).await.unwrap();
+    assert!(stalled.try_next().await.unwrap().is_some());
+    assert!(query(&mut client, "SELECT 1").await.is_ok());
+    let end = loop {
+        match stalled.try_next().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("cut without a word"),
+            Err(error) => break failure::<()>(Err(error)),
+        }
+    };
+    assert_eq!(end.0, Code::DeadlineExceeded);
+}
+
+#[tokio::test]
+async fn only_so_many_queries_run_and_the_others_wait() {
+    let server = Server::start(&["--max-queries", "2", "--wait-limit", "500ms"]);
+    let mut client = server.client().await;
+    let mut running = Vec::new();
+    for _ in 0..2 {
+        let info = client.execute(ENDLESS.to_owned(), None).await.unwrap();
+        running.push(open(&mut client, &info).await.unwrap());
+    }
+    let (code, message) = failure(query(&mut client, "SELECT 1").await);
+    assert_eq!(code, Code::ResourceExhausted);
+    assert!(
+        message.starts_with("resource exhausted: 2 queries are running"),
+        "{message}"
+    );
+    // Clients that go away make room.
+    running.pop();
+    assert!(query(&mut client, "SELECT 1").await.is_ok());
+}
+
+#[tokio::test]
+async fn clients_cancel_their_queries() {
+    let server = Server::start(&["--max-queries", "1", "--wait-limit", "30s"]);
+    let mut client = server.client().await;
+    for is_old in [false, true] {
+        let info = client.execute(ENDLESS.to_owned(), None).await.unwrap();
+        let mut stream = open(&mut client, &info).await.unwrap();
+        let action = if is_old {
+            let request = ActionCancelQueryRequest {
+                info: info.encode_to_vec().into(),
+            };
+            Action::new("CancelQuery", request.as_any().encode_to_vec())
+        } else {
+            let request = CancelFlightInfoRequest::new(info.clone());
+            Action::new("CancelFlightInfo", request.encode_to_vec())
+        };
+        let mut results = client.do_action(action).await.unwrap();
+        let body = results.message().await.unwrap().unwrap().body;
+        let cancelled = if is_old {
+            let any = Any::decode(body).unwrap();
+            any.unpack::<ActionCancelQueryResult>()
+                .unwrap()
+                .unwrap()
+                .result
+        } else {
+            CancelFlightInfoResult::decode(body).unwrap().status
+        };
+        assert_eq!(cancelled, CancelStatus::Cancelled as i32);
+        assert_eq!(failure(stream.try_next().await).0, Code::Cancelled);
+        // Once for all.
+        assert_eq!(failure(fetch(&mut client, info).await).0, Code::Cancelled);
+        assert!(query(&mut client, "SELECT 1").await.is_ok());
+    }
+    let wrong = Action::new("CancelFlightInfo", b"\xff".to_vec());
+    assert_eq!(
+        failure(client.do_action(wrong).await).0,
+        Code::InvalidArgument
+    );
+}
+
+#[tokio::test]
+async fn memory_and_rows_are_limited() {
+    let server = Server::start(&["--memory-limit", "1M", "--max-rows", "100000"]);
+    let mut client = server.client().await;
+    let big = "SELECT array_agg(value) FROM range(10000000)";
+    let (code, message) = failure(query(&mut client, big).await);
+    assert_eq!(code, Code::ResourceExhausted, "{message}");
+    let answer = query(&mut client, "SELECT * FROM range(100000)")
+        .await
+        .unwrap();
+    assert_eq!(
+        answer.iter().map(RecordBatch::num_rows).sum::<usize>(),
+        100_000
+    );
+    let (code, message) = failure(query(&mut client, "SELECT * FROM range(100001)").await);
+    assert_eq!(code, Code::ResourceExhausted);
+    assert!(message.contains("more than 100000 rows"), "{message}");
+}
