@@ -189,10 +189,25 @@ fn results_become_files_by_their_ending() {
         );
         let left: Vec<_> = folder.path().read_dir().unwrap().flatten().collect();
         assert_eq!(left.len(), 1, "{left:?}");
-        if left[0].path().is_dir() {
+        if name == "a.zarr" {
             std::fs::remove_dir_all(left[0].path()).unwrap();
         } else {
+            assert!(left[0].path().is_file(), "{name}");
             std::fs::remove_file(left[0].path()).unwrap();
+        }
+    }
+    // Those of rows replace what is there, also by nothing.
+    for name in ["b.parquet", "b.arrow"] {
+        let file = path(name);
+        for (condition, expected) in [("true", "n\n1\n"), ("false", "n\n0\n")] {
+            let query = format!("SELECT 1 AS x WHERE {condition}");
+            answer(&["-o", &file, "-c", &query]);
+            let count = format!("SELECT count(*) AS n FROM '{file}'");
+            assert_eq!(
+                answer(&["--format", "csv", "-c", &count]),
+                expected,
+                "{name}"
+            );
         }
     }
     answer(&["-o", &path("a.csv"), "-c", "SELECT 1 AS x"]);
@@ -234,6 +249,39 @@ fn results_become_files_by_their_ending() {
 }
 
 #[test]
+fn a_result_that_breaks_off_is_no_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keep.csv");
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, "precious").unwrap();
+    let broken = "SELECT value, 1 / (value - 90000) AS x FROM range(100000)";
+    let fails = |arguments: &[&str]| {
+        let complaint = complaint(arguments);
+        assert!(complaint.contains("Divide by zero"), "{complaint}");
+    };
+    fails(&["-o", path, "-c", broken]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+    fails(&["-o", path, "-c", "SELECT 1 AS x", "-c", broken]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n1\n");
+    // A result may take the place of what it is made of.
+    let table = format!(
+        "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{path}' OPTIONS (format.has_header true)"
+    );
+    answer(&["-o", path, "-c", &table, "-c", "SELECT x + 1 AS x FROM t"]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n2\n");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+}
+
+#[test]
+fn json_has_each_name_once() {
+    let twice = "SELECT a.x, b.x FROM (SELECT 1 AS x) a, (SELECT 2 AS x) b";
+    assert_eq!(
+        answer(&["--format", "json", "-c", twice]),
+        "[{\"x\":1,\"x_1\":2}]\n"
+    );
+}
+
+#[test]
 fn nothing_is_written_in_a_read_only_session() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.csv");
@@ -244,6 +292,7 @@ fn nothing_is_written_in_a_read_only_session() {
         format!(".output {path}"),
         format!(".once {path}"),
         format!("\\! touch {path}"),
+        format!(".edit {path}"),
     ] {
         let complaint = complaint(&["--read-only", "-c", &statement]);
         assert!(complaint.contains("--read-only"), "{complaint}");
@@ -286,6 +335,27 @@ fn files_are_opened_and_closed() {
     let output = run_with_input(&["--format", "csv"], &script);
     assert_eq!(text(&output.stdout), "n\n240\nschema,table\n");
     assert!(complaint(&["-c", ".close nothing"]).contains("no file is open as nothing"));
+}
+
+#[test]
+fn statements_are_answered_as_they_come() {
+    use std::io::{BufRead, BufReader};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+        .args(["--no-init", "--format", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    for number in ["1", "2"] {
+        // The answer is there before the input has an end.
+        writeln!(input, "SELECT\n{number} AS x;").unwrap();
+        assert_eq!(output.next().unwrap().unwrap(), "x");
+        assert_eq!(output.next().unwrap().unwrap(), number);
+    }
+    drop(input);
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

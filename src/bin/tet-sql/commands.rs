@@ -11,7 +11,7 @@ use crate::meta::{Meta, help};
 use crate::output::{self, Output};
 use crate::run::{Control, Shell};
 use crate::script::Script;
-use crate::session;
+use crate::session::{self, Input};
 use crate::statement::settle;
 use crate::tables;
 use std::io::Write;
@@ -36,11 +36,11 @@ impl Shell {
                 }
             },
             Meta::Tables(pattern) => self.list_tables(pattern)?,
-            Meta::Schemas => return self.run_statement("SELECT * FROM tet_files()"),
+            Meta::Schemas => return self.run_own("SELECT * FROM tet_files()"),
             Meta::Describe(table) => self.describe(table)?,
             Meta::Chunks(table) => {
                 let name = table.replace('\'', "''");
-                return self.run_statement(&format!("SELECT * FROM tet_chunks('{name}')"));
+                return self.run_own(&format!("SELECT * FROM tet_chunks('{name}')"));
             }
             Meta::Explain(sql) => return self.explain(sql),
             Meta::Plot(path) => self.plot(path)?,
@@ -118,7 +118,7 @@ impl Shell {
     pub(crate) fn write_text(&self, text: String) -> Result<(), Failure> {
         let output = Arc::clone(&self.output);
         self.engine.run(|cancellation| async move {
-            write_text(&output::for_result(&output), cancellation, &text)
+            write_text(&output::for_text(&output), cancellation, &text)
         })
     }
 
@@ -127,7 +127,7 @@ impl Shell {
         let output = Arc::clone(&self.output);
         self.engine.run(|cancellation| async move {
             let batch = tables::batch(&context, pattern.as_deref())?;
-            let output = output::for_result(&output);
+            let output = output::for_text(&output);
             let mut sink = output.sink(cancellation);
             let mut writer = formats::writer(&output.style(), batch.schema_ref(), &mut sink);
             let result = writer.write(&batch).and_then(|()| writer.finish());
@@ -163,9 +163,16 @@ impl Shell {
         };
         // ANALYZE has one form only.
         let format = if word.is_empty() { "FORMAT TREE " } else { "" };
-        let last = self.last_query.borrow().clone();
-        let result = self.run_statement(&format!("EXPLAIN {word}{format}{sql}"));
-        *self.last_query.borrow_mut() = last;
+        self.run_own(&format!("EXPLAIN {word}{format}{sql}"))
+    }
+
+    /// Runs a statement that nobody has written.
+    fn run_own(&self, sql: &str) -> Result<Control, Failure> {
+        let query = self.last_query.borrow().clone();
+        let statement = self.last_statement.borrow().clone();
+        let result = self.run_statement(sql);
+        *self.last_query.borrow_mut() = query;
+        *self.last_statement.borrow_mut() = statement;
         result
     }
 
@@ -175,14 +182,18 @@ impl Shell {
     }
 
     fn edit(&self, path: Option<PathBuf>) -> Result<Control, Failure> {
-        let text = match path {
-            Some(path) => editor::edit_file(&path)?,
-            None => {
-                let last = self.last_statement.borrow().clone();
-                editor::edit_text(&last.unwrap_or_default())?
-            }
+        if self.manner.read_only {
+            return Err(Failure::message("--read-only: no commands are run"));
+        }
+        let last = self.last_statement.borrow().clone().unwrap_or_default();
+        let text = match &path {
+            Some(path) => editor::edit_file(path)?,
+            None => editor::edit_text(&last)?,
         };
-        if text.trim().is_empty() {
+        // It may have been pressed in the editor.
+        self.forget_interrupts();
+        let is_unchanged = path.is_none() && text.trim() == last.trim();
+        if text.trim().is_empty() || is_unchanged {
             return Ok(Control::Continue);
         }
         messages::note(text.trim_end());
@@ -230,9 +241,21 @@ impl Shell {
         let context = self.context.clone();
         let options = self.options.clone();
         let schema = self.engine.run(|_| async move {
-            Ok(match name {
-                Some(name) => context.register_tet_file_as(&name, &path, options).await?,
-                None => context.register_tet_file(&path, options).await?,
+            let input = match name {
+                Some(name) => Input::Named(name, path),
+                None => Input::resolve(&path)?,
+            };
+            Ok(match input {
+                Input::Named(name, path) => {
+                    context.register_tet_file_as(&name, &path, options).await?
+                }
+                Input::File(path) => context.register_tet_file(&path, options).await?,
+                Input::Folder(path) => {
+                    let path = path.display();
+                    return Err(Failure::message(format!(
+                        "{path}: is a folder, expected a file"
+                    )));
+                }
             })
         })?;
         if !self.manner.quiet {
@@ -249,12 +272,23 @@ impl Shell {
     fn close(&self, schema: &str) -> Result<(), Failure> {
         let names = self.context.copied_config().options().catalog.clone();
         let catalog = self.context.catalog(&names.default_catalog);
-        let is_file = !session::OWN_SCHEMAS.contains(&schema);
-        let open = catalog.filter(|catalog| is_file && catalog.schema(schema).is_some());
-        let Some(catalog) = open else {
+        let files = catalog.as_ref().map_or_else(Vec::new, |catalog| {
+            let mut names = catalog.schema_names();
+            names.retain(|name| !session::OWN_SCHEMAS.contains(&name.as_str()));
+            names
+        });
+        let exact = files.iter().find(|name| *name == schema);
+        let found = exact.or_else(|| files.iter().find(|name| name.eq_ignore_ascii_case(schema)));
+        let (Some(catalog), Some(found)) = (catalog, found) else {
             return Err(Failure::message(format!("no file is open as {schema}")));
         };
-        catalog.deregister_schema(schema, true)?;
+        catalog.deregister_schema(found, true)?;
+        if names.default_schema == *found {
+            let state = self.context.state_ref();
+            let mut state = state.write();
+            let options = state.config_mut().options_mut();
+            options.catalog.default_schema = session::OWN_SCHEMAS[0].to_owned();
+        }
         Ok(())
     }
 

@@ -38,22 +38,52 @@ fn make(
     Ok(folder)
 }
 
-/// From now on, SIGTERM ends the process tidily, whatever it is at: statements that cannot be stopped, or the prompt.
+/// From now on, SIGTERM and SIGHUP end the process tidily, whatever it is at: statements that cannot be stopped, or the prompt.
 #[cfg(unix)]
 pub fn end_tidily() -> Result<(), Failure> {
     use tokio::signal::unix::{SignalKind, signal};
+    // As it is before the prompt sees to its keys itself.
+    let terminal = rustix::termios::tcgetattr(std::io::stdin()).ok();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let mut terminate = runtime.block_on(async { signal(SignalKind::terminate()) })?;
+    let (mut terminate, mut hang_up) = runtime.block_on(async {
+        let terminate = signal(SignalKind::terminate())?;
+        std::io::Result::Ok((terminate, signal(SignalKind::hangup())?))
+    })?;
     std::thread::spawn(move || {
-        runtime.block_on(terminate.recv());
+        // The window may be closed, too.
+        let status = runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => 143,
+                _ = hang_up.recv() => 129,
+            }
+        });
         remove_unfinished();
         remove_folders();
-        messages::note("terminated");
-        std::process::exit(143);
+        if let Some(terminal) = &terminal {
+            restore(terminal);
+        }
+        if status == 143 {
+            messages::note("terminated");
+        }
+        std::process::exit(status);
     });
     Ok(())
+}
+
+/// Leaves a terminal as it was.
+#[cfg(unix)]
+fn restore(terminal: &rustix::termios::Termios) {
+    use rustix::termios::{OptionalActions, tcsetattr};
+    use std::io::{IsTerminal, Write};
+    let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, terminal);
+    let mut output = std::io::stdout();
+    if output.is_terminal() {
+        // Without marks around what is pasted.
+        let _ = output.write_all(b"\x1b[?2004l\r\n");
+        let _ = output.flush();
+    }
 }
 
 #[cfg(not(unix))]

@@ -1,6 +1,7 @@
 //! Results that become files of other formats, by way of COPY.
 
 use crate::ending;
+use crate::engine::Cancellation;
 use crate::failure::Failure;
 use crate::output::CopyTarget;
 use crate::progress::Progress;
@@ -23,7 +24,9 @@ pub async fn write(
     sql: &str,
     target: &CopyTarget,
     progress: bool,
+    cancellation: &Cancellation,
 ) -> Result<Outcome, Error> {
+    target.check()?;
     let named = |text: &dyn std::fmt::Display| {
         Failure::message(format!("{}: {text}", target.path.display()))
     };
@@ -35,7 +38,8 @@ pub async fn write(
         }
     };
     let written = match &folder {
-        Some(folder) => folder.path().join("rows"),
+        // Without an ending it would be taken for a folder.
+        Some(folder) => folder.path().join("rows").with_extension(target.ending()),
         None => target.path.clone(),
     };
     let copy = format!(
@@ -45,12 +49,13 @@ pub async fn write(
     );
     let frame = context.sql(&copy).await?;
     let plan = frame.create_physical_plan().await?;
-    let mut bar = Progress::of(&plan, progress);
+    let mut bar = Progress::of(&plan, progress, cancellation);
     let batches = collect(Arc::clone(&plan), context.task_ctx()).await?;
     bar.end();
     if folder.is_some() {
         std::fs::rename(&written, &target.path).map_err(|error| named(&error))?;
     }
+    target.take();
     let rows = batches.iter().map(count).sum();
     Ok(Outcome {
         rows,

@@ -3,7 +3,7 @@
 use crate::arguments::Arguments;
 use crate::failure::Failure;
 use crate::messages;
-use crate::run::Shell;
+use crate::run::{Control, Shell};
 use crate::script::Script;
 use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
@@ -11,24 +11,23 @@ use std::path::PathBuf;
 
 /// Runs the file that the arguments name, or that of the user, if there is one. A failure in the latter is told, and the
 /// command goes on: it must not lock its user out.
-pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
+pub fn run(shell: &Shell, arguments: &Arguments) -> Result<Control, Failure> {
     if let Some(file) = &arguments.init {
-        shell.run_script(Script::File(file.clone()))?;
-        return Ok(());
+        return shell.run_script(Script::File(file.clone()));
     }
-    if arguments.no_init {
-        return Ok(());
-    }
-    let Some(file) = usual().filter(|file| file.is_file()) else {
-        return Ok(());
+    let usual = usual().filter(|file| file.is_file() && !arguments.no_init);
+    let Some(file) = usual else {
+        return Ok(Control::Continue);
     };
-    match shell.run_script(Script::File(file)) {
-        Err(Failure::Message(message)) => messages::warning(&message),
-        result => {
-            result?;
+    let result = shell.run_script(Script::File(file));
+    shell.forget_failures();
+    match result {
+        Err(Failure::Message(message)) => {
+            messages::warning(&message);
+            Ok(Control::Continue)
         }
+        result => result,
     }
-    Ok(())
 }
 
 /// `$XDG_CONFIG_HOME/tet-sql/init.sql`

@@ -40,13 +40,14 @@ mod statement;
 mod statements;
 mod tables;
 mod terminal;
+mod text_file;
 
 use crate::appearance::Appearance;
 use crate::arguments::Arguments;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::run::{Shell, ShellManner};
+use crate::run::{Control, Shell, ShellManner};
 use clap::Parser;
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -123,7 +124,9 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
     };
     let output = Output::open(Appearance::default(), None, &session.files)?;
     let shell = Shell::new(engine, session, output, options, manner);
-    init::run(&shell, arguments)?;
+    if init::run(&shell, arguments)? == Control::Quit {
+        return Ok(());
+    }
     // What the command line says holds, whatever the first statements chose.
     shell.arrange(arguments.format, arguments.output.clone())?;
     match scripts {

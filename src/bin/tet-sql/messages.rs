@@ -31,6 +31,10 @@ fn say(colour: AnsiColor, kind: &str, message: &str) {
         true => colour.on_default().bold(),
         false => Style::new(),
     };
+    let message = match terminal::is_error() {
+        true => terminal::on_lines(message),
+        false => message.to_owned(),
+    };
     let _ = writeln!(
         std::io::stderr().lock(),
         "{style}{kind}:{style:#} {message}"

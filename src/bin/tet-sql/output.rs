@@ -6,7 +6,8 @@ use crate::failure::Failure;
 use crate::formats::Style;
 use crate::pager::Pager;
 use crate::terminal;
-use std::fs::{File, OpenOptions};
+use crate::text_file::{Pending, TextFile};
+use std::fs::File;
 use std::io::{BufWriter, Read, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +59,7 @@ pub enum Target {
     /// Standard output.
     Standard,
     /// A file of text.
-    Text(Arc<OutputFile>),
+    Text(Arc<TextFile>),
     /// A file that COPY writes.
     Copy(Arc<CopyTarget>),
 }
@@ -73,9 +74,19 @@ pub struct CopyTarget {
 }
 
 impl CopyTarget {
-    /// Notes that a result goes there, unless one did already: the second would take the place of the first.
-    pub fn take(&self) -> Result<(), Failure> {
-        if self.is_used.swap(true, Ordering::Relaxed) {
+    /// The file's ending.
+    pub fn ending(&self) -> String {
+        self.stored_as.to_ascii_lowercase()
+    }
+
+    /// Notes that a result is there.
+    pub fn take(&self) {
+        self.is_used.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is free: a second result would take the place of the first.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.is_used.load(Ordering::Relaxed) {
             let path = self.path.display();
             return Err(Failure::message(format!(
                 "{path} has a result already, and holds one only: .output FILE chooses another"
@@ -83,13 +94,6 @@ impl CopyTarget {
         }
         Ok(())
     }
-}
-
-/// A file that results are written to.
-pub struct OutputFile {
-    file: File,
-    /// What the file held before is kept until there is a result.
-    is_started: AtomicBool,
 }
 
 /// An output that meta-commands change.
@@ -107,6 +111,19 @@ pub fn current(output: &SharedOutput) -> Output {
 /// Changes the output for the statements that follow.
 pub fn change(output: &SharedOutput, changed: Output) {
     *output.lock().unwrap_or_else(PoisonError::into_inner) = changed;
+}
+
+/// The output for a text, for which files of rows have no place: they wait for rows.
+pub fn for_text(output: &SharedOutput) -> Output {
+    let is_copy = |place: &Place| matches!(place.target, Target::Copy(_));
+    let mut chosen = current(output);
+    if !chosen.once.as_ref().is_some_and(is_copy) {
+        chosen = for_result(output);
+    }
+    if is_copy(&chosen.place) {
+        chosen.place = Place::STANDARD;
+    }
+    chosen
 }
 
 /// The output for a statement with a result: that of `.once` is used up by it.
@@ -140,6 +157,8 @@ impl Output {
     pub fn redirect(&mut self, file: Option<&Path>) -> Result<(), Failure> {
         self.once = None;
         self.place = match file {
+            // As everywhere, and as SQLite calls it.
+            Some(path) if path == Path::new("-") || path == Path::new("stdout") => Place::STANDARD,
             None => Place::STANDARD,
             Some(path) => self.place_of(path)?,
         };
@@ -160,6 +179,9 @@ impl Output {
 
     fn place_of(&self, path: &Path) -> Result<Place, Failure> {
         let named = |text: String| Failure::message(format!("{}: {text}", path.display()));
+        if path.to_string_lossy().starts_with('|') {
+            return Err(named("results go to files, not to commands".to_owned()));
+        }
         let ending = path.extension().unwrap_or_default().to_string_lossy();
         let copied = COPIED
             .iter()
@@ -182,16 +204,7 @@ impl Output {
                 format: None,
             });
         }
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(|error| named(error.to_string()))?;
-        let file = OutputFile {
-            file,
-            is_started: AtomicBool::new(false),
-        };
+        let file = TextFile::open(path).map_err(|error| named(error.to_string()))?;
         Ok(Place {
             target: Target::Text(Arc::new(file)),
             format: Format::of_ending(&ending),
@@ -248,7 +261,8 @@ impl Output {
 
     /// The rows to show of a result; none: all. What is for programs is not cut.
     pub fn row_limit(&self) -> Option<usize> {
-        if !self.format().is_for_people() {
+        let is_shown = matches!(self.place.target, Target::Standard);
+        if !is_shown || !self.format().is_for_people() {
             return None;
         }
         self.appearance.rows.resolve(self.is_terminal())
@@ -257,7 +271,7 @@ impl Output {
     /// A buffered writer for one statement's result.
     pub fn sink(&self, cancellation: Cancellation) -> Sink<'_> {
         let destination = match &self.place.target {
-            Target::Text(output) => Destination::File(output),
+            Target::Text(file) => Destination::File(file, None),
             _ if self.appearance.pager && self.is_terminal() && terminal::is_input() => {
                 Destination::Pager(Pager::new(terminal::lines()))
             }
@@ -304,7 +318,13 @@ impl Sink<'_> {
             return Ok(());
         }
         match &mut guard.destination {
-            Destination::File(output) => output.start()?,
+            Destination::File(file, pending) => {
+                let pending = match pending.take() {
+                    Some(pending) => pending,
+                    None => file.begin()?,
+                };
+                file.end(pending)?;
+            }
             Destination::Pager(pager) => pager.end()?,
             Destination::Standard(_) => {}
         }
@@ -337,20 +357,7 @@ struct Guard<'a> {
 enum Destination<'a> {
     Standard(Stdout),
     Pager(Pager),
-    File(&'a OutputFile),
-}
-
-impl OutputFile {
-    /// Gives up what the file held before. Devices and pipes have no length.
-    fn start(&self) -> std::io::Result<()> {
-        if !self.is_started.load(Ordering::Relaxed) {
-            if self.file.metadata()?.is_file() {
-                self.file.set_len(0)?;
-            }
-            self.is_started.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
+    File(&'a TextFile, Option<Pending>),
 }
 
 impl Guard<'_> {
@@ -377,7 +384,12 @@ impl Write for Guard<'_> {
         let result = match &mut self.destination {
             Destination::Standard(stdout) => stdout.write(bytes),
             Destination::Pager(pager) => pager.write(bytes),
-            Destination::File(output) => output.start().and_then(|()| (&output.file).write(bytes)),
+            Destination::File(file, pending) => match pending {
+                Some(pending) => pending.write(bytes),
+                None => file
+                    .begin()
+                    .and_then(|begun| pending.insert(begun).write(bytes)),
+            },
         };
         self.remember(result)
     }
@@ -386,9 +398,21 @@ impl Write for Guard<'_> {
         let result = match &mut self.destination {
             Destination::Standard(stdout) => stdout.flush(),
             Destination::Pager(pager) => pager.flush(),
-            Destination::File(output) => (&output.file).flush(),
+            // Nothing is kept.
+            Destination::File(..) => Ok(()),
         };
         self.remember(result)
+    }
+}
+
+impl Drop for Guard<'_> {
+    /// A result that has not come to its end is none.
+    fn drop(&mut self) {
+        if let Destination::File(file, pending) = &mut self.destination
+            && let Some(pending) = pending.take()
+        {
+            file.give_up(pending);
+        }
     }
 }
 
@@ -435,8 +459,9 @@ mod tests {
             panic!("no file of COPY");
         };
         assert_eq!(target.stored_as, "PARQUET");
-        assert!(target.take().is_ok());
-        assert!(target.take().is_err());
+        assert!(target.check().is_ok());
+        target.take();
+        assert!(target.check().is_err());
     }
 
     #[test]
@@ -459,9 +484,13 @@ mod tests {
         let mut sink = output.sink(cancellation.clone());
         sink.write_all(b"text").unwrap();
         sink.finish().unwrap();
-        cancellation.cancel();
+        sink.end().unwrap();
+        drop(sink);
+        let mut sink = output.sink(cancellation.clone());
         sink.write_all(b"more").unwrap();
+        cancellation.cancel();
         assert!(sink.finish().is_err());
+        sink.end().unwrap();
         drop(sink);
         assert_eq!(std::fs::read(file.path()).unwrap(), b"text");
     }

@@ -1,5 +1,6 @@
 //! A bar for statements that take long.
 
+use crate::engine::Cancellation;
 use crate::reading::{Reading, grouped};
 use crate::size::human_size;
 use crate::terminal;
@@ -21,11 +22,13 @@ pub struct Progress(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Progress {
     /// Looks at a plan that runs.
-    pub fn of(plan: &Arc<dyn ExecutionPlan>, wanted: bool) -> Self {
+    pub fn of(plan: &Arc<dyn ExecutionPlan>, wanted: bool, cancellation: &Cancellation) -> Self {
         if !wanted || !terminal::is_error() {
             return Self(None);
         }
         let plan = Arc::clone(plan);
+        // A statement that was given up may be long on its way to its end.
+        let cancellation = cancellation.clone();
         let (end, ended) = channel();
         let thread = std::thread::spawn(move || {
             let started = Instant::now();
@@ -33,6 +36,9 @@ impl Progress {
             let mut pause = PATIENCE;
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 pause = TICK;
+                if cancellation.is_cancelled() {
+                    break;
+                }
                 let bar = bar.get_or_insert_with(new_bar);
                 show(bar, Reading::of(plan.as_ref()), started.elapsed());
             }

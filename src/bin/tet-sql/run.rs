@@ -131,6 +131,11 @@ impl Shell {
         }
     }
 
+    /// Forgets failures that were passed over.
+    pub fn forget_failures(&self) {
+        self.has_failed.set(false);
+    }
+
     /// Runs one script, up to the first failure.
     pub fn run_script(&self, script: Script) -> Result<Control, Failure> {
         if self.depth.get() == DEEPEST {
@@ -138,21 +143,55 @@ impl Shell {
                 "{DEEPEST} scripts within each other: does one read itself?"
             )));
         }
-        let name = script.name();
-        // Reading may wait for somebody to write.
-        let text = self.engine.run(|_| async { script.read() })?;
         self.depth.set(self.depth.get() + 1);
-        let result = self.run_named(&text, name.as_deref());
+        let result = self.run_lines(script);
         self.depth.set(self.depth.get() - 1);
         result
     }
 
-    /// Runs the statements of a text one after another, up to the first failure.
-    pub fn run_text(&self, text: &str) -> Result<Control, Failure> {
-        self.run_named(text, None)
+    fn run_lines(&self, script: Script) -> Result<Control, Failure> {
+        let name = script.name();
+        // Opening and reading may wait for somebody to write.
+        let mut lines = self.engine.run(|_| async { script.open() })?;
+        let mut text = String::new();
+        let mut before = 0;
+        loop {
+            let (rest, line) = self.engine.run(|_| async move {
+                let line = lines.next()?;
+                Ok((lines, line))
+            })?;
+            lines = rest;
+            let is_end = line.is_none();
+            text += line.as_deref().unwrap_or_default();
+            if !is_end && !self.may_run(&text) {
+                continue;
+            }
+            if self.run_named(&text, name.as_deref(), before)? == Control::Quit {
+                return Ok(Control::Quit);
+            }
+            if is_end {
+                return Ok(Control::Continue);
+            }
+            text.clear();
+            before = lines.number();
+        }
     }
 
-    fn run_named(&self, text: &str, name: Option<&str>) -> Result<Control, Failure> {
+    /// Whether nothing that follows a text could belong to its last statement.
+    fn may_run(&self, text: &str) -> bool {
+        let trimmed = text.trim();
+        // Most lines tell at a glance that they are not the last of a statement.
+        let may_end = trimmed.ends_with(';') || trimmed.starts_with(['.', '\\']);
+        may_end && statements::is_complete(text, dialect(&self.context).1.as_ref())
+    }
+
+    /// Runs the statements of a text one after another, up to the first failure.
+    pub fn run_text(&self, text: &str) -> Result<Control, Failure> {
+        self.run_named(text, None, 0)
+    }
+
+    /// Runs the statements of a text that stands behind so many lines of a script.
+    fn run_named(&self, text: &str, name: Option<&str>, before: usize) -> Result<Control, Failure> {
         let mut rest = text;
         loop {
             let (dialect_before, dialect) = dialect(&self.context);
@@ -164,7 +203,7 @@ impl Shell {
                     Kind::Meta => self.run_meta(piece.text),
                 };
                 let start = text.len() - rest.len() + piece.start(rest);
-                match result.map_err(|failure| placed(failure, name, text, start)) {
+                match result.map_err(|failure| placed(failure, name, before, &text[..start])) {
                     // Who has seen enough of one result may want the next.
                     Ok(Control::Continue) | Err(Failure::Enough) => {}
                     Ok(Control::Quit) => return Ok(Control::Quit),
@@ -200,7 +239,8 @@ impl Shell {
             *self.last_query.borrow_mut() = Some(sql.to_owned());
         }
         let timings = self.manner.timings.get();
-        let seconds = started.elapsed().as_secs_f64();
+        let finished = outcome.finished.unwrap_or_else(Instant::now);
+        let seconds = finished.duration_since(started).as_secs_f64();
         if let Some(line) = summary(&outcome, timings.then_some(seconds)) {
             messages::note(&line);
         }
@@ -232,11 +272,11 @@ impl Shell {
     }
 }
 
-/// An error of a script, with the line of the statement.
-fn placed(failure: Failure, name: Option<&str>, text: &str, start: usize) -> Failure {
+/// An error of a script, with the line of the statement, which stands behind so many lines and this text.
+fn placed(failure: Failure, name: Option<&str>, before: usize, text: &str) -> Failure {
     match (failure, name) {
         (Failure::Message(message), Some(name)) => {
-            let line = text[..start].matches('\n').count() + 1;
+            let line = before + text.matches('\n').count() + 1;
             Failure::Message(format!("{name}:{line}: {message}"))
         }
         (failure, _) => failure,
@@ -324,12 +364,7 @@ mod tests {
 
     #[test]
     fn errors_of_scripts_have_a_line() {
-        let failure = placed(
-            Failure::message("no"),
-            Some("a.sql"),
-            "SELECT 1;\nSELECT x",
-            10,
-        );
-        assert!(matches!(failure, Failure::Message(text) if text == "a.sql:2: no"));
+        let failure = placed(Failure::message("no"), Some("a.sql"), 3, "SELECT 1;\n");
+        assert!(matches!(failure, Failure::Message(text) if text == "a.sql:5: no"));
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
-use std::io::{IsTerminal, Read};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, IsTerminal};
 use std::path::{Path, PathBuf};
 
 /// A text of statements and meta-commands.
@@ -46,28 +47,59 @@ impl Script {
         }
     }
 
-    /// The text, read now: a script before may have written it.
-    pub fn read(self) -> Result<String, Failure> {
-        let (name, bytes) = match self {
-            Self::Text(text) => return Ok(text),
+    /// Its lines, read as they are needed: a script before may have written them, and somebody may wait for answers before
+    /// writing more.
+    pub fn open(self) -> Result<Lines, Failure> {
+        let (name, source): (_, Box<dyn BufRead + Send>) = match self {
+            Self::Text(text) => ("--command".to_owned(), Box::new(Cursor::new(text))),
             Self::File(path) => {
                 let name = path.display().to_string();
-                let bytes = std::fs::read(&path)
-                    .map_err(|error| Failure::message(format!("{name}: {error}")))?;
-                (name, bytes)
+                let file = File::open(&path);
+                let file = file.map_err(|error| Failure::message(format!("{name}: {error}")))?;
+                (name, Box::new(BufReader::new(file)))
             }
-            Self::Standard => {
-                let mut bytes = Vec::new();
-                std::io::stdin().lock().read_to_end(&mut bytes)?;
-                ("standard input".to_owned(), bytes)
-            }
+            Self::Standard => (
+                "standard input".to_owned(),
+                Box::new(BufReader::new(std::io::stdin())),
+            ),
         };
-        let text = String::from_utf8(bytes)
-            .map_err(|_| Failure::message(format!("{name}: not UTF-8 text")))?;
-        // Some editors begin a file with a byte order mark.
-        Ok(match text.strip_prefix('\u{feff}') {
-            Some(text) => text.to_owned(),
-            None => text,
+        Ok(Lines {
+            name,
+            source,
+            number: 0,
         })
+    }
+}
+
+/// The lines of a script.
+pub struct Lines {
+    name: String,
+    source: Box<dyn BufRead + Send>,
+    /// The lines that were read.
+    number: usize,
+}
+
+impl Lines {
+    /// The lines that were read.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The next line with its end; none behind the last.
+    pub fn next(&mut self) -> Result<Option<String>, Failure> {
+        let named =
+            |text: &dyn std::fmt::Display| Failure::message(format!("{}: {text}", self.name));
+        let mut bytes = Vec::new();
+        let read = self.source.read_until(b'\n', &mut bytes);
+        if read.map_err(|error| named(&error))? == 0 {
+            return Ok(None);
+        }
+        let line = String::from_utf8(bytes).map_err(|_| named(&"not UTF-8 text"))?;
+        self.number += 1;
+        // Some editors begin a file with a byte order mark.
+        Ok(Some(match line.strip_prefix('\u{feff}') {
+            Some(rest) if self.number == 1 => rest.to_owned(),
+            _ => line,
+        }))
     }
 }

@@ -19,6 +19,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{DataFrame, SessionContext};
 use futures::StreamExt;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What a statement gave.
 #[derive(Debug, Default)]
@@ -35,6 +36,8 @@ pub struct Outcome {
     pub is_query: bool,
     /// The file that rows were written to.
     pub written: Option<String>,
+    /// When the last row was there; none: at the end.
+    pub finished: Option<Instant>,
     /// What its scans read.
     pub reading: Reading,
     /// What a person who wrote it may want to know.
@@ -115,8 +118,7 @@ async fn run(
                 let message = format!("{path}: only the rows of a query are written to it");
                 return Err(Failure::message(message).into());
             }
-            target.take()?;
-            export::write(context, sql, target, manner.progress).await?
+            export::write(context, sql, target, manner.progress, &cancellation).await?
         }
         _ => show(context, frame, is_query, &output, manner, cancellation).await?,
     };
@@ -160,7 +162,7 @@ async fn show(
         }
     };
     let mut outcome = Outcome::default();
-    let mut progress = Progress::of(&plan, manner.progress);
+    let mut progress = Progress::of(&plan, manner.progress, &cancellation);
     let stream = execute_stream(Arc::clone(&plan), context.task_ctx())?;
     let mut sink = output.sink(cancellation);
     let printed = print(
@@ -172,6 +174,8 @@ async fn show(
         &mut outcome,
     )
     .await;
+    // A reader may take any time.
+    outcome.finished = Some(Instant::now());
     match settle(printed, &mut sink) {
         // Nobody knows how much of it was looked at.
         Err(Error::Failure(Failure::Enough)) => outcome.is_silent = true,

@@ -89,7 +89,7 @@ fn split_to_meta<'a>(
                 let line = text[offset..].lines().next().unwrap_or_default();
                 let end = offset + line.len();
                 pieces.push(Piece {
-                    text: line.trim_end().trim_end_matches(';').trim_end(),
+                    text: line.trim_end(),
                     kind: Kind::Meta,
                     end,
                 });
@@ -215,7 +215,7 @@ mod tests {
             [
                 (Kind::Statement { complete: true }, "SELECT 1"),
                 (Kind::Meta, ".output it's"),
-                (Kind::Meta, "\\dt"),
+                (Kind::Meta, "\\dt;"),
                 (Kind::Statement { complete: false }, "SELECT\n.5"),
             ]
         );

@@ -65,9 +65,14 @@ pub fn list(context: &SessionContext) -> Vec<Listed> {
 pub fn batch(context: &SessionContext, pattern: Option<&str>) -> Result<RecordBatch, ArrowError> {
     let mut tables = list(context);
     if let Some(pattern) = pattern {
+        // As in psql.
+        let pattern = pattern.replace('*', "%").replace('?', "_");
         let names = tables.iter().map(|listed| listed.table.as_str());
         let names = StringArray::from_iter_values(names);
-        let matching = ilike(&names, &Scalar::new(StringArray::from(vec![pattern])))?;
+        let matching = ilike(
+            &names,
+            &Scalar::new(StringArray::from(vec![pattern.as_str()])),
+        )?;
         let mut matching = matching.values().iter();
         tables.retain(|_| matching.next().unwrap_or(false));
     }

@@ -72,3 +72,44 @@ fn size() -> Option<(usize, usize)> {
     // Some that are not drawn anywhere have no size.
     (columns.0 > 0 && lines.0 > 0).then_some((columns.0.into(), lines.0.into()))
 }
+
+/// A text as it is written in programs, where terminals would obey it rather than show it, or show it in another order.
+pub fn on_a_line(text: &str) -> String {
+    escaped(text, is_obeyed)
+}
+
+/// The same for a text of several lines.
+pub fn on_lines(text: &str) -> String {
+    escaped(text, |character| character != '\n' && is_obeyed(character))
+}
+
+fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_escaped(character) {
+            escaped.extend(character.escape_default());
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
+}
+
+/// Control characters, and those that turn the direction of a text.
+fn is_obeyed(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_are_not_told_what_to_do() {
+        assert_eq!(
+            on_a_line("a\u{1b}[2J\n\u{202e}é"),
+            "a\\u{1b}[2J\\n\\u{202e}é"
+        );
+        assert_eq!(on_lines("a\n\tb"), "a\n\\tb");
+    }
+}

@@ -4,6 +4,7 @@ use crate::appearance::Expanded;
 use crate::formats::cells::Cells;
 use crate::formats::line::Line;
 use crate::formats::{ResultWriter, Style};
+use crate::terminal::on_a_line;
 use anstyle::Effects;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -46,8 +47,8 @@ impl<W: Write + Send> ResultWriter for Boxed<W> {
     fn finish(&mut self) -> Result<(), ArrowError> {
         let columns = columns(&self.style, &self.schema, &self.batches)?;
         let natural: Vec<usize> = columns.iter().map(Column::width).collect();
-        let is_number: Vec<bool> = columns.iter().map(|column| column.is_number).collect();
-        let fit = fit(&natural, &is_number, self.style.width);
+        let least: Vec<usize> = columns.iter().map(Column::least_width).collect();
+        let fit = fit(&natural, &least, self.style.width);
         if self.style.expanded == Expanded::Automatic && !fit.is_whole(&natural) {
             let mut line = Line::records(&self.style, Arc::clone(&self.schema), &mut self.sink);
             for batch in &self.batches {
@@ -76,12 +77,22 @@ struct Column {
 
 impl Column {
     fn width(&self) -> usize {
-        let values = self
-            .values
-            .iter()
-            .map(|value| value.as_ref().unwrap_or(&self.null));
-        let texts = values.chain(&self.name);
+        let name = self.name.as_ref().map_or(0, |name| name.width());
+        self.values_width().max(name)
+    }
+
+    fn values_width(&self) -> usize {
+        let values = self.values.iter();
+        let texts = values.map(|value| value.as_ref().unwrap_or(&self.null));
         texts.map(|text| text.width()).max().unwrap_or(0)
+    }
+
+    /// What it is not cut below as long as columns can be left out instead. A number that is cut is another number.
+    fn least_width(&self) -> usize {
+        match self.is_number {
+            true => self.values_width().max(LEAST_WIDTH.min(self.width())),
+            false => self.width().min(LEAST_WIDTH),
+        }
     }
 }
 
@@ -109,22 +120,6 @@ fn columns(
     Ok(columns)
 }
 
-/// What could break the lines of a box, or tell the terminal something, as it is written in programs.
-fn on_a_line(text: &str) -> String {
-    if !text.contains(char::is_control) {
-        return text.to_owned();
-    }
-    let mut line = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            line.extend(character.escape_default());
-        } else {
-            line.push(character);
-        }
-    }
-    line
-}
-
 /// The columns that are shown, and how wide.
 #[derive(Debug, PartialEq, Eq)]
 struct Fit {
@@ -142,7 +137,7 @@ impl Fit {
 
 /// Finds widths with which a table has place: long texts are cut first, then columns are left out in the middle, and if
 /// nothing else helps, everything is cut.
-fn fit(natural: &[usize], is_number: &[bool], available: Option<usize>) -> Fit {
+fn fit(natural: &[usize], least: &[usize], available: Option<usize>) -> Fit {
     let whole = |widths: &[usize]| Fit {
         shown: widths.iter().copied().enumerate().map(Some).collect(),
         left_out: 0,
@@ -151,10 +146,7 @@ fn fit(natural: &[usize], is_number: &[bool], available: Option<usize>) -> Fit {
         return whole(natural);
     };
     let mut widths = natural.to_vec();
-    cut(&mut widths, available, |column| match is_number[column] {
-        true => natural[column],
-        false => natural[column].min(LEAST_WIDTH),
-    });
+    cut(&mut widths, available, |column| least[column]);
     if table_width(&widths) <= available {
         return whole(&widths);
     }

@@ -59,7 +59,14 @@ impl<W: Write + Send> ResultWriter for Latex<W> {
                 Ok(value.unwrap_or_else(|| self.null.clone()))
             });
             let values = values.collect::<Result<Vec<_>, ArrowError>>()?;
-            writeln!(self.sink, "{} \\\\", values.join(" & "))?;
+            let row = values.join(" & ");
+            // These would be arguments of the end of the line before.
+            let start = if row.starts_with(['[', '*']) {
+                "{}"
+            } else {
+                ""
+            };
+            writeln!(self.sink, "{start}{row} \\\\")?;
         }
         Ok(())
     }

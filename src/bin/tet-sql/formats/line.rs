@@ -2,6 +2,7 @@
 
 use crate::formats::cells::Cells;
 use crate::formats::{ResultWriter, Style};
+use crate::terminal::on_a_line;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
@@ -14,6 +15,7 @@ pub struct Line<W> {
     null: String,
     /// Whether a row begins with its number rather than after an empty line.
     numbered: bool,
+    is_terminal: bool,
     rows: usize,
     sink: W,
 }
@@ -21,13 +23,16 @@ pub struct Line<W> {
 impl<W: Write> Line<W> {
     /// A writer of rows of a schema, with empty lines between rows.
     pub fn new(style: &Style, schema: SchemaRef, sink: W) -> Self {
-        let names = schema.fields().iter().map(|field| field.name().as_str());
+        let names = schema.fields().iter();
+        let names: Vec<String> = names.map(|field| on_a_line(field.name())).collect();
+        let names = names.iter().map(String::as_str);
         let width = names.clone().map(UnicodeWidthStr::width).max().unwrap_or(0);
         let names = names.map(|name| format!("{}{name}", " ".repeat(width - name.width())));
         Self {
             names: names.collect(),
             null: style.null.clone().unwrap_or_else(|| "NULL".to_owned()),
             numbered: false,
+            is_terminal: style.width.is_some(),
             rows: 0,
             sink,
         }
@@ -53,8 +58,10 @@ impl<W: Write + Send> ResultWriter for Line<W> {
                 writeln!(self.sink)?;
             }
             for (value, name) in cells.row(row).zip(&self.names) {
-                let value = value?;
-                let value = value.as_ref().unwrap_or(&self.null);
+                let mut value = value?.unwrap_or_else(|| self.null.clone());
+                if self.is_terminal {
+                    value = on_a_line(&value);
+                }
                 writeln!(self.sink, "{name} = {value}")?;
             }
         }

@@ -1,6 +1,7 @@
 //! Results as tables of plain characters.
 
 use crate::formats::{ResultWriter, Style};
+use crate::terminal::on_lines;
 use arrow::util::display::FormatOptions;
 use arrow::util::pretty::pretty_format_batches_with_options;
 use datafusion::arrow::array::RecordBatch;
@@ -13,6 +14,7 @@ pub struct Table<W> {
     batches: Vec<RecordBatch>,
     null: String,
     headers: bool,
+    is_terminal: bool,
     sink: W,
 }
 
@@ -23,6 +25,7 @@ impl<W> Table<W> {
             batches: vec![RecordBatch::new_empty(schema)],
             null: style.null.clone().unwrap_or_else(|| "NULL".to_owned()),
             headers: style.headers,
+            is_terminal: style.width.is_some(),
             sink,
         }
     }
@@ -37,11 +40,14 @@ impl<W: Write + Send> ResultWriter for Table<W> {
     fn finish(&mut self) -> Result<(), ArrowError> {
         let options = FormatOptions::new().with_null(&self.null);
         let table = pretty_format_batches_with_options(&self.batches, &options)?;
+        let mut text = table.to_string();
+        if self.is_terminal {
+            text = on_lines(&text);
+        }
         if self.headers {
-            return Ok(writeln!(self.sink, "{table}")?);
+            return Ok(writeln!(self.sink, "{text}")?);
         }
         // Names are between the first rule and the second.
-        let text = table.to_string();
         let rest = text.find("\n+").map_or("", |place| &text[place + 1..]);
         Ok(writeln!(self.sink, "{rest}")?)
     }

@@ -30,11 +30,13 @@ impl AsText {
         Self { columns, schema }
     }
 
+    /// The columns, with text in their place.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
     /// The batch, with text in their place.
     pub fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-        if self.columns.is_empty() {
-            return Ok(batch.clone());
-        }
         let mut columns = batch.columns().to_vec();
         for &column in &self.columns {
             columns[column] = text_of(&columns[column])?;

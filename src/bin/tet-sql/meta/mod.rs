@@ -68,11 +68,14 @@ pub enum Meta {
 
 /// Reads a line that begins with `.` or `\`.
 pub fn parse(line: &str) -> Result<Meta, String> {
-    let line = line.trim();
-    // As in psql, a command of the shell may follow at once.
-    if let Some(command) = line.strip_prefix("\\!") {
-        return needed("\\!", Some(command.trim()), "a command").map(Meta::Shell);
+    let whole = line.trim();
+    // As in psql, a command of the shell may follow at once. What ends in it is its own.
+    for name in ["\\!", ".shell ", ".system "] {
+        if let Some(command) = whole.strip_prefix(name) {
+            return needed(name.trim(), Some(command.trim()), "a command").map(Meta::Shell);
+        }
     }
+    let line = whole.trim_end_matches(';').trim_end();
     let (name, argument) = match line.split_once(char::is_whitespace) {
         Some((name, argument)) => (name, Some(argument.trim()).filter(|text| !text.is_empty())),
         None => (line, None),
@@ -98,7 +101,7 @@ pub fn parse(line: &str) -> Result<Meta, String> {
         ".once" => Meta::Once(path(&needed(name, argument, "a file")?)),
         ".read" | "\\i" => Meta::Read(path(&needed(name, argument, "a file")?)),
         ".edit" | "\\e" => Meta::Edit(argument.map(path)),
-        ".shell" | ".system" => Meta::Shell(needed(name, argument, "a command")?),
+        ".shell" | ".system" => Meta::Shell(needed(name, None, "a command")?),
         ".watch" | "\\watch" => watch(argument)?,
         ".bail" => Meta::Bail(argument.map(on_or_off).transpose()?),
         ".open" => open(&needed(name, argument, "a file")?)?,
@@ -228,6 +231,10 @@ mod tests {
             ("\\timing", Meta::Timer(None)),
             ("\\! ls -l", Meta::Shell("ls -l".to_owned())),
             ("\\!ls", Meta::Shell("ls".to_owned())),
+            (
+                ".shell find . -exec ls {} \\;",
+                Meta::Shell("find . -exec ls {} \\;".to_owned()),
+            ),
             (
                 "\\watch 0.5 c=3",
                 Meta::Watch(Duration::from_millis(500), Some(3)),

@@ -127,7 +127,18 @@ impl Names {
         cursor: usize,
         dialect: &dyn Dialect,
     ) -> (usize, Vec<Candidate>) {
-        let text = &text[..cursor];
+        let (text, rest) = text.split_at(cursor);
+        let (start, mut found) = self.candidates(text, dialect);
+        for candidate in &mut found {
+            // What is closed already is not closed again.
+            if rest.starts_with(['\'', '(']) && candidate.text.ends_with(&rest[..1]) {
+                candidate.text.pop();
+            }
+        }
+        (start, found)
+    }
+
+    fn candidates(&self, text: &str, dialect: &dyn Dialect) -> (usize, Vec<Candidate>) {
         let line = text.trim_start();
         if line.starts_with(['.', '\\']) && !line.contains('\n') {
             return self.complete_meta(text, line);
@@ -135,7 +146,7 @@ impl Names {
         let start = word_start(text);
         let word = &text[start..];
         match scope::place(text, dialect) {
-            Place::Text => (cursor, Vec::new()),
+            Place::Text => (text.len(), Vec::new()),
             Place::File(start) => (start, quoted(files::beginning_with(&text[start..]), true)),
             Place::Label(column, start) => (start, self.labels(&column, &text[start..])),
             Place::Setting => {
@@ -187,6 +198,10 @@ impl Names {
             }
             ".headers" | ".header" | ".timer" | "\\timing" | ".bail" => choice(&["off", "on"]),
             "\\x" => choice(&["auto", "off", "on"]),
+            "\\pset" if rest.trim_start().starts_with("format ") => {
+                let formats = Format::value_variants().iter().map(|format| format.name());
+                choice(&formats.collect::<Vec<_>>())
+            }
             "\\pset" => choice(&[
                 "expanded",
                 "format",
@@ -489,6 +504,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_closed_is_not_closed_again() {
+        let text = "WHERE station = 'KS'";
+        let (_, found) = scoped().complete(text, text.len() - 1, &GenericDialect {});
+        assert_eq!(found[0].text, "KSEA");
+        let (_, found) = names().complete("SELECT low(x)", 10, &GenericDialect {});
+        assert_eq!(found[0].text, "lower");
+    }
+
+    #[test]
     fn meta_commands_are_completed() {
         let names = names();
         assert_eq!(completed(&names, ".tab"), (0, strings(&[".tables"])));
@@ -496,6 +520,10 @@ mod tests {
         assert_eq!(completed(&names, ".schema p"), (8, strings(&["pressure"])));
         assert_eq!(completed(&names, ".mode c"), (6, strings(&["csv"])));
         assert_eq!(completed(&names, "\\x a"), (3, strings(&["auto"])));
+        assert_eq!(
+            completed(&names, "\\pset format cs"),
+            (13, strings(&["csv"]))
+        );
         assert_eq!(completed(&names, ".help .on"), (6, strings(&[".once"])));
     }
 

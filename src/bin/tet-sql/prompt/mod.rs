@@ -52,6 +52,8 @@ pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
             helper.set_before(&text);
         }
         match editor.readline(prompt) {
+            // Leaving is possible from everywhere.
+            Ok(line) if line.trim() == "\\q" => return Ok(()),
             Ok(line) => text.push_str(&line),
             // The statement is given up, the prompt stays.
             Err(ReadlineError::Interrupted) => {
