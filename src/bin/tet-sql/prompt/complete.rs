@@ -1,125 +1,19 @@
 //! What the prompt offers to complete a word with.
 
 use crate::appearance::Format;
-use crate::labels;
 use crate::meta::help;
 use crate::prompt::candidates::{Candidate, matching};
 use crate::prompt::files;
 use crate::prompt::keywords::KEYWORDS;
+use crate::prompt::names::Names;
 use crate::prompt::scope::{self, Place};
-use crate::tables;
 use clap::ValueEnum;
-use datafusion::catalog::TableProvider;
-use datafusion::common::TableReference;
-use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::dialect::Dialect;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use tet_sql::ArrayTable;
 
 /// More labels than that are no help.
 const MOST_LABELS: usize = 1000;
 
-/// The names of a session, and those that a statement makes.
-#[derive(Debug, Default)]
-pub struct Names {
-    /// All tables.
-    tables: Vec<TableNames>,
-    /// Those that the statement names.
-    scope: Vec<Scoped>,
-    /// Functions of values, with their signatures.
-    functions: BTreeMap<String, String>,
-    table_functions: Vec<String>,
-    settings: Vec<String>,
-}
-
-#[derive(Debug)]
-struct TableNames {
-    schema: String,
-    table: String,
-    columns: Vec<String>,
-}
-
-/// A table that a statement names.
-#[derive(Debug)]
-struct Scoped {
-    /// Its alias, or its own name.
-    name: String,
-    columns: Vec<String>,
-    /// Dimensions of text, with their labels.
-    labels: BTreeMap<String, Vec<String>>,
-}
-
 impl Names {
-    /// The names a session has now, for a statement. A table that cannot be opened has no columns to offer.
-    pub async fn of(context: &SessionContext, text: &str, dialect: &dyn Dialect) -> Self {
-        let mut names = Self::default();
-        for listed in tables::list(context) {
-            let table = context.table_provider(listed.reference).await;
-            names.tables.push(TableNames {
-                schema: listed.schema,
-                table: listed.table,
-                columns: table.map_or_else(|_| Vec::new(), |table| columns(&table)),
-            });
-        }
-        for named in scope::tables(text, dialect) {
-            let reference = match named.parts.as_slice() {
-                [table] => TableReference::bare(table.as_str()),
-                [schema, table] => TableReference::partial(schema.as_str(), table.as_str()),
-                [catalog, schema, table] => {
-                    TableReference::full(catalog.as_str(), schema.as_str(), table.as_str())
-                }
-                _ => continue,
-            };
-            let own_name = reference.table().to_owned();
-            if let Ok(table) = context.table_provider(reference).await {
-                names.scope.push(Scoped {
-                    name: named.alias.unwrap_or(own_name),
-                    columns: columns(&table),
-                    labels: labels_of(&table),
-                });
-            }
-        }
-        names.add_functions(context);
-        let entries = context.copied_config().options().entries();
-        names.settings = entries.into_iter().map(|entry| entry.key).collect();
-        names
-    }
-
-    fn add_functions(&mut self, context: &SessionContext) {
-        let state = context.state();
-        let mut add = |name: &str, signature: Option<&str>| {
-            let signature = signature.filter(|text| !text.contains('\n'));
-            let signature = signature.map_or_else(|| format!("{name}(...)"), str::to_owned);
-            self.functions.insert(name.to_owned(), signature);
-        };
-        for (name, function) in state.scalar_functions() {
-            add(
-                name,
-                function
-                    .documentation()
-                    .map(|known| known.syntax_example.as_str()),
-            );
-        }
-        for (name, function) in state.aggregate_functions() {
-            add(
-                name,
-                function
-                    .documentation()
-                    .map(|known| known.syntax_example.as_str()),
-            );
-        }
-        for (name, function) in state.window_functions() {
-            add(
-                name,
-                function
-                    .documentation()
-                    .map(|known| known.syntax_example.as_str()),
-            );
-        }
-        self.table_functions = state.table_functions().keys().cloned().collect();
-    }
-
     /// The candidates for the word before the cursor, and where they begin.
     pub fn complete(
         &self,
@@ -335,22 +229,6 @@ impl Names {
     }
 }
 
-fn columns(table: &Arc<dyn TableProvider>) -> Vec<String> {
-    let schema = table.schema();
-    let fields = schema.fields().iter();
-    fields.map(|field| field.name().clone()).collect()
-}
-
-fn labels_of(table: &Arc<dyn TableProvider>) -> BTreeMap<String, Vec<String>> {
-    let array = table.downcast_ref::<ArrayTable>();
-    let grid = array.and_then(|array| array.source().as_grid());
-    let axes = grid.map_or(&[][..], |grid| grid.axes());
-    let labels = axes
-        .iter()
-        .filter_map(|axis| Some((axis.name().to_owned(), labels::of_axis(axis)?)));
-    labels.collect()
-}
-
 /// Texts within quotes, which are closed behind all but folders, if they are those of SQL.
 fn quoted(texts: Vec<String>, of_sql: bool) -> Vec<Candidate> {
     let texts = texts.into_iter().map(|shown| {
@@ -382,6 +260,7 @@ fn word_start(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prompt::names::{Scoped, TableNames};
     use datafusion::sql::sqlparser::dialect::GenericDialect;
 
     fn strings(names: &[&str]) -> Vec<String> {

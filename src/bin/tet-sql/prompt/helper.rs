@@ -1,8 +1,8 @@
 //! What the line editor asks about a line.
 
 use crate::prompt::candidates::Candidate;
-use crate::prompt::complete::Names;
 use crate::prompt::highlight;
+use crate::prompt::names::Names;
 use crate::run;
 use datafusion::prelude::SessionContext;
 use rustyline::completion::Completer;

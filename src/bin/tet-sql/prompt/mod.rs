@@ -8,6 +8,7 @@ mod helper;
 mod highlight;
 mod history;
 mod keywords;
+mod names;
 mod open;
 mod scope;
 
