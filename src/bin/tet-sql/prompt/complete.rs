@@ -251,9 +251,17 @@ fn same(name: &str, word: &str) -> bool {
 
 /// Where the word at the end of a text begins, with its qualifiers.
 fn word_start(text: &str) -> usize {
+    // A name in quotes has spaces, too.
+    let is_open = text.matches('"').count() % 2 == 1;
+    let end = match text.rfind('"').filter(|_| is_open) {
+        Some(quote) if !text[..quote].ends_with('.') => return quote,
+        Some(quote) => quote,
+        None => text.len(),
+    };
     let in_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '$');
-    text.rfind(|c| !in_word(c)).map_or(0, |place| {
-        place + text[place..].chars().next().map_or(1, char::len_utf8)
+    let before = &text[..end];
+    before.rfind(|c| !in_word(c)).map_or(0, |place| {
+        place + before[place..].chars().next().map_or(1, char::len_utf8)
     })
 }
 
@@ -320,6 +328,14 @@ mod tests {
         assert_eq!(completed(&names, "SEL"), (0, strings(&["SELECT"])));
         assert_eq!(completed(&names, "x(sel"), (2, strings(&["select"])));
         assert_eq!(completed(&names, "SELECT \"H"), (7, strings(&["\"Höhe\""])));
+        assert_eq!(
+            completed(&names, "SELECT \"sea l"),
+            (7, strings(&["\"sea level\""]))
+        );
+        assert_eq!(
+            completed(&names, "FROM other.\"sea l"),
+            (11, strings(&["\"sea level\""]))
+        );
         let (_, found) = names.complete("SELECT lag", 10, &GenericDialect {});
         assert_eq!(found[0].shown, "lag(expression, offset)");
     }
