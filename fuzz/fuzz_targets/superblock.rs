@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use tet_sql::Access;
+use tet_sql::format::array::ArrayFile;
 use tet_sql::format::tet::TetFile;
 
 use container::{
