@@ -1,7 +1,6 @@
 //! The work of an aggregation, in units that workers take one after another.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,6 +27,8 @@ const FEW_GROUPS: u64 = 4096;
 /// The most bytes of chunks that are taken at once, and of a cell.
 const BATCH_BYTES: u64 = 32 << 20;
 const CELL_BYTES: u64 = 8;
+/// Groups whose results do not stay in a cache until all chunks have been looked at.
+const MANY_GROUPS: u64 = 1 << 15;
 /// Units per worker, so that none waits long for the last.
 const UNITS_PER_WORKER: u64 = 8;
 
@@ -56,16 +57,19 @@ pub(super) struct JobPart {
     pub part: GridPart,
     /// The chunks, by the selection that the scan was planned with.
     pub blocks: GridBlocks,
-    batches: Option<Batches>,
+    order: Option<Order>,
     /// Whether something is known of the values of a reduction's attribute.
     pub is_known: Vec<bool>,
 }
 
-/// Chunks that follow each other along an axis which is not grouped by, several at a time.
+/// An order of chunks other than that of their positions.
 #[derive(Debug)]
-struct Batches {
-    axis: usize,
-    size: u64,
+struct Order {
+    /// The axes from the one along which it goes on last to the first. Those that are grouped by come first, so that
+    /// chunks of the same groups follow each other.
+    axes: Vec<usize>,
+    /// An axis that is not grouped by, along which so many chunks are taken at a time.
+    batched: (usize, u64),
     /// Chunks along each axis.
     counts: Vec<u64>,
 }
@@ -119,12 +123,12 @@ impl Job {
                 .map(|plan| blocks.has_statistics(dimensions + plan.attribute, &options));
             let mut part = JobPart {
                 is_known: known.collect(),
-                batches: None,
+                order: None,
                 blocks,
                 part,
             };
             if !program.needs_rows() {
-                part.batches = part.batches(&columns, workers);
+                part.order = part.order(&columns, workers);
             }
             if is_read && !part.part.selection.is_empty() {
                 let Some(units) = part.units().and_then(|units| end.checked_add(units)) else {
@@ -192,55 +196,42 @@ impl Job {
 
 impl JobPart {
     fn units(&self) -> Option<u64> {
-        match (&self.part.kept, &self.batches) {
+        match (&self.part.kept, &self.order) {
             (Some(kept), _) => Some(kept.count()),
             (None, None) => self.blocks.count(),
-            (None, Some(batches)) => Some(
-                batches
-                    .counts
-                    .iter()
-                    .enumerate()
-                    .map(|(axis, count)| batches.steps(axis, *count))
-                    .product(),
-            ),
+            (None, Some(order)) => {
+                let axes = 0..order.counts.len();
+                Some(axes.map(|axis| order.steps(axis)).product())
+            }
         }
     }
 
     fn positions(&self, unit: u64) -> Vec<u64> {
-        let Some(batches) = &self.batches else {
+        let Some(order) = &self.order else {
             let kept = self.part.kept.as_ref();
             return vec![kept.and_then(|kept| kept.nth(unit)).unwrap_or(unit)];
         };
         let mut rest = unit;
-        let mut ranges: Vec<Range<u64>> = vec![0..0; batches.counts.len()];
-        for (axis, count) in batches.counts.iter().enumerate().rev() {
-            let steps = batches.steps(axis, *count);
-            let step = rest % steps;
-            rest /= steps;
-            ranges[axis] = if axis == batches.axis {
-                step * batches.size..((step + 1) * batches.size).min(*count)
-            } else {
-                step..step + 1
-            };
+        let mut steps = vec![0; order.counts.len()];
+        for axis in order.axes.iter().rev() {
+            steps[*axis] = rest % order.steps(*axis);
+            rest /= order.steps(*axis);
         }
-        let along = ranges[batches.axis].clone();
+        let (batched, size) = order.batched;
+        let first = steps[batched] * size;
+        let along = first..(first + size).min(order.counts[batched]);
         let position = |number: u64| {
-            let places = ranges.iter().zip(&batches.counts).enumerate();
-            places.fold(0, |position, (axis, (range, count))| {
-                let place = if axis == batches.axis {
-                    number
-                } else {
-                    range.start
-                };
-                position * count + place
-            })
+            steps[batched] = number;
+            let places = steps.iter().zip(&order.counts);
+            places.fold(0, |position, (place, count)| position * count + place)
         };
         along.map(position).collect()
     }
 
-    /// Whether, and which, chunks are to be taken several at a time: if each has few cells per group, loading and
-    /// storing the groups' results would cost more than adding the cells up.
-    fn batches(&self, grouped: &[usize], workers: usize) -> Option<Batches> {
+    /// Whether, and in which other order, chunks are to be taken. If there are many groups, loading and storing their
+    /// results costs as much as adding cells up: chunks of the same ones follow each other, and where each has few cells
+    /// per group, several are taken at a time.
+    fn order(&self, grouped: &[usize], workers: usize) -> Option<Order> {
         let counts = self.blocks.chunk_counts();
         let total = self.blocks.count()?;
         if self.part.kept.is_some() || total == 0 {
@@ -249,35 +240,48 @@ impl JobPart {
         let grid = self.part.grid.chunk_grid();
         let extents = grid.chunk_shape().iter().zip(grid.shape());
         let extents: Vec<u64> = extents.map(|(chunk, all)| *chunk.min(all)).collect();
-        let product = |is_grouped: bool| -> u64 {
+        let product = |extents: &[u64], is_grouped: bool| -> u64 {
             let extents = extents.iter().enumerate();
             extents
                 .filter(|(axis, _)| grouped.contains(axis) == is_grouped)
                 .fold(1, |product, (_, extent)| extent.saturating_mul(product))
         };
-        let (rows, groups) = (product(false), product(true));
-        if groups < FEW_GROUPS || rows >= ROWS {
+        let (rows, groups) = (product(&extents, false), product(&extents, true));
+        let reduced = |axis: &usize| !grouped.contains(axis);
+        let axis = (0..counts.len())
+            .filter(reduced)
+            .max_by_key(|axis| counts[*axis])?;
+        let mut size = 1;
+        if groups >= FEW_GROUPS && rows < ROWS {
+            let fair = total / (workers as u64 * UNITS_PER_WORKER);
+            let bytes = rows.saturating_mul(groups).saturating_mul(CELL_BYTES);
+            size = (ROWS / rows.max(1))
+                .min(counts[axis])
+                .min(fair)
+                .min(BATCH_BYTES / bytes.max(1))
+                .max(1);
+        }
+        if size == 1 && product(grid.shape(), true) < MANY_GROUPS {
             return None;
         }
-        let axis = (0..counts.len())
-            .filter(|axis| !grouped.contains(axis))
-            .max_by_key(|axis| counts[*axis])?;
-        let fair = total / (workers as u64 * UNITS_PER_WORKER);
-        let bytes = rows.saturating_mul(groups).saturating_mul(CELL_BYTES);
-        let size = (ROWS / rows.max(1))
-            .min(counts[axis])
-            .min(fair)
-            .min(BATCH_BYTES / bytes.max(1));
-        (size > 1).then_some(Batches { axis, size, counts })
+        let mut axes: Vec<usize> = (0..counts.len()).collect();
+        axes.sort_by_key(reduced);
+        Some(Order {
+            axes,
+            batched: (axis, size),
+            counts,
+        })
     }
 }
 
-impl Batches {
-    fn steps(&self, axis: usize, count: u64) -> u64 {
-        if axis == self.axis {
-            count.div_ceil(self.size)
+impl Order {
+    /// Units along an axis.
+    fn steps(&self, axis: usize) -> u64 {
+        let (batched, size) = self.batched;
+        if axis == batched {
+            self.counts[axis].div_ceil(size)
         } else {
-            count
+            self.counts[axis]
         }
     }
 }
