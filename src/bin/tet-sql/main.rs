@@ -41,6 +41,7 @@ mod statements;
 mod tables;
 mod terminal;
 mod text_file;
+mod tokens;
 
 use crate::appearance::Appearance;
 use crate::arguments::Arguments;

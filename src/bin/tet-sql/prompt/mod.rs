@@ -2,7 +2,6 @@
 
 mod candidates;
 mod complete;
-mod cursor;
 mod files;
 mod helper;
 mod highlight;

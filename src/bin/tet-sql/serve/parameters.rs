@@ -2,6 +2,7 @@
 
 use crate::serve::status::{of_arrow, status, wrong};
 use crate::serve::wire::plain_type;
+use crate::tokens::Tokens;
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use datafusion::arrow::array::RecordBatch;
@@ -10,7 +11,7 @@ use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use prost::bytes::Bytes;
 use std::collections::HashMap;
 use tonic::{Code, Status};
@@ -24,17 +25,18 @@ const BYTES: usize = 1 << 20;
 
 /// Gives the places `?`, as drivers write them, the numbers that the engine knows them by: `$1`, `$2`.
 pub fn number_places(sql: &str) -> Result<String, Status> {
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
+    let Tokens { tokens, broken } = Tokens::of(sql, &GenericDialect {});
     // What is wrong with it, the planner says better.
-    let Ok(tokens) = tokens else {
+    if broken.is_some() {
         return Ok(sql.to_owned());
-    };
+    }
     let mut places = Vec::new();
     let mut has_names = false;
-    for token in tokens {
-        match token.token {
-            Token::Placeholder(text) if text == "?" => places.push(token.span.start),
-            Token::Placeholder(_) => has_names = true,
+    for (token, place) in tokens {
+        match token {
+            Token::Placeholder(text) if text != "?" => has_names = true,
+            // In a comment that is expanded into tokens it has no place.
+            Token::Placeholder(_) if &sql[place.clone()] == "?" => places.push(place),
             _ => {}
         }
     }
@@ -47,20 +49,13 @@ pub fn number_places(sql: &str) -> Result<String, Status> {
         ));
     }
     let mut numbered = String::with_capacity(sql.len() + 4 * places.len());
-    let mut here = Location::new(1, 1);
-    let mut number = 0;
-    for character in sql.chars() {
-        if places.get(number) == Some(&here) {
-            number += 1;
-            numbered.push_str(&format!("${number}"));
-        } else {
-            numbered.push(character);
-        }
-        here = match character {
-            '\n' => Location::new(here.line + 1, 1),
-            _ => Location::new(here.line, here.column + 1),
-        };
+    let mut end = 0;
+    for (before, place) in places.into_iter().enumerate() {
+        numbered.push_str(&sql[end..place.start]);
+        numbered.push_str(&format!("${}", before + 1));
+        end = place.end;
     }
+    numbered.push_str(&sql[end..]);
     Ok(numbered)
 }
 
@@ -231,6 +226,7 @@ mod tests {
                 "SELECT 'ä?', \"?\" -- ?\n  FROM t /* ? */ WHERE ö = ? AND x>?",
                 "SELECT 'ä?', \"?\" -- ?\n  FROM t /* ? */ WHERE ö = $1 AND x>$2",
             ),
+            ("SELECT /*!?*/?", "SELECT /*!?*/$1"),
             ("SELECT $1, $name", "SELECT $1, $name"),
             ("SELECT 'unterminated ?", "SELECT 'unterminated ?"),
         ] {
