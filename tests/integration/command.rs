@@ -570,6 +570,30 @@ fn array_files_are_not_overwritten_by_results() {
     }
 }
 
+#[test]
+fn neither_are_arrays_of_other_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = vec![
+        ("a.npy", "a.npy", &b"\x93NUMPY\x01\x00"[..]),
+        ("a.npz", "a.npz", &b"PK\x03\x04 a member"[..]),
+        ("a.csv", "a.csv", &b"PK\x05\x06 no member"[..]),
+    ];
+    if cfg!(feature = "zarr") {
+        kept.push(("a.zarr", "a.zarr/zarr.json", b"{}"));
+    }
+    std::fs::create_dir(folder.path().join("a.zarr")).unwrap();
+    for (name, file, bytes) in kept {
+        let file = folder.path().join(file);
+        std::fs::write(&file, bytes).unwrap();
+        let path = folder.path().join(name);
+        let output = run(&["-o", path.to_str().unwrap(), "-c", "SELECT 1"]);
+        assert_eq!(output.status.code(), Some(1));
+        let told = text(&output.stderr);
+        assert!(told.contains("is an array file"), "{told}");
+        assert_eq!(std::fs::read(&file).unwrap(), bytes);
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupted_statement_leaves_nothing_behind() {

@@ -7,12 +7,11 @@ use crate::formats::Style;
 use crate::pager::Pager;
 use crate::terminal;
 use crate::text_file::{Pending, TextFile};
-use std::fs::File;
-use std::io::{BufWriter, Read, Stdout, Write};
+use std::io::{BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tet_sql::provider::arrays::is_array_folder;
+use tet_sql::provider::arrays::is_array_file;
 
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -188,7 +187,7 @@ impl Output {
             .find(|(copied, _)| ending.eq_ignore_ascii_case(copied));
         // Truncating a mapped file would end the process, and no result is meant to replace an array file, whether it is
         // open under this name, another one, or not at all.
-        if self.is_input(path) || is_array_file(path) || is_array_folder(path) {
+        if self.is_input(path) || is_array_file(path) {
             return Err(named(
                 "is an array file, which is not overwritten".to_owned(),
             ));
@@ -286,16 +285,6 @@ impl Output {
             },
         ))
     }
-}
-
-/// Whether a file begins as `.tet` files do.
-fn is_array_file(path: &Path) -> bool {
-    let mut magic = [0; 4];
-    path.is_file()
-        && File::open(path)
-            .and_then(|mut file| file.read_exact(&mut magic))
-            .is_ok()
-        && magic == *b"TETR"
 }
 
 /// A buffered writer that remembers why it failed: the writers of formats keep only the text of an error.
