@@ -43,11 +43,9 @@ mod terminal;
 mod text_file;
 mod tokens;
 
-use crate::appearance::Appearance;
 use crate::arguments::Arguments;
 use crate::engine::Engine;
 use crate::failure::Failure;
-use crate::output::Output;
 use crate::run::{Control, Shell, ShellManner};
 use clap::Parser;
 use std::cell::Cell;
@@ -123,8 +121,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
         read_only: arguments.read_only,
         ..ShellManner::default()
     };
-    let output = Output::open(Appearance::default(), None, &session.files)?;
-    let shell = Shell::new(engine, session, output, options, manner);
+    let shell = Shell::new(engine, session, options, manner);
     if init::run(&shell, arguments)? == Control::Quit {
         return Ok(());
     }

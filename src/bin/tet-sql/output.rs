@@ -136,20 +136,14 @@ pub fn for_result(output: &SharedOutput) -> Output {
 }
 
 impl Output {
-    /// Writes to a file or to standard output. The inputs are never overwritten.
-    pub fn open(
-        appearance: Appearance,
-        file: Option<&Path>,
-        inputs: &[PathBuf],
-    ) -> Result<Self, Failure> {
-        let mut output = Self {
-            appearance,
+    /// Writes to standard output, for now. The inputs are never overwritten.
+    pub fn new(inputs: Vec<PathBuf>) -> Self {
+        Self {
+            appearance: Appearance::default(),
             place: Place::STANDARD,
             once: None,
-            inputs: inputs.to_vec(),
-        };
-        output.redirect(file)?;
-        Ok(output)
+            inputs,
+        }
     }
 
     /// Continues in another file, or on standard output.
@@ -411,7 +405,8 @@ mod tests {
     use crate::appearance::RowLimit;
 
     fn opened(path: &Path, inputs: &[PathBuf]) -> Result<Output, Failure> {
-        Output::open(Appearance::default(), Some(path), inputs)
+        let mut output = Output::new(inputs.to_vec());
+        output.redirect(Some(path)).map(|()| output)
     }
 
     #[test]
@@ -426,7 +421,7 @@ mod tests {
 
     #[test]
     fn what_is_for_programs_is_not_cut() {
-        let mut output = Output::open(Appearance::default(), None, &[]).unwrap();
+        let mut output = Output::new(Vec::new());
         output.appearance.rows = RowLimit::Chosen(Some(3));
         assert_eq!(output.row_limit(), Some(3));
         output.appearance.format = Some(Format::Csv);
@@ -456,7 +451,7 @@ mod tests {
     #[test]
     fn the_next_result_goes_elsewhere_once() {
         let folder = tempfile::tempdir().unwrap();
-        let mut output = Output::open(Appearance::default(), None, &[]).unwrap();
+        let mut output = Output::new(Vec::new());
         output
             .redirect_once(&folder.path().join("once.txt"))
             .unwrap();
