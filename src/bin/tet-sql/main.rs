@@ -1,7 +1,7 @@
 //! The `tet-sql` command: SQL over chunked n-dimensional array files.
 //!
 //! Results go to standard output and everything else to standard error. The exit status is 0, 1 for a failed
-//! statement, 2 for wrong usage, 130 for an interrupted one and 143 after SIGTERM.
+//! statement, 2 for wrong usage, 130 for an interrupted one, 143 after SIGTERM and 129 after SIGHUP.
 
 #![deny(missing_docs)]
 

@@ -35,6 +35,8 @@ pub struct Output {
     /// Where the next result goes, if only that.
     once: Option<Place>,
     inputs: Vec<PathBuf>,
+    /// Whether a pager may write no files and run no commands.
+    read_only: bool,
 }
 
 /// A place for results.
@@ -137,12 +139,13 @@ pub fn for_result(output: &SharedOutput) -> Output {
 
 impl Output {
     /// Writes to standard output, for now. The inputs are never overwritten.
-    pub fn new(inputs: Vec<PathBuf>) -> Self {
+    pub fn new(inputs: Vec<PathBuf>, read_only: bool) -> Self {
         Self {
             appearance: Appearance::default(),
             place: Place::STANDARD,
             once: None,
             inputs,
+            read_only,
         }
     }
 
@@ -266,7 +269,7 @@ impl Output {
         let destination = match &self.place.target {
             Target::Text(file) => Destination::File(file, None),
             _ if self.appearance.pager && self.is_terminal() && terminal::is_input() => {
-                Destination::Pager(Pager::new(terminal::lines()))
+                Destination::Pager(Pager::new(terminal::lines(), self.read_only))
             }
             _ => Destination::Standard(std::io::stdout()),
         };
@@ -405,7 +408,7 @@ mod tests {
     use crate::appearance::RowLimit;
 
     fn opened(path: &Path, inputs: &[PathBuf]) -> Result<Output, Failure> {
-        let mut output = Output::new(inputs.to_vec());
+        let mut output = Output::new(inputs.to_vec(), false);
         output.redirect(Some(path)).map(|()| output)
     }
 
@@ -421,7 +424,7 @@ mod tests {
 
     #[test]
     fn what_is_for_programs_is_not_cut() {
-        let mut output = Output::new(Vec::new());
+        let mut output = Output::new(Vec::new(), false);
         output.appearance.rows = RowLimit::Chosen(Some(3));
         assert_eq!(output.row_limit(), Some(3));
         output.appearance.format = Some(Format::Csv);
@@ -451,7 +454,7 @@ mod tests {
     #[test]
     fn the_next_result_goes_elsewhere_once() {
         let folder = tempfile::tempdir().unwrap();
-        let mut output = Output::new(Vec::new());
+        let mut output = Output::new(Vec::new(), false);
         output
             .redirect_once(&folder.path().join("once.txt"))
             .unwrap();

@@ -66,7 +66,7 @@ impl Shell {
         Self {
             engine,
             context: session.context,
-            output: Arc::new(Mutex::new(Output::new(session.files))),
+            output: Arc::new(Mutex::new(Output::new(session.files, manner.read_only))),
             options,
             manner,
             last_query: RefCell::default(),
