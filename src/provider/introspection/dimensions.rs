@@ -40,12 +40,6 @@ impl Listing for Dimensions {
     type Row = Row;
     const NAME: &'static str = "tet_dimensions";
     const COLUMNS: &'static [Column<Row>] = &[
-        Column::text("table_catalog", |row| {
-            Ok(Some(row.table.schema.catalog.clone()))
-        }),
-        Column::text("table_schema", |row| {
-            Ok(Some(row.table.schema.schema.clone()))
-        }),
         Column::text("table_name", |row| Ok(Some(row.table.name.clone()))),
         Column::number("position", |row| Ok(Some(row.position as u64))),
         Column::text("dimension", |row| Ok(Some(row.axis().name().to_string()))),
