@@ -3,8 +3,8 @@
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::UInt64Type;
 use datafusion::physical_plan::displayable;
-use tet_sql::TetOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
+use tet_sql::{ArrayTable, TetOptions};
 
 use super::{days, quoted};
 use crate::cells::data;
@@ -80,6 +80,32 @@ async fn several_files_are_one_table() {
     assert_eq!(rows(&ctx, sql).await, ["day 12 0 11", "place 2 0 1"]);
     // It is no schema.
     assert_eq!(rows(&ctx, "SELECT count(*) FROM tet_files()").await, ["0"]);
+}
+
+#[tokio::test]
+async fn positions_of_files_side_by_side_count_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..4u8 {
+        let labels = |first: u8| (0..3).map(move |label| (3 * first + label).to_string());
+        let spec = DatasetSpec::new("v", Dtype::U8, &[3, 3], &[3, 3])
+            .with_dim_names(["day", "place"])
+            .with_labels("day", labels(number % 2))
+            .with_labels("place", labels(number / 2));
+        let path = folder.path().join(format!("{number}.tet"));
+        write(&path, &[(spec, vec![number; 9])]);
+    }
+    let ctx = session();
+    let create = format!(
+        "CREATE EXTERNAL TABLE v STORED AS TET LOCATION '{}'",
+        folder.path().display()
+    );
+    ctx.sql(&create).await.unwrap();
+    let sql = "SELECT dimension, extent, least, greatest FROM tet_dimensions() ORDER BY position";
+    assert_eq!(rows(&ctx, sql).await, ["day 6 0 5", "place 6 0 5"]);
+    let table = ctx.table_provider("v").await.unwrap();
+    let described = table.downcast_ref::<ArrayTable>().unwrap().describe();
+    let extents = described.unwrap().dimensions.into_iter();
+    assert_eq!(extents.map(|one| one.extent).collect::<Vec<_>>(), [6, 6]);
 }
 
 #[tokio::test]
