@@ -1,5 +1,6 @@
 //! Parameters of prepared statements: their places in SQL, their types, and rows of their values.
 
+use crate::serve::ipc;
 use crate::serve::status::{of_arrow, status, wrong};
 use crate::serve::wire::plain_type;
 use crate::tokens::Tokens;
@@ -199,8 +200,11 @@ impl Packing {
     }
 }
 
-/// Unpacks rows of parameters.
+/// Unpacks rows of parameters. They come of a client's ticket, which need not be one that this server gave.
 pub fn decode(bytes: &[u8]) -> Result<Vec<RecordBatch>, Status> {
+    if ipc::check_stream(bytes)? > ROWS as u64 {
+        return Err(too_many(&format!("{ROWS} rows")));
+    }
     let broken = |error| wrong(format!("the parameters are broken: {error}"));
     let reader = StreamReader::try_new(bytes, None).map_err(broken)?;
     reader.collect::<Result<_, _>>().map_err(broken)
@@ -214,7 +218,7 @@ fn too_many(limit: &str) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray};
+    use datafusion::arrow::array::{ArrayRef, Int64Array, NullArray, StringArray};
     use std::sync::Arc;
 
     #[test]
@@ -265,5 +269,12 @@ mod tests {
         let one = batch.project(&[0]).unwrap();
         assert!(numbered.rows(&[one]).is_err());
         assert!(decode(b"no stream").is_err());
+        // It takes no bytes to say that there are many rows of nothing.
+        let many = Arc::new(NullArray::new(1 << 40)) as ArrayRef;
+        let many = RecordBatch::try_from_iter([("a", many)]).unwrap();
+        let mut writer = StreamWriter::try_new(Vec::new(), &many.schema()).unwrap();
+        writer.write(&many).unwrap();
+        let error = decode(&writer.into_inner().unwrap()).unwrap_err();
+        assert_eq!(error.code(), Code::ResourceExhausted);
     }
 }
