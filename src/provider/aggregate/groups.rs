@@ -16,6 +16,7 @@ use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 
 use crate::grid::reduce::{AxisGroups, Counts, NO_GROUP};
 use crate::grid::{Axis, Cells, Coordinates, IndexSet, Monotonicity, Selection, Window};
+use crate::provider::aggregate::same_axes::SameAxes;
 use crate::provider::source::GridPart;
 
 /// The groups of an aggregation: the products of what positions along single axes are grouped by.
@@ -72,6 +73,32 @@ pub(super) fn group_columns(
         (is_known && columns.all(|other| other == column)).then_some(column)
     };
     groups.iter().map(column).collect()
+}
+
+/// At most so many groups are there by columns of parts of a table: along each column one per selected position, where
+/// positions of parts that have the same coordinates count once. `None` if that is 2^64 or more.
+pub(super) fn most_groups(columns: &[usize], parts: &[GridPart]) -> Option<u64> {
+    let parts: Vec<&GridPart> = parts.iter().collect();
+    let mut columns = columns.to_vec();
+    columns.sort_unstable();
+    columns.dedup();
+    columns.into_iter().try_fold(1u64, |groups, column| {
+        let positions = |part: &GridPart| {
+            let set = part.selection.axes().get(column);
+            set.map_or(1, IndexSet::count)
+        };
+        let along = match SameAxes::of(column, &parts) {
+            Ok(same) => same
+                .firsts
+                .iter()
+                .try_fold(0u64, |sum, first| sum.checked_add(positions(parts[*first]))),
+            // That they cannot be read is told when they have to be.
+            Err(_) => parts
+                .iter()
+                .try_fold(0u64, |sum, part| sum.checked_add(positions(part))),
+        };
+        groups.checked_mul(along?)
+    })
 }
 
 impl Groups {

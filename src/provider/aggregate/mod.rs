@@ -13,6 +13,7 @@ mod known;
 mod output;
 mod program;
 mod rule;
+mod same_axes;
 mod value_bounds;
 mod worker;
 
