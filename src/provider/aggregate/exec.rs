@@ -282,7 +282,7 @@ impl Run {
             found.merge(other, job.groups.count())?;
         }
         let timer = metrics.baseline.elapsed_compute().timer();
-        let answer = Answer::new(&job, found, self.stage, &self.schema)?;
+        let answer = Answer::new(&job, found, self.stage, &self.schema).await?;
         drop(timer);
         let rows = answer.rows();
         let starts = (0..rows).step_by(batch_size.max(1));

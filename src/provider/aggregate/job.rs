@@ -172,9 +172,9 @@ impl Job {
     }
 
     /// How many selected cells each group has.
-    pub fn cells(&self) -> Result<Counts> {
+    pub async fn cells(&self) -> Result<Counts> {
         let parts: Vec<&GridPart> = self.parts.iter().map(|part| &part.part).collect();
-        self.groups.cells(&parts)
+        self.groups.cells(&parts).await
     }
 
     /// The next unit that no worker has: the number of a part, and positions of its chunks.

@@ -7,13 +7,16 @@
 mod aggregation;
 mod engine;
 mod exec;
+mod group_axis;
 mod groups;
 mod job;
 mod known;
 mod output;
+mod products;
 mod program;
 mod rule;
 mod same_axes;
+mod terms;
 mod value_bounds;
 mod worker;
 

@@ -39,7 +39,12 @@ pub(super) struct Answer {
 
 impl Answer {
     /// What the workers have found, as far as there are rows.
-    pub fn new(job: &Arc<Job>, found: Found, stage: Stage, schema: &SchemaRef) -> Result<Self> {
+    pub async fn new(
+        job: &Arc<Job>,
+        found: Found,
+        stage: Stage,
+        schema: &SchemaRef,
+    ) -> Result<Self> {
         let count = job.groups.count();
         if count == 0 {
             return Ok(Self {
@@ -49,7 +54,7 @@ impl Answer {
                 schema: Arc::clone(schema),
             });
         }
-        let cells = job.cells()?;
+        let cells = job.cells().await?;
         let reductions = found.reductions.into_iter();
         let results: Vec<Results> = reductions
             .map(|reduction| reduction.results(&cells))
