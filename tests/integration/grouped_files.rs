@@ -1,4 +1,4 @@
-//! Groups of the rows of many files: along an axis that they share, files have the same groups.
+//! Groups of the rows of many files, and aggregates of dimensions: what follows from axes is computed of axes.
 
 use std::path::Path;
 
@@ -102,4 +102,182 @@ async fn files_on_two_grids_have_the_groups_of_two() {
         format!("true {places} true"),
     ];
     assert_eq!(rows(&ctx, &check).await, expected);
+}
+
+/// Three files whose times and latitudes overlap in part, whose longitudes repeat, and which have no value where all of
+/// them are even.
+async fn overlapping(folder: &Path) -> SessionContext {
+    let labels = |numbers: &[i64]| numbers.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let parts: [(&[i64], &[i64]); 4] = [
+        (&[0, 1, 2], &[10, 20, 30]),
+        (&[2, 3], &[10, 20, 30]),
+        (&[1, 4], &[30, 40]),
+        (&[0, 1, 2], &[50]),
+    ];
+    let lons: [i64; 5] = [0, 1, 1, 0, 2];
+    for (number, (times, lats)) in parts.into_iter().enumerate() {
+        let shape = [times.len() as u64, lats.len() as u64, lons.len() as u64];
+        let spec = DatasetSpec::new("v", Dtype::F64, &shape, &[2, 2, 3])
+            .with_dim_names(["time", "lat", "lon"])
+            .with_labels("time", labels(times))
+            .with_labels("lat", labels(lats))
+            .with_labels("lon", labels(&lons));
+        let cells = times.iter().flat_map(|time| {
+            let pairs = lats
+                .iter()
+                .flat_map(|lat| lons.iter().map(move |lon| (*lat, *lon)));
+            let pairs: Vec<(i64, i64)> = pairs.collect();
+            pairs.into_iter().map(move |(lat, lon)| {
+                match time % 2 == 0 && lat % 20 == 0 && lon % 2 == 0 {
+                    true => f64::NAN,
+                    false => (time * 100 + lat + lon) as f64,
+                }
+            })
+        });
+        let name = format!("{number}.tet");
+        write(
+            &folder.join(name),
+            &[(spec, cells!(cells.collect::<Vec<_>>()))],
+        );
+    }
+    let ctx = session();
+    let create = format!(
+        "CREATE EXTERNAL TABLE t STORED AS TET LOCATION '{}/*.tet' OPTIONS ('file_column' 'true')",
+        folder.display()
+    );
+    rows(&ctx, &create).await;
+    // The same rows in memory, where the engine aggregates.
+    rows(&ctx, "CREATE TABLE m AS SELECT * FROM t").await;
+    ctx
+}
+
+/// Of every query whether its aggregates of dimensions are computed along axes, and whether others are computed row by row.
+#[tokio::test]
+async fn aggregates_of_dimensions_come_from_axes() {
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = overlapping(folder.path()).await;
+    let all = "count(DISTINCT {d}), min({d}), max({d}), sum({d}), avg({d}), count(DISTINCT {d} % 20), \
+               count({d}) FILTER (WHERE {d} > 1), sum(DISTINCT {d}) FILTER (WHERE {d} <> 2), \
+               sum(CASE WHEN {d} > 2 THEN {d} END), bool_or({d} = 30), arg_max({d}, {d} % 3), sum(1)";
+    for dimension in ["time", "lat", "lon"] {
+        let aggregates = all.replace("{d}", dimension);
+        for keys in [
+            "",
+            "time",
+            "lat",
+            "lon",
+            "file",
+            "time, lat",
+            "lat, lon",
+            "file, lat",
+            "time % 2",
+            "time % 2, lat / 20",
+            "time, lat, lon, file",
+        ] {
+            for slice in [
+                "",
+                " WHERE lat > 10",
+                " WHERE lon = 1 AND time < 4",
+                " WHERE time > 9",
+            ] {
+                let sql = match keys {
+                    "" => format!("SELECT count(*), {aggregates} FROM {{t}}{slice}"),
+                    _ => format!(
+                        "SELECT {keys}, count(*), avg(value), {aggregates} FROM {{t}}{slice} GROUP BY {keys}"
+                    ),
+                };
+                let ours = sql.replace("{t}", "t");
+                let plan = rows(&ctx, &format!("EXPLAIN FORMAT INDENT {ours}"))
+                    .await
+                    .concat();
+                // Nothing is left of a slice without a row.
+                if slice != " WHERE time > 9" {
+                    assert!(plan.contains("by_axis=[count(DISTINCT"), "{sql}: {plan}");
+                    assert!(!plan.contains("by_row"), "{sql}: {plan}");
+                    assert!(!plan.contains(" AggregateExec"), "{sql}: {plan}");
+                }
+                let sorted = |mut rows: Vec<String>| {
+                    rows.sort();
+                    rows
+                };
+                let ours = sorted(rows(&ctx, &ours).await);
+                let theirs = sorted(rows(&ctx, &sql.replace("{t}", "m")).await);
+                assert_eq!(ours, theirs, "{sql}");
+            }
+        }
+    }
+}
+
+/// What is of the file, of nothing, or under a union; and what only rows tell.
+#[tokio::test]
+async fn which_aggregates_come_from_axes() {
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = overlapping(folder.path()).await;
+    for (sql, by_axis, by_row) in [
+        (
+            "SELECT count(DISTINCT file), avg(value) FROM {t}",
+            "by_axis=[count(DISTINCT",
+            false,
+        ),
+        (
+            "SELECT lat, max(right(file, 5)), avg(value) FROM {t} GROUP BY lat",
+            "by_axis=[max(",
+            false,
+        ),
+        (
+            "SELECT count(DISTINCT lat), count(*) FROM (SELECT * FROM {t} UNION ALL SELECT * FROM {t})",
+            "by_axis=[count(DISTINCT",
+            false,
+        ),
+        (
+            "SELECT lat, min(time), avg(time), sum(lon) FROM (SELECT * FROM {t} UNION ALL SELECT * FROM {t}) GROUP BY lat",
+            "by_axis=[min(",
+            false,
+        ),
+        (
+            "SELECT count(DISTINCT time), count(DISTINCT value) FROM {t}",
+            "by_axis=[count(DISTINCT t.time)]",
+            true,
+        ),
+        // Of several dimensions, or of rows that values decide on.
+        (
+            "SELECT count(DISTINCT lat + lon), avg(value) FROM {t}",
+            "",
+            true,
+        ),
+        ("SELECT sum(lat) FILTER (WHERE lon > 0) FROM {t}", "", true),
+        (
+            "SELECT lon, count(DISTINCT lat), avg(value) FROM {t} WHERE value > 100 GROUP BY lon",
+            "",
+            true,
+        ),
+        (
+            "SELECT lon, count(DISTINCT lat), avg(value) FROM {t} WHERE lat > time GROUP BY lon",
+            "",
+            true,
+        ),
+    ] {
+        let ours = sql.replace("{t}", "t");
+        let plan = rows(&ctx, &format!("EXPLAIN FORMAT INDENT {ours}"))
+            .await
+            .concat();
+        assert!(plan.contains("ArrayAggregateExec"), "{sql}: {plan}");
+        assert!(plan.contains(by_axis), "{sql}: {plan}");
+        assert_eq!(
+            plan.contains("by_axis"),
+            !by_axis.is_empty(),
+            "{sql}: {plan}"
+        );
+        assert_eq!(plan.contains("by_row"), by_row, "{sql}: {plan}");
+        let mut ours = rows(&ctx, &ours).await;
+        let mut theirs = rows(&ctx, &sql.replace("{t}", "m")).await;
+        ours.sort();
+        theirs.sort();
+        assert_eq!(ours, theirs, "{sql}");
+    }
+    // A filter leaves out what the argument fails on.
+    let filtered =
+        "SELECT lat, sum(100 / time) FILTER (WHERE time <> 0) FROM t GROUP BY lat ORDER BY lat";
+    let slice = "SELECT lat, sum(100 / time) FROM m WHERE time <> 0 GROUP BY lat ORDER BY lat";
+    assert_eq!(rows(&ctx, filtered).await, rows(&ctx, slice).await);
 }

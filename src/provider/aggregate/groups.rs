@@ -122,6 +122,11 @@ impl Groups {
         })
     }
 
+    /// The groups along each axis.
+    pub fn axes(&self) -> &[GroupAxis] {
+        &self.axes
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.count

@@ -162,12 +162,9 @@ impl Job {
             16 + size * (usize::from(wanted.least) + usize::from(wanted.greatest))
                 + if wanted.deviation { 24 } else { 0 }
         });
-        let engine = self
-            .program
-            .outputs
-            .iter()
-            .filter(|output| **output == Output::Engine);
-        let per_group = 8 + reductions.sum::<usize>() + engine.count() * 16;
+        let others = self.program.outputs.iter();
+        let others = others.filter(|output| matches!(output, Output::Engine | Output::Axis(..)));
+        let per_group = 8 + reductions.sum::<usize>() + others.count() * 16;
         per_group.saturating_mul(self.groups.count())
     }
 

@@ -5,6 +5,7 @@
 //! aggregation over a scan of arrays.
 
 mod aggregation;
+mod along_axis;
 mod engine;
 mod exec;
 mod group_axis;
@@ -12,6 +13,7 @@ mod groups;
 mod job;
 mod known;
 mod output;
+mod position_sets;
 mod products;
 mod program;
 mod rule;
