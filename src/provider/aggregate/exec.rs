@@ -49,6 +49,8 @@ pub struct ArrayAggregateExec {
     /// The names of the groups.
     names: Vec<String>,
     stage: Stage,
+    /// The aggregates that are computed of the positions along an axis.
+    by_axis: Vec<String>,
     /// The aggregates that the engine computes, row by row.
     by_row: Vec<String>,
     /// At most so many groups, if that is known.
@@ -77,12 +79,15 @@ impl ArrayAggregateExec {
         .with_scheduling_type(SchedulingType::Cooperative);
         let columns = Columns::of(parts, &scan.plan().options);
         let program = Program::new(&aggregation, &columns);
-        let outputs = program.outputs.iter().zip(&aggregation.aggregates);
-        let by_row = outputs.filter(|(output, _)| **output == Output::Engine);
+        let names_of = |is_one: fn(&Output) -> bool| {
+            let outputs = program.outputs.iter().zip(&aggregation.aggregates);
+            let some = outputs.filter(|(output, _)| is_one(output));
+            some.map(|(_, one)| one.function.name().to_string())
+                .collect()
+        };
         Self {
-            by_row: by_row
-                .map(|(_, one)| one.function.name().to_string())
-                .collect(),
+            by_axis: names_of(|output| matches!(output, Output::Axis(..))),
+            by_row: names_of(|output| *output == Output::Engine),
             scan,
             aggregation: Arc::new(aggregation),
             names,
@@ -126,6 +131,9 @@ impl DisplayAs for ArrayAggregateExec {
             format!("gby=[{}]", groups.join(", ")),
             format!("aggr=[{}]", aggregates.join(", ")),
         ];
+        if !self.by_axis.is_empty() {
+            parts.push(format!("by_axis=[{}]", self.by_axis.join(", ")));
+        }
         if !self.by_row.is_empty() {
             parts.push(format!("by_row=[{}]", self.by_row.join(", ")));
         }
@@ -282,7 +290,7 @@ impl Run {
             found.merge(other, job.groups.count())?;
         }
         let timer = metrics.baseline.elapsed_compute().timer();
-        let answer = Answer::new(&job, found, self.stage, &self.schema)?;
+        let answer = Answer::new(&job, found, self.stage, &self.schema, &reserve()).await?;
         drop(timer);
         let rows = answer.rows();
         let starts = (0..rows).step_by(batch_size.max(1));

@@ -1,21 +1,21 @@
 //! Which groups there are, and which each position of an axis is in.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, UInt64Array};
-use arrow::compute::{interleave, take};
-use arrow::datatypes::{Field, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::row::{OwnedRow, RowConverter, SortField};
-use datafusion::common::{Result, exec_err, internal_err, resources_err};
+use arrow::compute::take;
+use datafusion::common::{Result, exec_err, resources_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_expr::utils::collect_columns;
 
 use crate::grid::reduce::{AxisGroups, Counts, NO_GROUP};
-use crate::grid::{Axis, Cells, Coordinates, IndexSet, Monotonicity, Selection, Window};
+use crate::grid::{Cells, Coordinates, IndexSet, Selection, Window};
+use crate::provider::aggregate::group_axis::GroupAxis;
+use crate::provider::aggregate::products::{PerGroup, sums};
+use crate::provider::aggregate::same_axes::SameAxes;
+use crate::provider::aggregate::terms::Terms;
 use crate::provider::source::GridPart;
 
 /// The groups of an aggregation: the products of what positions along single axes are grouped by.
@@ -25,36 +25,6 @@ pub(super) struct Groups {
     count: usize,
     /// For each grouping expression, the axis that it is over, and its number among those over that axis.
     columns: Vec<(usize, usize)>,
-}
-
-/// The groups along one axis. The file that a part is of counts as an axis of one position.
-#[derive(Debug)]
-struct GroupAxis {
-    /// The number of the table's column.
-    column: usize,
-    /// For each grouping expression over the axis, its value in each group.
-    values: Vec<ArrayRef>,
-    count: usize,
-    /// What the number of a group grows by from one to the next.
-    stride: usize,
-    /// For each part, the group of each selected position.
-    parts: Vec<Ordinals>,
-}
-
-#[derive(Debug)]
-enum Ordinals {
-    /// Each position has its own, in their order.
-    Ranks,
-    Of(Vec<u32>),
-}
-
-impl Ordinals {
-    fn of(&self, rank: usize) -> usize {
-        match self {
-            Self::Ranks => rank,
-            Self::Of(ordinals) => ordinals[rank] as usize,
-        }
-    }
 }
 
 /// The columns that grouping expressions are over, one each; `None` if one of them is over none, several, or none of
@@ -72,6 +42,32 @@ pub(super) fn group_columns(
         (is_known && columns.all(|other| other == column)).then_some(column)
     };
     groups.iter().map(column).collect()
+}
+
+/// At most so many groups are there by columns of parts of a table: along each column one per selected position, where
+/// positions of parts that have the same coordinates count once. `None` if that is 2^64 or more.
+pub(super) fn most_groups(columns: &[usize], parts: &[GridPart]) -> Option<u64> {
+    let parts: Vec<&GridPart> = parts.iter().collect();
+    let mut columns = columns.to_vec();
+    columns.sort_unstable();
+    columns.dedup();
+    columns.into_iter().try_fold(1u64, |groups, column| {
+        let positions = |part: &GridPart| {
+            let set = part.selection.axes().get(column);
+            set.map_or(1, IndexSet::count)
+        };
+        let along = match SameAxes::of(column, &parts) {
+            Ok(same) => same
+                .firsts
+                .iter()
+                .try_fold(0u64, |sum, first| sum.checked_add(positions(parts[*first]))),
+            // That they cannot be read is told when they have to be.
+            Err(_) => parts
+                .iter()
+                .try_fold(0u64, |sum, part| sum.checked_add(positions(part))),
+        };
+        groups.checked_mul(along?)
+    })
 }
 
 impl Groups {
@@ -99,9 +95,10 @@ impl Groups {
                 }
             }
         }
+        let all: Vec<&GridPart> = parts.iter().collect();
         let axes = by_axis
             .iter()
-            .map(|(column, expressions)| GroupAxis::try_new(*column, expressions, parts));
+            .map(|(column, expressions)| GroupAxis::try_new(*column, expressions, &all));
         let mut axes = axes.collect::<Result<Vec<_>>>()?;
         // In the order of the cells: the last axis varies fastest, and files are furthest apart.
         let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
@@ -123,6 +120,11 @@ impl Groups {
             count,
             columns: places,
         })
+    }
+
+    /// The groups along each axis.
+    pub fn axes(&self) -> &[GroupAxis] {
+        &self.axes
     }
 
     /// How many there are.
@@ -147,7 +149,9 @@ impl Groups {
             .collect();
         let mut base = 0;
         for axis in &self.axes {
-            let ordinals = &axis.parts[part];
+            let Some(ordinals) = axis.ordinals(part) else {
+                continue;
+            };
             let Some(in_window) = axes.get_mut(axis.column) else {
                 base += ordinals.of(0) * axis.stride;
                 continue;
@@ -165,45 +169,17 @@ impl Groups {
         (axes, base)
     }
 
-    /// How many selected cells each group has.
-    pub fn cells(&self, parts: &[&GridPart]) -> Result<Counts> {
-        let mut cells = Vec::new();
-        for (number, part) in parts.iter().enumerate() {
-            if part.selection.is_empty() {
-                continue;
-            }
-            let is_grouped = |axis: usize| self.axes.iter().any(|group| group.column == axis);
-            let sets = part.selection.axes().iter().enumerate();
-            let in_each: u64 = sets
-                .filter(|(axis, _)| !is_grouped(*axis))
-                .fold(1, |cells, (_, set)| set.count().saturating_mul(cells));
-            let mut axes = self.axes.iter();
-            if let ([_], true) = (parts, axes.all(|axis| axis.is_simple(number))) {
-                return checked(Counts::Same(in_each));
-            }
-            let mut some = vec![(0, in_each)];
-            for axis in &self.axes {
-                let histogram = axis.histogram(number, part);
-                let some_before = std::mem::take(&mut some);
-                for (group, cells) in some_before {
-                    let groups = histogram
-                        .iter()
-                        .enumerate()
-                        .filter(|(_, count)| **count > 0);
-                    some.extend(groups.map(|(ordinal, count)| {
-                        (group + ordinal * axis.stride, cells.saturating_mul(*count))
-                    }));
-                }
-            }
-            cells.resize(self.count, 0);
-            for (group, count) in some {
-                cells[group] = count.saturating_add(cells[group]);
-            }
-        }
-        checked(if cells.is_empty() {
-            Counts::Same(0)
-        } else {
-            Counts::Each(cells)
+    /// How many selected cells of these parts each group has.
+    ///
+    /// # Errors
+    /// If they cannot be counted.
+    pub async fn cells(&self, parts: &[&GridPart]) -> Result<Counts> {
+        let axes = self.axes.iter().map(|axis| (axis.column, &axis.same));
+        let terms = Terms::of(parts, &axes.collect::<Vec<_>>());
+        let positions: Vec<_> = self.axes.iter().map(GroupAxis::positions).collect();
+        checked(match sums(&terms, &positions, self.count).await {
+            PerGroup::Same(count) => Counts::Same(count),
+            PerGroup::Each(counts) => Counts::Each(counts),
         })
     }
 
@@ -263,134 +239,4 @@ fn checked(counts: Counts) -> Result<Counts> {
         return exec_err!("there are 2^63 rows or more, which cannot be counted");
     }
     Ok(counts)
-}
-
-impl GroupAxis {
-    fn try_new(
-        column: usize,
-        expressions: &[&Arc<dyn PhysicalExpr>],
-        parts: &[GridPart],
-    ) -> Result<Self> {
-        let mut axis = Self {
-            column,
-            values: Vec::new(),
-            count: 0,
-            stride: 0,
-            parts: Vec::with_capacity(parts.len()),
-        };
-        let is_bare = |expr: &&Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().is_some();
-        if let [part] = parts
-            && expressions.iter().all(is_bare)
-            && let Some(axis_of_grid) = part.grid.axes().get(column)
-            && axis_of_grid.monotonicity()? != Monotonicity::None
-        {
-            let set = &part.selection.axes()[column];
-            let coordinates = selected_coordinates(axis_of_grid, set)?;
-            axis.count = coordinates.len();
-            axis.values = vec![coordinates; expressions.len()];
-            axis.parts.push(Ordinals::Ranks);
-            return Ok(axis);
-        }
-        let mut converter: Option<RowConverter> = None;
-        let mut known: HashMap<OwnedRow, u32> = HashMap::new();
-        let mut evaluated = Vec::with_capacity(parts.len());
-        let mut firsts: Vec<(usize, usize)> = Vec::new();
-        for (number, part) in parts.iter().enumerate() {
-            let (name, coordinates) = match (part.grid.axes().get(column), &part.file) {
-                (Some(axis), _) => {
-                    let set = &part.selection.axes()[column];
-                    (axis.name(), selected_coordinates(axis, set)?)
-                }
-                (None, Some(file)) => ("file", Arc::clone(file)),
-                (None, None) => return internal_err!("column {column} is not along an axis"),
-            };
-            let values = evaluate(expressions, name, coordinates)?;
-            let converter = match &mut converter {
-                Some(converter) => converter,
-                None => {
-                    let fields = values
-                        .iter()
-                        .map(|values| SortField::new(values.data_type().clone()));
-                    converter.insert(RowConverter::new(fields.collect())?)
-                }
-            };
-            let rows = converter.convert_columns(&values)?;
-            let mut ordinals: Vec<u32> = Vec::with_capacity(rows.num_rows());
-            for row in 0..rows.num_rows() {
-                // Neighbours are often in the same group.
-                let same = ordinals
-                    .last()
-                    .copied()
-                    .filter(|_| rows.row(row) == rows.row(row - 1));
-                ordinals.push(match same {
-                    Some(ordinal) => ordinal,
-                    None => {
-                        let next = firsts.len() as u32;
-                        let ordinal = *known.entry(rows.row(row).owned()).or_insert(next);
-                        if ordinal == next {
-                            firsts.push((number, row));
-                        }
-                        ordinal
-                    }
-                });
-            }
-            axis.parts.push(Ordinals::Of(ordinals));
-            evaluated.push(values);
-        }
-        axis.count = firsts.len();
-        for number in 0..expressions.len() {
-            let values: Vec<&dyn Array> = evaluated
-                .iter()
-                .map(|values: &Vec<ArrayRef>| values[number].as_ref())
-                .collect();
-            axis.values.push(interleave(&values, &firsts)?);
-        }
-        Ok(axis)
-    }
-
-    fn is_simple(&self, part: usize) -> bool {
-        matches!(self.parts[part], Ordinals::Ranks)
-    }
-
-    /// How many selected positions of a part are in each group of the axis.
-    fn histogram(&self, part: usize, of: &GridPart) -> Vec<u64> {
-        let mut histogram = vec![0; self.count];
-        match &self.parts[part] {
-            Ordinals::Ranks => {
-                let set = &of.selection.axes()[self.column];
-                histogram[..set.count() as usize].fill(1);
-            }
-            Ordinals::Of(ordinals) => {
-                for ordinal in ordinals {
-                    histogram[*ordinal as usize] += 1;
-                }
-            }
-        }
-        histogram
-    }
-}
-
-fn selected_coordinates(axis: &Axis, selected: &IndexSet) -> Result<ArrayRef> {
-    let coordinates = axis.coordinates()?;
-    if let Some(range) = selected.as_range() {
-        return Ok(coordinates.slice(range));
-    }
-    Ok(coordinates.at(selected.ranges().flatten())?)
-}
-
-/// The values of expressions over a single column.
-fn evaluate(
-    expressions: &[&Arc<dyn PhysicalExpr>],
-    name: &str,
-    column: ArrayRef,
-) -> Result<Vec<ArrayRef>> {
-    let field = Field::new(name, column.data_type().clone(), false);
-    let schema = Arc::new(Schema::new(vec![field]));
-    let rows = column.len();
-    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column])?;
-    let evaluate = |expr: &&Arc<dyn PhysicalExpr>| {
-        let expr = reassign_expr_columns(Arc::clone(expr), &schema)?;
-        expr.evaluate(&batch)?.into_array(rows)
-    };
-    expressions.iter().map(evaluate).collect()
 }

@@ -166,19 +166,16 @@ impl Job {
             16 + size * (usize::from(wanted.least) + usize::from(wanted.greatest))
                 + if wanted.deviation { 24 } else { 0 }
         });
-        let engine = self
-            .program
-            .outputs
-            .iter()
-            .filter(|output| **output == Output::Engine);
-        let per_group = 8 + reductions.sum::<usize>() + engine.count() * 16;
+        let others = self.program.outputs.iter();
+        let others = others.filter(|output| matches!(output, Output::Engine | Output::Axis(..)));
+        let per_group = 8 + reductions.sum::<usize>() + others.count() * 16;
         per_group.saturating_mul(self.groups.count())
     }
 
     /// How many selected cells each group has.
-    pub fn cells(&self) -> Result<Counts> {
+    pub async fn cells(&self) -> Result<Counts> {
         let parts: Vec<&GridPart> = self.parts.iter().map(|part| &part.part).collect();
-        self.groups.cells(&parts)
+        self.groups.cells(&parts).await
     }
 
     /// The next unit that no worker has: the number of a part, and positions of its chunks.

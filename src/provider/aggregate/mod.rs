@@ -5,14 +5,20 @@
 //! aggregation over a scan of arrays.
 
 mod aggregation;
+mod along_axis;
 mod engine;
 mod exec;
+mod group_axis;
 mod groups;
 mod job;
 mod known;
 mod output;
+mod position_sets;
+mod products;
 mod program;
 mod rule;
+mod same_axes;
+mod terms;
 mod value_bounds;
 mod worker;
 

@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::functions_aggregate::average::Avg;
+use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
 use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 
 use crate::grid::reduce::{CellType, SumKind, Wanted};
 use crate::provider::aggregate::aggregation::{Aggregate, Aggregation};
 use crate::provider::aggregate::value_bounds::Bounds;
+use crate::provider::functions::extreme_argument::ExtremeArgument;
 use crate::provider::options::ReadOptions;
 use crate::provider::source::{CellFormat, GridPart};
 
@@ -113,8 +116,19 @@ pub(super) enum Output {
     Rows,
     /// A reduction, by its number.
     Reduced(usize, Reduced),
+    /// The positions along an axis, or the files, by the number of the table's column.
+    Axis(usize, OfPositions),
     /// The engine's accumulators.
     Engine,
+}
+
+/// How an aggregate is computed of the positions along an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OfPositions {
+    /// Each counts as often as a group has cells there.
+    Reduced(Reduced),
+    /// The engine looks at each once.
+    Once,
 }
 
 /// What becomes of the results of a reduction.
@@ -196,11 +210,9 @@ impl Program {
         rows: Option<(usize, Bounds)>,
     ) -> Option<Output> {
         let function = &aggregate.function;
-        if function.is_distinct() {
-            return None;
-        }
         let inner = function.fun().inner();
-        if inner.is::<Count>() && aggregate.filter.is_none() {
+        let is_count = inner.is::<Count>() && !function.is_distinct();
+        if is_count && aggregate.filter.is_none() {
             let is_row = aggregate.arguments.iter().all(|argument| {
                 match (argument.downcast_ref::<Literal>(), value_of(argument)) {
                     (Some(literal), _) => !literal.value().is_null(),
@@ -213,8 +225,13 @@ impl Program {
                 return Some(Output::Rows);
             }
         }
+        if self.presence == Presence::Selected
+            && let Some(output) = of_axis(aggregate, columns)
+        {
+            return Some(output);
+        }
         // Rows that a predicate over other columns leaves are only known one by one.
-        if self.presence == Presence::Rows {
+        if self.presence == Presence::Rows || function.is_distinct() {
             return None;
         }
         let [argument] = aggregate.arguments.as_slice() else {
@@ -281,6 +298,41 @@ impl Program {
             self.reductions.len() - 1
         }))
     }
+}
+
+/// How an aggregate is computed that is of one dimension, or of the file, in all of its expressions.
+fn of_axis(aggregate: &Aggregate, columns: &Columns) -> Option<Output> {
+    let expressions = aggregate.arguments.iter().chain(&aggregate.filter);
+    let over = expressions.flat_map(collect_columns);
+    let mut over = over.map(|column| column.index());
+    // What is constant is so along any axis.
+    let column = over.next().or((columns.dimensions > 0).then_some(0))?;
+    if columns.attribute(column).is_some() || over.any(|other| other != column) {
+        return None;
+    }
+    let function = &aggregate.function;
+    let inner = function.fun().inner();
+    let (is_count, is_sum, is_average) =
+        (inner.is::<Count>(), inner.is::<Sum>(), inner.is::<Avg>());
+    let is_same_once = inner.is::<Min>()
+        || inner.is::<Max>()
+        || inner.is::<BoolAnd>()
+        || inner.is::<BoolOr>()
+        || inner.is::<ExtremeArgument>()
+        || (function.is_distinct() && (is_count || is_sum || is_average));
+    if is_same_once {
+        return Some(Output::Axis(column, OfPositions::Once));
+    }
+    let state = function.state_fields().ok()?;
+    let state: Vec<&DataType> = state.iter().map(|field| field.data_type()).collect();
+    // Should the engine's state not be what is made here, the engine makes it.
+    let reduced = match state.as_slice() {
+        [DataType::Int64] if is_count => Reduced::Count,
+        [DataType::Float64 | DataType::Int64 | DataType::UInt64] if is_sum => Reduced::Sum,
+        [DataType::UInt64, DataType::Float64] if is_average => Reduced::Average,
+        _ => return None,
+    };
+    Some(Output::Axis(column, OfPositions::Reduced(reduced)))
 }
 
 /// Whether what the engine makes of the cells is what a reduction makes of them: it does not order what is no number.

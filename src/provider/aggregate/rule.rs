@@ -15,7 +15,7 @@ use datafusion::physical_plan::union::UnionExec;
 
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::exec::{ArrayAggregateExec, MOST_GROUPS};
-use crate::provider::aggregate::groups::group_columns;
+use crate::provider::aggregate::groups::{group_columns, most_groups};
 use crate::provider::aggregate::output::Stage;
 use crate::provider::below::{Below, below_exchange, may_fail};
 use crate::provider::config::TetConfig;
@@ -172,23 +172,7 @@ fn over_scan(
     if leaves_rows_out && aggregation.groups.iter().any(may_fail) {
         return Ok(None);
     }
-    // At most so many groups: each grouped axis has at most as many as it has selected positions.
-    let mut groups = Some(1u64);
-    let mut distinct = columns.clone();
-    distinct.sort_unstable();
-    distinct.dedup();
-    for column in distinct {
-        let positions = if column < dimensions {
-            parts.iter().try_fold(0u64, |sum, part| {
-                sum.checked_add(part.selection.axes()[column].count())
-            })
-        } else {
-            Some(parts.len() as u64)
-        };
-        groups = groups
-            .zip(positions)
-            .and_then(|(one, other)| one.checked_mul(other));
-    }
+    let groups = most_groups(&columns, &parts);
     let cells = scan.blocks().rows();
     let is_small = groups.is_some_and(|groups| {
         groups <= FEW_GROUPS
