@@ -18,6 +18,7 @@ mod exploded;
 mod hostile;
 mod interop;
 mod introspection;
+mod known_chunks;
 mod memory;
 mod mutations;
 mod npy;

@@ -11,6 +11,7 @@ use arrow::datatypes::{
 use half::f16;
 
 use crate::grid::reduce::cell::{Cell, Number, Within};
+use crate::grid::reduce::group_counts::GroupCounts;
 use crate::grid::reduce::layout::Layout;
 use crate::grid::reduce::moments::{Found, Moments, Totals, Wanted};
 
@@ -198,6 +199,24 @@ impl Reduction {
         for_any!(&mut self.moments, moments => {
             moments.add_known(group, typed(extremes), count, missing);
         });
+    }
+
+    /// Adds cells that do not count, without reading them.
+    pub fn add_missing(&mut self, cells: &GroupCounts) {
+        for_any!(&mut self.moments, moments => moments.add_missing(cells));
+    }
+
+    /// Adds cells that count, without reading them. Only for counts.
+    pub fn add_counted(&mut self, cells: &GroupCounts) {
+        for_any!(&mut self.moments, moments => moments.add_counted(cells));
+    }
+
+    /// Adds cells that count and all have these bits (of f32 for halves), without reading them.
+    pub fn add_constant(&mut self, cells: &GroupCounts, pattern: u64) {
+        fn typed<C: Number>(moments: &mut Moments<C>, cells: &GroupCounts, pattern: u64) {
+            moments.add_constant(cells, C::from_pattern(pattern));
+        }
+        for_any!(&mut self.moments, moments => typed(moments, cells, pattern));
     }
 
     /// The results, given how many cells each group has in all, whether they count or not.

@@ -14,7 +14,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 
-use crate::grid::reduce::{AxisGroups, Counts, NO_GROUP};
+use crate::grid::reduce::{AxisGroups, Counts};
 use crate::grid::{Axis, Cells, Coordinates, IndexSet, Monotonicity, Selection, Window};
 use crate::provider::source::GridPart;
 
@@ -154,13 +154,9 @@ impl Groups {
             };
             let set = &selection.axes()[axis.column];
             let first = set.rank(window.ranges()[axis.column].start) as usize;
-            // A window's positions fit into memory: its cells do.
-            let mut terms = vec![NO_GROUP; in_window.selected.length() as usize];
-            let positions = in_window.selected.ranges().flatten();
-            for (number, position) in positions.enumerate() {
-                terms[position as usize] = ordinals.of(first + number) * axis.stride;
-            }
-            in_window.terms = Some(terms);
+            // Selected positions fit into memory, since their coordinates do; all of a window's need not.
+            let ranks = first..first + in_window.selected.count() as usize;
+            in_window.terms = Some(ranks.map(|rank| ordinals.of(rank) * axis.stride).collect());
         }
         (axes, base)
     }

@@ -10,7 +10,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 
-use crate::grid::reduce::{AxisGroups, Layout, Reduction};
+use crate::grid::reduce::{AxisGroups, GroupCounts, Layout, Reduction};
 use crate::grid::{Cells, Window};
 use crate::provider::aggregate::engine::Accumulated;
 use crate::provider::aggregate::job::{Job, JobPart};
@@ -90,8 +90,7 @@ pub(super) async fn work(
         readers: Vec::new(),
         open: None,
         is_open: false,
-        made_up: 0,
-        constant: Vec::new(),
+        known_groups: 0,
         counts: ReadCounts::default(),
         metrics,
         job,
@@ -103,7 +102,7 @@ pub(super) async fn work(
             return Ok(worker.found);
         };
         let chunks = worker.chunks(part, &positions)?;
-        since += positions.len() as u64 * LOOK + std::mem::take(&mut worker.made_up);
+        since += positions.len() as u64 * LOOK + std::mem::take(&mut worker.known_groups);
         drop(timer);
         if since >= TURN {
             since = 0;
@@ -150,10 +149,8 @@ struct Worker {
     open: Option<usize>,
     /// Whether the next chunk is open but not yet ready.
     is_open: bool,
-    /// Cells of them since others last ran.
-    made_up: u64,
-    /// Cells that all have the same value.
-    constant: Vec<u8>,
+    /// Groups of chunks that were known, since others last ran.
+    known_groups: u64,
     counts: ReadCounts,
     metrics: ScanMetrics,
 }
@@ -212,27 +209,19 @@ impl Worker {
         if all.is_empty() {
             return Ok(false);
         }
-        for (known, (plan, reduction)) in all
-            .into_iter()
-            .zip(plans.iter().zip(&mut self.found.reductions))
-        {
+        let cells = GroupCounts::new(axes, base);
+        self.known_groups += cells.groups();
+        for (known, reduction) in all.into_iter().zip(&mut self.found.reductions) {
             match known {
-                Known::Nothing => {}
+                Known::Nothing => reduction.add_missing(&cells),
+                Known::Counted => reduction.add_counted(&cells),
+                Known::Constant(pattern) => reduction.add_constant(&cells, pattern),
                 Known::OfGroup {
                     group,
                     extremes,
                     count,
                     missing,
                 } => reduction.add_known(group, extremes, count, missing),
-                Known::Constant(pattern) => {
-                    let layout = Layout::new(axes, base);
-                    let cells = layout.span.end - layout.span.start;
-                    let bytes = pattern.to_le_bytes();
-                    let cell = &bytes[..plan.format.cell_type.size()];
-                    self.constant = cell.repeat(cells as usize);
-                    self.made_up += cells;
-                    reduction.add(&[&self.constant], &layout);
-                }
             }
         }
         Ok(true)
