@@ -15,6 +15,7 @@ mod decoding;
 mod documentation;
 mod edge;
 mod exploded;
+mod filtered_aggregates;
 mod hostile;
 mod interop;
 mod introspection;

@@ -22,6 +22,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::{Stream, TryStreamExt};
 
 use crate::provider::aggregate::aggregation::Aggregation;
+use crate::provider::aggregate::axis_filters::is_over_axis;
 use crate::provider::aggregate::job::Job;
 use crate::provider::aggregate::output::{Answer, Stage};
 use crate::provider::aggregate::program::{Columns, Output, Program};
@@ -76,7 +77,9 @@ impl ArrayAggregateExec {
         )
         .with_scheduling_type(SchedulingType::Cooperative);
         let columns = Columns::of(parts, &scan.plan().options);
-        let program = Program::new(&aggregation, &columns);
+        let program = Program::new(&aggregation, &columns, &|conjunct| {
+            is_over_axis(conjunct, parts)
+        });
         let outputs = program.outputs.iter().zip(&aggregation.aggregates);
         let by_row = outputs.filter(|(output, _)| **output == Output::Engine);
         Self {

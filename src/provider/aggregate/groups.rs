@@ -130,15 +130,16 @@ impl Groups {
         self.count
     }
 
-    /// What the cells of a window of a part are grouped by along each axis, and what all groups there have in
-    /// common.
+    /// What some cells of a window of a part are grouped by along each axis, and what all groups there have in common.
+    /// `wanted` are the cells, all of the part's selected ones or fewer.
     pub fn of_window(
         &self,
         part: usize,
         selection: &Selection,
+        wanted: &Selection,
         window: &Window,
     ) -> (Vec<AxisGroups>, usize) {
-        let ranges = window.ranges().iter().zip(selection.axes());
+        let ranges = window.ranges().iter().zip(wanted.axes());
         let mut axes: Vec<AxisGroups> = ranges
             .map(|(range, set)| AxisGroups {
                 selected: set.within(range.clone()),
@@ -152,34 +153,42 @@ impl Groups {
                 base += ordinals.of(0) * axis.stride;
                 continue;
             };
+            let start = window.ranges()[axis.column].start;
             let set = &selection.axes()[axis.column];
-            let first = set.rank(window.ranges()[axis.column].start) as usize;
             // Selected positions fit into memory, since their coordinates do; all of a window's need not.
-            let ranks = first..first + in_window.selected.count() as usize;
-            in_window.terms = Some(ranks.map(|rank| ordinals.of(rank) * axis.stride).collect());
+            let mut terms = Vec::with_capacity(in_window.selected.count() as usize);
+            for range in in_window.selected.ranges() {
+                let first = set.rank(start + range.start) as usize;
+                let ranks = first..first + (range.end - range.start) as usize;
+                terms.extend(ranks.map(|rank| ordinals.of(rank) * axis.stride));
+            }
+            in_window.terms = Some(terms);
         }
         (axes, base)
     }
 
-    /// How many selected cells each group has.
-    pub fn cells(&self, parts: &[&GridPart]) -> Result<Counts> {
+    /// How many cells each group has: of each part the selected ones, and those that are wanted of them.
+    pub fn cells(&self, parts: &[(&Selection, &Selection)]) -> Result<Counts> {
         let mut cells = Vec::new();
-        for (number, part) in parts.iter().enumerate() {
-            if part.selection.is_empty() {
+        for (number, (selection, wanted)) in parts.iter().enumerate() {
+            if wanted.is_empty() {
                 continue;
             }
             let is_grouped = |axis: usize| self.axes.iter().any(|group| group.column == axis);
-            let sets = part.selection.axes().iter().enumerate();
+            let sets = wanted.axes().iter().enumerate();
             let in_each: u64 = sets
                 .filter(|(axis, _)| !is_grouped(*axis))
                 .fold(1, |cells, (_, set)| set.count().saturating_mul(cells));
-            let mut axes = self.axes.iter();
-            if let ([_], true) = (parts, axes.all(|axis| axis.is_simple(number))) {
+            let is_simple = |axis: &GroupAxis| {
+                let sets = [selection, wanted].map(|set| set.axes().get(axis.column));
+                axis.is_simple(number) && sets[0] == sets[1]
+            };
+            if let ([_], true) = (parts, self.axes.iter().all(is_simple)) {
                 return checked(Counts::Same(in_each));
             }
             let mut some = vec![(0, in_each)];
             for axis in &self.axes {
-                let histogram = axis.histogram(number, part);
+                let histogram = axis.histogram(number, selection, wanted);
                 let some_before = std::mem::take(&mut some);
                 for (group, cells) in some_before {
                     let groups = histogram
@@ -348,18 +357,20 @@ impl GroupAxis {
         matches!(self.parts[part], Ordinals::Ranks)
     }
 
-    /// How many selected positions of a part are in each group of the axis.
-    fn histogram(&self, part: usize, of: &GridPart) -> Vec<u64> {
+    /// How many of a part's wanted positions are in each group of the axis.
+    fn histogram(&self, part: usize, selection: &Selection, wanted: &Selection) -> Vec<u64> {
         let mut histogram = vec![0; self.count];
-        match &self.parts[part] {
-            Ordinals::Ranks => {
-                let set = &of.selection.axes()[self.column];
-                histogram[..set.count() as usize].fill(1);
-            }
-            Ordinals::Of(ordinals) => {
-                for ordinal in ordinals {
-                    histogram[*ordinal as usize] += 1;
-                }
+        let ordinals = &self.parts[part];
+        let sets = [selection, wanted].map(|set| set.axes().get(self.column));
+        let [Some(set), Some(wanted)] = sets else {
+            // The one position of a file.
+            histogram[ordinals.of(0)] = 1;
+            return histogram;
+        };
+        for range in wanted.ranges() {
+            let first = set.rank(range.start) as usize;
+            for rank in first..first + (range.end - range.start) as usize {
+                histogram[ordinals.of(rank)] += 1;
             }
         }
         histogram

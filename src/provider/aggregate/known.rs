@@ -31,9 +31,10 @@ pub(super) enum Known {
     },
 }
 
-/// What is known for a reduction of the selected cells of a window, which go to groups by these axes; `None` if they have
-/// to be read.
+/// What is known for a reduction, of which this is the number, of the cells of a window that these axes select and tell
+/// their groups; `None` if they have to be read.
 pub(super) fn known(
+    number: usize,
     plan: &ReductionPlan,
     part: &JobPart,
     window: &Window,
@@ -41,6 +42,12 @@ pub(super) fn known(
     base: usize,
     options: &ReadOptions,
 ) -> Result<Option<Known>> {
+    if axes.iter().any(|axis| axis.selected.is_empty()) {
+        return Ok(Some(Known::Nothing));
+    }
+    if !part.is_known[number] {
+        return Ok(None);
+    }
     let windows = std::slice::from_ref(window);
     let grid = &part.part.grid;
     let Some(known) = grid.window_statistics(plan.attribute, windows, options)? else {

@@ -5,6 +5,7 @@
 //! aggregation over a scan of arrays.
 
 mod aggregation;
+mod axis_filters;
 mod engine;
 mod exec;
 mod groups;

@@ -49,10 +49,18 @@ impl Answer {
                 schema: Arc::clone(schema),
             });
         }
-        let cells = job.cells()?;
-        let reductions = found.reductions.into_iter();
-        let results: Vec<Results> = reductions
-            .map(|reduction| reduction.results(&cells))
+        let cells = job.cells(None)?;
+        let restrictions = 0..job.program.restrictions.len();
+        let restricted = restrictions.map(|number| job.cells(Some(number)));
+        let restricted: Vec<Counts> = restricted.collect::<Result<_>>()?;
+        let plans = job.program.reductions.iter().zip(found.reductions);
+        let results: Vec<Results> = plans
+            .map(|(plan, reduction)| {
+                let cells = plan
+                    .restriction
+                    .map_or(&cells, |number| &restricted[number]);
+                reduction.results(cells)
+            })
             .collect();
         let rows = match (job.program.presence, found.rows) {
             (Presence::Selected, _) => cells,
@@ -75,6 +83,7 @@ impl Answer {
             let function = &aggregate.function;
             let arrays = match output {
                 Output::Rows => vec![counts(&rows, count)],
+                Output::Cells(restriction) => vec![counts(&restricted[*restriction], count)],
                 Output::Reduced(index, reduced) => {
                     let results = &results[*index];
                     match (stage, reduced) {

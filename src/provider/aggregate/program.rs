@@ -10,7 +10,7 @@ use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
 use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
-use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
+use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
 
 use crate::grid::reduce::{CellType, SumKind, Wanted};
 use crate::provider::aggregate::aggregation::{Aggregate, Aggregation};
@@ -60,12 +60,20 @@ impl Columns {
         self.formats[self.attribute(column)?]
     }
 
-    fn is_never_null(&self, column: usize) -> bool {
-        match self.attribute(column) {
-            Some(attribute) => !self.may_have_nulls[attribute],
-            // Dimensions, and the file.
-            None => true,
-        }
+    /// Whether none of these expressions is null in any row, as far as that is plain to see.
+    fn are_never_null(&self, expressions: &[Arc<dyn PhysicalExpr>]) -> bool {
+        expressions.iter().all(|expr| {
+            match (expr.downcast_ref::<Literal>(), value_of(expr)) {
+                (Some(literal), _) => !literal.value().is_null(),
+                (None, Some((column, None))) => match self.attribute(column) {
+                    Some(attribute) => !self.may_have_nulls[attribute],
+                    // Dimensions, and the file.
+                    None => true,
+                },
+                // A cast may fail.
+                (None, _) => false,
+            }
+        })
     }
 }
 
@@ -74,6 +82,8 @@ impl Columns {
 pub(super) struct Program {
     /// Reductions of stored cells.
     pub reductions: Vec<ReductionPlan>,
+    /// Predicates over single dimensions, all of which the cells of some aggregates have to satisfy.
+    pub restrictions: Vec<Vec<Arc<dyn PhysicalExpr>>>,
     /// Where each aggregate comes from.
     pub outputs: Vec<Output>,
     /// Which rows there are.
@@ -89,6 +99,8 @@ pub(super) struct ReductionPlan {
     pub attribute: usize,
     /// How its cells are stored.
     pub format: CellFormat,
+    /// The restriction of its cells, by its number.
+    pub restriction: Option<usize>,
     /// The cells that count.
     pub bounds: Option<Bounds>,
     /// What is wanted of them.
@@ -111,6 +123,8 @@ pub(super) enum Presence {
 pub(super) enum Output {
     /// The number of rows.
     Rows,
+    /// The number of selected cells that a restriction leaves.
+    Cells(usize),
     /// A reduction, by its number.
     Reduced(usize, Reduced),
     /// The engine's accumulators.
@@ -129,8 +143,13 @@ pub(super) enum Reduced {
 }
 
 impl Program {
-    /// How to compute an aggregation over these columns.
-    pub fn new(aggregation: &Aggregation, columns: &Columns) -> Self {
+    /// How to compute an aggregation over these columns. `is_on_axis` tells whether a conjunct of an aggregate's filter is
+    /// solved on an axis.
+    pub fn new(
+        aggregation: &Aggregation,
+        columns: &Columns,
+        is_on_axis: &dyn Fn(&Arc<dyn PhysicalExpr>) -> bool,
+    ) -> Self {
         let predicate = conjunction_opt(aggregation.conjuncts.iter().cloned());
         let cell_type = |column: usize| {
             let format = columns.format(column)?;
@@ -141,6 +160,7 @@ impl Program {
             .map(|predicate| Bounds::of(predicate, &cell_type));
         let mut program = Self {
             reductions: Vec::new(),
+            restrictions: Vec::new(),
             outputs: Vec::new(),
             presence: Presence::Selected,
             predicate: None,
@@ -155,13 +175,13 @@ impl Program {
             }
         };
         if let Some((column, bounds)) = rows
-            && let Some(index) = program.reduction_for(columns, column, Some(bounds), None)
+            && let Some(index) = program.reduction_for(columns, column, Some(bounds), &[], None)
         {
             program.reductions[index].wanted.count = true;
             program.presence = Presence::Counted(index);
         }
         for aggregate in &aggregation.aggregates {
-            let output = program.output(aggregate, columns, &cell_type, rows);
+            let output = program.output(aggregate, columns, &cell_type, rows, is_on_axis);
             program.outputs.push(output.unwrap_or(Output::Engine));
         }
         // Where the engine has to look at rows anyway, they need the predicate.
@@ -194,35 +214,26 @@ impl Program {
         columns: &Columns,
         cell_type: &dyn Fn(usize) -> Option<CellType>,
         rows: Option<(usize, Bounds)>,
+        is_on_axis: &dyn Fn(&Arc<dyn PhysicalExpr>) -> bool,
     ) -> Option<Output> {
         let function = &aggregate.function;
         if function.is_distinct() {
             return None;
         }
         let inner = function.fun().inner();
-        if inner.is::<Count>() && aggregate.filter.is_none() {
-            let is_row = aggregate.arguments.iter().all(|argument| {
-                match (argument.downcast_ref::<Literal>(), value_of(argument)) {
-                    (Some(literal), _) => !literal.value().is_null(),
-                    (None, Some((column, None))) => columns.is_never_null(column),
-                    // A cast may fail.
-                    (None, _) => false,
-                }
-            });
-            if is_row {
-                return Some(Output::Rows);
-            }
+        let counts_rows = inner.is::<Count>() && columns.are_never_null(&aggregate.arguments);
+        if counts_rows && aggregate.filter.is_none() {
+            return Some(Output::Rows);
         }
         // Rows that a predicate over other columns leaves are only known one by one.
         if self.presence == Presence::Rows {
             return None;
         }
-        let [argument] = aggregate.arguments.as_slice() else {
-            return None;
-        };
-        let (column, cast) = value_of(argument)?;
-        let filter = match &aggregate.filter {
-            Some(filter) => Some(Bounds::of(filter, cell_type)?),
+        let filter = aggregate.filter.iter().flat_map(split_conjunction);
+        let (on_axes, filter): (Vec<_>, Vec<_>) =
+            filter.cloned().partition(|conjunct| is_on_axis(conjunct));
+        let filter = match conjunction_opt(filter) {
+            Some(filter) => Some(Bounds::of(&filter, cell_type)?),
             None => None,
         };
         // Both at once, as one predicate.
@@ -233,6 +244,19 @@ impl Program {
             (Some(_), Some(_)) => return None,
             (one, other) => one.or(other),
         };
+        if counts_rows {
+            let Some((column, bounds)) = bounds else {
+                return self.restriction(&on_axes).map(Output::Cells);
+            };
+            // Those whose value counts.
+            let index = self.reduction_for(columns, column, Some(bounds), &on_axes, None)?;
+            self.reductions[index].wanted.count = true;
+            return Some(Output::Reduced(index, Reduced::Count));
+        }
+        let [argument] = aggregate.arguments.as_slice() else {
+            return None;
+        };
+        let (column, cast) = value_of(argument)?;
         let bounds = match bounds {
             Some((bounded, bounds)) if bounded == column => Some(bounds),
             Some(_) => return None,
@@ -240,7 +264,7 @@ impl Program {
         };
         let format = columns.format(column)?;
         let (reduced, wanted) = reduce(aggregate, format, cast.as_ref())?;
-        let index = self.reduction_for(columns, column, bounds, wanted.sum)?;
+        let index = self.reduction_for(columns, column, bounds, &on_axes, wanted.sum)?;
         let before = &mut self.reductions[index].wanted;
         *before = Wanted {
             sum: before.sum.or(wanted.sum),
@@ -252,29 +276,48 @@ impl Program {
         Some(Output::Reduced(index, reduced))
     }
 
-    /// The reduction of a column's cells within bounds, whose sums are of that kind or can become so.
+    /// The restriction to what satisfies these predicates, if there are any.
+    fn restriction(&mut self, on_axes: &[Arc<dyn PhysicalExpr>]) -> Option<usize> {
+        if on_axes.is_empty() {
+            return None;
+        }
+        let found = self.restrictions.iter().position(|one| one == on_axes);
+        Some(found.unwrap_or_else(|| {
+            self.restrictions.push(on_axes.to_vec());
+            self.restrictions.len() - 1
+        }))
+    }
+
+    /// The reduction of a column's cells within bounds that satisfy predicates over dimensions, whose sums are of that kind
+    /// or can become so.
     fn reduction_for(
         &mut self,
         columns: &Columns,
         column: usize,
         bounds: Option<Bounds>,
+        on_axes: &[Arc<dyn PhysicalExpr>],
         sum: Option<SumKind>,
     ) -> Option<usize> {
         let attribute = columns.attribute(column)?;
         let format = columns
             .format(column)
             .filter(|format| is_reducible(*format))?;
+        let restriction = self.restriction(on_axes);
         let found = self.reductions.iter().position(|plan| {
             let sums_agree = match (plan.wanted.sum, sum) {
                 (Some(one), Some(other)) => one == other,
                 _ => true,
             };
-            plan.attribute == attribute && plan.bounds == bounds && sums_agree
+            plan.attribute == attribute
+                && plan.restriction == restriction
+                && plan.bounds == bounds
+                && sums_agree
         });
         Some(found.unwrap_or_else(|| {
             self.reductions.push(ReductionPlan {
                 attribute,
                 format,
+                restriction,
                 bounds,
                 wanted: Wanted::default(),
             });

@@ -136,8 +136,29 @@ pub(super) async fn work(
 struct Batch {
     part: usize,
     windows: Vec<Window>,
-    axes: Vec<AxisGroups>,
+    places: Places,
+}
+
+/// Which groups the cells of a chunk go to.
+#[derive(PartialEq, Eq)]
+struct Places {
     base: usize,
+    axes: Vec<AxisGroups>,
+    /// For each restriction of the program the axes of the cells that it leaves.
+    restricted: Vec<Vec<AxisGroups>>,
+}
+
+impl Places {
+    fn axes(&self, restriction: Option<usize>) -> &[AxisGroups] {
+        restriction.map_or(&self.axes, |number| &self.restricted[number])
+    }
+
+    /// Of the cells that a restriction leaves, if there is any.
+    fn layout(&self, restriction: Option<usize>) -> Option<Layout> {
+        let axes = self.axes(restriction);
+        let is_none = axes.iter().any(|axis| axis.selected.is_empty());
+        (!is_none).then(|| Layout::new(axes, self.base))
+    }
 }
 
 struct Worker {
@@ -164,23 +185,29 @@ impl Worker {
         for position in positions {
             let chunk = part.blocks.chunk(*position)?;
             let window = part.part.grid.chunk_grid().window(&chunk);
-            let (axes, base) = job.groups.of_window(number, &part.part.selection, &window);
+            let selection = &part.part.selection;
+            let of_window = |wanted| job.groups.of_window(number, selection, wanted, &window);
+            let (axes, base) = of_window(selection);
             if axes.iter().any(|axis| axis.selected.is_empty()) {
                 // By a predicate that was not known when the scan was planned.
                 self.metrics.add_pruned();
                 continue;
             }
-            if self.add_known(part, &window, &axes, base)? {
-                self.metrics.add_known();
+            let restricted = part.restricted.iter().map(|wanted| of_window(wanted).0);
+            let places = Places {
+                base,
+                axes,
+                restricted: restricted.collect(),
+            };
+            if self.add_known(part, &window, &places)? {
                 continue;
             }
             match batches.last_mut() {
-                Some(last) if last.axes == axes && last.base == base => last.windows.push(window),
+                Some(last) if last.places == places => last.windows.push(window),
                 _ => batches.push(Batch {
                     part: number,
                     windows: vec![window],
-                    axes,
-                    base,
+                    places,
                 }),
             }
         }
@@ -188,30 +215,34 @@ impl Worker {
     }
 
     /// Adds what is known of a chunk without reading it. Returns whether that is all.
-    fn add_known(
-        &mut self,
-        part: &JobPart,
-        window: &Window,
-        axes: &[AxisGroups],
-        base: usize,
-    ) -> Result<bool> {
-        if self.job.program.needs_rows() || !part.is_known.iter().all(|is_known| *is_known) {
+    fn add_known(&mut self, part: &JobPart, window: &Window, places: &Places) -> Result<bool> {
+        let plans = &self.job.program.reductions;
+        if self.job.program.needs_rows() || plans.is_empty() {
             return Ok(false);
         }
-        let plans = &self.job.program.reductions;
         let mut all = Vec::with_capacity(plans.len());
-        for plan in plans {
-            match known(plan, part, window, axes, base, &self.job.options)? {
+        for (number, plan) in plans.iter().enumerate() {
+            let axes = places.axes(plan.restriction);
+            match known(
+                number,
+                plan,
+                part,
+                window,
+                axes,
+                places.base,
+                &self.job.options,
+            )? {
                 Some(known) => all.push(known),
                 None => return Ok(false),
             }
         }
-        if all.is_empty() {
-            return Ok(false);
-        }
-        let cells = GroupCounts::new(axes, base);
-        self.known_groups += cells.groups();
-        for (known, reduction) in all.into_iter().zip(&mut self.found.reductions) {
+        let mut groups = 0;
+        for (known, (plan, reduction)) in all
+            .into_iter()
+            .zip(plans.iter().zip(&mut self.found.reductions))
+        {
+            let cells = GroupCounts::new(places.axes(plan.restriction), places.base);
+            groups += cells.groups();
             match known {
                 Known::Nothing => reduction.add_missing(&cells),
                 Known::Counted => reduction.add_counted(&cells),
@@ -224,6 +255,12 @@ impl Worker {
                 } => reduction.add_known(group, extremes, count, missing),
             }
         }
+        if groups == 0 {
+            self.metrics.add_sliced();
+        } else {
+            self.metrics.add_known();
+        }
+        self.known_groups += groups;
         Ok(true)
     }
 
@@ -245,7 +282,8 @@ impl Worker {
             if !self.is_open {
                 let window = &batch.windows[*next];
                 reader.open(window)?;
-                if Cells::new(window, &part.part.selection).are_most_of(window) {
+                let mut selections = self.job.read_selections(part);
+                if selections.any(|cells| Cells::new(window, cells).are_most_of(window)) {
                     reader.read_ahead();
                 }
                 self.is_open = true;
@@ -269,16 +307,25 @@ impl Worker {
     fn add(&mut self, batch: &Batch) -> Result<bool> {
         let job = &self.job;
         if self.rows.next == 0 && !self.found.reductions.is_empty() {
-            let layout = Layout::new(&batch.axes, batch.base);
+            let layout = batch.places.layout(None);
+            let restrictions = 0..job.program.restrictions.len();
+            let restricted = restrictions.map(|number| batch.places.layout(Some(number)));
+            let restricted: Vec<Option<Layout>> = restricted.collect();
             let plans = job.program.reductions.iter();
             for (plan, reduction) in plans.zip(&mut self.found.reductions) {
+                let layout = plan
+                    .restriction
+                    .map_or(&layout, |number| &restricted[number]);
+                let Some(layout) = layout else {
+                    continue;
+                };
                 let attribute = job.attributes.iter().position(|a| *a == plan.attribute);
                 let Some(attribute) = attribute else {
                     return internal_err!("an attribute is not read");
                 };
                 let readers = self.readers.iter_mut().take(batch.windows.len());
                 let sources = readers.map(|reader| reader.cells(attribute, layout.span.clone()));
-                reduction.add(&sources.collect::<Result<Vec<_>>>()?, &layout);
+                reduction.add(&sources.collect::<Result<Vec<_>>>()?, layout);
             }
         }
         if !job.program.needs_rows() {
@@ -377,8 +424,8 @@ impl Rows {
             });
         }
         self.groups.clear();
-        self.groups.resize(count, batch.base);
-        for (axis, groups) in batch.axes.iter().enumerate() {
+        self.groups.resize(count, batch.places.base);
+        for (axis, groups) in batch.places.axes.iter().enumerate() {
             if let Some(terms) = &groups.terms {
                 cells.add_terms(axis, terms, rows.clone(), &mut self.groups);
             }
