@@ -132,6 +132,12 @@ impl<C: Number> Moments<C> {
         self.is_hopeful
     }
 
+    /// Changes the bounds of what is added from now on, if there are any.
+    pub fn set_bounds(&mut self, bounds: Within<C>) {
+        debug_assert!(!self.is_hopeful, "there are no bounds");
+        self.within = bounds;
+    }
+
     /// Adds the cells of chunks of the same layout.
     pub fn add(&mut self, sources: &[&[C::Bytes]], pieces: &[layout::Piece]) {
         for piece in pieces {

@@ -122,10 +122,7 @@ impl Reduction {
             bounds: Option<(u64, u64)>,
             fill: Option<u64>,
         ) -> Moments<C> {
-            let within = bounds.map(|(least, greatest)| Within {
-                least: C::from_pattern(least),
-                greatest: C::from_pattern(greatest),
-            });
+            let within = bounds.map(within);
             Moments::new(groups, wanted, within, fill.map(C::from_pattern))
         }
         let moments = match cell_type {
@@ -146,6 +143,11 @@ impl Reduction {
             halves,
             widened: Vec::new(),
         }
+    }
+
+    /// Changes the bounds of what is added from now on. Only for a reduction that was made with some.
+    pub fn set_bounds(&mut self, bounds: (u64, u64)) {
+        for_any!(&mut self.moments, moments => moments.set_bounds(within(bounds)));
     }
 
     /// Adds the cells of some chunks of the same layout: of each those of the layout's span.
@@ -286,6 +288,13 @@ impl Reduction {
             AnyMoments::U32(moments) => typed::<_, UInt32Type, Int64Type>(moments, cells),
             AnyMoments::U64(moments) => typed::<_, UInt64Type, Int64Type>(moments, cells),
         }
+    }
+}
+
+fn within<C: Cell>((least, greatest): (u64, u64)) -> Within<C> {
+    Within {
+        least: C::from_pattern(least),
+        greatest: C::from_pattern(greatest),
     }
 }
 

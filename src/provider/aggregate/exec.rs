@@ -23,10 +23,11 @@ use futures::{Stream, TryStreamExt};
 
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::axis_filters::is_over_axis;
+use crate::provider::aggregate::found::Found;
 use crate::provider::aggregate::job::Job;
 use crate::provider::aggregate::output::{Answer, Stage};
 use crate::provider::aggregate::program::{Columns, Output, Program};
-use crate::provider::aggregate::worker::{self, Found};
+use crate::provider::aggregate::worker;
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::GridPart;

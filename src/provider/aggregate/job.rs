@@ -170,6 +170,7 @@ impl Job {
             let wanted = &plan.wanted;
             16 + size * (usize::from(wanted.least) + usize::from(wanted.greatest))
                 + if wanted.deviation { 24 } else { 0 }
+                + if plan.others { 8 } else { 0 }
         });
         let engine = self
             .program
@@ -186,6 +187,11 @@ impl Job {
         let parts = self.parts.iter();
         let parts = parts.map(|part| (&part.part.selection, part.selection(restriction)));
         self.groups.cells(&parts.collect::<Vec<_>>())
+    }
+
+    /// Whether no chunk was left out for the values of its cells.
+    pub fn looks_at_all(&self) -> bool {
+        self.parts.iter().all(|part| part.part.kept.is_none())
     }
 
     /// The selections of a part whose cells are read.

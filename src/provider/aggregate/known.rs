@@ -55,10 +55,10 @@ pub(super) fn known(
     };
     let nulls = known.nulls.is_valid(0).then(|| known.nulls.value(0));
     let extremes = bits(&known.least).zip(bits(&known.greatest));
-    let place = match (extremes, plan.bounds) {
+    let place = match (extremes, &plan.bounds) {
         (_, None) => Place::Inside,
         (None, Some(_)) => Place::Unclear,
-        (Some(extremes), Some(bounds)) => place(extremes, bounds),
+        (Some(extremes), Some(bounds)) => place_of_all(extremes, bounds),
     };
     let cells = window.cells();
     if place == Place::Outside || nulls == Some(cells) {
@@ -102,7 +102,17 @@ enum Place {
     Unclear,
 }
 
-/// Where values between two extremes are as seen from some bounds.
+/// Where values between two extremes are as seen from bounds that lie apart.
+fn place_of_all(extremes: (u64, u64), bounds: &[Bounds]) -> Place {
+    let places = bounds.iter().map(|bounds| place(extremes, *bounds));
+    places.fold(Place::Outside, |one, other| match (one, other) {
+        (Place::Inside, _) | (_, Place::Inside) => Place::Inside,
+        (Place::Outside, Place::Outside) => Place::Outside,
+        _ => Place::Unclear,
+    })
+}
+
+/// Where they are as seen from some of them.
 fn place((least, greatest): (u64, u64), bounds: Bounds) -> Place {
     fn compare<T: PartialOrd>(least: T, greatest: T, low: T, high: T) -> Place {
         if greatest < low || least > high || low > high {

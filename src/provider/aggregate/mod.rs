@@ -8,6 +8,7 @@ mod aggregation;
 mod axis_filters;
 mod engine;
 mod exec;
+mod found;
 mod groups;
 mod job;
 mod known;
@@ -15,6 +16,7 @@ mod output;
 mod program;
 mod rule;
 mod value_bounds;
+mod value_set;
 mod worker;
 
 pub use exec::ArrayAggregateExec;

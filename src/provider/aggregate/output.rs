@@ -14,9 +14,9 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 use crate::grid::reduce::{Counts, Results};
 use crate::provider::aggregate::engine::Accumulated;
+use crate::provider::aggregate::found::Found;
 use crate::provider::aggregate::job::Job;
 use crate::provider::aggregate::program::{Output, Presence, Reduced};
-use crate::provider::aggregate::worker::Found;
 
 /// Which stage of the engine's aggregation is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

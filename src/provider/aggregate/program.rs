@@ -15,8 +15,12 @@ use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction
 use crate::grid::reduce::{CellType, SumKind, Wanted};
 use crate::provider::aggregate::aggregation::{Aggregate, Aggregation};
 use crate::provider::aggregate::value_bounds::Bounds;
+use crate::provider::aggregate::value_set::ValueSet;
 use crate::provider::options::ReadOptions;
 use crate::provider::source::{CellFormat, GridPart};
+
+/// The most bounds of one reduction, which looks at every cell once for each. More are rather asked of rows.
+const MOST_BOUNDS: usize = 8;
 
 /// What is known of the columns of a table.
 pub(super) struct Columns {
@@ -101,8 +105,10 @@ pub(super) struct ReductionPlan {
     pub format: CellFormat,
     /// The restriction of its cells, by its number.
     pub restriction: Option<usize>,
-    /// The cells that count.
-    pub bounds: Option<Bounds>,
+    /// The bounds of the cells that count, apart from each other; `None` if all do.
+    pub bounds: Option<Vec<Bounds>>,
+    /// Whether it is all other cells that are counted, also missing ones. Then nothing else is wanted.
+    pub others: bool,
     /// What is wanted of them.
     pub wanted: Wanted,
 }
@@ -155,9 +161,9 @@ impl Program {
             let format = columns.format(column)?;
             is_reducible(format).then_some(format.cell_type)
         };
-        let bounds = predicate
+        let values = predicate
             .as_ref()
-            .map(|predicate| Bounds::of(predicate, &cell_type));
+            .map(|predicate| ValueSet::of(predicate, &cell_type));
         let mut program = Self {
             reductions: Vec::new(),
             restrictions: Vec::new(),
@@ -165,22 +171,25 @@ impl Program {
             presence: Presence::Selected,
             predicate: None,
         };
-        let rows = match bounds {
-            None => None,
-            Some(Some((column, bounds))) => Some((column, bounds)),
-            Some(None) => {
-                program.predicate = predicate;
-                program.presence = Presence::Rows;
-                None
+        let mut rows = None;
+        if let Some(values) = values {
+            let counted = values.and_then(|(column, values)| {
+                let index = program.count(columns, column, &values, &[])?;
+                Some((index, column, values))
+            });
+            match counted {
+                Some((index, column, values)) => {
+                    program.presence = Presence::Counted(index);
+                    rows = Some((column, values));
+                }
+                None => {
+                    program.presence = Presence::Rows;
+                    program.predicate = predicate;
+                }
             }
-        };
-        if let Some((column, bounds)) = rows
-            && let Some(index) = program.reduction_for(columns, column, Some(bounds), &[], None)
-        {
-            program.reductions[index].wanted.count = true;
-            program.presence = Presence::Counted(index);
         }
         for aggregate in &aggregation.aggregates {
+            let rows = rows.as_ref();
             let output = program.output(aggregate, columns, &cell_type, rows, is_on_axis);
             program.outputs.push(output.unwrap_or(Output::Engine));
         }
@@ -213,7 +222,7 @@ impl Program {
         aggregate: &Aggregate,
         columns: &Columns,
         cell_type: &dyn Fn(usize) -> Option<CellType>,
-        rows: Option<(usize, Bounds)>,
+        rows: Option<&(usize, ValueSet)>,
         is_on_axis: &dyn Fn(&Arc<dyn PhysicalExpr>) -> bool,
     ) -> Option<Output> {
         let function = &aggregate.function;
@@ -233,38 +242,38 @@ impl Program {
         let (on_axes, filter): (Vec<_>, Vec<_>) =
             filter.cloned().partition(|conjunct| is_on_axis(conjunct));
         let filter = match conjunction_opt(filter) {
-            Some(filter) => Some(Bounds::of(&filter, cell_type)?),
+            Some(filter) => Some(ValueSet::of(&filter, cell_type)?),
             None => None,
         };
         // Both at once, as one predicate.
-        let bounds = match (rows, filter) {
+        let values = match (rows.cloned(), filter) {
             (Some((one, rows)), Some((other, filter))) if one == other => {
-                Some((one, rows.intersect(filter)?))
+                Some((one, rows.and(&filter)?))
             }
             (Some(_), Some(_)) => return None,
             (one, other) => one.or(other),
         };
         if counts_rows {
-            let Some((column, bounds)) = bounds else {
-                return self.restriction(&on_axes).map(Output::Cells);
+            return match values {
+                None => self.restriction(&on_axes).map(Output::Cells),
+                Some((column, values)) => self
+                    .count(columns, column, &values, &on_axes)
+                    .map(|index| Output::Reduced(index, Reduced::Count)),
             };
-            // Those whose value counts.
-            let index = self.reduction_for(columns, column, Some(bounds), &on_axes, None)?;
-            self.reductions[index].wanted.count = true;
-            return Some(Output::Reduced(index, Reduced::Count));
         }
         let [argument] = aggregate.arguments.as_slice() else {
             return None;
         };
         let (column, cast) = value_of(argument)?;
-        let bounds = match bounds {
-            Some((bounded, bounds)) if bounded == column => Some(bounds),
+        let bounds = match values {
+            Some((bounded, values)) if bounded == column => Some(values.bounds()),
             Some(_) => return None,
             None => None,
         };
         let format = columns.format(column)?;
         let (reduced, wanted) = reduce(aggregate, format, cast.as_ref())?;
-        let index = self.reduction_for(columns, column, bounds, &on_axes, wanted.sum)?;
+        let plan = self.reduction_of(columns, column, bounds)?;
+        let index = self.reduction_for(plan, &on_axes, wanted.sum);
         let before = &mut self.reductions[index].wanted;
         *before = Wanted {
             sum: before.sum.or(wanted.sum),
@@ -288,41 +297,82 @@ impl Program {
         }))
     }
 
-    /// The reduction of a column's cells within bounds that satisfy predicates over dimensions, whose sums are of that kind
-    /// or can become so.
-    fn reduction_for(
+    /// The reduction that counts the rows where a column's value is one of a set, and that satisfy predicates over
+    /// dimensions.
+    fn count(
         &mut self,
         columns: &Columns,
         column: usize,
-        bounds: Option<Bounds>,
+        values: &ValueSet,
+        on_axes: &[Arc<dyn PhysicalExpr>],
+    ) -> Option<usize> {
+        // What is missing is counted as what is not one of the other values.
+        let others = values.has_null();
+        let bounds = if others {
+            values.other_bounds()
+        } else {
+            values.bounds()
+        };
+        let plan = ReductionPlan {
+            others,
+            ..self.reduction_of(columns, column, Some(bounds))?
+        };
+        let index = self.reduction_for(plan, on_axes, None);
+        self.reductions[index].wanted.count = true;
+        Some(index)
+    }
+
+    /// A reduction of a column's cells within bounds, of which nothing is wanted yet; `None` if they are better looked at one
+    /// by one.
+    fn reduction_of(
+        &self,
+        columns: &Columns,
+        column: usize,
+        bounds: Option<Vec<Bounds>>,
+    ) -> Option<ReductionPlan> {
+        let format = columns.format(column)?;
+        let is_possible = is_reducible(format)
+            && bounds
+                .as_ref()
+                .is_none_or(|bounds| bounds.len() <= MOST_BOUNDS);
+        Some(ReductionPlan {
+            attribute: columns.attribute(column).filter(|_| is_possible)?,
+            format,
+            restriction: None,
+            bounds,
+            others: false,
+            wanted: Wanted::default(),
+        })
+    }
+
+    /// The number of a reduction like this one, of cells that satisfy predicates over dimensions, whose sums are of that kind
+    /// or can become so.
+    fn reduction_for(
+        &mut self,
+        plan: ReductionPlan,
         on_axes: &[Arc<dyn PhysicalExpr>],
         sum: Option<SumKind>,
-    ) -> Option<usize> {
-        let attribute = columns.attribute(column)?;
-        let format = columns
-            .format(column)
-            .filter(|format| is_reducible(*format))?;
-        let restriction = self.restriction(on_axes);
-        let found = self.reductions.iter().position(|plan| {
-            let sums_agree = match (plan.wanted.sum, sum) {
+    ) -> usize {
+        let plan = ReductionPlan {
+            restriction: self.restriction(on_axes),
+            ..plan
+        };
+        let found = self.reductions.iter().position(|one| {
+            let sums_agree = match (one.wanted.sum, sum) {
                 (Some(one), Some(other)) => one == other,
                 _ => true,
             };
-            plan.attribute == attribute
-                && plan.restriction == restriction
-                && plan.bounds == bounds
-                && sums_agree
+            let wanted = plan.wanted;
+            sums_agree
+                && ReductionPlan {
+                    wanted,
+                    ..one.clone()
+                } == plan
         });
-        Some(found.unwrap_or_else(|| {
-            self.reductions.push(ReductionPlan {
-                attribute,
-                format,
-                restriction,
-                bounds,
-                wanted: Wanted::default(),
-            });
+        found.unwrap_or_else(|| {
+            self.reductions.push(plan);
             self.reductions.len() - 1
-        }))
+        })
     }
 }
 

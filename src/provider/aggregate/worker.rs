@@ -10,12 +10,13 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 
-use crate::grid::reduce::{AxisGroups, GroupCounts, Layout, Reduction};
+use crate::grid::reduce::{AxisGroups, GroupCounts, Layout};
 use crate::grid::{Cells, Window};
 use crate::provider::aggregate::engine::Accumulated;
+use crate::provider::aggregate::found::Found;
 use crate::provider::aggregate::job::{Job, JobPart};
-use crate::provider::aggregate::known::{Known, known};
-use crate::provider::aggregate::program::{Output, Presence};
+use crate::provider::aggregate::known::known;
+use crate::provider::aggregate::program::Output;
 use crate::provider::mask::mask;
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::source::{ReadCounts, WindowReader};
@@ -24,57 +25,6 @@ use crate::provider::source::{ReadCounts, WindowReader};
 const TURN: u64 = 1 << 18;
 /// As many cells is it worth to find that a chunk need not be read.
 const LOOK: u64 = 1 << 10;
-
-/// What workers have found so far.
-pub(super) struct Found {
-    pub reductions: Vec<Reduction>,
-    /// Rows of each group, if they have to be counted.
-    pub rows: Option<Vec<u64>>,
-    /// Of the aggregates that the engine computes.
-    pub engine: Vec<Accumulated>,
-}
-
-impl Found {
-    pub fn new(job: &Job) -> Result<Self> {
-        let groups = job.groups.count();
-        let program = &job.program;
-        let reductions = program.reductions.iter().map(|plan| {
-            // Also such as no number is out of: chunks without one may have been left out.
-            let bounds = plan.bounds.map(|bounds| bounds.patterns());
-            let format = plan.format;
-            Reduction::new(format.cell_type, groups, plan.wanted, bounds, format.fill)
-        });
-        let is_grouped = !job.aggregation.groups.is_empty();
-        let engine = program.outputs.iter().zip(&job.aggregation.aggregates);
-        Ok(Self {
-            reductions: reductions.collect(),
-            rows: (program.presence == Presence::Rows).then(|| vec![0; groups]),
-            engine: engine
-                .filter(|(output, _)| **output == Output::Engine)
-                .map(|(_, aggregate)| {
-                    Accumulated::for_rows(aggregate, is_grouped, &job.schema, groups)
-                })
-                .collect::<Result<_>>()?,
-        })
-    }
-
-    /// Adds what another worker has found.
-    pub fn merge(&mut self, mut other: Self, groups: usize) -> Result<()> {
-        for (one, other) in self.reductions.iter_mut().zip(&other.reductions) {
-            one.merge(other);
-        }
-        if let (Some(rows), Some(others)) = (&mut self.rows, &other.rows) {
-            rows.iter_mut()
-                .zip(others)
-                .for_each(|(one, other)| *one += other);
-        }
-        for (one, other) in self.engine.iter_mut().zip(&mut other.engine) {
-            let state = other.state()?;
-            one.merge(&state, groups)?;
-        }
-        Ok(())
-    }
-}
 
 /// Works until no chunk is left.
 pub(super) async fn work(
@@ -243,17 +193,7 @@ impl Worker {
         {
             let cells = GroupCounts::new(places.axes(plan.restriction), places.base);
             groups += cells.groups();
-            match known {
-                Known::Nothing => reduction.add_missing(&cells),
-                Known::Counted => reduction.add_counted(&cells),
-                Known::Constant(pattern) => reduction.add_constant(&cells, pattern),
-                Known::OfGroup {
-                    group,
-                    extremes,
-                    count,
-                    missing,
-                } => reduction.add_known(group, extremes, count, missing),
-            }
+            reduction.add_known(known, &cells);
         }
         if groups == 0 {
             self.metrics.add_sliced();
@@ -326,6 +266,11 @@ impl Worker {
                 let readers = self.readers.iter_mut().take(batch.windows.len());
                 let sources = readers.map(|reader| reader.cells(attribute, layout.span.clone()));
                 reduction.add(&sources.collect::<Result<Vec<_>>>()?, layout);
+                if reduction.meets() {
+                    let axes = batch.places.axes(plan.restriction);
+                    let cells = GroupCounts::new(axes, batch.places.base);
+                    reduction.meet(&cells, batch.windows.len());
+                }
             }
         }
         if !job.program.needs_rows() {
