@@ -31,6 +31,7 @@ mod plans;
 mod pruning;
 mod reference;
 mod repairs;
+mod row_by_row;
 mod scans;
 #[cfg(feature = "serve")]
 mod serve;

@@ -25,6 +25,8 @@ use crate::provider::source::{ReadCounts, WindowReader};
 const TURN: u64 = 1 << 18;
 /// As many cells is it worth to find that a chunk need not be read.
 const LOOK: u64 = 1 << 10;
+/// Rows after which the engine's accumulators are asked what memory they take, unless there are more groups.
+const GROWTH: u64 = 1 << 18;
 
 /// Works until no chunk is left.
 pub(super) async fn work(
@@ -45,10 +47,13 @@ pub(super) async fn work(
         metrics,
         job,
     };
+    // To ask the accumulators takes as long as there are groups.
+    let often = GROWTH.max(worker.job.groups.count() as u64);
     let mut since = 0;
     loop {
         let timer = elapsed.timer();
         let Some((part, positions)) = worker.job.take() else {
+            worker.account_for(&memory)?;
             return Ok(worker.found);
         };
         let chunks = worker.chunks(part, &positions)?;
@@ -63,15 +68,14 @@ pub(super) async fn work(
             loop {
                 let timer = elapsed.timer();
                 let is_done = worker.step(&batch, &mut next)?;
+                if worker.rows.added >= often {
+                    worker.account_for(&memory)?;
+                }
                 drop(timer);
                 if is_done {
                     break;
                 }
                 tokio::task::yield_now().await;
-            }
-            if !worker.found.engine.is_empty() {
-                let engine = worker.found.engine.iter();
-                memory.try_resize(engine.map(Accumulated::size).sum())?;
             }
             since += batch.windows.iter().map(Window::cells).sum::<u64>();
             if since >= TURN {
@@ -204,6 +208,13 @@ impl Worker {
         Ok(true)
     }
 
+    /// Takes the memory that the engine's accumulators take by now.
+    fn account_for(&mut self, memory: &MemoryReservation) -> Result<()> {
+        self.rows.added = 0;
+        let engine = self.found.engine.iter();
+        memory.try_resize(engine.map(Accumulated::size).sum())
+    }
+
     /// Does a bounded piece of the work on a batch. `next` counts the chunks that are ready. Returns whether it is done.
     fn step(&mut self, batch: &Batch, next: &mut usize) -> Result<bool> {
         let part = &self.job.parts[batch.part];
@@ -293,6 +304,8 @@ struct Operands {
 /// What is done row by row.
 struct Rows {
     batch_size: usize,
+    /// Rows that accumulators were given since they were last asked what memory they take.
+    added: u64,
     /// Of the columns that are needed.
     schema: Arc<Schema>,
     predicate: Option<Arc<dyn PhysicalExpr>>,
@@ -321,6 +334,7 @@ impl Rows {
             });
         Ok(Self {
             batch_size,
+            added: 0,
             predicate: job.program.predicate.as_ref().map(bind).transpose()?,
             aggregates: aggregates.collect::<Result<_>>()?,
             cells: None,
@@ -387,6 +401,7 @@ impl Rows {
         if let Some(rows) = &mut found.rows {
             self.groups.iter().for_each(|group| rows[*group] += 1);
         }
+        self.added += some.num_rows() as u64;
         if some.num_rows() > 0 {
             let total = job.groups.count();
             for (operands, accumulated) in self.aggregates.iter().zip(&mut found.engine) {
