@@ -116,3 +116,38 @@ async fn accumulators_that_outgrow_memory_are_an_error() {
         drop(folder);
     }
 }
+
+/// An expression that fails on a coordinate fails a query only if it has rows there.
+#[tokio::test]
+async fn groups_fail_only_where_there_are_rows() {
+    let spec = DatasetSpec::new("v", Dtype::F32, &[3, 2], &[3, 2])
+        .with_dim_names(["station", "x"])
+        .with_labels("station", ["2024-05-01", "a pier", "2024-05-02"]);
+    let numbers = [1.0, 2.0, f32::NAN, f32::NAN, 5.0, f32::NAN];
+    let (_folder, _, ctx) = sample(&[(spec, cells!(numbers))], TetOptions::new()).await;
+    for (sql, is_taken, expected) in [
+        (
+            "SELECT to_date(station), count(*) FROM v WHERE value IS NOT NULL GROUP BY 1 ORDER BY 1",
+            false,
+            vec!["2024-05-01 2", "2024-05-02 1"],
+        ),
+        (
+            "SELECT to_date(station), count(*) FROM v WHERE value IS NOT NULL AND station <> 'a pier' GROUP BY 1 ORDER BY 1",
+            true,
+            vec!["2024-05-01 2", "2024-05-02 1"],
+        ),
+        (
+            "SELECT upper(station), count(*) FROM v WHERE value > 1 GROUP BY 1 ORDER BY 1",
+            true,
+            vec!["2024-05-01 1", "2024-05-02 1"],
+        ),
+    ] {
+        let plan = rows(&ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
+        let found = plan.iter().any(|row| row.contains("ArrayAggregateExec"));
+        assert_eq!(found, is_taken, "{sql}");
+        assert_eq!(rows(&ctx, sql).await, expected, "{sql}");
+    }
+    let failing = "SELECT to_date(station), count(*) FROM v GROUP BY 1";
+    let message = error(&ctx, failing).await;
+    assert!(message.contains("parsing"), "{message}");
+}

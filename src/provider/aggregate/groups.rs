@@ -16,7 +16,11 @@ use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 
 use crate::grid::reduce::{AxisGroups, Counts};
 use crate::grid::{Axis, Cells, Coordinates, IndexSet, Monotonicity, Selection, Window};
+use crate::provider::below::may_fail;
 use crate::provider::source::GridPart;
+
+/// The most positions on which expressions are tried while a query is planned.
+const MOST_TRIED: u64 = 1 << 20;
 
 /// The groups of an aggregation: the products of what positions along single axes are grouped by.
 #[derive(Debug)]
@@ -72,6 +76,34 @@ pub(super) fn group_columns(
         (is_known && columns.all(|other| other == column)).then_some(column)
     };
     groups.iter().map(column).collect()
+}
+
+/// Whether none of these expressions, each over one of `columns`, fails on any selected position. That is tried, unless there
+/// are very many positions; then it is only asked what the expressions are made of.
+pub(super) fn never_fail(
+    expressions: &[Arc<dyn PhysicalExpr>],
+    columns: &[usize],
+    parts: &[GridPart],
+) -> bool {
+    let fails = |expr: &Arc<dyn PhysicalExpr>, column: usize, part: &GridPart| {
+        let evaluated = match (part.grid.axes().get(column), &part.file) {
+            (Some(axis), _) => {
+                let set = &part.selection.axes()[column];
+                if set.count() > MOST_TRIED {
+                    return may_fail(expr);
+                }
+                selected_coordinates(axis, set)
+                    .and_then(|coordinates| evaluate(&[expr], axis.name(), coordinates))
+            }
+            (None, Some(file)) => evaluate(&[expr], "file", Arc::clone(file)),
+            (None, None) => return true,
+        };
+        evaluated.is_err()
+    };
+    let pairs = expressions.iter().zip(columns);
+    pairs
+        .filter(|(expr, _)| !expr.is::<Column>())
+        .all(|(expr, column)| !parts.iter().any(|part| fails(expr, *column, part)))
 }
 
 impl Groups {
