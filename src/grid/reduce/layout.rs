@@ -27,7 +27,7 @@ const LONG_STREAM: usize = 1024;
 pub struct AxisGroups {
     /// Selected positions; its axis is the chunk's.
     pub selected: IndexSet,
-    /// A term per position of the chunk, which for an unselected one can be anything. `None` if all are zero.
+    /// A term per selected position, in their order. `None` if all are zero.
     pub terms: Option<Vec<usize>>,
 }
 
@@ -151,12 +151,13 @@ impl Part {
             .ranges()
             .map(|range| range.start as usize..range.end as usize)
             .collect();
+        let extent = axis.selected.length() as usize;
         let terms = match &axis.terms {
             None => Terms::Same(0),
-            Some(terms) => Terms::new(terms, &selected),
+            Some(terms) => Terms::new(terms, &selected, extent),
         };
         Self {
-            extent: axis.selected.length() as usize,
+            extent,
             stride,
             selected,
             terms,
@@ -236,42 +237,49 @@ impl Part {
 }
 
 impl Terms {
-    fn new(terms: &[usize], selected: &[Range<usize>]) -> Self {
-        let mut positions = selected.iter().cloned().flatten();
-        let Some(first) = positions.next() else {
+    /// From a term per selected position of an axis of this extent.
+    fn new(terms: &[usize], selected: &[Range<usize>], extent: usize) -> Self {
+        let positions = || {
+            selected
+                .iter()
+                .cloned()
+                .flatten()
+                .zip(terms.iter().copied())
+        };
+        let mut rest = positions();
+        let Some((first, term)) = rest.next() else {
             return Self::Same(0);
         };
-        let Some(second) = positions.next() else {
-            return Self::Same(terms[first]);
+        let Some((second, next)) = rest.next() else {
+            return Self::Same(term);
         };
-        if positions
-            .clone()
-            .all(|position| terms[position] == terms[first])
-            && terms[second] == terms[first]
-        {
-            return Self::Same(terms[first]);
+        if terms.iter().all(|other| *other == term) {
+            return Self::Same(term);
         }
-        let steps = |position: usize, step: usize| {
+        let is_step = |position: usize, found: usize, step: usize| {
             step.checked_mul(position - first)
-                .and_then(|ahead| ahead.checked_add(terms[first]))
-                == Some(terms[position])
+                .and_then(|ahead| ahead.checked_add(term))
+                == Some(found)
         };
-        if let Some(ahead) = terms[second].checked_sub(terms[first])
+        if let Some(ahead) = next.checked_sub(term)
             && ahead.is_multiple_of(second - first)
         {
             let step = ahead / (second - first);
             let origin = step
                 .checked_mul(first)
-                .and_then(|before| terms[first].checked_sub(before));
+                .and_then(|before| term.checked_sub(before));
             if let Some(origin) = origin
                 && step > 0
-                && steps(second, step)
-                && positions.all(|position| steps(position, step))
+                && rest.all(|(position, found)| is_step(position, found, step))
             {
                 return Self::Steps(origin, step);
             }
         }
-        Self::Any(terms.to_vec())
+        let mut any = vec![NO_GROUP; extent];
+        for (position, term) in positions() {
+            any[position] = term;
+        }
+        Self::Any(any)
     }
 
     fn at(&self, position: usize) -> usize {

@@ -3,6 +3,7 @@
 use crate::grid::reduce::cell::{Both, Except, Keep, Number, Numbers, SumInto, Total, Within};
 use crate::grid::reduce::deviations::{Deviation, deviation_columns, deviation_rows};
 use crate::grid::reduce::extremes::{Extremes, extreme_columns, extreme_rows};
+use crate::grid::reduce::group_counts::GroupCounts;
 use crate::grid::reduce::layout::{self, NO_GROUP, Target};
 use crate::grid::reduce::piece::{Base, Piece};
 use crate::grid::reduce::sums::{Sums, sum_columns, sum_rows};
@@ -129,6 +130,12 @@ impl<C: Number> Moments<C> {
         self.within.is_none()
     }
 
+    /// Changes the bounds of what is added from now on, if there are any.
+    pub fn set_bounds(&mut self, bounds: Within<C>) {
+        debug_assert!(!self.is_hopeful(), "there are no bounds");
+        self.within = Some(bounds);
+    }
+
     /// Adds the cells of chunks of the same layout.
     pub fn add(&mut self, sources: &[&[C::Bytes]], pieces: &[layout::Piece]) {
         for piece in pieces {
@@ -238,17 +245,62 @@ impl<C: Number> Moments<C> {
     /// Adds what is known of some cells of one group: their least and greatest, and how many there are that count, and
     /// that do not. Only extremes and counts can be known in this way.
     pub fn add_known(&mut self, group: usize, extremes: Option<(C, C)>, count: u64, missing: u64) {
-        if self.is_hopeful() {
-            if missing > 0 {
-                self.counts.resize(self.groups, 0);
-                self.counts[group] -= missing as i64;
-            }
-        } else {
-            self.counts[group] += count as i64;
+        self.count_known(group, count, missing);
+        if let Some((least, greatest)) = extremes {
+            self.add_known_extremes(group, least, greatest);
         }
-        let Some((least, greatest)) = extremes else {
-            return;
-        };
+    }
+
+    /// Adds cells that do not count.
+    pub fn add_missing(&mut self, cells: &GroupCounts) {
+        // Otherwise only those that do are counted.
+        if self.is_hopeful() {
+            cells.for_each(|group, missing| self.count_known(group, 0, missing));
+        }
+    }
+
+    /// Adds cells that count, of which nothing but their number is wanted.
+    pub fn add_counted(&mut self, cells: &GroupCounts) {
+        // Otherwise all are taken for granted.
+        if !self.is_hopeful() {
+            cells.for_each(|group, count| self.count_known(group, count, 0));
+        }
+    }
+
+    /// Adds cells that count and are all the same number.
+    pub fn add_constant(&mut self, cells: &GroupCounts, cell: C) {
+        let mean = cell.to_f64();
+        // As far as they are from their mean, if that is a number.
+        let squares = if mean.is_finite() { 0.0 } else { f64::NAN };
+        cells.for_each(|group, count| {
+            self.count_known(group, count, 0);
+            self.add_known_extremes(group, cell, cell);
+            match &mut self.totals {
+                Some(Totals::Float(totals)) => totals[group].add(repeated(cell, count)),
+                Some(Totals::Natural(totals)) => totals[group].add(repeated(cell, count)),
+                None => {}
+            }
+            if let Some(deviations) = &mut self.deviations {
+                deviations[group].merge(Deviation {
+                    count,
+                    mean,
+                    squares,
+                });
+            }
+        });
+    }
+
+    fn count_known(&mut self, group: usize, count: u64, missing: u64) {
+        // More than fit are an error once all are counted.
+        if !self.is_hopeful() {
+            self.counts[group] = self.counts[group].wrapping_add_unsigned(count);
+        } else if missing > 0 {
+            self.counts.resize(self.groups, 0);
+            self.counts[group] = self.counts[group].wrapping_sub_unsigned(missing);
+        }
+    }
+
+    fn add_known_extremes(&mut self, group: usize, least: C, greatest: C) {
         if let Some(found) = &mut self.least {
             found.add_known(group, least, |cell, before| cell <= before);
         }
@@ -256,6 +308,21 @@ impl<C: Number> Moments<C> {
             found.add_known(group, greatest, |cell, before| cell >= before);
         }
     }
+}
+
+/// The sum of so many cells that are all the same: by doubling, which takes a few additions of whatever kind they are.
+fn repeated<C: SumInto<T>, T: Total>(cell: C, count: u64) -> T {
+    let (mut sum, mut doubled) = (T::default(), T::default());
+    C::flush(cell.widen(), &mut doubled);
+    let mut rest = count;
+    while rest > 0 {
+        if rest % 2 == 1 {
+            sum.add(doubled);
+        }
+        doubled.add(doubled);
+        rest /= 2;
+    }
+    sum
 }
 
 impl<C: Copy> Found<C> {

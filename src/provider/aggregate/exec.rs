@@ -22,10 +22,12 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::{Stream, TryStreamExt};
 
 use crate::provider::aggregate::aggregation::Aggregation;
+use crate::provider::aggregate::axis_filters::is_over_axis;
+use crate::provider::aggregate::found::Found;
 use crate::provider::aggregate::job::Job;
 use crate::provider::aggregate::output::{Answer, Stage};
 use crate::provider::aggregate::program::{Columns, Output, Program};
-use crate::provider::aggregate::worker::{self, Found};
+use crate::provider::aggregate::worker;
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::GridPart;
@@ -78,7 +80,9 @@ impl ArrayAggregateExec {
         )
         .with_scheduling_type(SchedulingType::Cooperative);
         let columns = Columns::of(parts, &scan.plan().options);
-        let program = Program::new(&aggregation, &columns);
+        let program = Program::new(&aggregation, &columns, &|conjunct| {
+            is_over_axis(conjunct, parts)
+        });
         let names_of = |is_one: fn(&Output) -> bool| {
             let outputs = program.outputs.iter().zip(&aggregation.aggregates);
             let some = outputs.filter(|(output, _)| is_one(output));

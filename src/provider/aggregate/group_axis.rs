@@ -165,7 +165,7 @@ impl GroupAxis {
 }
 
 /// The values of expressions over a single column.
-fn evaluate(
+pub(super) fn evaluate(
     expressions: &[&Arc<dyn PhysicalExpr>],
     name: &str,
     column: ArrayRef,

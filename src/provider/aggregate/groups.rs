@@ -1,5 +1,6 @@
 //! Which groups there are, and which each position of an axis is in.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,13 +11,17 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 
-use crate::grid::reduce::{AxisGroups, Counts, NO_GROUP};
+use crate::grid::reduce::{AxisGroups, Counts};
 use crate::grid::{Cells, Coordinates, IndexSet, Selection, Window};
-use crate::provider::aggregate::group_axis::GroupAxis;
-use crate::provider::aggregate::products::{PerGroup, sums};
-use crate::provider::aggregate::same_axes::SameAxes;
+use crate::provider::aggregate::group_axis::{GroupAxis, evaluate};
+use crate::provider::aggregate::products::{NumberAxis, PerGroup, Run, add_up, sums};
+use crate::provider::aggregate::same_axes::{Along, SameAxes};
 use crate::provider::aggregate::terms::Terms;
+use crate::provider::below::may_fail;
 use crate::provider::source::GridPart;
+
+/// The most positions on which expressions are tried while a query is planned.
+const MOST_TRIED: u64 = 1 << 20;
 
 /// The groups of an aggregation: the products of what positions along single axes are grouped by.
 #[derive(Debug)]
@@ -68,6 +73,31 @@ pub(super) fn most_groups(columns: &[usize], parts: &[GridPart]) -> Option<u64> 
         };
         groups.checked_mul(along?)
     })
+}
+
+/// Whether none of these expressions, each over one of `columns`, fails on any selected position. That is tried, unless there
+/// are very many positions; then it is only asked what the expressions are made of.
+pub(super) fn never_fail(
+    expressions: &[Arc<dyn PhysicalExpr>],
+    columns: &[usize],
+    parts: &[GridPart],
+) -> bool {
+    let fails = |expr: &Arc<dyn PhysicalExpr>, column: usize, part: &GridPart| {
+        let Ok(along) = Along::of(part, column) else {
+            return true;
+        };
+        if along.count() > MOST_TRIED {
+            return may_fail(expr);
+        }
+        let coordinates = along.coordinates(0..along.count());
+        coordinates
+            .and_then(|coordinates| evaluate(&[expr], along.name, coordinates))
+            .is_err()
+    };
+    let pairs = expressions.iter().zip(columns);
+    pairs
+        .filter(|(expr, _)| !expr.is::<Column>())
+        .all(|(expr, column)| !parts.iter().any(|part| fails(expr, *column, part)))
 }
 
 impl Groups {
@@ -132,15 +162,16 @@ impl Groups {
         self.count
     }
 
-    /// What the cells of a window of a part are grouped by along each axis, and what all groups there have in
-    /// common.
+    /// What some cells of a window of a part are grouped by along each axis, and what all groups there have in common.
+    /// `wanted` are the cells, all of the part's selected ones or fewer.
     pub fn of_window(
         &self,
         part: usize,
         selection: &Selection,
+        wanted: &Selection,
         window: &Window,
     ) -> (Vec<AxisGroups>, usize) {
-        let ranges = window.ranges().iter().zip(selection.axes());
+        let ranges = window.ranges().iter().zip(wanted.axes());
         let mut axes: Vec<AxisGroups> = ranges
             .map(|(range, set)| AxisGroups {
                 selected: set.within(range.clone()),
@@ -156,13 +187,14 @@ impl Groups {
                 base += ordinals.of(0) * axis.stride;
                 continue;
             };
+            let start = window.ranges()[axis.column].start;
             let set = &selection.axes()[axis.column];
-            let first = set.rank(window.ranges()[axis.column].start) as usize;
-            // A window's positions fit into memory: its cells do.
-            let mut terms = vec![NO_GROUP; in_window.selected.length() as usize];
-            let positions = in_window.selected.ranges().flatten();
-            for (number, position) in positions.enumerate() {
-                terms[position as usize] = ordinals.of(first + number) * axis.stride;
+            // Selected positions fit into memory, since their coordinates do; all of a window's need not.
+            let mut terms = Vec::with_capacity(in_window.selected.count() as usize);
+            for range in in_window.selected.ranges() {
+                let first = set.rank(start + range.start) as usize;
+                let ranks = first..first + (range.end - range.start) as usize;
+                terms.extend(ranks.map(|rank| ordinals.of(rank) * axis.stride));
             }
             in_window.terms = Some(terms);
         }
@@ -177,7 +209,37 @@ impl Groups {
         let axes = self.axes.iter().map(|axis| (axis.column, &axis.same));
         let terms = Terms::of(parts, &axes.collect::<Vec<_>>());
         let positions: Vec<_> = self.axes.iter().map(GroupAxis::positions).collect();
-        checked(match sums(&terms, &positions, self.count).await {
+        self.counts(&terms, &positions).await
+    }
+
+    /// The same of those that are wanted of the cells: of each part the selected ones, and the wanted ones among them.
+    ///
+    /// # Errors
+    /// If they cannot be counted.
+    pub async fn wanted_cells(&self, parts: &[(&Selection, &Selection)]) -> Result<Counts> {
+        let mut wanted_axes: Vec<_> = self.axes.iter().map(WantedAxis::new).collect();
+        let mut products = Vec::with_capacity(parts.len());
+        for (number, (selection, wanted)) in parts.iter().enumerate() {
+            if wanted.is_empty() {
+                continue;
+            }
+            let axes = wanted_axes.iter_mut();
+            let factors = axes.map(|axis| axis.number(number, selection, wanted));
+            let Some(factors) = factors.collect::<Option<Vec<usize>>>() else {
+                continue;
+            };
+            let sets = wanted.axes().iter().enumerate();
+            let others = sets.filter(|(axis, _)| self.axes.iter().all(|a| a.column != *axis));
+            let times = others.fold(1, |times: u64, (_, set)| times.saturating_mul(set.count()));
+            products.push((factors, times));
+        }
+        let terms = Terms::sum(self.axes.len(), products.into_iter());
+        let positions: Vec<_> = wanted_axes.into_iter().map(|axis| axis.positions).collect();
+        self.counts(&terms, &positions).await
+    }
+
+    async fn counts(&self, terms: &Terms, positions: &[NumberAxis<u64>]) -> Result<Counts> {
+        checked(match sums(terms, positions, self.count).await {
             PerGroup::Same(count) => Counts::Same(count),
             PerGroup::Each(counts) => Counts::Each(counts),
         })
@@ -226,6 +288,51 @@ impl Groups {
         let ordinals = groups.map(|group| (group / axis.stride % axis.count) as u64);
         let ordinals = UInt64Array::from_iter_values(ordinals);
         Ok(take(&axis.values[number], &ordinals, None)?)
+    }
+}
+
+/// The wanted positions along an axis.
+struct WantedAxis<'a> {
+    axis: &'a GroupAxis,
+    /// Which of what parts have there, and which positions are wanted of it, with the number of what they are in.
+    known: HashMap<usize, Vec<(IndexSet, usize)>>,
+    positions: NumberAxis<u64>,
+}
+
+impl<'a> WantedAxis<'a> {
+    fn new(axis: &'a GroupAxis) -> Self {
+        Self {
+            axis,
+            known: HashMap::new(),
+            positions: NumberAxis {
+                count: axis.count,
+                stride: axis.stride,
+                different: Vec::new(),
+            },
+        }
+    }
+
+    /// The number of the groups that the wanted positions of a part are in; `None` if it has no cells.
+    fn number(&mut self, part: usize, selection: &Selection, wanted: &Selection) -> Option<usize> {
+        let ordinals = self.axis.ordinals(part)?;
+        let same = self.axis.same.of_part[part]?;
+        // A file is an axis of one position.
+        let one = IndexSet::all(1);
+        let of_axis = |of: &Selection| of.axes().get(self.axis.column).unwrap_or(&one).clone();
+        let (set, wanted) = (of_axis(selection), of_axis(wanted));
+        let known = self.known.entry(same).or_default();
+        if let Some((_, number)) = known.iter().find(|(other, _)| *other == wanted) {
+            return Some(*number);
+        }
+        let ranks = wanted.ranges().flat_map(|range| {
+            let first = set.rank(range.start) as usize;
+            first..first + (range.end - range.start) as usize
+        });
+        let runs = add_up(ranks.map(|rank| Run::one(ordinals.of(rank), 1)));
+        let number = self.positions.different.len();
+        self.positions.different.push(runs);
+        known.push((wanted, number));
+        Some(number)
     }
 }
 

@@ -6,15 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_err};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 
+use crate::grid::Selection;
 use crate::grid::reduce::Counts;
-use crate::grid::{IndexSet, Selection};
 use crate::provider::aggregate::aggregation::Aggregation;
+use crate::provider::aggregate::axis_filters::{AxisFilters, narrow};
 use crate::provider::aggregate::groups::{Groups, group_columns};
 use crate::provider::aggregate::program::{Columns, Output, Program};
-use crate::provider::axis_filter::evaluate_physical;
 use crate::provider::grid_blocks::GridBlocks;
 use crate::provider::options::ReadOptions;
 use crate::provider::pruning::with_subquery_values;
@@ -58,6 +57,8 @@ pub(super) struct JobPart {
     /// The chunks, by the selection that the scan was planned with.
     pub blocks: GridBlocks,
     order: Option<Order>,
+    /// For each restriction of the program what it leaves of the selected cells.
+    pub restricted: Vec<Selection>,
     /// Whether something is known of the values of a reduction's attribute.
     pub is_known: Vec<bool>,
 }
@@ -97,7 +98,11 @@ impl Job {
             return internal_err!("an aggregation is grouped by more than single dimensions");
         };
         let groups = Groups::try_new(&aggregation.groups, &columns, &parts, most_groups)?;
-        let program = Program::new(&aggregation, &Columns::of(&parts, &options));
+        let filters = AxisFilters::try_new(&aggregation, &parts, dimensions)?;
+        let columns_of_table = Columns::of(&parts, &options);
+        let program = Program::new(&aggregation, &columns_of_table, &|conjunct| {
+            filters.contain(conjunct)
+        });
         // Without rows to be looked at there are no expressions to be asked of them.
         let row_columns: BTreeSet<usize> = program
             .row_expressions(&aggregation)
@@ -115,14 +120,18 @@ impl Job {
         let mut ends = Vec::with_capacity(parts.len());
         let mut end = 0u64;
         let mut job_parts = Vec::with_capacity(parts.len());
-        for (part, original) in parts.into_iter().zip(originals) {
+        for (number, (part, original)) in parts.into_iter().zip(originals).enumerate() {
             let blocks = GridBlocks::new(&part.grid, original);
             let known = program
                 .reductions
                 .iter()
                 .map(|plan| blocks.has_statistics(dimensions + plan.attribute, &options));
+            let restrictions = program.restrictions.iter();
+            let restricted =
+                restrictions.map(|conjuncts| filters.restrict(&part.selection, number, conjuncts));
             let mut part = JobPart {
                 is_known: known.collect(),
+                restricted: restricted.collect(),
                 order: None,
                 blocks,
                 part,
@@ -165,17 +174,43 @@ impl Job {
             let wanted = &plan.wanted;
             16 + size * (usize::from(wanted.least) + usize::from(wanted.greatest))
                 + if wanted.deviation { 24 } else { 0 }
+                + if plan.others { 8 } else { 0 }
         });
         let others = self.program.outputs.iter();
         let others = others.filter(|output| matches!(output, Output::Engine | Output::Axis(..)));
-        let per_group = 8 + reductions.sum::<usize>() + others.count() * 16;
+        let counts = 8 + 8 * self.program.restrictions.len();
+        let per_group = counts + reductions.sum::<usize>() + others.count() * 16;
         per_group.saturating_mul(self.groups.count())
     }
 
-    /// How many selected cells each group has.
-    pub async fn cells(&self) -> Result<Counts> {
-        let parts: Vec<&GridPart> = self.parts.iter().map(|part| &part.part).collect();
-        self.groups.cells(&parts).await
+    /// How many selected cells each group has, of those that a restriction leaves, if there is one.
+    pub async fn cells(&self, restriction: Option<usize>) -> Result<Counts> {
+        let parts = self.parts.iter();
+        match restriction {
+            None => {
+                let parts: Vec<&GridPart> = parts.map(|part| &part.part).collect();
+                self.groups.cells(&parts).await
+            }
+            Some(number) => {
+                let parts = parts.map(|part| (&part.part.selection, &part.restricted[number]));
+                self.groups.wanted_cells(&parts.collect::<Vec<_>>()).await
+            }
+        }
+    }
+
+    /// Whether no chunk was left out for the values of its cells.
+    pub fn looks_at_all(&self) -> bool {
+        self.parts.iter().all(|part| part.part.kept.is_none())
+    }
+
+    /// The selections of a part whose cells are read.
+    pub fn read_selections<'a>(&self, part: &'a JobPart) -> impl Iterator<Item = &'a Selection> {
+        let reductions = self.program.reductions.iter();
+        let restrictions = reductions.map(|plan| plan.restriction);
+        let rows = self.program.needs_rows().then_some(None);
+        restrictions
+            .chain(rows)
+            .map(|restriction| part.selection(restriction))
     }
 
     /// The next unit that no worker has: the number of a part, and positions of its chunks.
@@ -192,6 +227,11 @@ impl Job {
 }
 
 impl JobPart {
+    /// The selected cells that a restriction leaves, if there is one.
+    pub fn selection(&self, restriction: Option<usize>) -> &Selection {
+        restriction.map_or(&self.part.selection, |number| &self.restricted[number])
+    }
+
     fn units(&self) -> Option<u64> {
         match (&self.part.kept, &self.order) {
             (Some(kept), _) => Some(kept.count()),
@@ -280,43 +320,5 @@ impl Order {
         } else {
             self.counts[axis]
         }
-    }
-}
-
-/// Restricts the parts to what conjuncts over single dimensions leave, and keeps the other conjuncts.
-fn narrow(
-    conjuncts: &mut Vec<Arc<dyn PhysicalExpr>>,
-    parts: &mut [GridPart],
-    dimensions: usize,
-) -> Result<()> {
-    let mut error = None;
-    conjuncts.retain(|conjunct| {
-        let columns = collect_columns(conjunct);
-        let mut numbers = columns.iter().map(|column| column.index());
-        let dimension = match (numbers.next(), numbers.next()) {
-            (Some(only), None) if only < dimensions => only,
-            _ => return true,
-        };
-        let mut sets: Vec<IndexSet> = Vec::with_capacity(parts.len());
-        for part in parts.iter() {
-            let selected = &part.selection.axes()[dimension];
-            match evaluate_physical(&part.grid.axes()[dimension], conjunct, selected) {
-                Ok(Some(set)) => sets.push(set),
-                // It can be asked of every row.
-                Ok(None) => return true,
-                Err(failure) => {
-                    error = Some(failure);
-                    return true;
-                }
-            }
-        }
-        for (part, set) in parts.iter_mut().zip(&sets) {
-            part.selection.restrict(dimension, set);
-        }
-        false
-    });
-    match error {
-        Some(error) => Err(error.into()),
-        None => Ok(()),
     }
 }

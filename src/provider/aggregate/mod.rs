@@ -6,8 +6,10 @@
 
 mod aggregation;
 mod along_axis;
+mod axis_filters;
 mod engine;
 mod exec;
+mod found;
 mod group_axis;
 mod groups;
 mod job;
@@ -20,6 +22,7 @@ mod rule;
 mod same_axes;
 mod terms;
 mod value_bounds;
+mod value_set;
 mod worker;
 
 pub use exec::ArrayAggregateExec;

@@ -17,9 +17,9 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use crate::grid::reduce::{Counts, Results};
 use crate::provider::aggregate::along_axis::{AlongAxis, Once};
 use crate::provider::aggregate::engine::Accumulated;
+use crate::provider::aggregate::found::Found;
 use crate::provider::aggregate::job::Job;
 use crate::provider::aggregate::program::{OfPositions, Output, Presence, Reduced};
-use crate::provider::aggregate::worker::Found;
 
 /// Which stage of the engine's aggregation is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,10 +66,19 @@ impl Answer {
                 schema: Arc::clone(schema),
             });
         }
-        let cells = job.cells().await?;
-        let reductions = found.reductions.into_iter();
-        let results: Vec<Results> = reductions
-            .map(|reduction| reduction.results(&cells))
+        let cells = job.cells(None).await?;
+        let mut restricted: Vec<Counts> = Vec::with_capacity(job.program.restrictions.len());
+        for number in 0..job.program.restrictions.len() {
+            restricted.push(job.cells(Some(number)).await?);
+        }
+        let plans = job.program.reductions.iter().zip(found.reductions);
+        let results: Vec<Results> = plans
+            .map(|(plan, reduction)| {
+                let cells = plan
+                    .restriction
+                    .map_or(&cells, |number| &restricted[number]);
+                reduction.results(cells)
+            })
             .collect();
         let rows = match (job.program.presence, found.rows) {
             (Presence::Selected, _) => cells,
@@ -98,6 +107,7 @@ impl Answer {
             }
             let arrays = match output {
                 Output::Rows => vec![counts(&rows, count)],
+                Output::Cells(restriction) => vec![counts(&restricted[*restriction], count)],
                 Output::Reduced(index, reduced) => reduction(
                     &results[*index],
                     *reduced,

@@ -15,9 +15,9 @@ use datafusion::physical_plan::union::UnionExec;
 
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::exec::{ArrayAggregateExec, MOST_GROUPS};
-use crate::provider::aggregate::groups::{group_columns, most_groups};
+use crate::provider::aggregate::groups::{group_columns, most_groups, never_fail};
 use crate::provider::aggregate::output::Stage;
-use crate::provider::below::{Below, below_exchange, may_fail};
+use crate::provider::below::{Below, below_exchange};
 use crate::provider::config::TetConfig;
 
 /// Groups per selected cell, above which groups are rather made as they come.
@@ -169,7 +169,7 @@ fn over_scan(
         let columns = collect_columns(conjunct);
         columns.len() != 1 || columns.iter().any(|column| column.index() >= dimensions)
     });
-    if leaves_rows_out && aggregation.groups.iter().any(may_fail) {
+    if leaves_rows_out && !never_fail(&aggregation.groups, &columns, &parts) {
         return Ok(None);
     }
     let groups = most_groups(&columns, &parts);

@@ -10,12 +10,13 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 
-use crate::grid::reduce::{AxisGroups, Layout, Reduction};
+use crate::grid::reduce::{AxisGroups, GroupCounts, Layout};
 use crate::grid::{Cells, Window};
 use crate::provider::aggregate::engine::Accumulated;
+use crate::provider::aggregate::found::Found;
 use crate::provider::aggregate::job::{Job, JobPart};
-use crate::provider::aggregate::known::{Known, known};
-use crate::provider::aggregate::program::{Output, Presence};
+use crate::provider::aggregate::known::known;
+use crate::provider::aggregate::program::Output;
 use crate::provider::mask::mask;
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::source::{ReadCounts, WindowReader};
@@ -24,57 +25,8 @@ use crate::provider::source::{ReadCounts, WindowReader};
 const TURN: u64 = 1 << 18;
 /// As many cells is it worth to find that a chunk need not be read.
 const LOOK: u64 = 1 << 10;
-
-/// What workers have found so far.
-pub(super) struct Found {
-    pub reductions: Vec<Reduction>,
-    /// Rows of each group, if they have to be counted.
-    pub rows: Option<Vec<u64>>,
-    /// Of the aggregates that the engine computes.
-    pub engine: Vec<Accumulated>,
-}
-
-impl Found {
-    pub fn new(job: &Job) -> Result<Self> {
-        let groups = job.groups.count();
-        let program = &job.program;
-        let reductions = program.reductions.iter().map(|plan| {
-            // Also such as no number is out of: chunks without one may have been left out.
-            let bounds = plan.bounds.map(|bounds| bounds.patterns());
-            let format = plan.format;
-            Reduction::new(format.cell_type, groups, plan.wanted, bounds, format.fill)
-        });
-        let is_grouped = !job.aggregation.groups.is_empty();
-        let engine = program.outputs.iter().zip(&job.aggregation.aggregates);
-        Ok(Self {
-            reductions: reductions.collect(),
-            rows: (program.presence == Presence::Rows).then(|| vec![0; groups]),
-            engine: engine
-                .filter(|(output, _)| **output == Output::Engine)
-                .map(|(_, aggregate)| {
-                    Accumulated::for_rows(aggregate, is_grouped, &job.schema, groups)
-                })
-                .collect::<Result<_>>()?,
-        })
-    }
-
-    /// Adds what another worker has found.
-    pub fn merge(&mut self, mut other: Self, groups: usize) -> Result<()> {
-        for (one, other) in self.reductions.iter_mut().zip(&other.reductions) {
-            one.merge(other);
-        }
-        if let (Some(rows), Some(others)) = (&mut self.rows, &other.rows) {
-            rows.iter_mut()
-                .zip(others)
-                .for_each(|(one, other)| *one += other);
-        }
-        for (one, other) in self.engine.iter_mut().zip(&mut other.engine) {
-            let state = other.state()?;
-            one.merge(&state, groups)?;
-        }
-        Ok(())
-    }
-}
+/// Rows after which the engine's accumulators are asked what memory they take, unless there are more groups.
+const GROWTH: u64 = 1 << 18;
 
 /// Works until no chunk is left.
 pub(super) async fn work(
@@ -90,20 +42,22 @@ pub(super) async fn work(
         readers: Vec::new(),
         open: None,
         is_open: false,
-        made_up: 0,
-        constant: Vec::new(),
+        known_groups: 0,
         counts: ReadCounts::default(),
         metrics,
         job,
     };
+    // To ask the accumulators takes as long as there are groups.
+    let often = GROWTH.max(worker.job.groups.count() as u64);
     let mut since = 0;
     loop {
         let timer = elapsed.timer();
         let Some((part, positions)) = worker.job.take() else {
+            worker.account_for(&memory)?;
             return Ok(worker.found);
         };
         let chunks = worker.chunks(part, &positions)?;
-        since += positions.len() as u64 * LOOK + std::mem::take(&mut worker.made_up);
+        since += positions.len() as u64 * LOOK + std::mem::take(&mut worker.known_groups);
         drop(timer);
         if since >= TURN {
             since = 0;
@@ -114,15 +68,14 @@ pub(super) async fn work(
             loop {
                 let timer = elapsed.timer();
                 let is_done = worker.step(&batch, &mut next)?;
+                if worker.rows.added >= often {
+                    worker.account_for(&memory)?;
+                }
                 drop(timer);
                 if is_done {
                     break;
                 }
                 tokio::task::yield_now().await;
-            }
-            if !worker.found.engine.is_empty() {
-                let engine = worker.found.engine.iter();
-                memory.try_resize(engine.map(Accumulated::size).sum())?;
             }
             since += batch.windows.iter().map(Window::cells).sum::<u64>();
             if since >= TURN {
@@ -137,8 +90,29 @@ pub(super) async fn work(
 struct Batch {
     part: usize,
     windows: Vec<Window>,
-    axes: Vec<AxisGroups>,
+    places: Places,
+}
+
+/// Which groups the cells of a chunk go to.
+#[derive(PartialEq, Eq)]
+struct Places {
     base: usize,
+    axes: Vec<AxisGroups>,
+    /// For each restriction of the program the axes of the cells that it leaves.
+    restricted: Vec<Vec<AxisGroups>>,
+}
+
+impl Places {
+    fn axes(&self, restriction: Option<usize>) -> &[AxisGroups] {
+        restriction.map_or(&self.axes, |number| &self.restricted[number])
+    }
+
+    /// Of the cells that a restriction leaves, if there is any.
+    fn layout(&self, restriction: Option<usize>) -> Option<Layout> {
+        let axes = self.axes(restriction);
+        let is_none = axes.iter().any(|axis| axis.selected.is_empty());
+        (!is_none).then(|| Layout::new(axes, self.base))
+    }
 }
 
 struct Worker {
@@ -150,10 +124,8 @@ struct Worker {
     open: Option<usize>,
     /// Whether the next chunk is open but not yet ready.
     is_open: bool,
-    /// Cells of them since others last ran.
-    made_up: u64,
-    /// Cells that all have the same value.
-    constant: Vec<u8>,
+    /// Groups of chunks that were known, since others last ran.
+    known_groups: u64,
     counts: ReadCounts,
     metrics: ScanMetrics,
 }
@@ -167,23 +139,29 @@ impl Worker {
         for position in positions {
             let chunk = part.blocks.chunk(*position)?;
             let window = part.part.grid.chunk_grid().window(&chunk);
-            let (axes, base) = job.groups.of_window(number, &part.part.selection, &window);
+            let selection = &part.part.selection;
+            let of_window = |wanted| job.groups.of_window(number, selection, wanted, &window);
+            let (axes, base) = of_window(selection);
             if axes.iter().any(|axis| axis.selected.is_empty()) {
                 // By a predicate that was not known when the scan was planned.
                 self.metrics.add_pruned();
                 continue;
             }
-            if self.add_known(part, &window, &axes, base)? {
-                self.metrics.add_known();
+            let restricted = part.restricted.iter().map(|wanted| of_window(wanted).0);
+            let places = Places {
+                base,
+                axes,
+                restricted: restricted.collect(),
+            };
+            if self.add_known(part, &window, &places)? {
                 continue;
             }
             match batches.last_mut() {
-                Some(last) if last.axes == axes && last.base == base => last.windows.push(window),
+                Some(last) if last.places == places => last.windows.push(window),
                 _ => batches.push(Batch {
                     part: number,
                     windows: vec![window],
-                    axes,
-                    base,
+                    places,
                 }),
             }
         }
@@ -191,51 +169,50 @@ impl Worker {
     }
 
     /// Adds what is known of a chunk without reading it. Returns whether that is all.
-    fn add_known(
-        &mut self,
-        part: &JobPart,
-        window: &Window,
-        axes: &[AxisGroups],
-        base: usize,
-    ) -> Result<bool> {
-        if self.job.program.needs_rows() || !part.is_known.iter().all(|is_known| *is_known) {
+    fn add_known(&mut self, part: &JobPart, window: &Window, places: &Places) -> Result<bool> {
+        let plans = &self.job.program.reductions;
+        if self.job.program.needs_rows() || plans.is_empty() {
             return Ok(false);
         }
-        let plans = &self.job.program.reductions;
         let mut all = Vec::with_capacity(plans.len());
-        for plan in plans {
-            match known(plan, part, window, axes, base, &self.job.options)? {
+        for (number, plan) in plans.iter().enumerate() {
+            let axes = places.axes(plan.restriction);
+            match known(
+                number,
+                plan,
+                part,
+                window,
+                axes,
+                places.base,
+                &self.job.options,
+            )? {
                 Some(known) => all.push(known),
                 None => return Ok(false),
             }
         }
-        if all.is_empty() {
-            return Ok(false);
-        }
+        let mut groups = 0;
         for (known, (plan, reduction)) in all
             .into_iter()
             .zip(plans.iter().zip(&mut self.found.reductions))
         {
-            match known {
-                Known::Nothing => {}
-                Known::OfGroup {
-                    group,
-                    extremes,
-                    count,
-                    missing,
-                } => reduction.add_known(group, extremes, count, missing),
-                Known::Constant(pattern) => {
-                    let layout = Layout::new(axes, base);
-                    let cells = layout.span.end - layout.span.start;
-                    let bytes = pattern.to_le_bytes();
-                    let cell = &bytes[..plan.format.cell_type.size()];
-                    self.constant = cell.repeat(cells as usize);
-                    self.made_up += cells;
-                    reduction.add(&[&self.constant], &layout);
-                }
-            }
+            let cells = GroupCounts::new(places.axes(plan.restriction), places.base);
+            groups += cells.groups();
+            reduction.add_known(known, &cells);
         }
+        if groups == 0 {
+            self.metrics.add_sliced();
+        } else {
+            self.metrics.add_known();
+        }
+        self.known_groups += groups;
         Ok(true)
+    }
+
+    /// Takes the memory that the engine's accumulators take by now.
+    fn account_for(&mut self, memory: &MemoryReservation) -> Result<()> {
+        self.rows.added = 0;
+        let engine = self.found.engine.iter();
+        memory.try_resize(engine.map(Accumulated::size).sum())
     }
 
     /// Does a bounded piece of the work on a batch. `next` counts the chunks that are ready. Returns whether it is done.
@@ -256,7 +233,8 @@ impl Worker {
             if !self.is_open {
                 let window = &batch.windows[*next];
                 reader.open(window)?;
-                if Cells::new(window, &part.part.selection).are_most_of(window) {
+                let mut selections = self.job.read_selections(part);
+                if selections.any(|cells| Cells::new(window, cells).are_most_of(window)) {
                     reader.read_ahead();
                 }
                 self.is_open = true;
@@ -280,16 +258,30 @@ impl Worker {
     fn add(&mut self, batch: &Batch) -> Result<bool> {
         let job = &self.job;
         if self.rows.next == 0 && !self.found.reductions.is_empty() {
-            let layout = Layout::new(&batch.axes, batch.base);
+            let layout = batch.places.layout(None);
+            let restrictions = 0..job.program.restrictions.len();
+            let restricted = restrictions.map(|number| batch.places.layout(Some(number)));
+            let restricted: Vec<Option<Layout>> = restricted.collect();
             let plans = job.program.reductions.iter();
             for (plan, reduction) in plans.zip(&mut self.found.reductions) {
+                let layout = plan
+                    .restriction
+                    .map_or(&layout, |number| &restricted[number]);
+                let Some(layout) = layout else {
+                    continue;
+                };
                 let attribute = job.attributes.iter().position(|a| *a == plan.attribute);
                 let Some(attribute) = attribute else {
                     return internal_err!("an attribute is not read");
                 };
                 let readers = self.readers.iter_mut().take(batch.windows.len());
                 let sources = readers.map(|reader| reader.cells(attribute, layout.span.clone()));
-                reduction.add(&sources.collect::<Result<Vec<_>>>()?, &layout);
+                reduction.add(&sources.collect::<Result<Vec<_>>>()?, layout);
+                if reduction.meets() {
+                    let axes = batch.places.axes(plan.restriction);
+                    let cells = GroupCounts::new(axes, batch.places.base);
+                    reduction.meet(&cells, batch.windows.len());
+                }
             }
         }
         if !job.program.needs_rows() {
@@ -312,6 +304,8 @@ struct Operands {
 /// What is done row by row.
 struct Rows {
     batch_size: usize,
+    /// Rows that accumulators were given since they were last asked what memory they take.
+    added: u64,
     /// Of the columns that are needed.
     schema: Arc<Schema>,
     predicate: Option<Arc<dyn PhysicalExpr>>,
@@ -340,6 +334,7 @@ impl Rows {
             });
         Ok(Self {
             batch_size,
+            added: 0,
             predicate: job.program.predicate.as_ref().map(bind).transpose()?,
             aggregates: aggregates.collect::<Result<_>>()?,
             cells: None,
@@ -388,8 +383,8 @@ impl Rows {
             });
         }
         self.groups.clear();
-        self.groups.resize(count, batch.base);
-        for (axis, groups) in batch.axes.iter().enumerate() {
+        self.groups.resize(count, batch.places.base);
+        for (axis, groups) in batch.places.axes.iter().enumerate() {
             if let Some(terms) = &groups.terms {
                 cells.add_terms(axis, terms, rows.clone(), &mut self.groups);
             }
@@ -406,6 +401,7 @@ impl Rows {
         if let Some(rows) = &mut found.rows {
             self.groups.iter().for_each(|group| rows[*group] += 1);
         }
+        self.added += some.num_rows() as u64;
         if some.num_rows() > 0 {
             let total = job.groups.count();
             for (operands, accumulated) in self.aggregates.iter().zip(&mut found.engine) {
