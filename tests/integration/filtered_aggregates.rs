@@ -60,7 +60,7 @@ async fn operator(ctx: &SessionContext, sql: &str) -> String {
     let lines = plan.iter().flat_map(|row| row.lines());
     let mut lines = lines.filter(|line| line.contains("ArrayAggregateExec"));
     let line = lines.next().unwrap_or_else(|| panic!("{sql}\n{plan:?}"));
-    line.trim().to_string()
+    line.trim().trim_start_matches("physical_plan ").to_string()
 }
 
 /// Checks that an aggregation of `{t}` is answered without a look at single rows, as of rows in memory, and tells how many

@@ -132,8 +132,17 @@ async fn constant_and_missing_chunks_are_not_read() {
                 "WHERE day <> 3 GROUP BY lon % 2, day / 2",
                 (4, 0),
             ),
-            // Where all that is asked for is how many there are, they need not be the same.
-            ("lon, count(value)", "WHERE lat = 1 GROUP BY lon", (5, 0)),
+            // Where all that is asked for is how many there are, they need not be the same; and they are not even asked
+            // where none can be missing.
+            (
+                "lon, count(value)",
+                "WHERE lat = 1 GROUP BY lon",
+                if matches!(name, "i64" | "u64") {
+                    (0, 0)
+                } else {
+                    (5, 0)
+                },
+            ),
         ] {
             let sql = |table: &str| format!("SELECT {select} FROM {table} {rest}");
             let ran = run(&ctx, &sql("v")).await;
