@@ -3,38 +3,29 @@
 use std::fmt::{self, Formatter};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
-use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
-use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
 };
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet, RecordOutput};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use futures::{Stream, TryStreamExt};
+use futures::TryStreamExt;
 
 use crate::provider::aggregate::aggregation::Aggregation;
-use crate::provider::aggregate::job::Job;
-use crate::provider::aggregate::output::{Answer, Stage};
+use crate::provider::aggregate::output::Stage;
 use crate::provider::aggregate::program::{Columns, Output, Program};
-use crate::provider::aggregate::worker::{self, Found};
-use crate::provider::metrics::ScanMetrics;
+use crate::provider::aggregate::run::Run;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::GridPart;
 
 /// The most groups of one aggregation; with more it stays the engine's.
 pub(super) const MOST_GROUPS: usize = 1 << 26;
-
-/// The most bytes that the results of all workers take together, if there is more than one worker.
-const MOST_BYTES: usize = 1 << 30;
 
 /// Computes aggregates of the cells of arrays, grouped by what follows from their positions.
 ///
@@ -42,6 +33,9 @@ const MOST_BYTES: usize = 1 << 30;
 /// depends on their pace, so that sums and averages of floating-point numbers, and what is made of them, may differ in
 /// their last digits from run to run: relative to the sum of the numbers' magnitudes by less than 1e-12 for groups of
 /// up to a billion cells.
+///
+/// The results of all groups are kept in memory. Where that is refused, the engine's own plan runs instead, which can
+/// spill; the metric `left_to_engine` says so.
 #[derive(Debug)]
 pub struct ArrayAggregateExec {
     scan: ArrayScan,
@@ -53,12 +47,15 @@ pub struct ArrayAggregateExec {
     by_row: Vec<String>,
     /// At most so many groups, if that is known.
     groups: Option<u64>,
+    /// What the engine would do. It is no child: it takes this operator's place rather than feeding it.
+    engine: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl ArrayAggregateExec {
-    /// The operator for an aggregation over the columns of a scan's table.
+    /// The operator for an aggregation over the columns of a scan's table, in place of `engine`, the rows of all of whose
+    /// partitions it gives.
     pub(super) fn new(
         parts: &[GridPart],
         scan: ArrayScan,
@@ -66,10 +63,10 @@ impl ArrayAggregateExec {
         names: Vec<String>,
         stage: Stage,
         groups: Option<u64>,
-        schema: SchemaRef,
+        engine: Arc<dyn ExecutionPlan>,
     ) -> Self {
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
+            EquivalenceProperties::new(engine.schema()),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -88,6 +85,7 @@ impl ArrayAggregateExec {
             names,
             stage,
             groups,
+            engine,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
@@ -197,11 +195,11 @@ impl ExecutionPlan for ArrayAggregateExec {
             aggregation: Arc::clone(&self.aggregation),
             stage: self.stage,
             schema: self.schema(),
+            engine: Arc::clone(&self.engine),
             metrics: self.metrics.clone(),
             context,
         };
-        let batches = futures::stream::once(run.run());
-        let batches = batches.try_flatten();
+        let batches = futures::stream::once(run.run()).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
             batches,
@@ -224,72 +222,5 @@ impl ExecutionPlan for ArrayAggregateExec {
             statistics.num_rows = Precision::Inexact(groups);
         }
         Ok(Arc::new(statistics))
-    }
-}
-
-/// One execution.
-struct Run {
-    scan: ArrayScan,
-    aggregation: Arc<Aggregation>,
-    stage: Stage,
-    schema: SchemaRef,
-    metrics: ExecutionPlanMetricsSet,
-    context: Arc<TaskContext>,
-}
-
-impl Run {
-    async fn run(self) -> Result<impl Stream<Item = Result<RecordBatch>>> {
-        let metrics = ScanMetrics::new(&self.metrics, 0);
-        let Some(parts) = self.scan.blocks().grid_parts() else {
-            return internal_err!("the scan is not over grids");
-        };
-        let config = self.context.session_config();
-        let workers = self.scan.plan().partitions.len();
-        let job = Job::try_new(
-            &self.aggregation,
-            parts,
-            self.scan.source().schema(),
-            self.scan.plan().options,
-            workers,
-            MOST_GROUPS,
-        )?;
-        self.scan.set_plan_metrics(&metrics, job.units() > 0);
-        let job = Arc::new(job);
-        // Each worker has results of all groups.
-        let bytes = job.bytes().max(1);
-        let affordable = (MOST_BYTES / bytes).max(1);
-        let workers = (workers as u64)
-            .min(job.units())
-            .clamp(1, affordable as u64);
-        let reserve = || {
-            let consumer = MemoryConsumer::new("ArrayAggregateExec");
-            consumer.register(self.context.memory_pool())
-        };
-        let reservation = reserve();
-        reservation.try_grow(bytes.saturating_mul(workers as usize))?;
-        let batch_size = config.batch_size();
-        let work = |metrics| worker::work(Arc::clone(&job), metrics, batch_size, reserve());
-        let others = (1..workers).map(|number| {
-            let metrics = ScanMetrics::new(&self.metrics, number as usize);
-            SpawnedTask::spawn(work(metrics))
-        });
-        let others: Vec<_> = others.collect();
-        let mut found: Found = work(metrics.clone()).await?;
-        for other in others {
-            let other = other.join().await.map_err(|error| {
-                datafusion::error::DataFusionError::ExecutionJoin(Box::new(error))
-            })??;
-            found.merge(other, job.groups.count())?;
-        }
-        let timer = metrics.baseline.elapsed_compute().timer();
-        let answer = Answer::new(&job, found, self.stage, &self.schema)?;
-        drop(timer);
-        let rows = answer.rows();
-        let starts = (0..rows).step_by(batch_size.max(1));
-        let batches = starts.map(move |start| {
-            let batch = answer.batch(start..rows.min(start + batch_size.max(1)))?;
-            Ok(batch.record_output(&metrics.baseline))
-        });
-        Ok(futures::stream::iter(batches))
     }
 }

@@ -13,8 +13,9 @@ use datafusion::physical_expr::utils::collect_columns;
 use crate::grid::reduce::Counts;
 use crate::grid::{IndexSet, Selection};
 use crate::provider::aggregate::aggregation::Aggregation;
+use crate::provider::aggregate::engine::Accumulated;
 use crate::provider::aggregate::groups::{Groups, group_columns};
-use crate::provider::aggregate::program::{Columns, Output, Program};
+use crate::provider::aggregate::program::{Columns, Output, Presence, Program, Reduced};
 use crate::provider::axis_filter::evaluate_physical;
 use crate::provider::grid_blocks::GridBlocks;
 use crate::provider::options::ReadOptions;
@@ -68,6 +69,8 @@ struct Batches {
     size: u64,
     /// Chunks along each axis.
     counts: Vec<u64>,
+    /// Bytes of so many chunks, once decoded.
+    bytes: u64,
 }
 
 impl Job {
@@ -124,7 +127,7 @@ impl Job {
                 part,
             };
             if !program.needs_rows() {
-                part.batches = part.batches(&columns, workers);
+                part.batches = part.batches(&columns, attributes.len(), workers);
             }
             if is_read && !part.part.selection.is_empty() {
                 let Some(units) = part.units().and_then(|units| end.checked_add(units)) else {
@@ -154,20 +157,50 @@ impl Job {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Bytes that the results of all groups take, about.
-    pub fn bytes(&self) -> usize {
+    /// Bytes that a worker takes for the results of all groups and what it reads into, about.
+    pub fn bytes(&self) -> Result<usize> {
+        let is_grouped = !self.aggregation.groups.is_empty();
+        let outputs = self.program.outputs.iter();
+        let engine = outputs
+            .zip(&self.aggregation.aggregates)
+            .filter(|(output, _)| **output == Output::Engine);
+        let mut bytes = self.other_bytes();
+        for (_, aggregate) in engine {
+            let groups = self.groups.count();
+            let more = Accumulated::initial_bytes(&aggregate.function, is_grouped, groups)?;
+            bytes = bytes.saturating_add(more);
+        }
+        Ok(bytes)
+    }
+
+    /// The same without the engine's accumulators.
+    pub fn other_bytes(&self) -> usize {
         let reductions = self.program.reductions.iter().map(|plan| {
             let size = plan.format.cell_type.size();
             let wanted = &plan.wanted;
             16 + size * (usize::from(wanted.least) + usize::from(wanted.greatest))
                 + if wanted.deviation { 24 } else { 0 }
         });
-        let engine = self
-            .program
-            .outputs
-            .iter()
-            .filter(|output| **output == Output::Engine);
-        let per_group = 8 + reductions.sum::<usize>() + engine.count() * 16;
+        let per_group = 8 + reductions.sum::<usize>();
+        let buffers = self.parts.iter().filter_map(|part| part.batches.as_ref());
+        let buffers = buffers.map(|batches| batches.bytes).max().unwrap_or(0);
+        per_group
+            .saturating_mul(self.groups.count())
+            .saturating_add(buffers as usize)
+    }
+
+    /// Bytes that the answer takes beside the results that it is made of, about.
+    pub fn answer_bytes(&self) -> usize {
+        let outputs = self.program.outputs.iter().map(|output| match output {
+            Output::Reduced(_, Reduced::Deviation) => 48,
+            _ => 8,
+        });
+        let columns: usize = outputs.sum();
+        let per_group = match self.program.presence {
+            Presence::Selected => columns,
+            // Those that have rows are chosen by number, and copied.
+            Presence::Counted(_) | Presence::Rows => 2 * columns + 16,
+        };
         per_group.saturating_mul(self.groups.count())
     }
 
@@ -240,7 +273,7 @@ impl JobPart {
 
     /// Whether, and which, chunks are to be taken several at a time: if each has few cells per group, loading and
     /// storing the groups' results would cost more than adding the cells up.
-    fn batches(&self, grouped: &[usize], workers: usize) -> Option<Batches> {
+    fn batches(&self, grouped: &[usize], attributes: usize, workers: usize) -> Option<Batches> {
         let counts = self.blocks.chunk_counts();
         let total = self.blocks.count()?;
         if self.part.kept.is_some() || total == 0 {
@@ -263,12 +296,20 @@ impl JobPart {
             .filter(|axis| !grouped.contains(axis))
             .max_by_key(|axis| counts[*axis])?;
         let fair = total / (workers as u64 * UNITS_PER_WORKER);
-        let bytes = rows.saturating_mul(groups).saturating_mul(CELL_BYTES);
+        let bytes = rows
+            .saturating_mul(groups)
+            .saturating_mul(CELL_BYTES)
+            .saturating_mul(attributes as u64);
         let size = (ROWS / rows.max(1))
             .min(counts[axis])
             .min(fair)
             .min(BATCH_BYTES / bytes.max(1));
-        (size > 1).then_some(Batches { axis, size, counts })
+        (size > 1).then_some(Batches {
+            axis,
+            size,
+            counts,
+            bytes: bytes * size,
+        })
     }
 }
 

@@ -7,12 +7,14 @@
 mod aggregation;
 mod engine;
 mod exec;
+mod fallback;
 mod groups;
 mod job;
 mod known;
 mod output;
 mod program;
 mod rule;
+mod run;
 mod value_bounds;
 mod worker;
 

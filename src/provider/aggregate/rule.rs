@@ -57,7 +57,7 @@ impl PhysicalOptimizerRule for ArrayAggregates {
             let Some(node) = plan.downcast_ref::<AggregateExec>() else {
                 return Ok(Transformed::no(plan));
             };
-            match replace(node)? {
+            match replace(&plan, node)? {
                 Some(replaced) => Ok(Transformed::new(replaced, true, TreeNodeRecursion::Jump)),
                 None => Ok(Transformed::no(plan)),
             }
@@ -74,8 +74,11 @@ impl PhysicalOptimizerRule for ArrayAggregates {
     }
 }
 
-/// What takes the place of an aggregation, if it can be taken.
-fn replace(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+/// What takes the place of an aggregation, if it can be taken. `plan` is `node`, here and below.
+fn replace(
+    plan: &Arc<dyn ExecutionPlan>,
+    node: &AggregateExec,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     // Above, somebody may count on the order of its rows.
     if node.properties().output_ordering().is_some() {
         return Ok(None);
@@ -84,13 +87,15 @@ fn replace(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         AggregateMode::Final | AggregateMode::FinalPartitioned => {
             match below_exchange(node.input()).downcast_ref::<AggregateExec>() {
                 Some(first) if *first.mode() == AggregateMode::Partial => {
-                    one(first, node, Stage::Whole)?
+                    one(first, plan, node, Stage::Whole)?
                 }
                 _ => None,
             }
         }
-        AggregateMode::Single | AggregateMode::SinglePartitioned => one(node, node, Stage::Whole)?,
-        AggregateMode::Partial => return partial(node),
+        AggregateMode::Single | AggregateMode::SinglePartitioned => {
+            one(node, plan, node, Stage::Whole)?
+        }
+        AggregateMode::Partial => return partial(plan, node),
         AggregateMode::PartialReduce => None,
     };
     let Some(whole) = whole else {
@@ -107,17 +112,21 @@ fn replace(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
 /// An aggregation over a single scan: what `first` looks at, as what `last` gives.
 fn one(
     first: &AggregateExec,
+    plan: &Arc<dyn ExecutionPlan>,
     last: &AggregateExec,
     stage: Stage,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(aggregation) = Aggregation::of(first) else {
         return Ok(None);
     };
-    over_scan(first.input(), &aggregation, last, stage)
+    over_scan(first.input(), &aggregation, plan, last, stage)
 }
 
 /// The first stage of an aggregation, over one scan or the union of several.
-fn partial(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+fn partial(
+    plan: &Arc<dyn ExecutionPlan>,
+    node: &AggregateExec,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(aggregation) = Aggregation::of(node) else {
         return Ok(None);
     };
@@ -125,12 +134,13 @@ fn partial(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         return Ok(None);
     };
     let Some(union) = below.node.downcast_ref::<UnionExec>() else {
-        return one(node, node, Stage::Partial);
+        return one(node, plan, node, Stage::Partial);
     };
     let aggregation = aggregation.over(&below)?;
     let mut inputs = Vec::with_capacity(union.inputs().len());
     for input in union.inputs() {
-        match over_scan(input, &aggregation, node, Stage::Partial)? {
+        let alone = with_input(plan, &below.node, input)?;
+        match over_scan(input, &aggregation, &alone, node, Stage::Partial)? {
             Some(operator) => inputs.push(operator),
             None => return Ok(None),
         }
@@ -138,10 +148,27 @@ fn partial(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     UnionExec::try_new(inputs).map(Some)
 }
 
-/// An aggregation of the rows of `input`, as what `node` gives.
+/// A plan with another node in place of one of its own.
+fn with_input(
+    plan: &Arc<dyn ExecutionPlan>,
+    node: &Arc<dyn ExecutionPlan>,
+    input: &Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let replaced = Arc::clone(plan).transform_down(|plan| {
+        Ok(if Arc::ptr_eq(&plan, node) {
+            Transformed::new(Arc::clone(input), true, TreeNodeRecursion::Jump)
+        } else {
+            Transformed::no(plan)
+        })
+    })?;
+    Ok(replaced.data)
+}
+
+/// An aggregation of the rows of `input`, as what `plan` gives, which is `node` over that input alone.
 fn over_scan(
     input: &Arc<dyn ExecutionPlan>,
     aggregation: &Aggregation,
+    plan: &Arc<dyn ExecutionPlan>,
     node: &AggregateExec,
     stage: Stage,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
@@ -206,6 +233,6 @@ fn over_scan(
         names.map(|(_, name)| name.clone()).collect(),
         stage,
         groups,
-        node.schema(),
+        Arc::clone(plan),
     ))))
 }

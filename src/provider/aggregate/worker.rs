@@ -76,13 +76,14 @@ impl Found {
     }
 }
 
-/// Works until no chunk is left.
+/// Works until no chunk is left, in memory that is reserved for everything but what accumulators take later on.
 pub(super) async fn work(
     job: Arc<Job>,
     metrics: ScanMetrics,
     batch_size: usize,
     memory: MemoryReservation,
-) -> Result<Found> {
+) -> Result<(Found, MemoryReservation)> {
+    let reserved = memory.size();
     let elapsed = metrics.baseline.elapsed_compute().clone();
     let mut worker = Worker {
         found: Found::new(&job)?,
@@ -100,7 +101,7 @@ pub(super) async fn work(
     loop {
         let timer = elapsed.timer();
         let Some((part, positions)) = worker.job.take() else {
-            return Ok(worker.found);
+            return Ok((worker.found, memory));
         };
         let chunks = worker.chunks(part, &positions)?;
         since += positions.len() as u64 * LOOK + std::mem::take(&mut worker.made_up);
@@ -122,7 +123,8 @@ pub(super) async fn work(
             }
             if !worker.found.engine.is_empty() {
                 let engine = worker.found.engine.iter();
-                memory.try_resize(engine.map(Accumulated::size).sum())?;
+                let grown: usize = engine.map(Accumulated::size).sum();
+                memory.try_resize(reserved.max(worker.job.other_bytes().saturating_add(grown)))?;
             }
             since += batch.windows.iter().map(Window::cells).sum::<u64>();
             if since >= TURN {
