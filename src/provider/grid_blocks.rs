@@ -34,7 +34,7 @@ const MAX_FOLDED: u64 = 16 << 20;
 /// The most chunks along an axis whose least and greatest coordinates are kept.
 const MAX_AXIS_CHUNKS: u64 = 1 << 20;
 /// The longest axis whose coordinates are read for nothing but statistics.
-const MAX_READ: u64 = 4 << 20;
+pub(super) const MAX_READ: u64 = 4 << 20;
 
 /// A grid as a [`BlockSource`].
 #[derive(Debug)]

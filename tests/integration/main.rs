@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod aggregate_memory;
+mod aggregate_order;
 mod aggregates;
 mod carried;
 mod cells;

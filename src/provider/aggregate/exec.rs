@@ -7,7 +7,9 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_expr::{
+    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
+};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
 };
@@ -55,7 +57,7 @@ pub struct ArrayAggregateExec {
 
 impl ArrayAggregateExec {
     /// The operator for an aggregation over the columns of a scan's table, in place of `engine`, the rows of all of whose
-    /// partitions it gives.
+    /// partitions it gives in the order that is `ordering`.
     pub(super) fn new(
         parts: &[GridPart],
         scan: ArrayScan,
@@ -63,10 +65,11 @@ impl ArrayAggregateExec {
         names: Vec<String>,
         stage: Stage,
         groups: Option<u64>,
+        ordering: Vec<PhysicalSortExpr>,
         engine: Arc<dyn ExecutionPlan>,
     ) -> Self {
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(engine.schema()),
+            EquivalenceProperties::new_with_orderings(engine.schema(), [ordering]),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -195,6 +198,7 @@ impl ExecutionPlan for ArrayAggregateExec {
             aggregation: Arc::clone(&self.aggregation),
             stage: self.stage,
             schema: self.schema(),
+            ordering: self.properties.output_ordering().cloned(),
             engine: Arc::clone(&self.engine),
             metrics: self.metrics.clone(),
             context,

@@ -6,23 +6,29 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::execution::TaskContext;
+use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{Stream, TryStreamExt};
 
 /// Runs the engine's plan of an aggregation, as it was before it was taken over: what it needs of its input, such as
-/// partitions by hash, is made sure of only now.
+/// partitions by hash, is made sure of only now. The rows are sorted by `ordering`.
 pub(super) fn execute(
     engine: &Arc<dyn ExecutionPlan>,
+    ordering: Option<LexOrdering>,
     schema: &SchemaRef,
     context: &Arc<TaskContext>,
 ) -> Result<impl Stream<Item = Result<RecordBatch>> + Send + use<>> {
-    let plan = reset_plan_states(Arc::clone(engine))?;
+    let mut plan = reset_plan_states(Arc::clone(engine))?;
+    if let Some(ordering) = ordering {
+        plan = Arc::new(SortExec::new(ordering, plan));
+    }
     let config = context.session_config().options();
-    let mut plan = EnsureRequirements::new().optimize(plan, config)?;
+    plan = EnsureRequirements::new().optimize(plan, config)?;
     if plan.output_partitioning().partition_count() > 1 {
         plan = Arc::new(CoalescePartitionsExec::new(plan));
     }

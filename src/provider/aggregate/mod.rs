@@ -11,6 +11,7 @@ mod fallback;
 mod groups;
 mod job;
 mod known;
+mod order;
 mod output;
 mod program;
 mod rule;

@@ -8,14 +8,16 @@ use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::Partitioning;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::exec::{ArrayAggregateExec, MOST_GROUPS};
 use crate::provider::aggregate::groups::group_columns;
+use crate::provider::aggregate::order::ordering;
 use crate::provider::aggregate::output::Stage;
 use crate::provider::below::{Below, below_exchange, may_fail};
 use crate::provider::config::TetConfig;
@@ -79,10 +81,6 @@ fn replace(
     plan: &Arc<dyn ExecutionPlan>,
     node: &AggregateExec,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    // Above, somebody may count on the order of its rows.
-    if node.properties().output_ordering().is_some() {
-        return Ok(None);
-    }
     let whole: Option<Arc<dyn ExecutionPlan>> = match node.mode() {
         AggregateMode::Final | AggregateMode::FinalPartitioned => {
             match below_exchange(node.input()).downcast_ref::<AggregateExec>() {
@@ -101,12 +99,27 @@ fn replace(
     let Some(whole) = whole else {
         return Ok(None);
     };
+    let whole = in_order(whole, node)?;
     // Late, somebody above may count on how its rows are spread over partitions.
     Ok(Some(match &node.properties().partitioning {
         Partitioning::UnknownPartitioning(_) => whole,
         spread if spread.partition_count() == 1 => whole,
         spread => Arc::new(RepartitionExec::try_new(whole, spread.clone())?),
     }))
+}
+
+/// What takes the place of an aggregation, in the order of the latter's rows: somebody above may count on it.
+fn in_order(plan: Arc<dyn ExecutionPlan>, node: &AggregateExec) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(ordering) = node.properties().output_ordering() else {
+        return Ok(plan);
+    };
+    let properties = plan.equivalence_properties();
+    if properties.ordering_satisfy(ordering.iter().cloned())? {
+        return Ok(plan);
+    }
+    // There are few rows left by now.
+    let sorted = SortExec::new(ordering.clone(), plan).with_preserve_partitioning(true);
+    Ok(Arc::new(sorted))
 }
 
 /// An aggregation over a single scan: what `first` looks at, as what `last` gives.
@@ -134,14 +147,15 @@ fn partial(
         return Ok(None);
     };
     let Some(union) = below.node.downcast_ref::<UnionExec>() else {
-        return one(node, plan, node, Stage::Partial);
+        let one = one(node, plan, node, Stage::Partial)?;
+        return one.map(|one| in_order(one, node)).transpose();
     };
     let aggregation = aggregation.over(&below)?;
     let mut inputs = Vec::with_capacity(union.inputs().len());
     for input in union.inputs() {
         let alone = with_input(plan, &below.node, input)?;
         match over_scan(input, &aggregation, &alone, node, Stage::Partial)? {
-            Some(operator) => inputs.push(operator),
+            Some(operator) => inputs.push(in_order(operator, node)?),
             None => return Ok(None),
         }
     }
@@ -225,6 +239,12 @@ fn over_scan(
     if !is_small {
         return Ok(None);
     }
+    // The engine would have the states of a first stage sorted as well, if those of some were.
+    let ordering = if stage == Stage::Whole || plan.output_ordering().is_some() {
+        ordering(&parts, &aggregation.groups, &columns, &plan.schema())
+    } else {
+        Vec::new()
+    };
     let names = node.group_expr().expr().iter();
     Ok(Some(Arc::new(ArrayAggregateExec::new(
         &parts,
@@ -233,6 +253,7 @@ fn over_scan(
         names.map(|(_, name)| name.clone()).collect(),
         stage,
         groups,
+        ordering,
         Arc::clone(plan),
     ))))
 }

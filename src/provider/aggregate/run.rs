@@ -9,6 +9,7 @@ use datafusion::common::{Result, internal_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, RecordOutput};
 use futures::stream::BoxStream;
@@ -32,6 +33,8 @@ pub(super) struct Run {
     pub aggregation: Arc<Aggregation>,
     pub stage: Stage,
     pub schema: SchemaRef,
+    /// What the rows are to be sorted by.
+    pub ordering: Option<LexOrdering>,
     /// The engine's plan for the same.
     pub engine: Arc<dyn ExecutionPlan>,
     pub metrics: ExecutionPlanMetricsSet,
@@ -53,7 +56,7 @@ impl Run {
         }
         let left = MetricBuilder::new(&self.metrics).counter("left_to_engine", 0);
         left.add(1);
-        let rows = fallback::execute(&self.engine, &self.schema, &self.context)?;
+        let rows = fallback::execute(&self.engine, self.ordering, &self.schema, &self.context)?;
         let rows = rows.map_ok(move |batch| batch.record_output(&metrics.baseline));
         Ok(rows.boxed())
     }
