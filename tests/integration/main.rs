@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod aggregate_filters;
 mod aggregate_memory;
 mod aggregate_order;
 mod aggregates;

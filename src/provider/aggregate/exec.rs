@@ -6,12 +6,17 @@ use std::sync::Arc;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{
-    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
+    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr, conjunction_opt,
 };
 use datafusion::physical_plan::execution_plan::{
     Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
+};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
@@ -23,6 +28,8 @@ use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::output::Stage;
 use crate::provider::aggregate::program::{Columns, Output, Program};
 use crate::provider::aggregate::run::Run;
+use crate::provider::below::with_columns;
+use crate::provider::pruning::is_dynamic;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::GridPart;
 
@@ -38,17 +45,18 @@ pub(super) const MOST_GROUPS: usize = 1 << 26;
 ///
 /// The results of all groups are kept in memory. Where that is refused, the engine's own plan runs instead, which can
 /// spill; the metric `left_to_engine` says so.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ArrayAggregateExec {
     scan: ArrayScan,
     aggregation: Arc<Aggregation>,
-    /// The names of the groups.
-    names: Vec<String>,
     stage: Stage,
     /// The aggregates that the engine computes, row by row.
     by_row: Vec<String>,
     /// At most so many groups, if that is known.
     groups: Option<u64>,
+    /// What becomes known of the cells that are needed, while the query runs, over the table's columns. It need not be
+    /// heeded.
+    dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
     /// What the engine would do. It is no child: it takes this operator's place rather than feeding it.
     engine: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
@@ -62,7 +70,6 @@ impl ArrayAggregateExec {
         parts: &[GridPart],
         scan: ArrayScan,
         aggregation: Aggregation,
-        names: Vec<String>,
         stage: Stage,
         groups: Option<u64>,
         ordering: Vec<PhysicalSortExpr>,
@@ -85,13 +92,33 @@ impl ArrayAggregateExec {
                 .collect(),
             scan,
             aggregation: Arc::new(aggregation),
-            names,
             stage,
             groups,
+            dynamic_filter: None,
             engine,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
+    }
+
+    /// The same for the cells that a filter leaves, which speaks of the table's columns and becomes known while the query
+    /// runs.
+    pub(super) fn with_dynamic_filter(self, dynamic_filter: Option<Arc<dyn PhysicalExpr>>) -> Self {
+        Self {
+            dynamic_filter,
+            ..self
+        }
+    }
+
+    /// A filter over the groups' columns in terms of the table's; `None` if it asks for more than that.
+    fn over_table(&self, filter: &Arc<dyn PhysicalExpr>) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+        let groups = &self.aggregation.groups;
+        let mut columns = collect_columns(filter).into_iter();
+        // Without groups there is one row, whatever the cells.
+        if groups.is_empty() || columns.any(|column| column.index() >= groups.len()) {
+            return Ok(None);
+        }
+        with_columns(filter, &|number| groups.get(number).map(Arc::clone)).map(Some)
     }
 }
 
@@ -101,8 +128,9 @@ impl DisplayAs for ArrayAggregateExec {
             .aggregation
             .groups
             .iter()
-            .zip(&self.names)
-            .map(|(expr, name)| {
+            .zip(self.schema().fields())
+            .map(|(expr, field)| {
+                let name = field.name();
                 let text = expr.to_string();
                 let bare = text.split('@').next().unwrap_or_default();
                 if bare == name {
@@ -136,6 +164,9 @@ impl DisplayAs for ArrayAggregateExec {
             parts.push(format!("predicate={}", conjuncts.join(" AND ")));
         }
         parts.extend(self.scan.description_without_projection());
+        if let Some(filter) = &self.dynamic_filter {
+            parts.push(format!("dynamic_filter={filter}"));
+        }
         match t {
             DisplayFormatType::TreeRender => write!(f, "{}", parts.join("\n")),
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
@@ -162,7 +193,8 @@ impl ExecutionPlan for ArrayAggregateExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        for expr in self.aggregation.expressions() {
+        let expressions = self.aggregation.expressions();
+        for expr in expressions.chain(&self.dynamic_filter) {
             if f(expr)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
             }
@@ -185,6 +217,30 @@ impl ExecutionPlan for ArrayAggregateExec {
         Ok(self)
     }
 
+    fn handle_child_pushdown_result(
+        &self,
+        _phase: FilterPushdownPhase,
+        filters: ChildPushdownResult,
+        _config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        // The engine applies all of them to the rows. A group that a filter takes away may be short of cells.
+        let filters = filters.parent_filters;
+        let answers = vec![PushedDown::No; filters.len()];
+        let answers = FilterPushdownPropagation::with_parent_pushdown_result(answers);
+        let mut all: Vec<_> = self.dynamic_filter.iter().cloned().collect();
+        let known = all.len();
+        for filter in filters.iter().map(|filter| &filter.filter) {
+            if is_dynamic(filter) {
+                all.extend(self.over_table(filter)?);
+            }
+        }
+        if all.len() == known {
+            return Ok(answers);
+        }
+        let operator = self.clone().with_dynamic_filter(conjunction_opt(all));
+        Ok(answers.with_updated_node(Arc::new(operator)))
+    }
+
     fn execute(
         &self,
         partition: usize,
@@ -196,6 +252,7 @@ impl ExecutionPlan for ArrayAggregateExec {
         let run = Run {
             scan: self.scan.clone(),
             aggregation: Arc::clone(&self.aggregation),
+            dynamic_filter: self.dynamic_filter.clone(),
             stage: self.stage,
             schema: self.schema(),
             ordering: self.properties.output_ordering().cloned(),

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_err};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::DynamicFilterTracking;
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
+use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 
 use crate::grid::reduce::Counts;
 use crate::grid::{IndexSet, Selection};
@@ -19,7 +21,7 @@ use crate::provider::aggregate::program::{Columns, Output, Presence, Program, Re
 use crate::provider::axis_filter::evaluate_physical;
 use crate::provider::grid_blocks::GridBlocks;
 use crate::provider::options::ReadOptions;
-use crate::provider::pruning::with_subquery_values;
+use crate::provider::pruning::{Pruner, with_subquery_values};
 use crate::provider::source::{BlockList, GridPart};
 
 /// Rows of cells that are best added up at once.
@@ -39,6 +41,8 @@ pub(super) struct Job {
     pub program: Program,
     pub groups: Groups,
     pub parts: Vec<JobPart>,
+    /// What becomes known of the cells that are needed, and may still change.
+    dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
     /// Of the table.
     pub schema: SchemaRef,
     pub options: ReadOptions,
@@ -74,9 +78,11 @@ struct Batches {
 }
 
 impl Job {
-    /// Prepares an aggregation over some parts of a table, for so many workers. Reads coordinates, but no values.
+    /// Prepares an aggregation over some parts of a table, for so many workers. Reads coordinates, but no values. Cells
+    /// that the dynamic filter does not leave are not needed.
     pub fn try_new(
         aggregation: &Aggregation,
+        dynamic_filter: Option<&Arc<dyn PhysicalExpr>>,
         parts: Vec<GridPart>,
         schema: &SchemaRef,
         options: ReadOptions,
@@ -88,6 +94,15 @@ impl Job {
         let originals: Vec<Selection> = parts.iter().map(|part| part.selection.clone()).collect();
         let mut parts = parts;
         narrow(&mut aggregation.conjuncts, &mut parts, dimensions)?;
+        let mut changing = None;
+        if let Some(filter) = dynamic_filter {
+            changing = DynamicFilterTracking::classify(filter)
+                .watcher()
+                .map(|_| Arc::clone(filter));
+            let filter = snapshot_physical_expr(with_subquery_values(filter)?)?;
+            let conjuncts = split_conjunction(&filter).into_iter();
+            narrow(&mut conjuncts.cloned().collect(), &mut parts, dimensions)?;
+        }
         let file = parts
             .iter()
             .any(|part| part.file.is_some())
@@ -143,6 +158,7 @@ impl Job {
             program,
             groups,
             parts: job_parts,
+            dynamic_filter: changing,
             schema: Arc::clone(schema),
             options,
             row_columns: row_columns.into_iter().collect(),
@@ -208,6 +224,20 @@ impl Job {
     pub fn cells(&self) -> Result<Counts> {
         let parts: Vec<&GridPart> = self.parts.iter().map(|part| &part.part).collect();
         self.groups.cells(&parts)
+    }
+
+    /// What rules out chunks of a part while the query runs, if anything may.
+    pub fn pruner(&self, part: &JobPart) -> Result<Option<Pruner>> {
+        let Some(filter) = &self.dynamic_filter else {
+            return Ok(None);
+        };
+        // A part knows nothing of the column that is its file.
+        let grid = &part.part.grid;
+        let columns: Vec<usize> = (0..grid.axes().len() + grid.attributes().len()).collect();
+        let schema = Arc::new(self.schema.project(&columns)?);
+        let blocks: Arc<dyn BlockList> = Arc::new(part.blocks.clone());
+        let pruner = Pruner::new(&blocks, &schema, &schema, filter, &self.options);
+        Ok(Some(pruner))
     }
 
     /// The next unit that no worker has: the number of a part, and positions of its chunks.

@@ -85,14 +85,12 @@ fn replace(
         AggregateMode::Final | AggregateMode::FinalPartitioned => {
             match below_exchange(node.input()).downcast_ref::<AggregateExec>() {
                 Some(first) if *first.mode() == AggregateMode::Partial => {
-                    one(first, plan, node, Stage::Whole)?
+                    one(first, plan, Stage::Whole)?
                 }
                 _ => None,
             }
         }
-        AggregateMode::Single | AggregateMode::SinglePartitioned => {
-            one(node, plan, node, Stage::Whole)?
-        }
+        AggregateMode::Single | AggregateMode::SinglePartitioned => one(node, plan, Stage::Whole)?,
         AggregateMode::Partial => return partial(plan, node),
         AggregateMode::PartialReduce => None,
     };
@@ -122,17 +120,16 @@ fn in_order(plan: Arc<dyn ExecutionPlan>, node: &AggregateExec) -> Result<Arc<dy
     Ok(Arc::new(sorted))
 }
 
-/// An aggregation over a single scan: what `first` looks at, as what `last` gives.
+/// An aggregation over a single scan: what `first` looks at, as what `plan` gives.
 fn one(
     first: &AggregateExec,
     plan: &Arc<dyn ExecutionPlan>,
-    last: &AggregateExec,
     stage: Stage,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(aggregation) = Aggregation::of(first) else {
         return Ok(None);
     };
-    over_scan(first.input(), &aggregation, plan, last, stage)
+    over_scan(first.input(), &aggregation, plan, stage)
 }
 
 /// The first stage of an aggregation, over one scan or the union of several.
@@ -147,14 +144,14 @@ fn partial(
         return Ok(None);
     };
     let Some(union) = below.node.downcast_ref::<UnionExec>() else {
-        let one = one(node, plan, node, Stage::Partial)?;
+        let one = one(node, plan, Stage::Partial)?;
         return one.map(|one| in_order(one, node)).transpose();
     };
     let aggregation = aggregation.over(&below)?;
     let mut inputs = Vec::with_capacity(union.inputs().len());
     for input in union.inputs() {
         let alone = with_input(plan, &below.node, input)?;
-        match over_scan(input, &aggregation, &alone, node, Stage::Partial)? {
+        match over_scan(input, &aggregation, &alone, Stage::Partial)? {
             Some(operator) => inputs.push(in_order(operator, node)?),
             None => return Ok(None),
         }
@@ -178,12 +175,11 @@ fn with_input(
     Ok(replaced.data)
 }
 
-/// An aggregation of the rows of `input`, as what `plan` gives, which is `node` over that input alone.
+/// An aggregation of the rows of `input`, as what `plan` makes of them.
 fn over_scan(
     input: &Arc<dyn ExecutionPlan>,
     aggregation: &Aggregation,
     plan: &Arc<dyn ExecutionPlan>,
-    node: &AggregateExec,
     stage: Stage,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(below) = Below::of_scan(input)? else {
@@ -239,21 +235,23 @@ fn over_scan(
     if !is_small {
         return Ok(None);
     }
+    let dynamic_filter = below.dynamic_filter;
     // The engine would have the states of a first stage sorted as well, if those of some were.
     let ordering = if stage == Stage::Whole || plan.output_ordering().is_some() {
         ordering(&parts, &aggregation.groups, &columns, &plan.schema())
     } else {
         Vec::new()
     };
-    let names = node.group_expr().expr().iter();
-    Ok(Some(Arc::new(ArrayAggregateExec::new(
-        &parts,
-        scan,
-        aggregation,
-        names.map(|(_, name)| name.clone()).collect(),
-        stage,
-        groups,
-        ordering,
-        Arc::clone(plan),
-    ))))
+    Ok(Some(Arc::new(
+        ArrayAggregateExec::new(
+            &parts,
+            scan,
+            aggregation,
+            stage,
+            groups,
+            ordering,
+            Arc::clone(plan),
+        )
+        .with_dynamic_filter(dynamic_filter),
+    )))
 }

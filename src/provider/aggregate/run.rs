@@ -9,7 +9,7 @@ use datafusion::common::{Result, internal_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, RecordOutput};
 use futures::stream::BoxStream;
@@ -31,6 +31,7 @@ const MOST_BYTES: usize = 1 << 30;
 pub(super) struct Run {
     pub scan: ArrayScan,
     pub aggregation: Arc<Aggregation>,
+    pub dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
     pub stage: Stage,
     pub schema: SchemaRef,
     /// What the rows are to be sorted by.
@@ -69,6 +70,7 @@ impl Run {
         let workers = self.scan.plan().partitions.len();
         let job = Job::try_new(
             &self.aggregation,
+            self.dynamic_filter.as_ref(),
             parts,
             self.scan.source().schema(),
             self.scan.plan().options,

@@ -18,6 +18,7 @@ use crate::provider::aggregate::known::{Known, known};
 use crate::provider::aggregate::program::{Output, Presence};
 use crate::provider::mask::mask;
 use crate::provider::metrics::ScanMetrics;
+use crate::provider::pruning::Pruner;
 use crate::provider::source::{ReadCounts, WindowReader};
 
 /// Cells between two times that others may run.
@@ -89,6 +90,7 @@ pub(super) async fn work(
         found: Found::new(&job)?,
         rows: Rows::try_new(&job, batch_size)?,
         readers: Vec::new(),
+        pruner: None,
         open: None,
         is_open: false,
         made_up: 0,
@@ -149,6 +151,8 @@ struct Worker {
     rows: Rows,
     /// One per chunk of a batch, all of one part.
     readers: Vec<Box<dyn WindowReader>>,
+    /// The number of the part that chunks were last taken of, and what rules some of them out.
+    pruner: Option<(usize, Option<Pruner>)>,
     open: Option<usize>,
     /// Whether the next chunk is open but not yet ready.
     is_open: bool,
@@ -166,7 +170,16 @@ impl Worker {
         let job = Arc::clone(&self.job);
         let part = &job.parts[number];
         let mut batches: Vec<Batch> = Vec::new();
+        if self.pruner.as_ref().is_none_or(|(of, _)| *of != number) {
+            self.pruner = Some((number, job.pruner(part)?));
+        }
         for position in positions {
+            if let Some((_, Some(pruner))) = &mut self.pruner
+                && !pruner.keeps(*position, *position + 1)?
+            {
+                self.metrics.add_pruned();
+                continue;
+            }
             let chunk = part.blocks.chunk(*position)?;
             let window = part.part.grid.chunk_grid().window(&chunk);
             let (axes, base) = job.groups.of_window(number, &part.part.selection, &window);
