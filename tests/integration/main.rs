@@ -42,6 +42,7 @@ mod tables;
 mod terminal;
 mod tool;
 mod trust;
+mod wide;
 mod writer;
 #[cfg(feature = "zarr")]
 mod zarr;

@@ -55,14 +55,19 @@ pub(super) struct Job {
     next: AtomicU64,
 }
 
-/// The chunks of one grid.
+/// The chunks of one grid, as far as some attributes are read.
 #[derive(Debug)]
 pub(super) struct JobPart {
+    /// The number of the grid's part of the table.
+    pub number: usize,
     pub part: GridPart,
+    /// The attributes that are read, and the numbers of the reductions that look at them.
+    pub attributes: Vec<usize>,
+    pub reductions: Vec<usize>,
     /// The chunks, by the selection that the scan was planned with.
     pub blocks: GridBlocks,
     batches: Option<Batches>,
-    /// Whether something is known of the values of a reduction's attribute.
+    /// Whether something is known of the values of each reduction's attribute.
     pub is_known: Vec<bool>,
 }
 
@@ -125,33 +130,58 @@ impl Job {
             .map(|column| column - dimensions)
             .chain(program.reductions.iter().map(|plan| plan.attribute))
             .collect();
+        let attributes: Vec<usize> = attributes.into_iter().collect();
         let is_read = program.needs_rows() || !program.reductions.is_empty();
-        let mut ends = Vec::with_capacity(parts.len());
+        let mut ends = Vec::new();
         let mut end = 0u64;
         let mut job_parts = Vec::with_capacity(parts.len());
-        for (part, original) in parts.into_iter().zip(originals) {
-            let blocks = GridBlocks::new(&part.grid, original);
-            let known = program
-                .reductions
-                .iter()
-                .map(|plan| blocks.has_statistics(dimensions + plan.attribute, &options));
-            let mut part = JobPart {
-                is_known: known.collect(),
-                batches: None,
-                blocks,
-                part,
+        for (number, (part, original)) in parts.into_iter().zip(originals).enumerate() {
+            // A reduction looks at one attribute, whose chunks need not be met with those of others.
+            let is_separable = !program.needs_rows() && part.kept.is_none();
+            let separate = if is_separable && attributes.len() > 1 {
+                attributes
+                    .iter()
+                    .map(|attribute| vec![*attribute])
+                    .collect()
+            } else {
+                vec![attributes.clone()]
             };
-            if !program.needs_rows() {
-                part.batches = part.batches(&columns, attributes.len(), workers);
-            }
-            if is_read && !part.part.selection.is_empty() {
-                let Some(units) = part.units().and_then(|units| end.checked_add(units)) else {
-                    return internal_err!("there are 2^64 chunks or more");
+            for attributes in separate {
+                let mut part = part.clone();
+                // The chunks that are kept are numbered as they were.
+                if part.kept.is_none()
+                    && let Some(grid) = part.grid.for_attributes(&attributes)
+                {
+                    part.grid = grid;
+                }
+                let blocks = GridBlocks::new(&part.grid, original.clone());
+                let reductions = program.reductions.iter().enumerate();
+                let reductions =
+                    reductions.filter(|(_, plan)| attributes.contains(&plan.attribute));
+                let known = reductions
+                    .clone()
+                    .map(|(_, plan)| blocks.has_statistics(dimensions + plan.attribute, &options));
+                let mut part = JobPart {
+                    number,
+                    is_known: known.collect(),
+                    reductions: reductions.map(|(number, _)| number).collect(),
+                    batches: None,
+                    blocks,
+                    attributes,
+                    part,
                 };
-                end = units;
+                if !program.needs_rows() {
+                    part.batches = part.batches(&columns, workers);
+                }
+                if is_read && !part.part.selection.is_empty() {
+                    let Some(units) = part.units().and_then(|units| end.checked_add(units)) else {
+                        return internal_err!("there are 2^64 chunks or more");
+                    };
+                    end = units;
+                }
+                ends.push(end);
+                job_parts.push(part);
             }
-            ends.push(end);
-            job_parts.push(part);
         }
         Ok(Self {
             aggregation,
@@ -162,7 +192,7 @@ impl Job {
             schema: Arc::clone(schema),
             options,
             row_columns: row_columns.into_iter().collect(),
-            attributes: attributes.into_iter().collect(),
+            attributes,
             ends,
             next: AtomicU64::new(0),
         })
@@ -222,7 +252,9 @@ impl Job {
 
     /// How many selected cells each group has.
     pub fn cells(&self) -> Result<Counts> {
-        let parts: Vec<&GridPart> = self.parts.iter().map(|part| &part.part).collect();
+        let mut parts: Vec<&JobPart> = self.parts.iter().collect();
+        parts.dedup_by_key(|part| part.number);
+        let parts: Vec<&GridPart> = parts.into_iter().map(|part| &part.part).collect();
         self.groups.cells(&parts)
     }
 
@@ -303,7 +335,7 @@ impl JobPart {
 
     /// Whether, and which, chunks are to be taken several at a time: if each has few cells per group, loading and
     /// storing the groups' results would cost more than adding the cells up.
-    fn batches(&self, grouped: &[usize], attributes: usize, workers: usize) -> Option<Batches> {
+    fn batches(&self, grouped: &[usize], workers: usize) -> Option<Batches> {
         let counts = self.blocks.chunk_counts();
         let total = self.blocks.count()?;
         if self.part.kept.is_some() || total == 0 {
@@ -329,7 +361,7 @@ impl JobPart {
         let bytes = rows
             .saturating_mul(groups)
             .saturating_mul(CELL_BYTES)
-            .saturating_mul(attributes as u64);
+            .saturating_mul(self.attributes.len() as u64);
         let size = (ROWS / rows.max(1))
             .min(counts[axis])
             .min(fair)

@@ -182,7 +182,9 @@ impl Worker {
             }
             let chunk = part.blocks.chunk(*position)?;
             let window = part.part.grid.chunk_grid().window(&chunk);
-            let (axes, base) = job.groups.of_window(number, &part.part.selection, &window);
+            let (axes, base) = job
+                .groups
+                .of_window(part.number, &part.part.selection, &window);
             if axes.iter().any(|axis| axis.selected.is_empty()) {
                 // By a predicate that was not known when the scan was planned.
                 self.metrics.add_pruned();
@@ -217,9 +219,9 @@ impl Worker {
             return Ok(false);
         }
         let plans = &self.job.program.reductions;
-        let mut all = Vec::with_capacity(plans.len());
-        for plan in plans {
-            match known(plan, part, window, axes, base, &self.job.options)? {
+        let mut all = Vec::with_capacity(part.reductions.len());
+        for number in &part.reductions {
+            match known(&plans[*number], part, window, axes, base, &self.job.options)? {
                 Some(known) => all.push(known),
                 None => return Ok(false),
             }
@@ -227,10 +229,9 @@ impl Worker {
         if all.is_empty() {
             return Ok(false);
         }
-        for (known, (plan, reduction)) in all
-            .into_iter()
-            .zip(plans.iter().zip(&mut self.found.reductions))
-        {
+        for (known, number) in all.into_iter().zip(&part.reductions) {
+            let plan = &plans[*number];
+            let reduction = &mut self.found.reductions[*number];
             match known {
                 Known::Nothing => {}
                 Known::OfGroup {
@@ -261,10 +262,10 @@ impl Worker {
             self.counts = ReadCounts::default();
             self.open = Some(batch.part);
         }
-        if !self.job.attributes.is_empty() && *next < batch.windows.len() {
+        if !part.attributes.is_empty() && *next < batch.windows.len() {
             if self.readers.len() == *next {
                 let grid = &part.part.grid;
-                let reader = grid.window_reader(&self.job.attributes, &self.job.options)?;
+                let reader = grid.window_reader(&part.attributes, &self.job.options)?;
                 self.readers.push(reader);
             }
             let reader = &mut self.readers[*next];
@@ -294,11 +295,13 @@ impl Worker {
 
     fn add(&mut self, batch: &Batch) -> Result<bool> {
         let job = &self.job;
-        if self.rows.next == 0 && !self.found.reductions.is_empty() {
+        let part = &job.parts[batch.part];
+        if self.rows.next == 0 && !part.reductions.is_empty() {
             let layout = Layout::new(&batch.axes, batch.base);
-            let plans = job.program.reductions.iter();
-            for (plan, reduction) in plans.zip(&mut self.found.reductions) {
-                let attribute = job.attributes.iter().position(|a| *a == plan.attribute);
+            for number in &part.reductions {
+                let plan = &job.program.reductions[*number];
+                let reduction = &mut self.found.reductions[*number];
+                let attribute = part.attributes.iter().position(|a| *a == plan.attribute);
                 let Some(attribute) = attribute else {
                     return internal_err!("an attribute is not read");
                 };
