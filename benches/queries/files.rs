@@ -56,6 +56,14 @@ pub async fn measure(ctx: &SessionContext, options: &Options) -> Result<()> {
         ("one day of all files", slice.as_str()),
         ("count(*) of all files", "SELECT count(*) FROM files"),
         ("avg of all files", "SELECT avg(value) FROM files"),
+        (
+            "by place over all files",
+            "SELECT lat, lon, avg(value) FROM files GROUP BY lat, lon",
+        ),
+        (
+            "by time over all files",
+            "SELECT time, avg(value) FROM files GROUP BY time",
+        ),
     ] {
         let (figures, _) = measure::query(ctx, sql, options.runs).await?;
         measure::print_figures(name, &data, &figures);

@@ -173,12 +173,13 @@ impl Cells {
         }
     }
 
-    /// Adds to each of the rows `range` the term of its position along an axis, of which there is one per position of the
-    /// window.
+    /// Adds to each of the rows `range` the term of its position along an axis, of which there is one per selected position
+    /// of the window, in their order.
     pub fn add_terms(&self, axis: usize, terms: &[usize], range: Range<u64>, sums: &mut [usize]) {
         let mut rest = sums;
         self.for_each_repeat(axis, range, |positions, count| {
-            let terms = &terms[positions.start as usize..positions.end as usize];
+            let first = self.sets[axis].rank(positions.start) as usize;
+            let terms = &terms[first..][..(positions.end - positions.start) as usize];
             let (some, behind) = std::mem::take(&mut rest).split_at_mut(terms.len() * count);
             for (some, term) in some.chunks_mut(count).zip(terms) {
                 some.iter_mut().for_each(|sum| *sum += term);

@@ -41,7 +41,7 @@ pub(super) fn evaluate(
     {
         return Ok(Some(set.intersect(candidates)));
     }
-    if candidates.count() > MAX_EVALUATED {
+    if !is_evaluated(candidates) {
         return Ok(None);
     }
     let set = evaluate_segments(session, axis, coordinates, predicate, candidates);
@@ -65,7 +65,7 @@ pub(super) fn evaluate_physical(
     predicate: &Arc<dyn PhysicalExpr>,
     candidates: &IndexSet,
 ) -> Result<Option<IndexSet>, Error> {
-    if candidates.count() > MAX_EVALUATED {
+    if !is_evaluated(candidates) {
         return Ok(None);
     }
     let coordinates = axis.coordinates()?;
@@ -73,6 +73,11 @@ pub(super) fn evaluate_physical(
     let set = reassign_expr_columns(Arc::clone(predicate), &schema)
         .and_then(|predicate| segments(&schema, coordinates, &predicate, candidates));
     Ok(set.ok().flatten())
+}
+
+/// Whether so few positions are to be looked at that any predicate is evaluated on them.
+pub(super) fn is_evaluated(candidates: &IndexSet) -> bool {
+    candidates.count() <= MAX_EVALUATED
 }
 
 fn axis_schema(axis: &Axis) -> SchemaRef {

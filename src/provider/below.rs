@@ -7,7 +7,9 @@ use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
-use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
+use datafusion::physical_expr::{
+    PhysicalExpr, ScalarFunctionExpr, conjunction_opt, split_conjunction,
+};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -200,10 +202,10 @@ pub(super) fn with_columns(
     Ok(replaced.data)
 }
 
-/// Whether an expression may fail on some value: it divides by what may be zero, or casts.
+/// Whether an expression may fail on some value: it divides by what may be zero, casts, or calls a function.
 pub(super) fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.exists(|expr| {
-        if expr.downcast_ref::<CastExpr>().is_some() {
+        if expr.is::<CastExpr>() || expr.is::<ScalarFunctionExpr>() {
             return Ok(true);
         }
         let Some(binary) = expr.downcast_ref::<BinaryExpr>() else {

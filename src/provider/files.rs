@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::StringArray;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use datafusion::catalog::Session;
-use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::common::{Result, plan_err};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
@@ -19,6 +19,7 @@ use crate::provider::axis_filter::evaluate;
 use crate::provider::description::TableDescription;
 use crate::provider::file_blocks::{FileBlocks, Part};
 use crate::provider::grid_blocks::{GridBlocks, columns};
+use crate::provider::joined_axis::JoinedAxis;
 use crate::provider::options::TetOptions;
 use crate::provider::pushdown::{Pushdown, only_dimension};
 use crate::provider::source::{BlockSource, GridSource, SelectedBlocks, for_columns};
@@ -214,6 +215,13 @@ impl BlockSource for FileTable {
     fn describe(&self) -> Result<TableDescription> {
         let mut whole = self.members[0].describe()?;
         let mut codecs: HashSet<String> = whole.codecs.drain(..).collect();
+        let dimensions = whole.dimensions.iter();
+        let joined = dimensions.map(|one| {
+            let mut joined = JoinedAxis::new();
+            joined.add(one.extent, one.range.clone());
+            joined
+        });
+        let mut joined: Vec<_> = joined.collect();
         for member in &self.members[1..] {
             let other = member.describe()?;
             codecs.extend(other.codecs);
@@ -222,16 +230,13 @@ impl BlockSource for FileTable {
             let add = |one: Option<u64>, other: Option<u64>| one?.checked_add(other?);
             whole.raw_bytes = add(whole.raw_bytes, other.raw_bytes);
             whole.chunks = add(whole.chunks, other.chunks);
-            for (one, other) in whole.dimensions.iter_mut().zip(other.dimensions) {
-                if one.range != other.range {
-                    one.extent = one.extent.saturating_add(other.extent);
-                    one.range = one
-                        .range
-                        .take()
-                        .zip(other.range)
-                        .map(|(one, other)| (least(one.0, other.0), greatest(one.1, other.1)));
-                }
+            for (joined, other) in joined.iter_mut().zip(other.dimensions) {
+                joined.add(other.extent, other.range);
             }
+        }
+        for (one, joined) in whole.dimensions.iter_mut().zip(joined) {
+            one.extent = joined.extent.unwrap_or(u64::MAX);
+            one.range = joined.bounds;
         }
         whole.codecs = codecs.into_iter().collect();
         whole.codecs.sort();
@@ -241,12 +246,4 @@ impl BlockSource for FileTable {
         };
         Ok(whole)
     }
-}
-
-fn least(one: ScalarValue, other: ScalarValue) -> ScalarValue {
-    if other < one { other } else { one }
-}
-
-fn greatest(one: ScalarValue, other: ScalarValue) -> ScalarValue {
-    if other > one { other } else { one }
 }

@@ -11,7 +11,7 @@ use crate::provider::source::ReadCounts;
 /// | name | meaning |
 /// | --- | --- |
 /// | `chunks_total` | chunks of the whole table |
-/// | `chunks_pruned_by_slice` | of these, the ones outside the selection, or not needed since no value is |
+/// | `chunks_pruned_by_slice` | of these, the ones outside the selection, or not needed since no value of them is |
 /// | `chunks_pruned_by_zone_map` | of the rest, the ones that a zone map ruled out |
 /// | `chunks_pruned_by_dynamic_filter` | of the rest, the ones that a join, a TopK or a subquery ruled out while the scan ran |
 /// | `chunks_known_by_zone_map` | of the rest, the ones whose part of an aggregate a zone map told |
@@ -53,6 +53,11 @@ impl ScanMetrics {
         self.chunks_total.add(total as usize);
         self.chunks_pruned_by_slice.add((total - sliced) as usize);
         self.chunks_pruned_by_zone_map.add((sliced - left) as usize);
+    }
+
+    /// Notes a chunk that no aggregate is computed of.
+    pub fn add_sliced(&self) {
+        self.chunks_pruned_by_slice.add(1);
     }
 
     /// Notes a chunk that was ruled out while the scan ran.

@@ -24,6 +24,7 @@ pub mod functions;
 pub mod grid_blocks;
 mod grid_reader;
 pub mod introspection;
+mod joined_axis;
 mod location;
 mod mask;
 mod metrics;

@@ -20,6 +20,8 @@ use tet_sql::format::tet::{
 };
 use tet_sql::{Access, TetOptions, TetSchema, TetSessionExt};
 
+use crate::sql;
+
 /// A file of one dataset `a` in a folder that goes when the first value is dropped.
 fn file(spec: DatasetSpec, cells: &[u8]) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -36,7 +38,7 @@ fn add_footer(path: &Path, json: &str) {
     bytes[12] = 1;
     bytes.extend_from_slice(json.as_bytes());
     bytes.extend_from_slice(&(json.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&1u32.to_le_bytes());
+    bytes.extend_from_slice(&2u32.to_le_bytes());
     bytes.extend_from_slice(b"THST");
     std::fs::write(path, bytes).unwrap();
 }
@@ -89,6 +91,51 @@ fn a_chunk_that_cannot_be_is_an_error() {
         error.to_string().contains("chunk_shape is [0, 1]"),
         "{error}"
     );
+}
+
+/// What is known of a chunk is known without a look at it. It may claim to have more cells than there is memory for.
+#[tokio::test]
+async fn a_huge_chunk_that_is_known_takes_no_memory() {
+    let cells = 1u64 << 40;
+    for (is_missing, sums) in [
+        (false, "7696581394432.0 7.0 7.0 0.0"),
+        (true, "NULL NULL NULL NULL"),
+    ] {
+        let (_folder, path) = file(DatasetSpec::new("a", Dtype::F32, &[4], &[4]), &[0; 16]);
+        let mut bytes = std::fs::read(&path).unwrap();
+        // The shape and the chunk's extent.
+        for at in [64, 72] {
+            assert_eq!(bytes[at..at + 8], 4u64.to_le_bytes());
+            bytes[at..at + 8].copy_from_slice(&cells.to_le_bytes());
+        }
+        let zone = match is_missing {
+            true => format!(r#""null_count":{cells}"#),
+            false => r#""null_count":0,"min_le":"0000e040","max_le":"0000e040""#.to_string(),
+        };
+        let zones = format!(
+            r#"{{"version":1,"generation":0,"packed_sha256":"00","chunks":[{{"dataset_id":0,"chunk_index":[0],"element_count":{cells},{zone}}}]}}"#
+        );
+        let (offset, length) = (bytes.len(), zones.len());
+        bytes.extend_from_slice(zones.as_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        add_footer(
+            &path,
+            &format!(r#"{{"history":[],"zone_maps_ref":{{"offset":{offset},"len":{length}}}}}"#),
+        );
+        let ctx = sql::open(&path, TetOptions::new()).await;
+        let whole = "SELECT sum(value), avg(value), min(value), stddev_pop(value) FROM a";
+        assert_eq!(sql::rows(&ctx, whole).await, [sums]);
+        let few = "SELECT dim_0 % 2 AS k, count(value), sum(value) FROM a WHERE dim_0 > 1099511627770 GROUP BY 1 ORDER BY 1";
+        let expected = match is_missing {
+            true => ["0 0 NULL", "1 0 NULL"],
+            false => ["0 2 14.0", "1 3 21.0"],
+        };
+        assert_eq!(sql::rows(&ctx, few).await, expected);
+        if !is_missing {
+            let read = sql::error(&ctx, "SELECT sum(value * 2) FROM a").await;
+            assert!(read.contains("chunk [0]"), "{read}");
+        }
+    }
 }
 
 /// What a payload claims to decode to must not be allocated before it does.

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::datasource::MemTable;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -62,6 +63,22 @@ pub async fn sample(
     write(&path, datasets);
     let ctx = open(&path, options).await;
     (folder, path, ctx)
+}
+
+/// The same cells as rows in memory: integers from 0 on along each dimension, and `value`.
+pub fn register_rows(ctx: &SessionContext, name: &str, axes: &[(&str, usize)], value: ArrayRef) {
+    let mut columns = Vec::new();
+    let mut step = value.len();
+    for (dimension, extent) in axes {
+        step /= extent;
+        let positions = (0..value.len()).map(|row| (row / step % extent) as i64);
+        let positions: ArrayRef = Arc::new(Int64Array::from_iter_values(positions));
+        columns.push((dimension.to_string(), positions, false));
+    }
+    columns.push(("value".to_string(), value, true));
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap();
+    ctx.register_table(name, Arc::new(table)).unwrap();
 }
 
 /// The rows of an answer, columns joined by a blank.

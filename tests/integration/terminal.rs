@@ -183,6 +183,24 @@ fn what_is_taller_than_the_screen_goes_through_a_pager() {
 }
 
 #[test]
+fn a_read_only_session_has_a_pager_that_is_secure() {
+    let pager = [
+        ("PAGER", "sed -u -e \"s/^/secure=$LESSSECURE: /\" -e 3q"),
+        ("LESSSECURE", ""),
+    ];
+    for (arguments, expected) in [
+        (&[][..], "secure=: ┌"),
+        (&["--read-only"][..], "secure=1: ┌"),
+    ] {
+        let mut terminal = Terminal::open(arguments, &pager);
+        terminal.answers(".maxrows 0");
+        let shown = terminal.answers("SELECT value FROM range(100000);");
+        assert!(shown.contains(expected), "{shown}");
+        terminal.leaves();
+    }
+}
+
+#[test]
 fn the_history_is_kept_and_hints() {
     let home = tempfile::tempdir().unwrap();
     let state = home.path().join("state");

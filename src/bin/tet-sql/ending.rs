@@ -1,4 +1,4 @@
-//! An end that others ask for: SIGTERM, which is not of a statement, as Ctrl-C is, but of the process.
+//! An end that others ask for: SIGTERM and SIGHUP, which are not of a statement, as Ctrl-C is, but of the process.
 
 use crate::failure::Failure;
 use crate::messages;

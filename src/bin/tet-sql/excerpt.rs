@@ -4,9 +4,10 @@ use crate::failure::{Failure, one_line};
 use crate::nearest::nearest;
 use crate::run;
 use crate::tables;
+use crate::tokens::{Tokens, offset};
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 use std::ops::Range;
 use tet_sql::error::describe;
 use unicode_width::UnicodeWidthStr;
@@ -74,21 +75,19 @@ fn parsed_location(message: &str) -> Option<(usize, Location)> {
 /// The first word of the statement that the message has in quotes, or calls the field that is not there.
 fn named(context: &SessionContext, sql: &str, message: &str) -> Option<Range<usize>> {
     let (_, dialect) = run::dialect(context);
-    let tokens = Tokenizer::new(dialect.as_ref(), sql)
-        .tokenize_with_location()
-        .ok()?;
+    let tokens = Tokens::of(sql, dialect.as_ref()).tokens;
     let quoted = message.split('\'').skip(1).step_by(2);
     let field = message.strip_prefix("No field named ");
     let field = field.and_then(|rest| rest.split(['.', ' ']).next());
     for name in field.into_iter().chain(quoted) {
         let name = name.rsplit('.').next().unwrap_or(name).trim_matches('"');
-        let found = tokens.iter().find(|token| match &token.token {
+        let found = tokens.iter().find(|(token, _)| match token {
             Token::Word(word) => word.value.eq_ignore_ascii_case(name),
             Token::SingleQuotedString(text) => text == name,
             _ => false,
         });
-        if let Some(token) = found {
-            return Some(offset(sql, token.span.start)..offset(sql, token.span.end));
+        if let Some((_, place)) = found {
+            return Some(place.clone());
         }
     }
     None
@@ -126,16 +125,6 @@ async fn table_suggestion(context: &SessionContext, sql: &str, message: &str) ->
         true => format!("; did you mean '{name}'?"),
         false => format!("; did you mean '{}.{name}'?", found.schema),
     })
-}
-
-/// Lines and columns count characters from 1; offsets are in bytes.
-fn offset(sql: &str, location: Location) -> usize {
-    let before = location.line.saturating_sub(1) as usize;
-    let start: usize = sql.split_inclusive('\n').take(before).map(str::len).sum();
-    let line = &sql[start..];
-    let column = location.column.saturating_sub(1) as usize;
-    let within = line.char_indices().nth(column);
-    start + within.map_or(line.len(), |(place, _)| place)
 }
 
 fn word_end(sql: &str, start: usize) -> usize {

@@ -59,7 +59,6 @@ pub async fn write(
     let rows = batches.iter().map(count).sum();
     Ok(Outcome {
         rows,
-        total: Some(rows),
         written: Some(target.path.display().to_string()),
         reading: Reading::of(plan.as_ref()),
         ..Outcome::default()

@@ -1,7 +1,7 @@
 //! The `tet-sql` command: SQL over chunked n-dimensional array files.
 //!
 //! Results go to standard output and everything else to standard error. The exit status is 0, 1 for a failed
-//! statement, 2 for wrong usage, 130 for an interrupted one and 143 after SIGTERM.
+//! statement, 2 for wrong usage, 130 for an interrupted one, 143 after SIGTERM and 129 after SIGHUP.
 
 #![deny(missing_docs)]
 
@@ -41,12 +41,11 @@ mod statements;
 mod tables;
 mod terminal;
 mod text_file;
+mod tokens;
 
-use crate::appearance::Appearance;
 use crate::arguments::Arguments;
 use crate::engine::Engine;
 use crate::failure::Failure;
-use crate::output::Output;
 use crate::run::{Control, Shell, ShellManner};
 use clap::Parser;
 use std::cell::Cell;
@@ -122,8 +121,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
         read_only: arguments.read_only,
         ..ShellManner::default()
     };
-    let output = Output::open(Appearance::default(), None, &session.files)?;
-    let shell = Shell::new(engine, session, output, options, manner);
+    let shell = Shell::new(engine, session, options, manner);
     if init::run(&shell, arguments)? == Control::Quit {
         return Ok(());
     }

@@ -7,12 +7,11 @@ use crate::formats::Style;
 use crate::pager::Pager;
 use crate::terminal;
 use crate::text_file::{Pending, TextFile};
-use std::fs::File;
-use std::io::{BufWriter, Read, Stdout, Write};
+use std::io::{BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tet_sql::provider::arrays::is_array_folder;
+use tet_sql::provider::arrays::is_array_file;
 
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -36,6 +35,8 @@ pub struct Output {
     /// Where the next result goes, if only that.
     once: Option<Place>,
     inputs: Vec<PathBuf>,
+    /// Whether a pager may write no files and run no commands.
+    read_only: bool,
 }
 
 /// A place for results.
@@ -137,20 +138,15 @@ pub fn for_result(output: &SharedOutput) -> Output {
 }
 
 impl Output {
-    /// Writes to a file or to standard output. The inputs are never overwritten.
-    pub fn open(
-        appearance: Appearance,
-        file: Option<&Path>,
-        inputs: &[PathBuf],
-    ) -> Result<Self, Failure> {
-        let mut output = Self {
-            appearance,
+    /// Writes to standard output, for now. The inputs are never overwritten.
+    pub fn new(inputs: Vec<PathBuf>, read_only: bool) -> Self {
+        Self {
+            appearance: Appearance::default(),
             place: Place::STANDARD,
             once: None,
-            inputs: inputs.to_vec(),
-        };
-        output.redirect(file)?;
-        Ok(output)
+            inputs,
+            read_only,
+        }
     }
 
     /// Continues in another file, or on standard output.
@@ -188,7 +184,7 @@ impl Output {
             .find(|(copied, _)| ending.eq_ignore_ascii_case(copied));
         // Truncating a mapped file would end the process, and no result is meant to replace an array file, whether it is
         // open under this name, another one, or not at all.
-        if self.is_input(path) || is_array_file(path) || is_array_folder(path) {
+        if self.is_input(path) || is_array_file(path) {
             return Err(named(
                 "is an array file, which is not overwritten".to_owned(),
             ));
@@ -273,7 +269,7 @@ impl Output {
         let destination = match &self.place.target {
             Target::Text(file) => Destination::File(file, None),
             _ if self.appearance.pager && self.is_terminal() && terminal::is_input() => {
-                Destination::Pager(Pager::new(terminal::lines()))
+                Destination::Pager(Pager::new(terminal::lines(), self.read_only))
             }
             _ => Destination::Standard(std::io::stdout()),
         };
@@ -286,16 +282,6 @@ impl Output {
             },
         ))
     }
-}
-
-/// Whether a file begins as `.tet` files do.
-fn is_array_file(path: &Path) -> bool {
-    let mut magic = [0; 4];
-    path.is_file()
-        && File::open(path)
-            .and_then(|mut file| file.read_exact(&mut magic))
-            .is_ok()
-        && magic == *b"TETR"
 }
 
 /// A buffered writer that remembers why it failed: the writers of formats keep only the text of an error.
@@ -422,7 +408,8 @@ mod tests {
     use crate::appearance::RowLimit;
 
     fn opened(path: &Path, inputs: &[PathBuf]) -> Result<Output, Failure> {
-        Output::open(Appearance::default(), Some(path), inputs)
+        let mut output = Output::new(inputs.to_vec(), false);
+        output.redirect(Some(path)).map(|()| output)
     }
 
     #[test]
@@ -437,7 +424,7 @@ mod tests {
 
     #[test]
     fn what_is_for_programs_is_not_cut() {
-        let mut output = Output::open(Appearance::default(), None, &[]).unwrap();
+        let mut output = Output::new(Vec::new(), false);
         output.appearance.rows = RowLimit::Chosen(Some(3));
         assert_eq!(output.row_limit(), Some(3));
         output.appearance.format = Some(Format::Csv);
@@ -467,7 +454,7 @@ mod tests {
     #[test]
     fn the_next_result_goes_elsewhere_once() {
         let folder = tempfile::tempdir().unwrap();
-        let mut output = Output::open(Appearance::default(), None, &[]).unwrap();
+        let mut output = Output::new(Vec::new(), false);
         output
             .redirect_once(&folder.path().join("once.txt"))
             .unwrap();

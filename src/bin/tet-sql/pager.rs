@@ -24,6 +24,7 @@ pub fn is_running() -> bool {
 /// Keeps lines until there are more than the screen has, and gives them to a pager then.
 pub struct Pager {
     screen: usize,
+    read_only: bool,
     lines: usize,
     kept: Vec<u8>,
     target: Target,
@@ -38,10 +39,12 @@ enum Target {
 }
 
 impl Pager {
-    /// For a screen of so many lines, of which the last is for the prompt.
-    pub fn new(screen: usize) -> Self {
+    /// For a screen of so many lines, of which the last is for the prompt. `read_only` keeps the program from writing files
+    /// and running commands, if it is `less`.
+    pub fn new(screen: usize, read_only: bool) -> Self {
         Self {
             screen: screen.saturating_sub(1),
+            read_only,
             lines: 0,
             kept: Vec::new(),
             target: Target::Undecided,
@@ -69,7 +72,7 @@ impl Pager {
     fn decide(&mut self) -> io::Result<()> {
         let program = std::env::var("PAGER").ok();
         let program = program.as_deref().unwrap_or(USUAL);
-        self.target = match start(program) {
+        self.target = match start(program, self.read_only) {
             Some(input) => Target::Program(input),
             None => Target::Screen,
         };
@@ -79,7 +82,7 @@ impl Pager {
 }
 
 /// A line of a shell, as `$PAGER` is for every other program.
-fn start(program: &str) -> Option<ChildStdin> {
+fn start(program: &str, read_only: bool) -> Option<ChildStdin> {
     let name = program.split_whitespace().next()?;
     // A pager that is not there would be noticed only by the shell.
     let found = Command::new("sh")
@@ -90,11 +93,12 @@ fn start(program: &str) -> Option<ChildStdin> {
     if !found.is_ok_and(|status| status.success()) {
         return None;
     }
-    let child = Command::new("sh")
-        .args(["-c", program])
-        .stdin(Stdio::piped())
-        .spawn();
-    let mut child = child.ok()?;
+    let mut command = Command::new("sh");
+    command.args(["-c", program]).stdin(Stdio::piped());
+    if read_only {
+        command.env("LESSSECURE", "1");
+    }
+    let mut child = command.spawn().ok()?;
     let input = child.stdin.take();
     *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
     input

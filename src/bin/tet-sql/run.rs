@@ -9,7 +9,7 @@ use crate::output::{self, Output, SharedOutput};
 use crate::reading::grouped;
 use crate::script::Script;
 use crate::session::Session;
-use crate::statement::{self, Manner, Outcome};
+use crate::statement::{self, Extent, Manner, Outcome};
 use crate::statements::{self, Kind};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
@@ -62,17 +62,11 @@ pub enum Control {
 
 impl Shell {
     /// A shell over a session.
-    pub fn new(
-        engine: Engine,
-        session: Session,
-        output: Output,
-        options: TetOptions,
-        manner: ShellManner,
-    ) -> Self {
+    pub fn new(engine: Engine, session: Session, options: TetOptions, manner: ShellManner) -> Self {
         Self {
             engine,
             context: session.context,
-            output: Arc::new(Mutex::new(output)),
+            output: Arc::new(Mutex::new(Output::new(session.files, manner.read_only))),
             options,
             manner,
             last_query: RefCell::default(),
@@ -85,11 +79,6 @@ impl Shell {
     /// Forgets a Ctrl-C that came while no statement ran.
     pub fn forget_interrupts(&self) {
         self.engine.forget_interrupts();
-    }
-
-    /// The session.
-    pub fn context(&self) -> &SessionContext {
-        &self.context
     }
 
     /// Changes how the results that follow look.
@@ -286,16 +275,16 @@ fn placed(failure: Failure, name: Option<&str>, before: usize, text: &str) -> Fa
 /// What is said below a result: how much there is, if not all of it is shown, and how long it took, if that is wanted.
 fn summary(outcome: &Outcome, seconds: Option<f64>) -> Option<String> {
     let shown = grouped(outcome.rows);
-    let rows = match (&outcome.written, outcome.total, outcome.is_cut) {
+    let rows = match (&outcome.written, outcome.extent) {
         _ if outcome.is_silent => "done".to_owned(),
-        (Some(path), ..) => format!("{} written to {path}", counted(outcome.rows)),
-        (_, _, false) => counted(outcome.rows),
-        (_, Some(total), true) => format!("{} ({shown} shown)", counted(total)),
-        (_, None, true) => format!("more than {} ({shown} shown)", counted(outcome.rows)),
+        (Some(path), _) => format!("{} written to {path}", counted(outcome.rows)),
+        (_, Extent::Whole) => counted(outcome.rows),
+        (_, Extent::Cut(Some(total))) => format!("{} ({shown} shown)", counted(total)),
+        (_, Extent::Cut(None)) => format!("more than {} ({shown} shown)", counted(outcome.rows)),
     };
     let Some(seconds) = seconds else {
         let rows = format!("{rows}; .maxrows 0 shows all");
-        return outcome.is_cut.then_some(rows);
+        return (outcome.extent != Extent::Whole).then_some(rows);
     };
     let mut line = format!("{rows} in {seconds:.3} s");
     if let Some(read) = outcome.reading.line(seconds) {
@@ -335,15 +324,14 @@ mod tests {
     fn a_line_tells_how_much_there_is() {
         let mut outcome = Outcome {
             rows: 40,
-            total: Some(1_048_576_000),
-            is_cut: true,
+            extent: Extent::Cut(Some(1_048_576_000)),
             ..Outcome::default()
         };
         assert_eq!(
             summary(&outcome, None).unwrap(),
             "1,048,576,000 rows (40 shown); .maxrows 0 shows all"
         );
-        outcome.total = None;
+        outcome.extent = Extent::Cut(None);
         outcome.reading = Reading {
             total: 24,
             read: 3,
@@ -355,7 +343,6 @@ mod tests {
         );
         let outcome = Outcome {
             rows: 1,
-            total: Some(1),
             ..Outcome::default()
         };
         assert_eq!(summary(&outcome, None), None);

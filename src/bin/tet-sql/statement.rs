@@ -26,10 +26,8 @@ use std::time::Instant;
 pub struct Outcome {
     /// Rows that were shown.
     pub rows: usize,
-    /// The rows there are; none: more than were shown, but nobody knows how many.
-    pub total: Option<usize>,
-    /// Whether rows were left out.
-    pub is_cut: bool,
+    /// Whether these are all.
+    pub extent: Extent,
     /// It was a statement that has no rows, such as SET.
     pub is_silent: bool,
     /// It only read, so that it may run again.
@@ -42,6 +40,16 @@ pub struct Outcome {
     pub reading: Reading,
     /// What a person who wrote it may want to know.
     pub hints: Vec<String>,
+}
+
+/// How much of a result was shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// All rows.
+    #[default]
+    Whole,
+    /// The first of so many rows; none: of more, but nobody knows how many.
+    Cut(Option<usize>),
 }
 
 /// How a statement is run.
@@ -177,14 +185,12 @@ async fn show(
     // A reader may take any time.
     outcome.finished = Some(Instant::now());
     match settle(printed, &mut sink) {
+        Ok(false) => {}
+        Ok(true) => outcome.extent = Extent::Cut(total),
         // Nobody knows how much of it was looked at.
         Err(Error::Failure(Failure::Enough)) => outcome.is_silent = true,
-        result => result?,
+        Err(error) => return Err(error),
     }
-    outcome.total = match outcome.is_cut {
-        true => total,
-        false => Some(outcome.rows),
-    };
     outcome.reading = Reading::of(plan.as_ref());
     Ok(outcome)
 }
@@ -199,7 +205,7 @@ fn known_rows(plan: &dyn ExecutionPlan) -> Option<usize> {
     }
 }
 
-/// Writes the rows of a stream, as many as are shown.
+/// Writes the rows of a stream, as many as are shown, and tells whether some were left out.
 async fn print(
     mut stream: SendableRecordBatchStream,
     output: &Output,
@@ -207,31 +213,33 @@ async fn print(
     sink: &mut Sink<'_>,
     progress: &mut Progress,
     outcome: &mut Outcome,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let style = output.style();
     // A bar would be in the way of rows that come one after another.
     let takes_turns = output.is_terminal() && !style.is_collected();
     let mut writer = formats::writer(&style, &stream.schema(), sink);
+    let mut is_cut = false;
     while let Some(batch) = stream.next().await {
         let mut batch = batch?;
         if let Some(limit) = limit
             && batch.num_rows() > limit - outcome.rows
         {
             batch = batch.slice(0, limit - outcome.rows);
-            outcome.is_cut = true;
+            is_cut = true;
         }
         outcome.rows += batch.num_rows();
         if takes_turns {
             progress.end();
         }
         writer.write(&batch).map_err(Failure::from)?;
-        if outcome.is_cut {
+        if is_cut {
             break;
         }
     }
     drop(stream);
     progress.end();
-    Ok(writer.finish().map_err(Failure::from)?)
+    writer.finish().map_err(Failure::from)?;
+    Ok(is_cut)
 }
 
 /// Writes what is buffered, and prefers the reason that writing failed for to what a format made of it.

@@ -3,10 +3,9 @@
 //! The tokenizer of the SQL parser decides what a `;` means, so quotes, comments and dollar quotes are right in
 //! every dialect.
 
+use crate::tokens::{Broken, Tokens};
 use datafusion::sql::sqlparser::dialect::Dialect;
-use datafusion::sql::sqlparser::tokenizer::{
-    Location, Token, TokenWithSpan, Tokenizer, TokenizerError,
-};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// One statement or meta-command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,23 +64,19 @@ fn split_to_meta<'a>(
     dialect: &dyn Dialect,
     pieces: &mut Vec<Piece<'a>>,
 ) -> Option<usize> {
-    let mut tokens: Vec<TokenWithSpan> = Vec::new();
-    let result =
-        Tokenizer::new(dialect, &text[start..]).tokenize_with_location_into_buf(&mut tokens);
-    let mut cursor = Cursor::new(text, start);
+    let Tokens { tokens, broken } = Tokens::of(&text[start..], dialect);
     let mut begin: Option<usize> = None;
-    for token in tokens {
-        let offset = cursor.offset;
-        cursor.advance(token.span.end);
-        match token.token {
+    for (token, place) in tokens {
+        let (offset, end) = (start + place.start, start + place.end);
+        match token {
             Token::Whitespace(_) => {}
             // Some dialects expand comments into tokens whose places are not in the text.
-            Token::SemiColon if text[offset..cursor.offset].ends_with(';') => {
+            Token::SemiColon if text[offset..end].ends_with(';') => {
                 if let Some(begin) = begin.take() {
                     pieces.push(Piece {
                         text: text[begin..offset].trim_end(),
                         kind: Kind::Statement { complete: true },
-                        end: cursor.offset,
+                        end,
                     });
                 }
             }
@@ -100,11 +95,11 @@ fn split_to_meta<'a>(
             }
         }
     }
-    let begin = match result {
-        Ok(()) => begin?,
-        Err(_) => begin.unwrap_or(cursor.offset),
+    let begin = match &broken {
+        None => begin?,
+        Some(broken) => begin.unwrap_or(start + broken.start),
     };
-    let complete = result.is_err_and(|error| !is_open(&error));
+    let complete = broken.is_some_and(|broken| !is_open(&broken));
     let rest = text[begin..].trim();
     if !rest.is_empty() {
         pieces.push(Piece {
@@ -116,40 +111,9 @@ fn split_to_meta<'a>(
     None
 }
 
-/// Whether the error is about a quote or comment that further text could close.
-fn is_open(error: &TokenizerError) -> bool {
-    error.message.contains("Unterminated") || error.message.contains("EOF")
-}
-
-/// Follows the tokenizer's lines and columns, which count characters, to offsets in bytes.
-struct Cursor<'a> {
-    rest: std::str::Chars<'a>,
-    offset: usize,
-    location: Location,
-}
-
-impl<'a> Cursor<'a> {
-    fn new(text: &'a str, start: usize) -> Self {
-        Self {
-            rest: text[start..].chars(),
-            offset: start,
-            location: Location { line: 1, column: 1 },
-        }
-    }
-
-    fn advance(&mut self, to: Location) {
-        while self.location < to
-            && let Some(character) = self.rest.next()
-        {
-            self.offset += character.len_utf8();
-            if character == '\n' {
-                self.location.line += 1;
-                self.location.column = 1;
-            } else {
-                self.location.column += 1;
-            }
-        }
-    }
+/// Whether it is a quote or comment that further text could close.
+fn is_open(broken: &Broken) -> bool {
+    broken.message.contains("Unterminated") || broken.message.contains("EOF")
 }
 
 #[cfg(test)]

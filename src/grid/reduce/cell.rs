@@ -1,15 +1,23 @@
 //! Numbers as they are stored, and what sums of them are kept in.
 
+use std::ops::AddAssign;
+
 /// A type of stored number.
 pub trait Cell: Copy + PartialOrd + Send + Sync + 'static {
     /// The bytes of one, little-endian.
     type Bytes: Copy + Send + Sync + 'static;
+    /// Nothing, to be added.
+    const ZERO: Self;
     /// No number is less.
     const LEAST: Self;
     /// No number is greater.
     const GREATEST: Self;
     /// Whether there are values that are not numbers.
     const HAS_NAN: bool;
+
+    /// What up to 65,535 cells are counted in: as wide as a cell, where that is wide enough, so that as many fit into a
+    /// vector.
+    type Count: Copy + Default + PartialEq + Into<u64> + From<bool> + From<u16> + AddAssign;
 
     /// Whole cells; a rest of bytes is left out. No alignment is asked for.
     fn split(bytes: &[u8]) -> &[Self::Bytes];
@@ -30,7 +38,7 @@ pub trait Cell: Copy + PartialOrd + Send + Sync + 'static {
 /// A cell whose sums are kept in `T`: f64, or i64 that wraps around (also for unsigned numbers, whose sums have the same
 /// bits).
 pub trait SumInto<T>: Cell {
-    /// What at least 32,768 cells are added up in without loss, other than that of floating-point additions.
+    /// What at least 65,536 cells are added up in without loss, other than that of floating-point additions.
     type Partial: Copy + Default;
 
     /// The cell as a partial sum.
@@ -47,7 +55,8 @@ pub trait SumInto<T>: Cell {
 }
 
 macro_rules! bytes {
-    ($type:ty) => {
+    ($type:ty, $count:ty) => {
+        type Count = $count;
         type Bytes = [u8; size_of::<$type>()];
 
         #[inline(always)]
@@ -63,13 +72,14 @@ macro_rules! bytes {
 }
 
 macro_rules! float {
-    ($type:ty) => {
+    ($type:ty, $count:ty) => {
         impl Cell for $type {
+            const ZERO: Self = 0.0;
             const LEAST: Self = <$type>::NEG_INFINITY;
             const GREATEST: Self = <$type>::INFINITY;
             const HAS_NAN: bool = true;
 
-            bytes!($type);
+            bytes!($type, $count);
 
             fn from_pattern(pattern: u64) -> Self {
                 Self::from_bits(pattern as _)
@@ -116,17 +126,18 @@ macro_rules! float {
     };
 }
 
-float!(f32);
-float!(f64);
+float!(f32, u32);
+float!(f64, u64);
 
 macro_rules! integer {
-    ($type:ty, $partial:ty, $float_partial:ty) => {
+    ($type:ty, $count:ty, $partial:ty, $float_partial:ty) => {
         impl Cell for $type {
+            const ZERO: Self = 0;
             const LEAST: Self = <$type>::MIN;
             const GREATEST: Self = <$type>::MAX;
             const HAS_NAN: bool = false;
 
-            bytes!($type);
+            bytes!($type, $count);
 
             fn from_pattern(pattern: u64) -> Self {
                 pattern as _
@@ -197,13 +208,13 @@ macro_rules! integer {
     };
 }
 
-integer!(i16, i32, i32);
-integer!(u8, u32, u32);
-integer!(u16, u32, u32);
-integer!(i32, i64, i64);
-integer!(u32, u64, u64);
-integer!(i64, i64, f64);
-integer!(u64, u64, f64);
+integer!(i16, u16, i32, i32);
+integer!(u8, u16, u32, u32);
+integer!(u16, u16, u32, u32);
+integer!(i32, u32, i64, i64);
+integer!(u32, u32, u64, u64);
+integer!(i64, u64, i64, f64);
+integer!(u64, u64, u64, f64);
 
 /// What sums are kept in.
 pub trait Total: Copy + Default + Send + 'static {
@@ -231,8 +242,42 @@ pub trait Number: SumInto<f64> + SumInto<Self::Natural> {
 
 /// Which cells count.
 pub trait Keep<C>: Copy + Send + Sync {
+    /// Whether these are all that are numbers.
+    const KEEPS_NUMBERS: bool;
+
     /// Whether this one does.
     fn keeps(self, cell: C) -> bool;
+}
+
+/// All numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct Numbers;
+
+// A number is equal to itself.
+#[allow(clippy::eq_op)]
+impl<C: Cell> Keep<C> for Numbers {
+    const KEEPS_NUMBERS: bool = true;
+
+    #[inline(always)]
+    fn keeps(self, cell: C) -> bool {
+        cell == cell
+    }
+}
+
+/// All but the cells that are marked as missing.
+#[derive(Debug, Clone, Copy)]
+pub struct Except<C> {
+    /// The mark.
+    pub fill: C,
+}
+
+impl<C: Cell> Keep<C> for Except<C> {
+    const KEEPS_NUMBERS: bool = false;
+
+    #[inline(always)]
+    fn keeps(self, cell: C) -> bool {
+        Numbers.keeps(cell) & !cell.is_same(self.fill)
+    }
 }
 
 /// Cells between two bounds, which count themselves. NaN is between no bounds.
@@ -245,6 +290,8 @@ pub struct Within<C> {
 }
 
 impl<C: Cell> Keep<C> for Within<C> {
+    const KEEPS_NUMBERS: bool = false;
+
     #[inline(always)]
     fn keeps(self, cell: C) -> bool {
         // Both are evaluated: a branch would cost more.
@@ -252,18 +299,15 @@ impl<C: Cell> Keep<C> for Within<C> {
     }
 }
 
-/// The same, without the cells that are marked as missing.
+/// Those that count by both.
 #[derive(Debug, Clone, Copy)]
-pub struct WithinExcept<C> {
-    /// The bounds.
-    pub within: Within<C>,
-    /// The mark.
-    pub fill: C,
-}
+pub struct Both<A, B>(pub A, pub B);
 
-impl<C: Cell> Keep<C> for WithinExcept<C> {
+impl<C: Cell, A: Keep<C>, B: Keep<C>> Keep<C> for Both<A, B> {
+    const KEEPS_NUMBERS: bool = A::KEEPS_NUMBERS && B::KEEPS_NUMBERS;
+
     #[inline(always)]
     fn keeps(self, cell: C) -> bool {
-        self.within.keeps(cell) & !cell.is_same(self.fill)
+        self.0.keeps(cell) & self.1.keeps(cell)
     }
 }

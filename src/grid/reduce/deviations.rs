@@ -6,14 +6,16 @@
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Cell, Keep};
-use crate::grid::reduce::piece::Piece;
+use crate::grid::reduce::piece::{Piece, prefetch};
 
 /// Columns that are worked on at once.
 const TILE: usize = 256;
+/// Rows of them: results of a few would cost much to put together.
+const MOST_ROWS: usize = 64;
 /// Cells of a run that are looked at twice.
 const LOOK: usize = 4096;
 /// Sums that a run is added up in.
-const WIDTH: usize = 16;
+const WIDTH: usize = 32;
 
 /// Count, mean and sum of squared deviations of the cells of each group.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -55,14 +57,15 @@ pub fn deviation_columns<C: Cell, K: Keep<C>>(
     keep: K,
     deviations: &mut [Deviation],
 ) {
-    piece.for_each_rows(|group, rows| {
+    piece.for_each_rows::<MOST_ROWS>(|group, rows| {
         for at in (0..piece.length).step_by(TILE) {
             let width = (piece.length - at).min(TILE);
             let mut counts = [0u64; TILE];
             let mut means = [0.0; TILE];
             for row in rows {
-                let cells = row[at..][..width].iter();
-                for ((bytes, mean), count) in cells.zip(&mut means).zip(&mut counts) {
+                let cells = &row[at..][..width];
+                prefetch(cells, piece.ahead.max(size_of_val(cells)));
+                for ((bytes, mean), count) in cells.iter().zip(&mut means).zip(&mut counts) {
                     let cell = C::load(*bytes);
                     let keeps = keep.keeps(cell);
                     *mean += if keeps { cell.to_f64() } else { 0.0 };
@@ -103,35 +106,49 @@ pub fn deviation_rows<C: Cell, K: Keep<C>>(
     keep: K,
     deviations: &mut [Deviation],
 ) {
-    piece.for_each_rows(|group, rows| {
+    piece.for_each_rows::<MOST_ROWS>(|group, rows| {
         for row in rows {
             for cells in row.chunks(LOOK) {
-                let mut count = 0u64;
-                let sum = add_up::<C>(cells, |cell| {
-                    let keeps = keep.keeps(cell);
-                    count += u64::from(keeps);
-                    if keeps { cell.to_f64() } else { 0.0 }
+                let mut deviation = None;
+                if K::KEEPS_NUMBERS {
+                    // NaN among the cells is in the sum as well.
+                    let sum = add_up::<C>(cells, piece.ahead, |cell| cell.to_f64());
+                    deviation = (!sum.is_nan()).then(|| {
+                        let mean = sum / cells.len() as f64;
+                        let square = |cell: C| (cell.to_f64() - mean) * (cell.to_f64() - mean);
+                        Deviation {
+                            count: cells.len() as u64,
+                            mean,
+                            squares: add_up::<C>(cells, 0, square),
+                        }
+                    });
+                }
+                let deviation = deviation.unwrap_or_else(|| {
+                    let kept = |cell: C, term: f64| if keep.keeps(cell) { term } else { 0.0 };
+                    let count = add_up::<C>(cells, piece.ahead, |cell| kept(cell, 1.0));
+                    let mean = add_up::<C>(cells, 0, |cell| kept(cell, cell.to_f64())) / count;
+                    let square = |cell: C| {
+                        let apart = cell.to_f64() - mean;
+                        kept(cell, apart * apart)
+                    };
+                    Deviation {
+                        count: count as u64,
+                        mean,
+                        squares: add_up::<C>(cells, 0, square),
+                    }
                 });
-                let mean = sum / count as f64;
-                let squares = add_up::<C>(cells, |cell| {
-                    let apart = cell.to_f64() - mean;
-                    if keep.keeps(cell) { apart * apart } else { 0.0 }
-                });
-                deviations[group].merge(Deviation {
-                    count,
-                    mean,
-                    squares,
-                });
+                deviations[group].merge(deviation);
             }
         }
     });
 }
 
 #[inline(always)]
-fn add_up<C: Cell>(cells: &[C::Bytes], mut term: impl FnMut(C) -> f64) -> f64 {
+fn add_up<C: Cell>(cells: &[C::Bytes], ahead: usize, term: impl Fn(C) -> f64) -> f64 {
     let mut sums = [0.0; WIDTH];
     let (blocks, rest) = cells.as_chunks::<WIDTH>();
     for block in blocks {
+        prefetch(block, ahead);
         for i in 0..WIDTH {
             sums[i] += term(C::load(block[i]));
         }

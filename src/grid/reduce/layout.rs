@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::grid::index_set::IndexSet;
-use crate::grid::reduce::piece::Base;
+use crate::grid::reduce::piece::{Base, STREAMS};
 
 /// The group of a position that is not selected.
 pub const NO_GROUP: usize = usize::MAX;
@@ -19,15 +19,15 @@ const LONGER_LINE: usize = 1 << 10;
 const MANY_ROWS: usize = 64;
 /// Selected positions per run on average, below which the gaps are read along.
 const SPARSE: usize = 16;
-/// Rows that are read in turn, as far from each other as can be.
-const STREAMS: usize = 8;
+/// Cells of a stream that is worth to be read beside others.
+const LONG_STREAM: usize = 1024;
 
 /// One axis of a chunk: which of its positions are selected, and what each adds to the number of a cell's group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AxisGroups {
     /// Selected positions; its axis is the chunk's.
     pub selected: IndexSet,
-    /// A term per position of the chunk, which for an unselected one can be anything. `None` if all are zero.
+    /// A term per selected position, in their order. `None` if all are zero.
     pub terms: Option<Vec<usize>>,
 }
 
@@ -46,6 +46,8 @@ pub(crate) struct Piece {
     pub inner: Vec<Base>,
     pub rows: Vec<usize>,
     pub length: usize,
+    /// Whether most of what lies between the first cell and the last belongs to the piece.
+    pub is_dense: bool,
     pub target: Target,
 }
 
@@ -96,6 +98,7 @@ impl Layout {
         let start = pieces.iter().map(Piece::start).min().unwrap_or(0);
         let end = pieces.iter().map(Piece::end).max().unwrap_or(0);
         for piece in &mut pieces {
+            piece.is_dense = piece.cells() * 2 > piece.end() - piece.start();
             piece.rebase(start);
             piece.outer.iter_mut().for_each(|outer| outer.group += base);
         }
@@ -112,6 +115,10 @@ impl Piece {
         least(&mut self.outer.iter().map(|base| base.offset))
             + least(&mut self.inner.iter().map(|base| base.offset))
             + least(&mut self.rows.iter().copied())
+    }
+
+    fn cells(&self) -> usize {
+        self.outer.len() * self.inner.len() * self.rows.len() * self.length
     }
 
     fn end(&self) -> usize {
@@ -144,12 +151,13 @@ impl Part {
             .ranges()
             .map(|range| range.start as usize..range.end as usize)
             .collect();
+        let extent = axis.selected.length() as usize;
         let terms = match &axis.terms {
             None => Terms::Same(0),
-            Some(terms) => Terms::new(terms, &selected),
+            Some(terms) => Terms::new(terms, &selected, extent),
         };
         Self {
-            extent: axis.selected.length() as usize,
+            extent,
             stride,
             selected,
             terms,
@@ -229,42 +237,49 @@ impl Part {
 }
 
 impl Terms {
-    fn new(terms: &[usize], selected: &[Range<usize>]) -> Self {
-        let mut positions = selected.iter().cloned().flatten();
-        let Some(first) = positions.next() else {
+    /// From a term per selected position of an axis of this extent.
+    fn new(terms: &[usize], selected: &[Range<usize>], extent: usize) -> Self {
+        let positions = || {
+            selected
+                .iter()
+                .cloned()
+                .flatten()
+                .zip(terms.iter().copied())
+        };
+        let mut rest = positions();
+        let Some((first, term)) = rest.next() else {
             return Self::Same(0);
         };
-        let Some(second) = positions.next() else {
-            return Self::Same(terms[first]);
+        let Some((second, next)) = rest.next() else {
+            return Self::Same(term);
         };
-        if positions
-            .clone()
-            .all(|position| terms[position] == terms[first])
-            && terms[second] == terms[first]
-        {
-            return Self::Same(terms[first]);
+        if terms.iter().all(|other| *other == term) {
+            return Self::Same(term);
         }
-        let steps = |position: usize, step: usize| {
+        let is_step = |position: usize, found: usize, step: usize| {
             step.checked_mul(position - first)
-                .and_then(|ahead| ahead.checked_add(terms[first]))
-                == Some(terms[position])
+                .and_then(|ahead| ahead.checked_add(term))
+                == Some(found)
         };
-        if let Some(ahead) = terms[second].checked_sub(terms[first])
+        if let Some(ahead) = next.checked_sub(term)
             && ahead.is_multiple_of(second - first)
         {
             let step = ahead / (second - first);
             let origin = step
                 .checked_mul(first)
-                .and_then(|before| terms[first].checked_sub(before));
+                .and_then(|before| term.checked_sub(before));
             if let Some(origin) = origin
                 && step > 0
-                && steps(second, step)
-                && positions.all(|position| steps(position, step))
+                && rest.all(|(position, found)| is_step(position, found, step))
             {
                 return Self::Steps(origin, step);
             }
         }
-        Self::Any(terms.to_vec())
+        let mut any = vec![NO_GROUP; extent];
+        for (position, term) in positions() {
+            any[position] = term;
+        }
+        Self::Any(any)
     }
 
     fn at(&self, position: usize) -> usize {
@@ -303,6 +318,7 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
             }],
             rows: vec![0],
             length: 1,
+            is_dense: true,
             target: Target::Base,
         });
         return;
@@ -347,13 +363,12 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
     }
     let (outer, inner) = bases(&parts);
     for (group, rows) in rows(&parts) {
-        // Streams are either the rows of a base, or bases of few rows each.
-        let outer = if rows.len() < STREAMS && inner.len() == 1 {
-            spread(outer.clone())
+        // Where they are short, hardware follows them best as they lie.
+        let rows = if rows.len() / STREAMS * line.extent < LONG_STREAM {
+            rows
         } else {
-            outer.clone()
+            spread(rows)
         };
-        let rows = spread(rows);
         for run in &line.selected {
             let (first, target) = match &line.terms {
                 Terms::Same(term) => (*term, Target::Base),
@@ -372,6 +387,7 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
                 inner: inner.clone(),
                 rows: rows.clone(),
                 length: run.len(),
+                is_dense: false,
                 target,
             });
         }
@@ -453,7 +469,7 @@ fn rows(parts: &[Part]) -> Vec<(usize, Vec<usize>)> {
 
 /// The same rows in an order in which the next one is far away: rows that are read together are then streams, each of
 /// which goes on where it was.
-fn spread<T: Copy>(rows: Vec<T>) -> Vec<T> {
+fn spread(rows: Vec<usize>) -> Vec<usize> {
     let turns = rows.len() / STREAMS;
     if turns < 2 {
         return rows;

@@ -1,8 +1,9 @@
 //! The results of all groups for one type of cell.
 
-use crate::grid::reduce::cell::{Keep, Number, SumInto, Total, Within, WithinExcept};
+use crate::grid::reduce::cell::{Both, Except, Keep, Number, Numbers, SumInto, Total, Within};
 use crate::grid::reduce::deviations::{Deviation, deviation_columns, deviation_rows};
 use crate::grid::reduce::extremes::{Extremes, extreme_columns, extreme_rows};
+use crate::grid::reduce::group_counts::GroupCounts;
 use crate::grid::reduce::layout::{self, NO_GROUP, Target};
 use crate::grid::reduce::piece::{Base, Piece};
 use crate::grid::reduce::sums::{Sums, sum_columns, sum_rows};
@@ -45,14 +46,17 @@ pub(super) struct Found<C> {
     pub seen: Vec<bool>,
 }
 
+/// Bytes that memory is asked for ahead of what is looked at, where that is several rows: between 512 and 2048 it makes no
+/// difference. A single row needs more.
+const AHEAD: usize = 1024;
+
 /// The results of all groups for cells of one type.
 #[derive(Debug, Clone)]
 pub(super) struct Moments<C: Number> {
     groups: usize,
-    within: Within<C>,
+    within: Option<Within<C>>,
+    /// Marks missing cells, and is a number.
     fill: Option<C>,
-    /// Whether all cells count but those that are not numbers, so that few need be looked at one by one.
-    is_hopeful: bool,
     /// As [`Sums::counts`].
     pub counts: Vec<i64>,
     pub totals: Option<Totals<C::Natural>>,
@@ -90,7 +94,6 @@ impl<C: Number> Moments<C> {
     /// Nothing yet, of so many groups. Cells out of bounds, cells that are `fill`, and those that are not numbers do not
     /// count.
     pub fn new(groups: usize, wanted: Wanted, bounds: Option<Within<C>>, fill: Option<C>) -> Self {
-        let is_hopeful = bounds.is_none() && fill.is_none();
         let found = |wanted: bool, start: C| {
             wanted.then(|| Found {
                 cells: vec![start; groups],
@@ -99,18 +102,14 @@ impl<C: Number> Moments<C> {
         };
         let sums = match wanted.sum {
             // Counts come with sums.
-            None => (wanted.count || !is_hopeful).then_some(SumKind::Natural),
+            None => wanted.count.then_some(SumKind::Natural),
             some => some,
         };
         Self {
             groups,
-            within: bounds.unwrap_or(Within {
-                least: C::LEAST,
-                greatest: C::GREATEST,
-            }),
-            fill,
-            is_hopeful,
-            counts: if is_hopeful {
+            within: bounds,
+            fill: fill.filter(|fill| Numbers.keeps(*fill)),
+            counts: if bounds.is_none() {
                 Vec::new()
             } else {
                 vec![0; groups]
@@ -126,60 +125,77 @@ impl<C: Number> Moments<C> {
         }
     }
 
-    /// Whether the counts are less the cells that do not count, not the number of those that do.
+    /// Whether all cells count but those that are missing, so that the counts are less the number of these.
     pub fn is_hopeful(&self) -> bool {
-        self.is_hopeful
+        self.within.is_none()
+    }
+
+    /// Changes the bounds of what is added from now on, if there are any.
+    pub fn set_bounds(&mut self, bounds: Within<C>) {
+        debug_assert!(!self.is_hopeful(), "there are no bounds");
+        self.within = Some(bounds);
     }
 
     /// Adds the cells of chunks of the same layout.
     pub fn add(&mut self, sources: &[&[C::Bytes]], pieces: &[layout::Piece]) {
         for piece in pieces {
+            let mut starts: Vec<&[C::Bytes]> = Vec::with_capacity(sources.len() * piece.rows.len());
+            for source in sources {
+                starts.extend(piece.rows.iter().map(|row| &source[*row..]));
+            }
             let target = &piece.target;
             let piece = Piece {
-                sources,
+                starts: &starts,
                 outer: &piece.outer,
                 inner: &piece.inner,
-                rows: &piece.rows,
                 length: piece.length,
+                ahead: match (piece.is_dense, starts.len()) {
+                    (false, _) => 0,
+                    (true, 1) => 2 * AHEAD,
+                    (true, _) => AHEAD,
+                },
             };
-            match (self.is_hopeful, self.fill) {
-                (true, _) => self.add_piece::<_, true>(&piece, target, self.within),
-                (false, None) => self.add_piece::<_, false>(&piece, target, self.within),
-                (false, Some(fill)) => {
-                    let within = self.within;
-                    self.add_piece::<_, false>(&piece, target, WithinExcept { within, fill });
+            match (self.within, self.fill) {
+                (None, None) => self.add_piece(&piece, target, Numbers),
+                (None, Some(fill)) => self.add_piece(&piece, target, Except { fill }),
+                (Some(within), None) => self.add_piece(&piece, target, within),
+                (Some(within), Some(fill)) => {
+                    self.add_piece(&piece, target, Both(within, Except { fill }));
                 }
             }
         }
     }
 
-    fn add_piece<K: Keep<C>, const HOPEFUL: bool>(
-        &mut self,
-        piece: &Piece<'_, C::Bytes>,
-        target: &Target,
-        keep: K,
-    ) {
+    fn add_piece<K: Keep<C>>(&mut self, piece: &Piece<'_, C::Bytes>, target: &Target, keep: K) {
+        let is_hopeful = self.is_hopeful();
         let scratch = &mut self.scratch;
+        let counts = &mut self.counts;
         match &mut self.totals {
             Some(Totals::Float(totals)) => {
-                let counts = &mut self.counts;
-                let sums = Sums { totals, counts };
+                let sums = Sums {
+                    totals,
+                    counts,
+                    is_hopeful,
+                };
                 let (floats, counts) = (&mut scratch.floats, &mut scratch.counts);
-                add_sums::<C, f64, K, HOPEFUL>(piece, target, keep, sums, floats, counts);
+                add_sums::<C, f64, K>(piece, target, keep, sums, floats, counts);
             }
             Some(Totals::Natural(totals)) => {
-                let counts = &mut self.counts;
-                let sums = Sums { totals, counts };
+                let sums = Sums {
+                    totals,
+                    counts,
+                    is_hopeful,
+                };
                 let (naturals, counts) = (&mut scratch.naturals, &mut scratch.counts);
-                add_sums::<C, _, K, HOPEFUL>(piece, target, keep, sums, naturals, counts);
+                add_sums::<C, _, K>(piece, target, keep, sums, naturals, counts);
             }
             None => {}
         }
         if let Some(least) = &mut self.least {
-            add_extremes::<C, K, false, HOPEFUL>(piece, target, keep, least, scratch);
+            add_extremes::<C, K, false>(piece, target, keep, least, scratch);
         }
         if let Some(greatest) = &mut self.greatest {
-            add_extremes::<C, K, true, HOPEFUL>(piece, target, keep, greatest, scratch);
+            add_extremes::<C, K, true>(piece, target, keep, greatest, scratch);
         }
         if let Some(deviations) = &mut self.deviations {
             match target {
@@ -229,17 +245,62 @@ impl<C: Number> Moments<C> {
     /// Adds what is known of some cells of one group: their least and greatest, and how many there are that count, and
     /// that do not. Only extremes and counts can be known in this way.
     pub fn add_known(&mut self, group: usize, extremes: Option<(C, C)>, count: u64, missing: u64) {
-        if self.is_hopeful {
-            if missing > 0 {
-                self.counts.resize(self.groups, 0);
-                self.counts[group] -= missing as i64;
-            }
-        } else {
-            self.counts[group] += count as i64;
+        self.count_known(group, count, missing);
+        if let Some((least, greatest)) = extremes {
+            self.add_known_extremes(group, least, greatest);
         }
-        let Some((least, greatest)) = extremes else {
-            return;
-        };
+    }
+
+    /// Adds cells that do not count.
+    pub fn add_missing(&mut self, cells: &GroupCounts) {
+        // Otherwise only those that do are counted.
+        if self.is_hopeful() {
+            cells.for_each(|group, missing| self.count_known(group, 0, missing));
+        }
+    }
+
+    /// Adds cells that count, of which nothing but their number is wanted.
+    pub fn add_counted(&mut self, cells: &GroupCounts) {
+        // Otherwise all are taken for granted.
+        if !self.is_hopeful() {
+            cells.for_each(|group, count| self.count_known(group, count, 0));
+        }
+    }
+
+    /// Adds cells that count and are all the same number.
+    pub fn add_constant(&mut self, cells: &GroupCounts, cell: C) {
+        let mean = cell.to_f64();
+        // As far as they are from their mean, if that is a number.
+        let squares = if mean.is_finite() { 0.0 } else { f64::NAN };
+        cells.for_each(|group, count| {
+            self.count_known(group, count, 0);
+            self.add_known_extremes(group, cell, cell);
+            match &mut self.totals {
+                Some(Totals::Float(totals)) => totals[group].add(repeated(cell, count)),
+                Some(Totals::Natural(totals)) => totals[group].add(repeated(cell, count)),
+                None => {}
+            }
+            if let Some(deviations) = &mut self.deviations {
+                deviations[group].merge(Deviation {
+                    count,
+                    mean,
+                    squares,
+                });
+            }
+        });
+    }
+
+    fn count_known(&mut self, group: usize, count: u64, missing: u64) {
+        // More than fit are an error once all are counted.
+        if !self.is_hopeful() {
+            self.counts[group] = self.counts[group].wrapping_add_unsigned(count);
+        } else if missing > 0 {
+            self.counts.resize(self.groups, 0);
+            self.counts[group] = self.counts[group].wrapping_sub_unsigned(missing);
+        }
+    }
+
+    fn add_known_extremes(&mut self, group: usize, least: C, greatest: C) {
         if let Some(found) = &mut self.least {
             found.add_known(group, least, |cell, before| cell <= before);
         }
@@ -247,6 +308,21 @@ impl<C: Number> Moments<C> {
             found.add_known(group, greatest, |cell, before| cell >= before);
         }
     }
+}
+
+/// The sum of so many cells that are all the same: by doubling, which takes a few additions of whatever kind they are.
+fn repeated<C: SumInto<T>, T: Total>(cell: C, count: u64) -> T {
+    let (mut sum, mut doubled) = (T::default(), T::default());
+    C::flush(cell.widen(), &mut doubled);
+    let mut rest = count;
+    while rest > 0 {
+        if rest % 2 == 1 {
+            sum.add(doubled);
+        }
+        doubled.add(doubled);
+        rest /= 2;
+    }
+    sum
 }
 
 impl<C: Copy> Found<C> {
@@ -272,7 +348,7 @@ impl<C: Copy> Found<C> {
     }
 }
 
-fn add_sums<C: SumInto<T>, T: Total, K: Keep<C>, const HOPEFUL: bool>(
+fn add_sums<C: SumInto<T>, T: Total, K: Keep<C>>(
     piece: &Piece<'_, C::Bytes>,
     target: &Target,
     keep: K,
@@ -281,20 +357,18 @@ fn add_sums<C: SumInto<T>, T: Total, K: Keep<C>, const HOPEFUL: bool>(
     counts: &mut Vec<i64>,
 ) {
     match target {
-        Target::Base => sum_rows::<C, T, K, HOPEFUL>(piece, keep, &mut sums),
-        Target::Neighbours => sum_columns::<C, T, K, HOPEFUL>(piece, keep, &mut sums),
+        Target::Base => sum_rows::<C, T, K>(piece, keep, &mut sums),
+        Target::Neighbours => sum_columns::<C, T, K>(piece, keep, &mut sums),
         Target::Scattered(terms) => for_each_base(piece, |group, piece| {
             line.clear();
             line.resize(piece.length, T::default());
             counts.clear();
-            if !HOPEFUL {
-                counts.resize(piece.length, 0);
-            }
             let mut of_line = Sums {
                 totals: line,
                 counts,
+                is_hopeful: sums.is_hopeful,
             };
-            sum_columns::<C, T, K, HOPEFUL>(piece, keep, &mut of_line);
+            sum_columns::<C, T, K>(piece, keep, &mut of_line);
             for_each_term(terms, group, |i, group| sums.totals[group].add(line[i]));
             if !counts.is_empty() {
                 sums.counts.resize(sums.totals.len(), 0);
@@ -304,7 +378,7 @@ fn add_sums<C: SumInto<T>, T: Total, K: Keep<C>, const HOPEFUL: bool>(
     }
 }
 
-fn add_extremes<C: Number, K: Keep<C>, const MAX: bool, const HOPEFUL: bool>(
+fn add_extremes<C: Number, K: Keep<C>, const MAX: bool>(
     piece: &Piece<'_, C::Bytes>,
     target: &Target,
     keep: K,
@@ -316,15 +390,15 @@ fn add_extremes<C: Number, K: Keep<C>, const MAX: bool, const HOPEFUL: bool>(
         seen: &mut found.seen,
     };
     match target {
-        Target::Base => extreme_rows::<C, K, MAX, HOPEFUL>(piece, keep, &mut extremes),
-        Target::Neighbours => extreme_columns::<C, K, MAX, HOPEFUL>(piece, keep, &mut extremes),
+        Target::Base => extreme_rows::<C, K, MAX>(piece, keep, &mut extremes),
+        Target::Neighbours => extreme_columns::<C, K, MAX>(piece, keep, &mut extremes),
         Target::Scattered(terms) => for_each_base(piece, |group, piece| {
             let (line, seen) = (&mut scratch.found, &mut scratch.seen);
             line.clear();
             line.resize(piece.length, if MAX { C::LEAST } else { C::GREATEST });
             seen.clear();
             let mut of_line = Extremes { found: line, seen };
-            extreme_columns::<C, K, MAX, HOPEFUL>(piece, keep, &mut of_line);
+            extreme_columns::<C, K, MAX>(piece, keep, &mut of_line);
             for_each_term(terms, group, |i, group| {
                 let is_better = if MAX {
                     line[i] > extremes.found[group]

@@ -10,57 +10,57 @@ pub struct Base {
 }
 
 /// Cells of some chunks of the same layout: for each pair of an outer and an inner base the rows that start at the sum of
-/// their offsets and those in `rows`, in every source.
+/// their offsets in every one of `starts`.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'a, B> {
-    /// The cells of each chunk.
-    pub sources: &'a [&'a [B]],
+    /// What the rows of a base are counted from, in all chunks. They have their results in common.
+    pub starts: &'a [&'a [B]],
     /// The bases, in two levels, so that they need not be spelled out.
     pub outer: &'a [Base],
     /// The second level.
     pub inner: &'a [Base],
-    /// The rows of a base that have their results in common.
-    pub rows: &'a [usize],
     /// Cells of a row.
     pub length: usize,
+    /// Bytes between the cells that are looked at and those that memory is asked for meanwhile.
+    pub ahead: usize,
 }
 
-/// Rows that are added at once. As many streams as hardware follows, so that results are loaded and stored the less.
-const MOST_ROWS: usize = 64;
+/// Rows that are best looked at together, as streams that hardware follows.
+pub const STREAMS: usize = 8;
 
 impl<'a, B> Piece<'a, B> {
-    /// Cells that go to each result of a line.
-    pub fn depth(&self) -> usize {
-        self.sources.len() * self.rows.len()
-    }
-
-    /// Calls `visit` for each base with its group and some of its rows, until all have been visited.
+    /// Calls `visit` for each base with its group and up to `MOST` of its rows, until all have been visited.
     #[inline(always)]
-    pub fn for_each_rows(&self, mut visit: impl FnMut(usize, &[&'a [B]])) {
-        let depth = self.depth();
+    pub fn for_each_rows<const MOST: usize>(&self, mut visit: impl FnMut(usize, &[&'a [B]])) {
+        let depth = self.starts.len();
         // Equal shares: a last visit with few rows would cost as much as one with many.
-        let share = depth.div_ceil(depth.div_ceil(MOST_ROWS).max(1)).max(1);
+        let share = depth.div_ceil(depth.div_ceil(MOST).max(1)).max(1);
         let empty: &[B] = &[];
-        let mut some = [empty; MOST_ROWS];
+        let mut rows = [empty; MOST];
         for outer in self.outer {
             for inner in self.inner {
                 let offset = outer.offset + inner.offset;
-                let group = outer.group + inner.group;
-                let mut count = 0;
-                for source in self.sources {
-                    for row in self.rows {
-                        some[count] = &source[offset + row..][..self.length];
-                        count += 1;
-                        if count == share {
-                            visit(group, &some[..count]);
-                            count = 0;
-                        }
+                for starts in self.starts.chunks(share) {
+                    for (row, start) in rows.iter_mut().zip(starts) {
+                        *row = &start[offset..][..self.length];
                     }
-                }
-                if count > 0 {
-                    visit(group, &some[..count]);
+                    visit(outer.group + inner.group, &rows[..starts.len()]);
                 }
             }
         }
     }
+}
+
+/// Asks memory for what lies behind some cells: hardware that reads ahead by itself stops at every page.
+#[inline(always)]
+pub fn prefetch<B>(cells: &[B], ahead: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for line in (0..size_of_val(cells)).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let place = cells.as_ptr().cast::<i8>().wrapping_add(ahead + line);
+        // SAFETY: a hint, which neither reads nor fails, wherever it points. Every x86_64 processor has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (cells, ahead);
 }

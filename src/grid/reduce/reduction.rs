@@ -11,6 +11,7 @@ use arrow::datatypes::{
 use half::f16;
 
 use crate::grid::reduce::cell::{Cell, Number, Within};
+use crate::grid::reduce::group_counts::GroupCounts;
 use crate::grid::reduce::layout::Layout;
 use crate::grid::reduce::moments::{Found, Moments, Totals, Wanted};
 
@@ -121,10 +122,7 @@ impl Reduction {
             bounds: Option<(u64, u64)>,
             fill: Option<u64>,
         ) -> Moments<C> {
-            let within = bounds.map(|(least, greatest)| Within {
-                least: C::from_pattern(least),
-                greatest: C::from_pattern(greatest),
-            });
+            let within = bounds.map(within);
             Moments::new(groups, wanted, within, fill.map(C::from_pattern))
         }
         let moments = match cell_type {
@@ -145,6 +143,11 @@ impl Reduction {
             halves,
             widened: Vec::new(),
         }
+    }
+
+    /// Changes the bounds of what is added from now on. Only for a reduction that was made with some.
+    pub fn set_bounds(&mut self, bounds: (u64, u64)) {
+        for_any!(&mut self.moments, moments => moments.set_bounds(within(bounds)));
     }
 
     /// Adds the cells of some chunks of the same layout: of each those of the layout's span.
@@ -198,6 +201,24 @@ impl Reduction {
         for_any!(&mut self.moments, moments => {
             moments.add_known(group, typed(extremes), count, missing);
         });
+    }
+
+    /// Adds cells that do not count, without reading them.
+    pub fn add_missing(&mut self, cells: &GroupCounts) {
+        for_any!(&mut self.moments, moments => moments.add_missing(cells));
+    }
+
+    /// Adds cells that count, without reading them. Only for counts.
+    pub fn add_counted(&mut self, cells: &GroupCounts) {
+        for_any!(&mut self.moments, moments => moments.add_counted(cells));
+    }
+
+    /// Adds cells that count and all have these bits (of f32 for halves), without reading them.
+    pub fn add_constant(&mut self, cells: &GroupCounts, pattern: u64) {
+        fn typed<C: Number>(moments: &mut Moments<C>, cells: &GroupCounts, pattern: u64) {
+            moments.add_constant(cells, C::from_pattern(pattern));
+        }
+        for_any!(&mut self.moments, moments => typed(moments, cells, pattern));
     }
 
     /// The results, given how many cells each group has in all, whether they count or not.
@@ -267,6 +288,13 @@ impl Reduction {
             AnyMoments::U32(moments) => typed::<_, UInt32Type, Int64Type>(moments, cells),
             AnyMoments::U64(moments) => typed::<_, UInt64Type, Int64Type>(moments, cells),
         }
+    }
+}
+
+fn within<C: Cell>((least, greatest): (u64, u64)) -> Within<C> {
+    Within {
+        least: C::from_pattern(least),
+        greatest: C::from_pattern(greatest),
     }
 }
 

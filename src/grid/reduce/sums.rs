@@ -1,73 +1,142 @@
 //! Sums of cells, and how many there are.
 //!
-//! Each kernel comes in two kinds. The hopeful one adds everything up and looks only at the result: a NaN in it tells that
-//! there was one among the cells, and only then they are looked at one by one. The careful one asks of every cell whether
-//! it counts.
+//! Where all cells are expected to count, only the result is looked at: a NaN in it tells that there was one among the
+//! cells, and only then they are asked one by one.
 
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Keep, SumInto};
-use crate::grid::reduce::piece::{Base, Piece};
+use crate::grid::reduce::piece::{Piece, STREAMS, prefetch};
 
-/// Sums that a run is added up in: few enough for the registers of any processor.
+/// Cells of a row that are added at once, to sums that stay in registers.
 const WIDTH: usize = 32;
-/// Columns that are worked on at once: few enough for the nearest cache.
-const TILE: usize = 512;
-/// Places in memory that are read in turn: a processor fetches each of them ahead.
-const STREAMS: usize = 8;
-/// Rows of them that are added up at once: for as many a partial sum has room.
-const MOST_ROWS: usize = 1024;
-/// Columns that are rather worked on a few at a time.
-const NARROW: usize = 128;
-/// Rows of one group that are rather added up by column.
-const FEW_ROWS: usize = 4;
-/// Cells of a run between two looks at its sum.
-const LOOK: usize = 16384;
+/// Cells of each row between two looks at their sum, which has room for no more of all rows.
+const LOOK: usize = 4096;
+/// Places in memory that a long row is read at in turn.
+const PARTS: usize = 8;
+
+/// Short rows that are added up together.
+const SHORT_ROWS: usize = 8;
 
 /// Where the sums of each group go.
 #[derive(Debug)]
 pub struct Sums<'a, T> {
     /// Of the cells that count.
     pub totals: &'a mut [T],
-    /// Of a careful kernel the number of cells that count; of a hopeful one less the number of those that do not, and
-    /// empty as long as there are none.
+    /// If `is_hopeful` less the number of cells that do not count, and empty as long as there are none; else the number
+    /// of cells that count.
     pub counts: &'a mut Vec<i64>,
+    /// Whether most cells are expected to count.
+    pub is_hopeful: bool,
 }
 
 impl<T> Sums<'_, T> {
-    /// Adds the sums of neighbouring groups.
+    /// Adds sums of `cells` cells each, of which so many count, to neighbouring groups.
     #[inline(always)]
-    fn add<C: SumInto<T>>(&mut self, group: usize, partial: &[C::Partial]) {
+    fn add<C: SumInto<T>>(
+        &mut self,
+        group: usize,
+        partial: &[C::Partial],
+        counts: Option<&[C::Count]>,
+        cells: usize,
+    ) {
+        if let Some(counts) = counts {
+            let hoped = if self.is_hopeful { cells as u64 } else { 0 };
+            let expected = C::Count::from(hoped as u16);
+            let differ = |any: bool, count: &C::Count| any | (*count != expected);
+            if counts.iter().fold(false, differ) {
+                self.counts.resize(self.totals.len(), 0);
+                let targets = &mut self.counts[group..][..counts.len()];
+                for (target, count) in targets.iter_mut().zip(counts) {
+                    *target += (*count).into().wrapping_sub(hoped) as i64;
+                }
+            }
+        }
         let totals = &mut self.totals[group..][..partial.len()];
         for (total, partial) in totals.iter_mut().zip(partial) {
             C::flush(*partial, total);
         }
     }
 
-    /// Adds the sum of some cells to a group.
+    /// Adds the sum of `cells` cells to a group.
     #[inline(always)]
-    fn add_run<C: SumInto<T>, const HOPEFUL: bool>(
+    fn add_one<C: SumInto<T>>(
         &mut self,
         group: usize,
         partial: C::Partial,
-        count: Option<u32>,
+        count: Option<u64>,
         cells: usize,
     ) {
-        if let Some(count) = count {
-            let hoped = if HOPEFUL { cells as i64 } else { 0 };
-            self.count(group, &[count], hoped);
+        let hoped = if self.is_hopeful { cells as u64 } else { 0 };
+        if let Some(count) = count
+            && count != hoped
+        {
+            self.counts.resize(self.totals.len(), 0);
+            self.counts[group] += count.wrapping_sub(hoped) as i64;
         }
         C::flush(partial, &mut self.totals[group]);
     }
+}
 
-    /// Adds the counts of neighbouring groups, of each of which `hoped` cells were taken for granted.
+/// Sums of neighbouring columns, and of each how many cells count.
+struct Lanes<C: SumInto<T>, T> {
+    partial: [C::Partial; WIDTH],
+    counts: [C::Count; WIDTH],
+}
+
+impl<C: SumInto<T>, T> Lanes<C, T> {
     #[inline(always)]
-    fn count(&mut self, group: usize, counts: &[u32], hoped: i64) {
-        self.counts.resize(self.totals.len(), 0);
-        let targets = &mut self.counts[group..][..counts.len()];
-        for (target, count) in targets.iter_mut().zip(counts) {
-            *target += i64::from(*count) - hoped;
+    fn new() -> Self {
+        Self {
+            partial: [C::Partial::default(); WIDTH],
+            counts: [C::Count::default(); WIDTH],
         }
+    }
+
+    /// Adds cells that all count.
+    #[inline(always)]
+    fn add(&mut self, cells: &[C::Bytes; WIDTH]) {
+        for i in 0..WIDTH {
+            self.partial[i] = C::plus(self.partial[i], C::load(cells[i]).widen());
+        }
+    }
+
+    /// Adds those that count.
+    #[inline(always)]
+    fn add_kept(&mut self, cells: &[C::Bytes; WIDTH], keep: impl Keep<C>) {
+        add_kept::<C, T, WIDTH>(cells, keep, &mut self.partial, &mut self.counts);
+    }
+
+    /// Adds those that count of fewer than [`WIDTH`] cells.
+    #[inline(always)]
+    fn add_rest(&mut self, cells: &[C::Bytes], keep: impl Keep<C>) {
+        let lanes = self.partial.iter_mut().zip(&mut self.counts);
+        for (cell, (partial, count)) in cells.iter().zip(lanes) {
+            let cell = C::load(*cell);
+            let keeps = keep.keeps(cell);
+            let addend = if keeps { cell } else { C::ZERO };
+            *partial = C::plus(*partial, addend.widen());
+            *count += keeps.into();
+        }
+    }
+
+    #[inline(always)]
+    fn is_tainted(&self) -> bool {
+        let partial = self.partial.iter();
+        C::HAS_NAN && partial.fold(false, |any, one| any | C::is_tainted(*one))
+    }
+
+    /// Pairwise, which takes fewer steps one after another.
+    #[inline(always)]
+    fn sum(mut self) -> C::Partial {
+        let mut half = WIDTH / 2;
+        while half > 0 {
+            for i in 0..half {
+                self.partial[i] = C::plus(self.partial[i], self.partial[i + half]);
+            }
+            half /= 2;
+        }
+        self.partial[0]
     }
 }
 
@@ -76,215 +145,48 @@ impl<T> Sums<'_, T> {
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
     "x86_64+avx2+fma"
 ))]
-pub fn sum_columns<C: SumInto<T>, T, K: Keep<C>, const HOPEFUL: bool>(
+pub fn sum_columns<C: SumInto<T>, T, K: Keep<C>>(
     piece: &Piece<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    if HOPEFUL && piece.length <= NARROW {
-        narrow_columns::<C, T, K>(piece, keep, sums);
-        return;
-    }
-    piece.for_each_rows(|group, rows| {
-        for at in (0..piece.length).step_by(TILE) {
-            let width = (piece.length - at).min(TILE);
-            columns::<C, T, K, HOPEFUL>(rows, at, width, group, keep, sums);
-        }
-    });
-}
-
-/// Columns of short rows. From several outer bases in turn, which are streams again.
-#[inline(always)]
-fn narrow_columns<C: SumInto<T>, T, K: Keep<C>>(
-    piece: &Piece<'_, C::Bytes>,
-    keep: K,
-    sums: &mut Sums<'_, T>,
-) {
-    for source in piece.sources {
-        for rows in piece.rows.chunks(MOST_ROWS) {
-            for outer in piece.outer.chunks(STREAMS) {
-                for inner in piece.inner {
-                    for at in (0..piece.length).step_by(WIDTH) {
-                        let inner = Base {
-                            offset: inner.offset + at,
-                            group: inner.group + at,
-                        };
-                        let width = (piece.length - at).min(WIDTH);
-                        narrow_block::<C, T, K>(source, rows, outer, inner, width, keep, sums);
-                    }
+    let whole = piece.length / WIDTH * WIDTH;
+    piece.for_each_rows::<STREAMS>(|group, rows| {
+        for at in (0..whole).step_by(WIDTH) {
+            let mut is_hopeful = K::KEEPS_NUMBERS;
+            if is_hopeful {
+                let mut lanes = Lanes::<C, T>::new();
+                for row in rows {
+                    let cells = block(row, at);
+                    prefetch(cells, piece.ahead);
+                    lanes.add(cells);
+                }
+                is_hopeful = !lanes.is_tainted();
+                if is_hopeful {
+                    sums.add::<C>(group + at, &lanes.partial, None, rows.len());
                 }
             }
-        }
-    }
-}
-
-/// A few columns of rows, from each of some outer bases.
-#[inline(always)]
-fn narrow_block<C: SumInto<T>, T, K: Keep<C>>(
-    source: &[C::Bytes],
-    rows: &[usize],
-    outer: &[Base],
-    inner: Base,
-    width: usize,
-    keep: K,
-    sums: &mut Sums<'_, T>,
-) {
-    let mut partial = [[C::Partial::default(); WIDTH]; STREAMS];
-    let (eights, rest) = rows.as_chunks::<8>();
-    for eight in eights {
-        for (outer, partial) in outer.iter().zip(&mut partial) {
-            let offset = outer.offset + inner.offset;
-            if width == WIDTH {
-                hopeful_block::<C, T, 8>(source, offset, eight, partial);
-            } else {
-                let eight = eight.map(|row| &source[offset + row..]);
-                hopeful_rows::<C, T, WIDTH, 8>(&eight, 0, width, partial);
+            if !is_hopeful {
+                let mut lanes = Lanes::<C, T>::new();
+                for row in rows {
+                    let cells = block(row, at);
+                    prefetch(cells, piece.ahead);
+                    lanes.add_kept(cells, keep);
+                }
+                let counts = Some(&lanes.counts[..]);
+                sums.add::<C>(group + at, &lanes.partial, counts, rows.len());
             }
         }
-    }
-    for row in rest {
-        for (outer, partial) in outer.iter().zip(&mut partial) {
-            let row = &source[outer.offset + inner.offset + row..];
-            hopeful_rows::<C, T, WIDTH, 1>(&[row], 0, width, partial);
-        }
-    }
-    for (outer, partial) in outer.iter().zip(&mut partial) {
-        let (offset, group) = (outer.offset + inner.offset, outer.group + inner.group);
-        if C::HAS_NAN && is_tainted::<C, T>(&partial[..width]) {
-            *partial = [C::Partial::default(); WIDTH];
-            let mut counts = [0; WIDTH];
+        let rest = piece.length - whole;
+        if rest > 0 {
+            let mut lanes = Lanes::<C, T>::new();
             for row in rows {
-                let cells = &source[offset + row..][..width];
-                careful::<C, T, K, WIDTH>(cells, keep, partial, &mut counts);
+                lanes.add_rest(&row[whole..], keep);
             }
-            sums.count(group, &counts[..width], rows.len() as i64);
+            let counts = Some(&lanes.counts[..rest]);
+            sums.add::<C>(group + whole, &lanes.partial[..rest], counts, rows.len());
         }
-        sums.add::<C>(group, &partial[..width]);
-    }
-}
-
-/// The sums of some columns of rows.
-#[inline(always)]
-fn columns<C: SumInto<T>, T, K: Keep<C>, const HOPEFUL: bool>(
-    rows: &[&[C::Bytes]],
-    at: usize,
-    width: usize,
-    group: usize,
-    keep: K,
-    sums: &mut Sums<'_, T>,
-) {
-    // On the stack, where nothing else can point to: the compiler need not ask before it vectorizes.
-    let mut partial = [C::Partial::default(); TILE];
-    let mut is_careful = !HOPEFUL;
-    if HOPEFUL {
-        hopeful::<C, T, TILE>(rows, at, width, &mut partial);
-        is_careful = C::HAS_NAN && is_tainted::<C, T>(&partial[..width]);
-    }
-    if is_careful {
-        if HOPEFUL {
-            partial = [C::Partial::default(); TILE];
-        }
-        let mut counts = [0; TILE];
-        for row in rows {
-            careful::<C, T, K, TILE>(&row[at..][..width], keep, &mut partial, &mut counts);
-        }
-        let all = if HOPEFUL { rows.len() as i64 } else { 0 };
-        sums.count(group + at, &counts[..width], all);
-    }
-    sums.add::<C>(group + at, &partial[..width]);
-}
-
-#[inline(always)]
-fn is_tainted<C: SumInto<T>, T>(partial: &[C::Partial]) -> bool {
-    let partial = partial.iter();
-    partial.fold(false, |any, one| any | C::is_tainted(*one))
-}
-
-/// Adds rows to partial sums of their columns. Several at once: a processor fetches several streams ahead, and the partial
-/// sums are loaded and stored the less.
-#[inline(always)]
-fn hopeful<C: SumInto<T>, T, const TILE: usize>(
-    rows: &[&[C::Bytes]],
-    at: usize,
-    width: usize,
-    partial: &mut [C::Partial; TILE],
-) {
-    let (eights, rest) = rows.as_chunks::<8>();
-    for eight in eights {
-        hopeful_rows::<C, T, TILE, 8>(eight, at, width, partial);
-    }
-    let (twos, rest) = rest.as_chunks::<2>();
-    for two in twos {
-        hopeful_rows::<C, T, TILE, 2>(two, at, width, partial);
-    }
-    for one in rest {
-        hopeful_rows::<C, T, TILE, 1>(&[one], at, width, partial);
-    }
-}
-
-#[inline(always)]
-fn hopeful_rows<C: SumInto<T>, T, const TILE: usize, const ROWS: usize>(
-    rows: &[&[C::Bytes]; ROWS],
-    at: usize,
-    width: usize,
-    partial: &mut [C::Partial; TILE],
-) {
-    let rows: [&[C::Bytes]; ROWS] = std::array::from_fn(|row| &rows[row][at..][..width]);
-    for (i, partial) in partial[..width].iter_mut().enumerate() {
-        let mut sum = C::load(rows[0][i]).widen();
-        for row in &rows[1..] {
-            sum = C::plus(sum, C::load(row[i]).widen());
-        }
-        *partial = C::plus(*partial, sum);
-    }
-}
-
-/// Adds [`WIDTH`] cells of some rows to partial sums of their columns.
-#[inline(always)]
-fn hopeful_block<C: SumInto<T>, T, const ROWS: usize>(
-    source: &[C::Bytes],
-    offset: usize,
-    rows: &[usize; ROWS],
-    partial: &mut [C::Partial; WIDTH],
-) {
-    for row in rows {
-        if let Some(cells) = source[offset + row..].first_chunk::<WIDTH>() {
-            for i in 0..WIDTH {
-                partial[i] = C::plus(partial[i], C::load(cells[i]).widen());
-            }
-        }
-    }
-}
-
-/// Adds a cell if it counts.
-#[inline(always)]
-fn add_kept<C: SumInto<T>, T>(
-    cell: C,
-    keep: impl Keep<C>,
-    partial: &mut C::Partial,
-    count: &mut u32,
-) {
-    let keeps = keep.keeps(cell);
-    // An addition of nothing, not a branch.
-    let addend = if keeps {
-        cell.widen()
-    } else {
-        C::Partial::default()
-    };
-    *partial = C::plus(*partial, addend);
-    *count += u32::from(keeps);
-}
-
-#[inline(always)]
-fn careful<C: SumInto<T>, T, K: Keep<C>, const TILE: usize>(
-    cells: &[C::Bytes],
-    keep: K,
-    partial: &mut [C::Partial; TILE],
-    counts: &mut [u32; TILE],
-) {
-    for ((bytes, partial), count) in cells.iter().zip(partial).zip(counts) {
-        add_kept(C::load(*bytes), keep, partial, count);
-    }
+    });
 }
 
 /// Adds up cells by row: all cells of a row go to the group of its base.
@@ -292,156 +194,207 @@ fn careful<C: SumInto<T>, T, K: Keep<C>, const TILE: usize>(
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
     "x86_64+avx2+fma"
 ))]
-pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>, const HOPEFUL: bool>(
+pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>>(
     piece: &Piece<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    if let ([source], [row], true) = (piece.sources, piece.rows, piece.length <= LOOK) {
-        // Short rows, where every step around them counts. From several outer bases in turn, which are streams again.
-        for outer in piece.outer.chunks(STREAMS) {
+    if let ([start], true) = (piece.starts, piece.length <= LOOK) {
+        // Every step around a short row counts.
+        let mut some: [(&[C::Bytes], usize); SHORT_ROWS] = [(&[], 0); SHORT_ROWS];
+        let mut count = 0;
+        for outer in piece.outer {
             for inner in piece.inner {
-                for outer in outer {
-                    let offset = outer.offset + inner.offset + row;
-                    let cells = &source[offset..][..piece.length];
-                    let (partial, count) = run::<C, T, K, HOPEFUL>(cells, keep);
-                    let group = outer.group + inner.group;
-                    sums.add_run::<C, HOPEFUL>(group, partial, count, cells.len());
+                let cells = &start[outer.offset + inner.offset..][..piece.length];
+                if size_of::<C>() < 4 {
+                    let (partial, count) = narrow_row::<C, T, K>(cells, piece.ahead, keep);
+                    sums.add_one::<C>(outer.group + inner.group, partial, count, cells.len());
+                    continue;
+                }
+                some[count] = (cells, outer.group + inner.group);
+                count += 1;
+                if count == SHORT_ROWS {
+                    count = 0;
+                    short_rows::<C, T, K>(&some, piece.ahead, keep, sums);
                 }
             }
         }
+        for (cells, group) in &some[..count] {
+            let (partial, count) = run::<C, T, K>(&[cells], piece.ahead, keep);
+            sums.add_one::<C>(*group, partial, count, cells.len());
+        }
         return;
     }
-    piece.for_each_rows(|group, rows| {
-        if HOPEFUL && rows.len() >= FEW_ROWS {
-            for at in (0..piece.length).step_by(TILE) {
-                let width = (piece.length - at).min(TILE);
-                row_tile::<C, T, K>(rows, at, width, group, keep, sums);
+    piece.for_each_rows::<STREAMS>(|group, rows| {
+        let mut at = 0;
+        if let [row] = rows {
+            let (long, _) = row.as_chunks::<{ PARTS * LOOK }>();
+            for cells in long {
+                let (parts, _) = cells.as_chunks::<LOOK>();
+                let mut rows: [&[C::Bytes]; PARTS] = [&[]; PARTS];
+                for (row, part) in rows.iter_mut().zip(parts) {
+                    *row = part;
+                }
+                let (partial, count) = run::<C, T, K>(&rows, piece.ahead, keep);
+                sums.add_one::<C>(group, partial, count, cells.len());
             }
-            return;
+            at = long.len() * PARTS * LOOK;
         }
-        for row in rows {
-            for cells in row.chunks(LOOK) {
-                let (partial, count) = run::<C, T, K, HOPEFUL>(cells, keep);
-                sums.add_run::<C, HOPEFUL>(group, partial, count, cells.len());
+        while at < piece.length {
+            let width = (piece.length - at).min(LOOK);
+            let mut some: [&[C::Bytes]; STREAMS] = [&[]; STREAMS];
+            for (some, row) in some.iter_mut().zip(rows) {
+                *some = &row[at..][..width];
             }
+            let (partial, count) = run::<C, T, K>(&some[..rows.len()], piece.ahead, keep);
+            sums.add_one::<C>(group, partial, count, rows.len() * width);
+            at += width;
         }
     });
 }
 
-/// Some columns of rows that all go to one group: added up by column first, which are streams again.
+/// Adds the cells that count to sums and counts of their columns.
 #[inline(always)]
-fn row_tile<C: SumInto<T>, T, K: Keep<C>>(
-    rows: &[&[C::Bytes]],
-    at: usize,
-    width: usize,
-    group: usize,
+fn add_kept<C: SumInto<T>, T, const LANES: usize>(
+    cells: &[C::Bytes; LANES],
+    keep: impl Keep<C>,
+    partial: &mut [C::Partial; LANES],
+    counts: &mut [C::Count; LANES],
+) {
+    // An addition of nothing, not a branch; and first as wide as the cells are, since compilers get lost in mixed widths.
+    let mut kept = [C::ZERO; LANES];
+    for i in 0..LANES {
+        let cell = C::load(cells[i]);
+        kept[i] = if keep.keeps(cell) { cell } else { C::ZERO };
+    }
+    for i in 0..LANES {
+        counts[i] += keep.keeps(C::load(cells[i])).into();
+    }
+    for i in 0..LANES {
+        partial[i] = C::plus(partial[i], kept[i].widen());
+    }
+}
+
+/// Rows of a few cells each, with the groups that they go to. Each is added up in as many sums as fit into a register, and
+/// these of all rows at once.
+#[inline(always)]
+fn short_rows<C: SumInto<T>, T, K: Keep<C>>(
+    rows: &[(&[C::Bytes], usize); SHORT_ROWS],
+    ahead: usize,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    let mut partial = [C::Partial::default(); TILE];
-    let mut count = None;
-    hopeful::<C, T, TILE>(rows, at, width, &mut partial);
-    if C::HAS_NAN && is_tainted::<C, T>(&partial[..width]) {
-        partial = [C::Partial::default(); TILE];
-        let mut counts = [0; TILE];
-        for row in rows {
-            careful::<C, T, K, TILE>(&row[at..][..width], keep, &mut partial, &mut counts);
-        }
-        count = Some(counts[..width].iter().sum());
-    }
-    // A partial sum has room for the cells of one row at least.
-    let mut lanes = [C::Partial::default(); WIDTH];
-    let (blocks, rest) = partial[..width].as_chunks::<WIDTH>();
-    for block in blocks {
-        for i in 0..WIDTH {
-            lanes[i] = C::plus(lanes[i], block[i]);
-        }
-    }
-    for one in rest {
-        lanes[0] = C::plus(lanes[0], *one);
-    }
-    let sum = fold::<C, T>(lanes);
-    sums.add_run::<C, true>(group, sum, count, rows.len() * width);
-}
-
-/// The sum of a run, and the number of cells that count if they had to be counted.
-#[inline(always)]
-fn run<C: SumInto<T>, T, K: Keep<C>, const HOPEFUL: bool>(
-    cells: &[C::Bytes],
-    keep: K,
-) -> (C::Partial, Option<u32>) {
-    if HOPEFUL {
-        let partial = if cells.len() == LOOK {
-            hopeful_streams::<C, T>(cells)
+    const LANES: usize = 8;
+    let mut partial = [[C::Partial::default(); LANES]; SHORT_ROWS];
+    let mut counts = [[C::Count::default(); LANES]; SHORT_ROWS];
+    for ((row, _), (partial, counts)) in rows.iter().zip(partial.iter_mut().zip(&mut counts)) {
+        prefetch(row, ahead);
+        let (blocks, rest) = row.as_chunks::<LANES>();
+        if K::KEEPS_NUMBERS {
+            for block in blocks {
+                for i in 0..LANES {
+                    partial[i] = C::plus(partial[i], C::load(block[i]).widen());
+                }
+            }
+            for (partial, cell) in partial.iter_mut().zip(rest) {
+                *partial = C::plus(*partial, C::load(*cell).widen());
+            }
         } else {
-            hopeful_run::<C, T>(cells)
-        };
-        if !C::is_tainted(partial) {
-            return (partial, None);
+            for block in blocks {
+                add_kept::<C, T, LANES>(block, keep, partial, counts);
+            }
+            for (i, cell) in rest.iter().enumerate() {
+                let one = [*cell];
+                let (mut sum, mut count) = ([partial[i]], [counts[i]]);
+                add_kept::<C, T, 1>(&one, keep, &mut sum, &mut count);
+                (partial[i], counts[i]) = (sum[0], count[0]);
+            }
         }
     }
-    let (partial, count) = careful_run::<C, T, K>(cells, keep);
-    (partial, Some(count))
-}
-
-/// The sum of [`LOOK`] cells, read as several streams.
-#[inline(always)]
-fn hopeful_streams<C: SumInto<T>, T>(cells: &[C::Bytes]) -> C::Partial {
-    let mut partial = [C::Partial::default(); WIDTH];
-    let mut streams = cells.chunks(LOOK / STREAMS);
-    let streams: [&[C::Bytes]; STREAMS] =
-        std::array::from_fn(|_| streams.next().unwrap_or_default());
-    for at in (0..LOOK / STREAMS).step_by(WIDTH) {
-        hopeful_rows::<C, T, WIDTH, STREAMS>(&streams, at, WIDTH, &mut partial);
-    }
-    fold::<C, T>(partial)
-}
-
-#[inline(always)]
-fn hopeful_run<C: SumInto<T>, T>(cells: &[C::Bytes]) -> C::Partial {
-    let mut partial = [C::Partial::default(); WIDTH];
-    let (blocks, rest) = cells.as_chunks::<WIDTH>();
-    for block in blocks {
-        for i in 0..WIDTH {
-            partial[i] = C::plus(partial[i], C::load(block[i]).widen());
+    let mut of_rows = [C::Partial::default(); SHORT_ROWS];
+    for i in 0..LANES {
+        for row in 0..SHORT_ROWS {
+            of_rows[row] = C::plus(of_rows[row], partial[row][i]);
         }
     }
-    let mut sum = fold::<C, T>(partial);
-    for cell in rest {
-        sum = C::plus(sum, C::load(*cell).widen());
-    }
-    sum
-}
-
-#[inline(always)]
-fn careful_run<C: SumInto<T>, T, K: Keep<C>>(cells: &[C::Bytes], keep: K) -> (C::Partial, u32) {
-    let mut partial = [C::Partial::default(); WIDTH];
-    let mut counts = [0u32; WIDTH];
-    let (blocks, rest) = cells.as_chunks::<WIDTH>();
-    let mut add = |i: usize, bytes: C::Bytes| {
-        add_kept(C::load(bytes), keep, &mut partial[i], &mut counts[i]);
-    };
-    for block in blocks {
-        for i in 0..WIDTH {
-            add(i, block[i]);
+    for (i, (row, group)) in rows.iter().enumerate() {
+        if K::KEEPS_NUMBERS && C::HAS_NAN && C::is_tainted(of_rows[i]) {
+            let (partial, count) = run::<C, T, K>(&[row], 0, keep);
+            sums.add_one::<C>(*group, partial, count, row.len());
+        } else {
+            let counts = counts[i].iter().map(|count| (*count).into());
+            let count = (!K::KEEPS_NUMBERS).then(|| counts.sum());
+            sums.add_one::<C>(*group, of_rows[i], count, row.len());
         }
     }
-    for cell in rest {
-        add(0, *cell);
-    }
-    (fold::<C, T>(partial), counts.iter().sum())
 }
 
-/// Pairwise, which takes fewer steps one after another.
+/// The sum of a row of small integers, whose order does not matter; and how many count if they had to be asked.
 #[inline(always)]
-fn fold<C: SumInto<T>, T>(mut partial: [C::Partial; WIDTH]) -> C::Partial {
-    let mut half = WIDTH / 2;
-    while half > 0 {
-        for i in 0..half {
-            partial[i] = C::plus(partial[i], partial[i + half]);
-        }
-        half /= 2;
+fn narrow_row<C: SumInto<T>, T, K: Keep<C>>(
+    cells: &[C::Bytes],
+    ahead: usize,
+    keep: K,
+) -> (C::Partial, Option<u64>) {
+    prefetch(cells, ahead);
+    let mut sum = C::Partial::default();
+    let mut count = 0u32;
+    for cell in cells {
+        let cell = C::load(*cell);
+        let keeps = keep.keeps(cell);
+        let addend = if keeps { cell } else { C::ZERO };
+        sum = C::plus(sum, addend.widen());
+        count += u32::from(keeps);
     }
-    partial[0]
+    (sum, (!K::KEEPS_NUMBERS).then_some(u64::from(count)))
+}
+
+/// The sum of the cells of some rows of [`LOOK`] cells at most, and the number of cells that count if they had to
+/// be asked.
+#[inline(always)]
+fn run<C: SumInto<T>, T, K: Keep<C>>(
+    rows: &[&[C::Bytes]],
+    ahead: usize,
+    keep: K,
+) -> (C::Partial, Option<u64>) {
+    let length = rows.first().map_or(0, |row| row.len());
+    let whole = length / WIDTH * WIDTH;
+    if K::KEEPS_NUMBERS {
+        let mut lanes = Lanes::<C, T>::new();
+        for at in (0..whole).step_by(WIDTH) {
+            for row in rows {
+                let cells = block(row, at);
+                prefetch(cells, ahead);
+                lanes.add(cells);
+            }
+        }
+        let mut sum = lanes.sum();
+        for row in rows {
+            for cell in &row[whole..] {
+                sum = C::plus(sum, C::load(*cell).widen());
+            }
+        }
+        if !(C::HAS_NAN && C::is_tainted(sum)) {
+            return (sum, None);
+        }
+    }
+    let mut lanes = Lanes::<C, T>::new();
+    for at in (0..whole).step_by(WIDTH) {
+        for row in rows {
+            let cells = block(row, at);
+            prefetch(cells, ahead);
+            lanes.add_kept(cells, keep);
+        }
+    }
+    for row in rows {
+        lanes.add_rest(&row[whole..], keep);
+    }
+    let count = lanes.counts.iter().map(|count| (*count).into()).sum();
+    (lanes.sum(), Some(count))
+}
+
+/// [`WIDTH`] cells of a row.
+#[inline(always)]
+fn block<B>(row: &[B], at: usize) -> &[B; WIDTH] {
+    &row[at..at + WIDTH].as_chunks().0[0]
 }

@@ -25,6 +25,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::TryStreamExt;
 
 use crate::provider::aggregate::aggregation::Aggregation;
+use crate::provider::aggregate::axis_filters::is_over_axis;
 use crate::provider::aggregate::output::Stage;
 use crate::provider::aggregate::program::{Columns, Output, Program};
 use crate::provider::aggregate::run::Run;
@@ -50,6 +51,8 @@ pub struct ArrayAggregateExec {
     scan: ArrayScan,
     aggregation: Arc<Aggregation>,
     stage: Stage,
+    /// The aggregates that are computed of the positions along an axis.
+    by_axis: Vec<String>,
     /// The aggregates that the engine computes, row by row.
     by_row: Vec<String>,
     /// At most so many groups, if that is known.
@@ -83,13 +86,18 @@ impl ArrayAggregateExec {
         )
         .with_scheduling_type(SchedulingType::Cooperative);
         let columns = Columns::of(parts, &scan.plan().options);
-        let program = Program::new(&aggregation, &columns);
-        let outputs = program.outputs.iter().zip(&aggregation.aggregates);
-        let by_row = outputs.filter(|(output, _)| **output == Output::Engine);
+        let program = Program::new(&aggregation, &columns, &|conjunct| {
+            is_over_axis(conjunct, parts)
+        });
+        let names_of = |is_one: fn(&Output) -> bool| {
+            let outputs = program.outputs.iter().zip(&aggregation.aggregates);
+            let some = outputs.filter(|(output, _)| is_one(output));
+            some.map(|(_, one)| one.function.name().to_string())
+                .collect()
+        };
         Self {
-            by_row: by_row
-                .map(|(_, one)| one.function.name().to_string())
-                .collect(),
+            by_axis: names_of(|output| matches!(output, Output::Axis(..))),
+            by_row: names_of(|output| *output == Output::Engine),
             scan,
             aggregation: Arc::new(aggregation),
             stage,
@@ -155,6 +163,9 @@ impl DisplayAs for ArrayAggregateExec {
             format!("gby=[{}]", groups.join(", ")),
             format!("aggr=[{}]", aggregates.join(", ")),
         ];
+        if !self.by_axis.is_empty() {
+            parts.push(format!("by_axis=[{}]", self.by_axis.join(", ")));
+        }
         if !self.by_row.is_empty() {
             parts.push(format!("by_row=[{}]", self.by_row.join(", ")));
         }

@@ -5,18 +5,23 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, UInt64Array};
-use arrow::compute::{interleave, take};
-use arrow::datatypes::{Field, Schema};
-use arrow::record_batch::RecordBatch;
-use arrow::row::{OwnedRow, RowConverter, SortField};
-use datafusion::common::{Result, exec_err, internal_err, resources_err};
+use arrow::compute::take;
+use datafusion::common::{Result, exec_err, resources_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_expr::utils::collect_columns;
 
-use crate::grid::reduce::{AxisGroups, Counts, NO_GROUP};
-use crate::grid::{Axis, Cells, Coordinates, IndexSet, Monotonicity, Selection, Window};
+use crate::grid::reduce::{AxisGroups, Counts};
+use crate::grid::{Cells, Coordinates, IndexSet, Selection, Window};
+use crate::provider::aggregate::group_axis::{GroupAxis, evaluate};
+use crate::provider::aggregate::products::{NumberAxis, PerGroup, Run, add_up, sums};
+use crate::provider::aggregate::same_axes::{Along, SameAxes};
+use crate::provider::aggregate::terms::Terms;
+use crate::provider::below::may_fail;
 use crate::provider::source::GridPart;
+
+/// The most positions on which expressions are tried while a query is planned.
+const MOST_TRIED: u64 = 1 << 20;
 
 /// The groups of an aggregation: the products of what positions along single axes are grouped by.
 #[derive(Debug)]
@@ -25,36 +30,6 @@ pub(super) struct Groups {
     count: usize,
     /// For each grouping expression, the axis that it is over, and its number among those over that axis.
     columns: Vec<(usize, usize)>,
-}
-
-/// The groups along one axis. The file that a part is of counts as an axis of one position.
-#[derive(Debug)]
-struct GroupAxis {
-    /// The number of the table's column.
-    column: usize,
-    /// For each grouping expression over the axis, its value in each group.
-    values: Vec<ArrayRef>,
-    count: usize,
-    /// What the number of a group grows by from one to the next.
-    stride: usize,
-    /// For each part, the group of each selected position.
-    parts: Vec<Ordinals>,
-}
-
-#[derive(Debug)]
-enum Ordinals {
-    /// Each position has its own, in their order.
-    Ranks,
-    Of(Vec<u32>),
-}
-
-impl Ordinals {
-    fn of(&self, rank: usize) -> usize {
-        match self {
-            Self::Ranks => rank,
-            Self::Of(ordinals) => ordinals[rank] as usize,
-        }
-    }
 }
 
 /// The columns that grouping expressions are over, one each; `None` if one of them is over none, several, or none of
@@ -72,6 +47,57 @@ pub(super) fn group_columns(
         (is_known && columns.all(|other| other == column)).then_some(column)
     };
     groups.iter().map(column).collect()
+}
+
+/// At most so many groups are there by columns of parts of a table: along each column one per selected position, where
+/// positions of parts that have the same coordinates count once. `None` if that is 2^64 or more.
+pub(super) fn most_groups(columns: &[usize], parts: &[GridPart]) -> Option<u64> {
+    let parts: Vec<&GridPart> = parts.iter().collect();
+    let mut columns = columns.to_vec();
+    columns.sort_unstable();
+    columns.dedup();
+    columns.into_iter().try_fold(1u64, |groups, column| {
+        let positions = |part: &GridPart| {
+            let set = part.selection.axes().get(column);
+            set.map_or(1, IndexSet::count)
+        };
+        let along = match SameAxes::of(column, &parts) {
+            Ok(same) => same
+                .firsts
+                .iter()
+                .try_fold(0u64, |sum, first| sum.checked_add(positions(parts[*first]))),
+            // That they cannot be read is told when they have to be.
+            Err(_) => parts
+                .iter()
+                .try_fold(0u64, |sum, part| sum.checked_add(positions(part))),
+        };
+        groups.checked_mul(along?)
+    })
+}
+
+/// Whether none of these expressions, each over one of `columns`, fails on any selected position. That is tried, unless there
+/// are very many positions; then it is only asked what the expressions are made of.
+pub(super) fn never_fail(
+    expressions: &[Arc<dyn PhysicalExpr>],
+    columns: &[usize],
+    parts: &[GridPart],
+) -> bool {
+    let fails = |expr: &Arc<dyn PhysicalExpr>, column: usize, part: &GridPart| {
+        let Ok(along) = Along::of(part, column) else {
+            return true;
+        };
+        if along.count() > MOST_TRIED {
+            return may_fail(expr);
+        }
+        let coordinates = along.coordinates(0..along.count());
+        coordinates
+            .and_then(|coordinates| evaluate(&[expr], along.name, coordinates))
+            .is_err()
+    };
+    let pairs = expressions.iter().zip(columns);
+    pairs
+        .filter(|(expr, _)| !expr.is::<Column>())
+        .all(|(expr, column)| !parts.iter().any(|part| fails(expr, *column, part)))
 }
 
 impl Groups {
@@ -99,9 +125,10 @@ impl Groups {
                 }
             }
         }
+        let all: Vec<&GridPart> = parts.iter().collect();
         let axes = by_axis
             .iter()
-            .map(|(column, expressions)| GroupAxis::try_new(*column, expressions, parts));
+            .map(|(column, expressions)| GroupAxis::try_new(*column, expressions, &all));
         let mut axes = axes.collect::<Result<Vec<_>>>()?;
         // In the order of the cells: the last axis varies fastest, and files are furthest apart.
         let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
@@ -125,20 +152,26 @@ impl Groups {
         })
     }
 
+    /// The groups along each axis.
+    pub fn axes(&self) -> &[GroupAxis] {
+        &self.axes
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// What the cells of a window of a part are grouped by along each axis, and what all groups there have in
-    /// common.
+    /// What some cells of a window of a part are grouped by along each axis, and what all groups there have in common.
+    /// `wanted` are the cells, all of the part's selected ones or fewer.
     pub fn of_window(
         &self,
         part: usize,
         selection: &Selection,
+        wanted: &Selection,
         window: &Window,
     ) -> (Vec<AxisGroups>, usize) {
-        let ranges = window.ranges().iter().zip(selection.axes());
+        let ranges = window.ranges().iter().zip(wanted.axes());
         let mut axes: Vec<AxisGroups> = ranges
             .map(|(range, set)| AxisGroups {
                 selected: set.within(range.clone()),
@@ -147,63 +180,68 @@ impl Groups {
             .collect();
         let mut base = 0;
         for axis in &self.axes {
-            let ordinals = &axis.parts[part];
+            let Some(ordinals) = axis.ordinals(part) else {
+                continue;
+            };
             let Some(in_window) = axes.get_mut(axis.column) else {
                 base += ordinals.of(0) * axis.stride;
                 continue;
             };
+            let start = window.ranges()[axis.column].start;
             let set = &selection.axes()[axis.column];
-            let first = set.rank(window.ranges()[axis.column].start) as usize;
-            // A window's positions fit into memory: its cells do.
-            let mut terms = vec![NO_GROUP; in_window.selected.length() as usize];
-            let positions = in_window.selected.ranges().flatten();
-            for (number, position) in positions.enumerate() {
-                terms[position as usize] = ordinals.of(first + number) * axis.stride;
+            // Selected positions fit into memory, since their coordinates do; all of a window's need not.
+            let mut terms = Vec::with_capacity(in_window.selected.count() as usize);
+            for range in in_window.selected.ranges() {
+                let first = set.rank(start + range.start) as usize;
+                let ranks = first..first + (range.end - range.start) as usize;
+                terms.extend(ranks.map(|rank| ordinals.of(rank) * axis.stride));
             }
             in_window.terms = Some(terms);
         }
         (axes, base)
     }
 
-    /// How many selected cells each group has.
-    pub fn cells(&self, parts: &[&GridPart]) -> Result<Counts> {
-        let mut cells = Vec::new();
-        for (number, part) in parts.iter().enumerate() {
-            if part.selection.is_empty() {
+    /// How many selected cells of these parts each group has.
+    ///
+    /// # Errors
+    /// If they cannot be counted.
+    pub async fn cells(&self, parts: &[&GridPart]) -> Result<Counts> {
+        let axes = self.axes.iter().map(|axis| (axis.column, &axis.same));
+        let terms = Terms::of(parts, &axes.collect::<Vec<_>>());
+        let positions: Vec<_> = self.axes.iter().map(GroupAxis::positions).collect();
+        self.counts(&terms, &positions).await
+    }
+
+    /// The same of those that are wanted of the cells: of each part the selected ones, and the wanted ones among them.
+    ///
+    /// # Errors
+    /// If they cannot be counted.
+    pub async fn wanted_cells(&self, parts: &[(&Selection, &Selection)]) -> Result<Counts> {
+        let mut wanted_axes: Vec<_> = self.axes.iter().map(WantedAxis::new).collect();
+        let mut products = Vec::with_capacity(parts.len());
+        for (number, (selection, wanted)) in parts.iter().enumerate() {
+            if wanted.is_empty() {
                 continue;
             }
-            let is_grouped = |axis: usize| self.axes.iter().any(|group| group.column == axis);
-            let sets = part.selection.axes().iter().enumerate();
-            let in_each: u64 = sets
-                .filter(|(axis, _)| !is_grouped(*axis))
-                .fold(1, |cells, (_, set)| set.count().saturating_mul(cells));
-            let mut axes = self.axes.iter();
-            if let ([_], true) = (parts, axes.all(|axis| axis.is_simple(number))) {
-                return checked(Counts::Same(in_each));
-            }
-            let mut some = vec![(0, in_each)];
-            for axis in &self.axes {
-                let histogram = axis.histogram(number, part);
-                let some_before = std::mem::take(&mut some);
-                for (group, cells) in some_before {
-                    let groups = histogram
-                        .iter()
-                        .enumerate()
-                        .filter(|(_, count)| **count > 0);
-                    some.extend(groups.map(|(ordinal, count)| {
-                        (group + ordinal * axis.stride, cells.saturating_mul(*count))
-                    }));
-                }
-            }
-            cells.resize(self.count, 0);
-            for (group, count) in some {
-                cells[group] = count.saturating_add(cells[group]);
-            }
+            let axes = wanted_axes.iter_mut();
+            let factors = axes.map(|axis| axis.number(number, selection, wanted));
+            let Some(factors) = factors.collect::<Option<Vec<usize>>>() else {
+                continue;
+            };
+            let sets = wanted.axes().iter().enumerate();
+            let others = sets.filter(|(axis, _)| self.axes.iter().all(|a| a.column != *axis));
+            let times = others.fold(1, |times: u64, (_, set)| times.saturating_mul(set.count()));
+            products.push((factors, times));
         }
-        checked(if cells.is_empty() {
-            Counts::Same(0)
-        } else {
-            Counts::Each(cells)
+        let terms = Terms::sum(self.axes.len(), products.into_iter());
+        let positions: Vec<_> = wanted_axes.into_iter().map(|axis| axis.positions).collect();
+        self.counts(&terms, &positions).await
+    }
+
+    async fn counts(&self, terms: &Terms, positions: &[NumberAxis<u64>]) -> Result<Counts> {
+        checked(match sums(terms, positions, self.count).await {
+            PerGroup::Same(count) => Counts::Same(count),
+            PerGroup::Each(counts) => Counts::Each(counts),
         })
     }
 
@@ -253,6 +291,51 @@ impl Groups {
     }
 }
 
+/// The wanted positions along an axis.
+struct WantedAxis<'a> {
+    axis: &'a GroupAxis,
+    /// Which of what parts have there, and which positions are wanted of it, with the number of what they are in.
+    known: HashMap<usize, Vec<(IndexSet, usize)>>,
+    positions: NumberAxis<u64>,
+}
+
+impl<'a> WantedAxis<'a> {
+    fn new(axis: &'a GroupAxis) -> Self {
+        Self {
+            axis,
+            known: HashMap::new(),
+            positions: NumberAxis {
+                count: axis.count,
+                stride: axis.stride,
+                different: Vec::new(),
+            },
+        }
+    }
+
+    /// The number of the groups that the wanted positions of a part are in; `None` if it has no cells.
+    fn number(&mut self, part: usize, selection: &Selection, wanted: &Selection) -> Option<usize> {
+        let ordinals = self.axis.ordinals(part)?;
+        let same = self.axis.same.of_part[part]?;
+        // A file is an axis of one position.
+        let one = IndexSet::all(1);
+        let of_axis = |of: &Selection| of.axes().get(self.axis.column).unwrap_or(&one).clone();
+        let (set, wanted) = (of_axis(selection), of_axis(wanted));
+        let known = self.known.entry(same).or_default();
+        if let Some((_, number)) = known.iter().find(|(other, _)| *other == wanted) {
+            return Some(*number);
+        }
+        let ranks = wanted.ranges().flat_map(|range| {
+            let first = set.rank(range.start) as usize;
+            first..first + (range.end - range.start) as usize
+        });
+        let runs = add_up(ranks.map(|rank| Run::one(ordinals.of(rank), 1)));
+        let number = self.positions.different.len();
+        self.positions.different.push(runs);
+        known.push((wanted, number));
+        Some(number)
+    }
+}
+
 /// Counts that fit the engine's type of counts.
 fn checked(counts: Counts) -> Result<Counts> {
     let most = match &counts {
@@ -263,134 +346,4 @@ fn checked(counts: Counts) -> Result<Counts> {
         return exec_err!("there are 2^63 rows or more, which cannot be counted");
     }
     Ok(counts)
-}
-
-impl GroupAxis {
-    fn try_new(
-        column: usize,
-        expressions: &[&Arc<dyn PhysicalExpr>],
-        parts: &[GridPart],
-    ) -> Result<Self> {
-        let mut axis = Self {
-            column,
-            values: Vec::new(),
-            count: 0,
-            stride: 0,
-            parts: Vec::with_capacity(parts.len()),
-        };
-        let is_bare = |expr: &&Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().is_some();
-        if let [part] = parts
-            && expressions.iter().all(is_bare)
-            && let Some(axis_of_grid) = part.grid.axes().get(column)
-            && axis_of_grid.monotonicity()? != Monotonicity::None
-        {
-            let set = &part.selection.axes()[column];
-            let coordinates = selected_coordinates(axis_of_grid, set)?;
-            axis.count = coordinates.len();
-            axis.values = vec![coordinates; expressions.len()];
-            axis.parts.push(Ordinals::Ranks);
-            return Ok(axis);
-        }
-        let mut converter: Option<RowConverter> = None;
-        let mut known: HashMap<OwnedRow, u32> = HashMap::new();
-        let mut evaluated = Vec::with_capacity(parts.len());
-        let mut firsts: Vec<(usize, usize)> = Vec::new();
-        for (number, part) in parts.iter().enumerate() {
-            let (name, coordinates) = match (part.grid.axes().get(column), &part.file) {
-                (Some(axis), _) => {
-                    let set = &part.selection.axes()[column];
-                    (axis.name(), selected_coordinates(axis, set)?)
-                }
-                (None, Some(file)) => ("file", Arc::clone(file)),
-                (None, None) => return internal_err!("column {column} is not along an axis"),
-            };
-            let values = evaluate(expressions, name, coordinates)?;
-            let converter = match &mut converter {
-                Some(converter) => converter,
-                None => {
-                    let fields = values
-                        .iter()
-                        .map(|values| SortField::new(values.data_type().clone()));
-                    converter.insert(RowConverter::new(fields.collect())?)
-                }
-            };
-            let rows = converter.convert_columns(&values)?;
-            let mut ordinals: Vec<u32> = Vec::with_capacity(rows.num_rows());
-            for row in 0..rows.num_rows() {
-                // Neighbours are often in the same group.
-                let same = ordinals
-                    .last()
-                    .copied()
-                    .filter(|_| rows.row(row) == rows.row(row - 1));
-                ordinals.push(match same {
-                    Some(ordinal) => ordinal,
-                    None => {
-                        let next = firsts.len() as u32;
-                        let ordinal = *known.entry(rows.row(row).owned()).or_insert(next);
-                        if ordinal == next {
-                            firsts.push((number, row));
-                        }
-                        ordinal
-                    }
-                });
-            }
-            axis.parts.push(Ordinals::Of(ordinals));
-            evaluated.push(values);
-        }
-        axis.count = firsts.len();
-        for number in 0..expressions.len() {
-            let values: Vec<&dyn Array> = evaluated
-                .iter()
-                .map(|values: &Vec<ArrayRef>| values[number].as_ref())
-                .collect();
-            axis.values.push(interleave(&values, &firsts)?);
-        }
-        Ok(axis)
-    }
-
-    fn is_simple(&self, part: usize) -> bool {
-        matches!(self.parts[part], Ordinals::Ranks)
-    }
-
-    /// How many selected positions of a part are in each group of the axis.
-    fn histogram(&self, part: usize, of: &GridPart) -> Vec<u64> {
-        let mut histogram = vec![0; self.count];
-        match &self.parts[part] {
-            Ordinals::Ranks => {
-                let set = &of.selection.axes()[self.column];
-                histogram[..set.count() as usize].fill(1);
-            }
-            Ordinals::Of(ordinals) => {
-                for ordinal in ordinals {
-                    histogram[*ordinal as usize] += 1;
-                }
-            }
-        }
-        histogram
-    }
-}
-
-fn selected_coordinates(axis: &Axis, selected: &IndexSet) -> Result<ArrayRef> {
-    let coordinates = axis.coordinates()?;
-    if let Some(range) = selected.as_range() {
-        return Ok(coordinates.slice(range));
-    }
-    Ok(coordinates.at(selected.ranges().flatten())?)
-}
-
-/// The values of expressions over a single column.
-fn evaluate(
-    expressions: &[&Arc<dyn PhysicalExpr>],
-    name: &str,
-    column: ArrayRef,
-) -> Result<Vec<ArrayRef>> {
-    let field = Field::new(name, column.data_type().clone(), false);
-    let schema = Arc::new(Schema::new(vec![field]));
-    let rows = column.len();
-    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column])?;
-    let evaluate = |expr: &&Arc<dyn PhysicalExpr>| {
-        let expr = reassign_expr_columns(Arc::clone(expr), &schema)?;
-        expr.evaluate(&batch)?.into_array(rows)
-    };
-    expressions.iter().map(evaluate).collect()
 }

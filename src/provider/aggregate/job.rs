@@ -1,7 +1,6 @@
 //! The work of an aggregation, in units that workers take one after another.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,13 +11,13 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 
+use crate::grid::Selection;
 use crate::grid::reduce::Counts;
-use crate::grid::{IndexSet, Selection};
 use crate::provider::aggregate::aggregation::Aggregation;
+use crate::provider::aggregate::axis_filters::{AxisFilters, narrow};
 use crate::provider::aggregate::engine::Accumulated;
 use crate::provider::aggregate::groups::{Groups, group_columns};
 use crate::provider::aggregate::program::{Columns, Output, Presence, Program, Reduced};
-use crate::provider::axis_filter::evaluate_physical;
 use crate::provider::grid_blocks::GridBlocks;
 use crate::provider::options::ReadOptions;
 use crate::provider::pruning::{Pruner, with_subquery_values};
@@ -31,6 +30,8 @@ const FEW_GROUPS: u64 = 4096;
 /// The most bytes of chunks that are taken at once, and of a cell.
 const BATCH_BYTES: u64 = 32 << 20;
 const CELL_BYTES: u64 = 8;
+/// Groups whose results do not stay in a cache until all chunks have been looked at.
+const MANY_GROUPS: u64 = 1 << 15;
 /// Units per worker, so that none waits long for the last.
 const UNITS_PER_WORKER: u64 = 8;
 
@@ -66,16 +67,21 @@ pub(super) struct JobPart {
     pub reductions: Vec<usize>,
     /// The chunks, by the selection that the scan was planned with.
     pub blocks: GridBlocks,
-    batches: Option<Batches>,
-    /// Whether something is known of the values of each reduction's attribute.
+    order: Option<Order>,
+    /// For each restriction of the program what it leaves of the selected cells.
+    pub restricted: Vec<Selection>,
+    /// Whether something is known of the values of a reduction's attribute.
     pub is_known: Vec<bool>,
 }
 
-/// Chunks that follow each other along an axis which is not grouped by, several at a time.
+/// An order of chunks other than that of their positions.
 #[derive(Debug)]
-struct Batches {
-    axis: usize,
-    size: u64,
+struct Order {
+    /// The axes from the one along which it goes on last to the first. Those that are grouped by come first, so that
+    /// chunks of the same groups follow each other.
+    axes: Vec<usize>,
+    /// An axis that is not grouped by, along which so many chunks are taken at a time.
+    batched: (usize, u64),
     /// Chunks along each axis.
     counts: Vec<u64>,
     /// Bytes of so many chunks, once decoded.
@@ -101,9 +107,8 @@ impl Job {
         narrow(&mut aggregation.conjuncts, &mut parts, dimensions)?;
         let mut changing = None;
         if let Some(filter) = dynamic_filter {
-            changing = DynamicFilterTracking::classify(filter)
-                .watcher()
-                .map(|_| Arc::clone(filter));
+            let mut tracking = DynamicFilterTracking::classify(filter);
+            changing = tracking.watcher().map(|_| Arc::clone(filter));
             let filter = snapshot_physical_expr(with_subquery_values(filter)?)?;
             let conjuncts = split_conjunction(&filter).into_iter();
             narrow(&mut conjuncts.cloned().collect(), &mut parts, dimensions)?;
@@ -116,7 +121,11 @@ impl Job {
             return internal_err!("an aggregation is grouped by more than single dimensions");
         };
         let groups = Groups::try_new(&aggregation.groups, &columns, &parts, most_groups)?;
-        let program = Program::new(&aggregation, &Columns::of(&parts, &options));
+        let filters = AxisFilters::try_new(&aggregation, &parts, dimensions)?;
+        let columns_of_table = Columns::of(&parts, &options);
+        let program = Program::new(&aggregation, &columns_of_table, &|conjunct| {
+            filters.contain(conjunct)
+        });
         // Without rows to be looked at there are no expressions to be asked of them.
         let row_columns: BTreeSet<usize> = program
             .row_expressions(&aggregation)
@@ -136,6 +145,10 @@ impl Job {
         let mut end = 0u64;
         let mut job_parts = Vec::with_capacity(parts.len());
         for (number, (part, original)) in parts.into_iter().zip(originals).enumerate() {
+            let restrictions = program.restrictions.iter();
+            let restricted =
+                restrictions.map(|conjuncts| filters.restrict(&part.selection, number, conjuncts));
+            let restricted: Vec<Selection> = restricted.collect();
             // A reduction looks at one attribute, whose chunks need not be met with those of others.
             let is_separable = !program.needs_rows() && part.kept.is_none();
             let separate = if is_separable && attributes.len() > 1 {
@@ -156,22 +169,23 @@ impl Job {
                 }
                 let blocks = GridBlocks::new(&part.grid, original.clone());
                 let reductions = program.reductions.iter().enumerate();
-                let reductions =
-                    reductions.filter(|(_, plan)| attributes.contains(&plan.attribute));
-                let known = reductions
-                    .clone()
-                    .map(|(_, plan)| blocks.has_statistics(dimensions + plan.attribute, &options));
+                let own = reductions.filter(|(_, plan)| attributes.contains(&plan.attribute));
+                let own: Vec<usize> = own.map(|(number, _)| number).collect();
+                let plans = program.reductions.iter();
+                let known =
+                    plans.map(|plan| blocks.has_statistics(dimensions + plan.attribute, &options));
                 let mut part = JobPart {
                     number,
                     is_known: known.collect(),
-                    reductions: reductions.map(|(number, _)| number).collect(),
-                    batches: None,
+                    restricted: restricted.clone(),
+                    reductions: own,
+                    order: None,
                     blocks,
                     attributes,
                     part,
                 };
                 if !program.needs_rows() {
-                    part.batches = part.batches(&columns, workers);
+                    part.order = part.order(&columns, workers);
                 }
                 if is_read && !part.part.selection.is_empty() {
                     let Some(units) = part.units().and_then(|units| end.checked_add(units)) else {
@@ -226,10 +240,11 @@ impl Job {
             let wanted = &plan.wanted;
             16 + size * (usize::from(wanted.least) + usize::from(wanted.greatest))
                 + if wanted.deviation { 24 } else { 0 }
+                + if plan.others { 8 } else { 0 }
         });
         let per_group = 8 + reductions.sum::<usize>();
-        let buffers = self.parts.iter().filter_map(|part| part.batches.as_ref());
-        let buffers = buffers.map(|batches| batches.bytes).max().unwrap_or(0);
+        let buffers = self.parts.iter().filter_map(|part| part.order.as_ref());
+        let buffers = buffers.map(|order| order.bytes).max().unwrap_or(0);
         per_group
             .saturating_mul(self.groups.count())
             .saturating_add(buffers as usize)
@@ -239,9 +254,10 @@ impl Job {
     pub fn answer_bytes(&self) -> usize {
         let outputs = self.program.outputs.iter().map(|output| match output {
             Output::Reduced(_, Reduced::Deviation) => 48,
+            Output::Axis(..) => 16,
             _ => 8,
         });
-        let columns: usize = outputs.sum();
+        let columns = outputs.sum::<usize>() + 8 * self.program.restrictions.len();
         let per_group = match self.program.presence {
             Presence::Selected => columns,
             // Those that have rows are chosen by number, and copied.
@@ -250,12 +266,42 @@ impl Job {
         per_group.saturating_mul(self.groups.count())
     }
 
-    /// How many selected cells each group has.
-    pub fn cells(&self) -> Result<Counts> {
-        let mut parts: Vec<&JobPart> = self.parts.iter().collect();
-        parts.dedup_by_key(|part| part.number);
-        let parts: Vec<&GridPart> = parts.into_iter().map(|part| &part.part).collect();
-        self.groups.cells(&parts)
+    /// The parts of the table, each once.
+    pub fn grid_parts(&self) -> impl Iterator<Item = &JobPart> {
+        let mut last = None;
+        let parts = self.parts.iter();
+        parts.filter(move |part| last.replace(part.number) != Some(part.number))
+    }
+
+    /// How many selected cells each group has, of those that a restriction leaves, if there is one.
+    pub async fn cells(&self, restriction: Option<usize>) -> Result<Counts> {
+        let parts = self.grid_parts();
+        match restriction {
+            None => {
+                let parts: Vec<&GridPart> = parts.map(|part| &part.part).collect();
+                self.groups.cells(&parts).await
+            }
+            Some(number) => {
+                let parts = parts.map(|part| (&part.part.selection, &part.restricted[number]));
+                self.groups.wanted_cells(&parts.collect::<Vec<_>>()).await
+            }
+        }
+    }
+
+    /// Whether no chunk was left out for the values of its cells.
+    pub fn looks_at_all(&self) -> bool {
+        self.parts.iter().all(|part| part.part.kept.is_none())
+    }
+
+    /// The selections of a part whose cells are read.
+    pub fn read_selections<'a>(&'a self, part: &'a JobPart) -> impl Iterator<Item = &'a Selection> {
+        let plans = &self.program.reductions;
+        let reductions = part.reductions.iter();
+        let restrictions = reductions.map(move |number| plans[*number].restriction);
+        let rows = self.program.needs_rows().then_some(None);
+        restrictions
+            .chain(rows)
+            .map(|restriction| part.selection(restriction))
     }
 
     /// What rules out chunks of a part while the query runs, if anything may.
@@ -286,56 +332,48 @@ impl Job {
 }
 
 impl JobPart {
+    /// The selected cells that a restriction leaves, if there is one.
+    pub fn selection(&self, restriction: Option<usize>) -> &Selection {
+        restriction.map_or(&self.part.selection, |number| &self.restricted[number])
+    }
+
     fn units(&self) -> Option<u64> {
-        match (&self.part.kept, &self.batches) {
+        match (&self.part.kept, &self.order) {
             (Some(kept), _) => Some(kept.count()),
             (None, None) => self.blocks.count(),
-            (None, Some(batches)) => Some(
-                batches
-                    .counts
-                    .iter()
-                    .enumerate()
-                    .map(|(axis, count)| batches.steps(axis, *count))
-                    .product(),
-            ),
+            (None, Some(order)) => {
+                let axes = 0..order.counts.len();
+                Some(axes.map(|axis| order.steps(axis)).product())
+            }
         }
     }
 
     fn positions(&self, unit: u64) -> Vec<u64> {
-        let Some(batches) = &self.batches else {
+        let Some(order) = &self.order else {
             let kept = self.part.kept.as_ref();
             return vec![kept.and_then(|kept| kept.nth(unit)).unwrap_or(unit)];
         };
         let mut rest = unit;
-        let mut ranges: Vec<Range<u64>> = vec![0..0; batches.counts.len()];
-        for (axis, count) in batches.counts.iter().enumerate().rev() {
-            let steps = batches.steps(axis, *count);
-            let step = rest % steps;
-            rest /= steps;
-            ranges[axis] = if axis == batches.axis {
-                step * batches.size..((step + 1) * batches.size).min(*count)
-            } else {
-                step..step + 1
-            };
+        let mut steps = vec![0; order.counts.len()];
+        for axis in order.axes.iter().rev() {
+            steps[*axis] = rest % order.steps(*axis);
+            rest /= order.steps(*axis);
         }
-        let along = ranges[batches.axis].clone();
+        let (batched, size) = order.batched;
+        let first = steps[batched] * size;
+        let along = first..(first + size).min(order.counts[batched]);
         let position = |number: u64| {
-            let places = ranges.iter().zip(&batches.counts).enumerate();
-            places.fold(0, |position, (axis, (range, count))| {
-                let place = if axis == batches.axis {
-                    number
-                } else {
-                    range.start
-                };
-                position * count + place
-            })
+            steps[batched] = number;
+            let places = steps.iter().zip(&order.counts);
+            places.fold(0, |position, (place, count)| position * count + place)
         };
         along.map(position).collect()
     }
 
-    /// Whether, and which, chunks are to be taken several at a time: if each has few cells per group, loading and
-    /// storing the groups' results would cost more than adding the cells up.
-    fn batches(&self, grouped: &[usize], workers: usize) -> Option<Batches> {
+    /// Whether, and in which other order, chunks are to be taken. If there are many groups, loading and storing their
+    /// results costs as much as adding cells up: chunks of the same ones follow each other, and where each has few cells
+    /// per group, several are taken at a time.
+    fn order(&self, grouped: &[usize], workers: usize) -> Option<Order> {
         let counts = self.blocks.chunk_counts();
         let total = self.blocks.count()?;
         if self.part.kept.is_some() || total == 0 {
@@ -344,81 +382,53 @@ impl JobPart {
         let grid = self.part.grid.chunk_grid();
         let extents = grid.chunk_shape().iter().zip(grid.shape());
         let extents: Vec<u64> = extents.map(|(chunk, all)| *chunk.min(all)).collect();
-        let product = |is_grouped: bool| -> u64 {
+        let product = |extents: &[u64], is_grouped: bool| -> u64 {
             let extents = extents.iter().enumerate();
             extents
                 .filter(|(axis, _)| grouped.contains(axis) == is_grouped)
                 .fold(1, |product, (_, extent)| extent.saturating_mul(product))
         };
-        let (rows, groups) = (product(false), product(true));
-        if groups < FEW_GROUPS || rows >= ROWS {
-            return None;
-        }
+        let (rows, groups) = (product(&extents, false), product(&extents, true));
+        let reduced = |axis: &usize| !grouped.contains(axis);
         let axis = (0..counts.len())
-            .filter(|axis| !grouped.contains(axis))
+            .filter(reduced)
             .max_by_key(|axis| counts[*axis])?;
-        let fair = total / (workers as u64 * UNITS_PER_WORKER);
+        let mut size = 1;
         let bytes = rows
             .saturating_mul(groups)
             .saturating_mul(CELL_BYTES)
             .saturating_mul(self.attributes.len() as u64);
-        let size = (ROWS / rows.max(1))
-            .min(counts[axis])
-            .min(fair)
-            .min(BATCH_BYTES / bytes.max(1));
-        (size > 1).then_some(Batches {
-            axis,
-            size,
+        if groups >= FEW_GROUPS && rows < ROWS {
+            let fair = total / (workers as u64 * UNITS_PER_WORKER);
+            size = (ROWS / rows.max(1))
+                .min(counts[axis])
+                .min(fair)
+                .min(BATCH_BYTES / bytes.max(1))
+                .max(1);
+        }
+        if size == 1 && product(grid.shape(), true) < MANY_GROUPS {
+            return None;
+        }
+        let mut axes: Vec<usize> = (0..counts.len()).collect();
+        axes.sort_by_key(reduced);
+        Some(Order {
+            axes,
+            batched: (axis, size),
             counts,
-            bytes: bytes * size,
+            // Of a single chunk as of a scan's.
+            bytes: if size > 1 { bytes * size } else { 0 },
         })
     }
 }
 
-impl Batches {
-    fn steps(&self, axis: usize, count: u64) -> u64 {
-        if axis == self.axis {
-            count.div_ceil(self.size)
+impl Order {
+    /// Units along an axis.
+    fn steps(&self, axis: usize) -> u64 {
+        let (batched, size) = self.batched;
+        if axis == batched {
+            self.counts[axis].div_ceil(size)
         } else {
-            count
+            self.counts[axis]
         }
-    }
-}
-
-/// Restricts the parts to what conjuncts over single dimensions leave, and keeps the other conjuncts.
-fn narrow(
-    conjuncts: &mut Vec<Arc<dyn PhysicalExpr>>,
-    parts: &mut [GridPart],
-    dimensions: usize,
-) -> Result<()> {
-    let mut error = None;
-    conjuncts.retain(|conjunct| {
-        let columns = collect_columns(conjunct);
-        let mut numbers = columns.iter().map(|column| column.index());
-        let dimension = match (numbers.next(), numbers.next()) {
-            (Some(only), None) if only < dimensions => only,
-            _ => return true,
-        };
-        let mut sets: Vec<IndexSet> = Vec::with_capacity(parts.len());
-        for part in parts.iter() {
-            let selected = &part.selection.axes()[dimension];
-            match evaluate_physical(&part.grid.axes()[dimension], conjunct, selected) {
-                Ok(Some(set)) => sets.push(set),
-                // It can be asked of every row.
-                Ok(None) => return true,
-                Err(failure) => {
-                    error = Some(failure);
-                    return true;
-                }
-            }
-        }
-        for (part, set) in parts.iter_mut().zip(&sets) {
-            part.selection.restrict(dimension, set);
-        }
-        false
-    });
-    match error {
-        Some(error) => Err(error.into()),
-        None => Ok(()),
     }
 }

@@ -8,7 +8,7 @@ use arrow::datatypes::{
 use datafusion::common::Result;
 
 use crate::grid::Window;
-use crate::grid::reduce::{AxisGroups, CellType};
+use crate::grid::reduce::{AxisGroups, GroupCounts};
 use crate::provider::aggregate::job::JobPart;
 use crate::provider::aggregate::program::ReductionPlan;
 use crate::provider::aggregate::value_bounds::Bounds;
@@ -18,6 +18,10 @@ use crate::provider::options::ReadOptions;
 pub(super) enum Known {
     /// No cell of it counts.
     Nothing,
+    /// All of its selected cells count, and no more is wanted.
+    Counted,
+    /// All of its selected cells count, and have these bits (of f32 for halves).
+    Constant(u64),
     /// All of it is in one group, of which this is all that is wanted.
     OfGroup {
         group: usize,
@@ -25,12 +29,12 @@ pub(super) enum Known {
         count: u64,
         missing: u64,
     },
-    /// All cells have these bits.
-    Constant(u64),
 }
 
-/// What is known for a reduction of the selected cells of a window; `None` if they have to be read.
+/// What is known for a reduction, of which this is the number, of the cells of a window that these axes select and tell
+/// their groups; `None` if they have to be read.
 pub(super) fn known(
+    number: usize,
     plan: &ReductionPlan,
     part: &JobPart,
     window: &Window,
@@ -38,6 +42,12 @@ pub(super) fn known(
     base: usize,
     options: &ReadOptions,
 ) -> Result<Option<Known>> {
+    if axes.iter().any(|axis| axis.selected.is_empty()) {
+        return Ok(Some(Known::Nothing));
+    }
+    if !part.is_known[number] {
+        return Ok(None);
+    }
     let windows = std::slice::from_ref(window);
     let grid = &part.part.grid;
     let Some(known) = grid.window_statistics(plan.attribute, windows, options)? else {
@@ -45,52 +55,39 @@ pub(super) fn known(
     };
     let nulls = known.nulls.is_valid(0).then(|| known.nulls.value(0));
     let extremes = bits(&known.least).zip(bits(&known.greatest));
-    let cell_type = plan.format.cell_type;
-    let place = match (extremes, plan.bounds) {
+    let place = match (extremes, &plan.bounds) {
         (_, None) => Place::Inside,
         (None, Some(_)) => Place::Unclear,
-        (Some(extremes), Some(bounds)) => place(extremes, bounds),
+        (Some(extremes), Some(bounds)) => place_of_all(extremes, bounds),
     };
-    let is_all_missing = nulls == Some(window.cells());
-    if place == Place::Outside || (place == Place::Unclear && is_all_missing) {
+    let cells = window.cells();
+    if place == Place::Outside || nulls == Some(cells) {
         return Ok(Some(Known::Nothing));
-    }
-    if !known.is_exact {
-        return Ok(None);
     }
     let Some(nulls) = nulls else {
         return Ok(None);
     };
-    // A half is written as its bits, which are not those of the single that stands for it; and zeros have two signs.
-    if let Some((least, greatest)) = extremes
-        && least == greatest
-        && nulls == 0
-        && cell_type != CellType::F16
-        && least << 1 != 0
-    {
-        return Ok(Some(Known::Constant(least)));
-    }
-    let mut group = base;
-    for axis in axes {
-        if !axis.selected.is_all() {
-            return Ok(None);
-        }
-        if let Some(terms) = &axis.terms {
-            if terms.iter().any(|term| *term != terms[0]) {
-                return Ok(None);
-            }
-            group += terms[0];
-        }
+    if place == Place::Unclear {
+        return Ok(None);
     }
     let wanted = plan.wanted;
-    if wanted.sum.is_some() || wanted.deviation || place == Place::Unclear {
+    let are_summed = wanted.sum.is_some() || wanted.deviation;
+    if nulls == 0 {
+        if !(are_summed || wanted.least || wanted.greatest) {
+            return Ok(Some(Known::Counted));
+        }
+        if let Some((least, greatest)) = extremes
+            && least == greatest
+        {
+            return Ok(Some(Known::Constant(least)));
+        }
+    }
+    let is_whole = axes.iter().all(|axis| axis.selected.is_all());
+    if !known.is_exact || !is_whole || are_summed || extremes.is_none() {
         return Ok(None);
     }
-    let cells = window.cells();
-    if extremes.is_none() && nulls != cells {
-        return Ok(None);
-    }
-    Ok(Some(Known::OfGroup {
+    let group = GroupCounts::new(axes, base).only_group();
+    Ok(group.map(|group| Known::OfGroup {
         group,
         extremes,
         count: cells - nulls,
@@ -105,7 +102,17 @@ enum Place {
     Unclear,
 }
 
-/// Where values between two extremes are as seen from some bounds.
+/// Where values between two extremes are as seen from bounds that lie apart.
+fn place_of_all(extremes: (u64, u64), bounds: &[Bounds]) -> Place {
+    let places = bounds.iter().map(|bounds| place(extremes, *bounds));
+    places.fold(Place::Outside, |one, other| match (one, other) {
+        (Place::Inside, _) | (_, Place::Inside) => Place::Inside,
+        (Place::Outside, Place::Outside) => Place::Outside,
+        _ => Place::Unclear,
+    })
+}
+
+/// Where they are as seen from some of them.
 fn place((least, greatest): (u64, u64), bounds: Bounds) -> Place {
     fn compare<T: PartialOrd>(least: T, greatest: T, low: T, high: T) -> Place {
         if greatest < low || least > high || low > high {

@@ -1,5 +1,6 @@
 //! From what workers have found to the rows of the answer.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,13 +11,15 @@ use arrow::array::{
 use arrow::compute::{cast, nullif, take};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use datafusion::common::{Result, internal_err};
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 use crate::grid::reduce::{Counts, Results};
+use crate::provider::aggregate::along_axis::{AlongAxis, Once};
 use crate::provider::aggregate::engine::Accumulated;
+use crate::provider::aggregate::found::Found;
 use crate::provider::aggregate::job::Job;
-use crate::provider::aggregate::program::{Output, Presence, Reduced};
-use crate::provider::aggregate::worker::Found;
+use crate::provider::aggregate::program::{OfPositions, Output, Presence, Reduced};
 
 /// Which stage of the engine's aggregation is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,13 +36,27 @@ pub(super) struct Answer {
     /// The groups that have rows; `None` if all have.
     present: Option<Vec<usize>>,
     /// Behind the values that they are grouped by.
-    columns: Vec<ArrayRef>,
+    columns: Vec<Aggregated>,
     schema: SchemaRef,
+}
+
+/// A column of the answer.
+enum Aggregated {
+    /// A value per row.
+    OfRows(ArrayRef),
+    /// One of the columns of what many groups have in common.
+    OfGroups(Arc<Once>, usize),
 }
 
 impl Answer {
     /// What the workers have found, as far as there are rows.
-    pub fn new(job: &Arc<Job>, found: Found, stage: Stage, schema: &SchemaRef) -> Result<Self> {
+    pub async fn new(
+        job: &Arc<Job>,
+        found: Found,
+        stage: Stage,
+        schema: &SchemaRef,
+        memory: &MemoryReservation,
+    ) -> Result<Self> {
         let count = job.groups.count();
         if count == 0 {
             return Ok(Self {
@@ -49,10 +66,19 @@ impl Answer {
                 schema: Arc::clone(schema),
             });
         }
-        let cells = job.cells()?;
-        let reductions = found.reductions.into_iter();
-        let results: Vec<Results> = reductions
-            .map(|reduction| reduction.results(&cells))
+        let cells = job.cells(None).await?;
+        let mut restricted: Vec<Counts> = Vec::with_capacity(job.program.restrictions.len());
+        for number in 0..job.program.restrictions.len() {
+            restricted.push(job.cells(Some(number)).await?);
+        }
+        let plans = job.program.reductions.iter().zip(found.reductions);
+        let results: Vec<Results> = plans
+            .map(|(plan, reduction)| {
+                let cells = plan
+                    .restriction
+                    .map_or(&cells, |number| &restricted[number]);
+                reduction.results(cells)
+            })
             .collect();
         let rows = match (job.program.presence, found.rows) {
             (Presence::Selected, _) => cells,
@@ -71,22 +97,35 @@ impl Answer {
         });
         let mut columns = Vec::new();
         let mut engine = found.engine.into_iter();
+        let mut axes: HashMap<usize, AlongAxis> = HashMap::new();
         for (output, aggregate) in job.program.outputs.iter().zip(&job.aggregation.aggregates) {
             let function = &aggregate.function;
+            if let Output::Axis(column, _) = output
+                && !axes.contains_key(column)
+            {
+                axes.insert(*column, AlongAxis::try_new(job, *column)?);
+            }
             let arrays = match output {
                 Output::Rows => vec![counts(&rows, count)],
-                Output::Reduced(index, reduced) => {
-                    let results = &results[*index];
-                    match (stage, reduced) {
-                        (Stage::Whole, Reduced::Average) => vec![averages(results, function)?],
-                        (Stage::Whole, Reduced::Deviation) => {
-                            let states = states(results, *reduced, function, count)?;
-                            let mut accumulated = Accumulated::new(function, is_grouped)?;
-                            accumulated.merge(&states, count)?;
-                            vec![accumulated.evaluate()?]
-                        }
-                        _ => states(results, *reduced, function, count)?,
-                    }
+                Output::Cells(restriction) => vec![counts(&restricted[*restriction], count)],
+                Output::Reduced(index, reduced) => reduction(
+                    &results[*index],
+                    *reduced,
+                    stage,
+                    function,
+                    is_grouped,
+                    count,
+                )?,
+                Output::Axis(column, OfPositions::Reduced(reduced)) => {
+                    let results = axes[column].reduce(aggregate, *reduced).await?;
+                    reduction(&results, *reduced, stage, function, is_grouped, count)?
+                }
+                Output::Axis(column, OfPositions::Once) => {
+                    let memory = memory.new_empty();
+                    let once = Arc::new(axes[column].once(aggregate, stage, memory).await?);
+                    let of_groups = |number| Aggregated::OfGroups(Arc::clone(&once), number);
+                    columns.extend((0..once.columns()).map(of_groups));
+                    continue;
                 }
                 Output::Engine => {
                     let Some(mut accumulated) = engine.next() else {
@@ -99,10 +138,10 @@ impl Answer {
                 }
             };
             for array in arrays {
-                columns.push(match &chosen {
+                columns.push(Aggregated::OfRows(match &chosen {
                     None => array,
                     Some(chosen) => take(&array, chosen, None)?,
-                });
+                }));
             }
         }
         Ok(Self {
@@ -121,13 +160,23 @@ impl Answer {
 
     /// Some of the rows.
     pub fn batch(&self, rows: Range<usize>) -> Result<RecordBatch> {
-        let mut columns = match &self.present {
+        let present = self.present.as_ref().map(|all| &all[rows.clone()]);
+        let mut columns = match present {
             None => self.job.groups.values_of_range(rows.clone())?,
-            Some(present) => self.job.groups.values(&present[rows.clone()])?,
+            Some(present) => self.job.groups.values(present)?,
         };
         let length = rows.len();
-        let aggregates = self.columns.iter();
-        columns.extend(aggregates.map(|column| column.slice(rows.start, length)));
+        for column in &self.columns {
+            columns.push(match (column, present) {
+                (Aggregated::OfRows(array), _) => array.slice(rows.start, length),
+                (Aggregated::OfGroups(once, number), None) => {
+                    once.of_groups(*number, rows.clone())?
+                }
+                (Aggregated::OfGroups(once, number), Some(present)) => {
+                    once.of_groups(*number, present.iter().copied())?
+                }
+            });
+        }
         let columns = columns.into_iter().zip(self.schema.fields());
         let columns = columns
             .map(|(column, field)| {
@@ -145,6 +194,27 @@ impl Answer {
             schema, columns, &options,
         )?)
     }
+}
+
+/// What a reduction found, as a value or a state of so many groups.
+fn reduction(
+    results: &Results,
+    reduced: Reduced,
+    stage: Stage,
+    function: &Arc<AggregateFunctionExpr>,
+    is_grouped: bool,
+    count: usize,
+) -> Result<Vec<ArrayRef>> {
+    Ok(match (stage, reduced) {
+        (Stage::Whole, Reduced::Average) => vec![averages(results, function)?],
+        (Stage::Whole, Reduced::Deviation) => {
+            let states = states(results, reduced, function, count)?;
+            let mut accumulated = Accumulated::new(function, is_grouped)?;
+            accumulated.merge(&states, count)?;
+            vec![accumulated.evaluate()?]
+        }
+        _ => states(results, reduced, function, count)?,
+    })
 }
 
 fn counts(counts: &Counts, groups: usize) -> ArrayRef {

@@ -4,19 +4,26 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::functions_aggregate::average::Avg;
+use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
 use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
-use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
 
 use crate::grid::reduce::{CellType, SumKind, Wanted};
 use crate::provider::aggregate::aggregation::{Aggregate, Aggregation};
 use crate::provider::aggregate::value_bounds::Bounds;
+use crate::provider::aggregate::value_set::ValueSet;
+use crate::provider::functions::extreme_argument::ExtremeArgument;
 use crate::provider::options::ReadOptions;
 use crate::provider::source::{CellFormat, GridPart};
+
+/// The most bounds of one reduction, which looks at every cell once for each. More are rather asked of rows.
+const MOST_BOUNDS: usize = 8;
 
 /// What is known of the columns of a table.
 pub(super) struct Columns {
@@ -60,12 +67,20 @@ impl Columns {
         self.formats[self.attribute(column)?]
     }
 
-    fn is_never_null(&self, column: usize) -> bool {
-        match self.attribute(column) {
-            Some(attribute) => !self.may_have_nulls[attribute],
-            // Dimensions, and the file.
-            None => true,
-        }
+    /// Whether none of these expressions is null in any row, as far as that is plain to see.
+    fn are_never_null(&self, expressions: &[Arc<dyn PhysicalExpr>]) -> bool {
+        expressions.iter().all(|expr| {
+            match (expr.downcast_ref::<Literal>(), value_of(expr)) {
+                (Some(literal), _) => !literal.value().is_null(),
+                (None, Some((column, None))) => match self.attribute(column) {
+                    Some(attribute) => !self.may_have_nulls[attribute],
+                    // Dimensions, and the file.
+                    None => true,
+                },
+                // A cast may fail.
+                (None, _) => false,
+            }
+        })
     }
 }
 
@@ -74,6 +89,8 @@ impl Columns {
 pub(super) struct Program {
     /// Reductions of stored cells.
     pub reductions: Vec<ReductionPlan>,
+    /// Predicates over single dimensions, all of which the cells of some aggregates have to satisfy.
+    pub restrictions: Vec<Vec<Arc<dyn PhysicalExpr>>>,
     /// Where each aggregate comes from.
     pub outputs: Vec<Output>,
     /// Which rows there are.
@@ -89,8 +106,12 @@ pub(super) struct ReductionPlan {
     pub attribute: usize,
     /// How its cells are stored.
     pub format: CellFormat,
-    /// The cells that count.
-    pub bounds: Option<Bounds>,
+    /// The restriction of its cells, by its number.
+    pub restriction: Option<usize>,
+    /// The bounds of the cells that count, apart from each other; `None` if all do.
+    pub bounds: Option<Vec<Bounds>>,
+    /// Whether it is all other cells that are counted, also missing ones. Then nothing else is wanted.
+    pub others: bool,
     /// What is wanted of them.
     pub wanted: Wanted,
 }
@@ -111,10 +132,23 @@ pub(super) enum Presence {
 pub(super) enum Output {
     /// The number of rows.
     Rows,
+    /// The number of selected cells that a restriction leaves.
+    Cells(usize),
     /// A reduction, by its number.
     Reduced(usize, Reduced),
+    /// The positions along an axis, or the files, by the number of the table's column.
+    Axis(usize, OfPositions),
     /// The engine's accumulators.
     Engine,
+}
+
+/// How an aggregate is computed of the positions along an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OfPositions {
+    /// Each counts as often as a group has cells there.
+    Reduced(Reduced),
+    /// The engine looks at each once.
+    Once,
 }
 
 /// What becomes of the results of a reduction.
@@ -129,39 +163,48 @@ pub(super) enum Reduced {
 }
 
 impl Program {
-    /// How to compute an aggregation over these columns.
-    pub fn new(aggregation: &Aggregation, columns: &Columns) -> Self {
+    /// How to compute an aggregation over these columns. `is_on_axis` tells whether a conjunct of an aggregate's filter is
+    /// solved on an axis.
+    pub fn new(
+        aggregation: &Aggregation,
+        columns: &Columns,
+        is_on_axis: &dyn Fn(&Arc<dyn PhysicalExpr>) -> bool,
+    ) -> Self {
         let predicate = conjunction_opt(aggregation.conjuncts.iter().cloned());
         let cell_type = |column: usize| {
             let format = columns.format(column)?;
             is_reducible(format).then_some(format.cell_type)
         };
-        let bounds = predicate
+        let values = predicate
             .as_ref()
-            .map(|predicate| Bounds::of(predicate, &cell_type));
+            .map(|predicate| ValueSet::of(predicate, &cell_type));
         let mut program = Self {
             reductions: Vec::new(),
+            restrictions: Vec::new(),
             outputs: Vec::new(),
             presence: Presence::Selected,
             predicate: None,
         };
-        let rows = match bounds {
-            None => None,
-            Some(Some((column, bounds))) => Some((column, bounds)),
-            Some(None) => {
-                program.predicate = predicate;
-                program.presence = Presence::Rows;
-                None
+        let mut rows = None;
+        if let Some(values) = values {
+            let counted = values.and_then(|(column, values)| {
+                let index = program.count(columns, column, &values, &[])?;
+                Some((index, column, values))
+            });
+            match counted {
+                Some((index, column, values)) => {
+                    program.presence = Presence::Counted(index);
+                    rows = Some((column, values));
+                }
+                None => {
+                    program.presence = Presence::Rows;
+                    program.predicate = predicate;
+                }
             }
-        };
-        if let Some((column, bounds)) = rows
-            && let Some(index) = program.reduction_for(columns, column, Some(bounds), None)
-        {
-            program.reductions[index].wanted.count = true;
-            program.presence = Presence::Counted(index);
         }
         for aggregate in &aggregation.aggregates {
-            let output = program.output(aggregate, columns, &cell_type, rows);
+            let rows = rows.as_ref();
+            let output = program.output(aggregate, columns, &cell_type, rows, is_on_axis);
             program.outputs.push(output.unwrap_or(Output::Engine));
         }
         // Where the engine has to look at rows anyway, they need the predicate.
@@ -193,54 +236,62 @@ impl Program {
         aggregate: &Aggregate,
         columns: &Columns,
         cell_type: &dyn Fn(usize) -> Option<CellType>,
-        rows: Option<(usize, Bounds)>,
+        rows: Option<&(usize, ValueSet)>,
+        is_on_axis: &dyn Fn(&Arc<dyn PhysicalExpr>) -> bool,
     ) -> Option<Output> {
         let function = &aggregate.function;
-        if function.is_distinct() {
-            return None;
-        }
         let inner = function.fun().inner();
-        if inner.is::<Count>() && aggregate.filter.is_none() {
-            let is_row = aggregate.arguments.iter().all(|argument| {
-                match (argument.downcast_ref::<Literal>(), value_of(argument)) {
-                    (Some(literal), _) => !literal.value().is_null(),
-                    (None, Some((column, None))) => columns.is_never_null(column),
-                    // A cast may fail.
-                    (None, _) => false,
-                }
-            });
-            if is_row {
-                return Some(Output::Rows);
-            }
+        let counts_rows = inner.is::<Count>()
+            && !function.is_distinct()
+            && columns.are_never_null(&aggregate.arguments);
+        if counts_rows && aggregate.filter.is_none() {
+            return Some(Output::Rows);
+        }
+        if self.presence == Presence::Selected
+            && let Some(output) = of_axis(aggregate, columns)
+        {
+            return Some(output);
         }
         // Rows that a predicate over other columns leaves are only known one by one.
-        if self.presence == Presence::Rows {
+        if self.presence == Presence::Rows || function.is_distinct() {
             return None;
+        }
+        let filter = aggregate.filter.iter().flat_map(split_conjunction);
+        let (on_axes, filter): (Vec<_>, Vec<_>) =
+            filter.cloned().partition(|conjunct| is_on_axis(conjunct));
+        let filter = match conjunction_opt(filter) {
+            Some(filter) => Some(ValueSet::of(&filter, cell_type)?),
+            None => None,
+        };
+        // Both at once, as one predicate.
+        let values = match (rows.cloned(), filter) {
+            (Some((one, rows)), Some((other, filter))) if one == other => {
+                Some((one, rows.and(&filter)?))
+            }
+            (Some(_), Some(_)) => return None,
+            (one, other) => one.or(other),
+        };
+        if counts_rows {
+            return match values {
+                None => self.restriction(&on_axes).map(Output::Cells),
+                Some((column, values)) => self
+                    .count(columns, column, &values, &on_axes)
+                    .map(|index| Output::Reduced(index, Reduced::Count)),
+            };
         }
         let [argument] = aggregate.arguments.as_slice() else {
             return None;
         };
         let (column, cast) = value_of(argument)?;
-        let filter = match &aggregate.filter {
-            Some(filter) => Some(Bounds::of(filter, cell_type)?),
-            None => None,
-        };
-        // Both at once, as one predicate.
-        let bounds = match (rows, filter) {
-            (Some((one, rows)), Some((other, filter))) if one == other => {
-                Some((one, rows.intersect(filter)?))
-            }
-            (Some(_), Some(_)) => return None,
-            (one, other) => one.or(other),
-        };
-        let bounds = match bounds {
-            Some((bounded, bounds)) if bounded == column => Some(bounds),
+        let bounds = match values {
+            Some((bounded, values)) if bounded == column => Some(values.bounds()),
             Some(_) => return None,
             None => None,
         };
         let format = columns.format(column)?;
         let (reduced, wanted) = reduce(aggregate, format, cast.as_ref())?;
-        let index = self.reduction_for(columns, column, bounds, wanted.sum)?;
+        let plan = self.reduction_of(columns, column, bounds)?;
+        let index = self.reduction_for(plan, &on_axes, wanted.sum);
         let before = &mut self.reductions[index].wanted;
         *before = Wanted {
             sum: before.sum.or(wanted.sum),
@@ -252,35 +303,130 @@ impl Program {
         Some(Output::Reduced(index, reduced))
     }
 
-    /// The reduction of a column's cells within bounds, whose sums are of that kind or can become so.
-    fn reduction_for(
+    /// The restriction to what satisfies these predicates, if there are any.
+    fn restriction(&mut self, on_axes: &[Arc<dyn PhysicalExpr>]) -> Option<usize> {
+        if on_axes.is_empty() {
+            return None;
+        }
+        let found = self.restrictions.iter().position(|one| one == on_axes);
+        Some(found.unwrap_or_else(|| {
+            self.restrictions.push(on_axes.to_vec());
+            self.restrictions.len() - 1
+        }))
+    }
+
+    /// The reduction that counts the rows where a column's value is one of a set, and that satisfy predicates over
+    /// dimensions.
+    fn count(
         &mut self,
         columns: &Columns,
         column: usize,
-        bounds: Option<Bounds>,
-        sum: Option<SumKind>,
+        values: &ValueSet,
+        on_axes: &[Arc<dyn PhysicalExpr>],
     ) -> Option<usize> {
-        let attribute = columns.attribute(column)?;
-        let format = columns
-            .format(column)
-            .filter(|format| is_reducible(*format))?;
-        let found = self.reductions.iter().position(|plan| {
-            let sums_agree = match (plan.wanted.sum, sum) {
+        // What is missing is counted as what is not one of the other values.
+        let others = values.has_null();
+        let bounds = if others {
+            values.other_bounds()
+        } else {
+            values.bounds()
+        };
+        let plan = ReductionPlan {
+            others,
+            ..self.reduction_of(columns, column, Some(bounds))?
+        };
+        let index = self.reduction_for(plan, on_axes, None);
+        self.reductions[index].wanted.count = true;
+        Some(index)
+    }
+
+    /// A reduction of a column's cells within bounds, of which nothing is wanted yet; `None` if they are better looked at one
+    /// by one.
+    fn reduction_of(
+        &self,
+        columns: &Columns,
+        column: usize,
+        bounds: Option<Vec<Bounds>>,
+    ) -> Option<ReductionPlan> {
+        let format = columns.format(column)?;
+        let is_possible = is_reducible(format)
+            && bounds
+                .as_ref()
+                .is_none_or(|bounds| bounds.len() <= MOST_BOUNDS);
+        Some(ReductionPlan {
+            attribute: columns.attribute(column).filter(|_| is_possible)?,
+            format,
+            restriction: None,
+            bounds,
+            others: false,
+            wanted: Wanted::default(),
+        })
+    }
+
+    /// The number of a reduction like this one, of cells that satisfy predicates over dimensions, whose sums are of that kind
+    /// or can become so.
+    fn reduction_for(
+        &mut self,
+        plan: ReductionPlan,
+        on_axes: &[Arc<dyn PhysicalExpr>],
+        sum: Option<SumKind>,
+    ) -> usize {
+        let plan = ReductionPlan {
+            restriction: self.restriction(on_axes),
+            ..plan
+        };
+        let found = self.reductions.iter().position(|one| {
+            let sums_agree = match (one.wanted.sum, sum) {
                 (Some(one), Some(other)) => one == other,
                 _ => true,
             };
-            plan.attribute == attribute && plan.bounds == bounds && sums_agree
+            let wanted = plan.wanted;
+            sums_agree
+                && ReductionPlan {
+                    wanted,
+                    ..one.clone()
+                } == plan
         });
-        Some(found.unwrap_or_else(|| {
-            self.reductions.push(ReductionPlan {
-                attribute,
-                format,
-                bounds,
-                wanted: Wanted::default(),
-            });
+        found.unwrap_or_else(|| {
+            self.reductions.push(plan);
             self.reductions.len() - 1
-        }))
+        })
     }
+}
+
+/// How an aggregate is computed that is of one dimension, or of the file, in all of its expressions.
+fn of_axis(aggregate: &Aggregate, columns: &Columns) -> Option<Output> {
+    let expressions = aggregate.arguments.iter().chain(&aggregate.filter);
+    let over = expressions.flat_map(collect_columns);
+    let mut over = over.map(|column| column.index());
+    // What is constant is so along any axis.
+    let column = over.next().or((columns.dimensions > 0).then_some(0))?;
+    if columns.attribute(column).is_some() || over.any(|other| other != column) {
+        return None;
+    }
+    let function = &aggregate.function;
+    let inner = function.fun().inner();
+    let (is_count, is_sum, is_average) =
+        (inner.is::<Count>(), inner.is::<Sum>(), inner.is::<Avg>());
+    let is_same_once = inner.is::<Min>()
+        || inner.is::<Max>()
+        || inner.is::<BoolAnd>()
+        || inner.is::<BoolOr>()
+        || inner.is::<ExtremeArgument>()
+        || (function.is_distinct() && (is_count || is_sum || is_average));
+    if is_same_once {
+        return Some(Output::Axis(column, OfPositions::Once));
+    }
+    let state = function.state_fields().ok()?;
+    let state: Vec<&DataType> = state.iter().map(|field| field.data_type()).collect();
+    // Should the engine's state not be what is made here, the engine makes it.
+    let reduced = match state.as_slice() {
+        [DataType::Int64] if is_count => Reduced::Count,
+        [DataType::Float64 | DataType::Int64 | DataType::UInt64] if is_sum => Reduced::Sum,
+        [DataType::UInt64, DataType::Float64] if is_average => Reduced::Average,
+        _ => return None,
+    };
+    Some(Output::Axis(column, OfPositions::Reduced(reduced)))
 }
 
 /// Whether what the engine makes of the cells is what a reduction makes of them: it does not order what is no number.

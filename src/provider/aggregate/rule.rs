@@ -16,10 +16,10 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::exec::{ArrayAggregateExec, MOST_GROUPS};
-use crate::provider::aggregate::groups::group_columns;
+use crate::provider::aggregate::groups::{group_columns, most_groups, never_fail};
 use crate::provider::aggregate::order::ordering;
 use crate::provider::aggregate::output::Stage;
-use crate::provider::below::{Below, below_exchange, may_fail};
+use crate::provider::below::{Below, below_exchange};
 use crate::provider::config::TetConfig;
 
 /// Groups per selected cell, above which groups are rather made as they come.
@@ -206,26 +206,10 @@ fn over_scan(
         let columns = collect_columns(conjunct);
         columns.len() != 1 || columns.iter().any(|column| column.index() >= dimensions)
     });
-    if leaves_rows_out && aggregation.groups.iter().any(may_fail) {
+    if leaves_rows_out && !never_fail(&aggregation.groups, &columns, &parts) {
         return Ok(None);
     }
-    // At most so many groups: each grouped axis has at most as many as it has selected positions.
-    let mut groups = Some(1u64);
-    let mut distinct = columns.clone();
-    distinct.sort_unstable();
-    distinct.dedup();
-    for column in distinct {
-        let positions = if column < dimensions {
-            parts.iter().try_fold(0u64, |sum, part| {
-                sum.checked_add(part.selection.axes()[column].count())
-            })
-        } else {
-            Some(parts.len() as u64)
-        };
-        groups = groups
-            .zip(positions)
-            .and_then(|(one, other)| one.checked_mul(other));
-    }
+    let groups = most_groups(&columns, &parts);
     let cells = scan.blocks().rows();
     let is_small = groups.is_some_and(|groups| {
         groups <= FEW_GROUPS

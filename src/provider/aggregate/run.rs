@@ -18,9 +18,10 @@ use futures::{StreamExt, TryStreamExt};
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::exec::MOST_GROUPS;
 use crate::provider::aggregate::fallback;
+use crate::provider::aggregate::found::Found;
 use crate::provider::aggregate::job::Job;
 use crate::provider::aggregate::output::{Answer, Stage};
-use crate::provider::aggregate::worker::{self, Found};
+use crate::provider::aggregate::worker;
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::scan::ArrayScan;
 
@@ -101,7 +102,7 @@ impl Run {
             found.merge(other, job.groups.count())?;
         }
         let timer = metrics.baseline.elapsed_compute().timer();
-        let answer = Answer::new(&job, found, self.stage, &self.schema)?;
+        let answer = Answer::new(&job, found, self.stage, &self.schema, &for_answer).await?;
         drop(timer);
         let rows = answer.rows();
         let starts = (0..rows).step_by(batch_size.max(1));

@@ -1,14 +1,6 @@
-//! Predicates over values that come to bounds: `value > 300`, `value BETWEEN 1 AND 2`, `value IS NOT NULL`.
+//! Comparisons of values that come to bounds: `value > 300`, `value = 1`.
 
-use std::sync::Arc;
-
-use arrow::datatypes::DataType;
-use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::expressions::{
-    BinaryExpr, CastExpr, Column, IsNotNullExpr, Literal,
-};
-use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 
 use crate::grid::reduce::CellType;
 
@@ -47,24 +39,8 @@ impl Bounds {
         }
     }
 
-    /// Values within both. The bounds of no values are such as any type of cell has.
-    pub fn intersect(self, other: Self) -> Option<Self> {
-        let both = match (self, other) {
-            (Self::Single(a, b), Self::Single(c, d)) => Self::Single(a.max(c), b.min(d)),
-            (Self::Double(a, b), Self::Double(c, d)) => Self::Double(a.max(c), b.min(d)),
-            (Self::Signed(a, b), Self::Signed(c, d)) => Self::Signed(a.max(c), b.min(d)),
-            (Self::Unsigned(a, b), Self::Unsigned(c, d)) => Self::Unsigned(a.max(c), b.min(d)),
-            _ => return None,
-        };
-        let is_none = match both {
-            Self::Signed(least, greatest) => least > greatest,
-            Self::Unsigned(least, greatest) => least > greatest,
-            Self::Single(..) | Self::Double(..) => false,
-        };
-        Some(if is_none { both.none() } else { both })
-    }
-
-    fn none(self) -> Self {
+    /// The bounds of no values.
+    pub fn none(self) -> Self {
         match self {
             Self::Single(..) => Self::Single(f32::INFINITY, f32::NEG_INFINITY),
             Self::Double(..) => Self::Double(f64::INFINITY, f64::NEG_INFINITY),
@@ -73,87 +49,39 @@ impl Bounds {
         }
     }
 
-    /// The bounds that a predicate over one column comes to. `column` tells the type of the column's cells, if their bounds
-    /// can be told.
-    pub fn of(
-        predicate: &Arc<dyn PhysicalExpr>,
-        column: &dyn Fn(usize) -> Option<CellType>,
-    ) -> Option<(usize, Self)> {
-        let mut whole: Option<(usize, Self)> = None;
-        for conjunct in split_conjunction(predicate) {
-            let (number, bounds) = Self::of_conjunct(conjunct, column)?;
-            whole = Some(match whole {
-                None => (number, bounds),
-                Some((same, before)) if same == number => (same, before.intersect(bounds)?),
-                Some(_) => return None,
-            });
+    /// Both bounds as whole numbers that are in the same order, neighbours for neighbours. Zeros of either sign are the same.
+    pub fn ordinals(self) -> (i128, i128) {
+        match self {
+            Self::Single(least, greatest) => (of_single(least), of_single(greatest)),
+            Self::Double(least, greatest) => (of_double(least), of_double(greatest)),
+            Self::Signed(least, greatest) => (least.into(), greatest.into()),
+            Self::Unsigned(least, greatest) => (least.into(), greatest.into()),
         }
-        whole
     }
 
-    fn of_conjunct(
-        conjunct: &Arc<dyn PhysicalExpr>,
-        column: &dyn Fn(usize) -> Option<CellType>,
-    ) -> Option<(usize, Self)> {
-        if let Some(is_not_null) = conjunct.downcast_ref::<IsNotNullExpr>() {
-            let value = is_not_null.arg().downcast_ref::<Column>()?;
-            return Some((value.index(), Self::all(column(value.index())?)));
+    /// Bounds of this type by their ordinals, which must be such as values of the type have.
+    pub fn of_ordinals(self, (least, greatest): (i128, i128)) -> Self {
+        match self {
+            Self::Single(..) => Self::Single(single(least), single(greatest)),
+            Self::Double(..) => Self::Double(double(least), double(greatest)),
+            Self::Signed(..) => Self::Signed(least as i64, greatest as i64),
+            Self::Unsigned(..) => Self::Unsigned(least as u64, greatest as u64),
         }
-        let comparison = conjunct.downcast_ref::<BinaryExpr>()?;
-        let literal = |expr: &Arc<dyn PhysicalExpr>| {
-            let literal = expr.downcast_ref::<Literal>()?;
-            Some(literal.value().clone())
-        };
-        let (side, op, literal) = match (literal(comparison.left()), literal(comparison.right())) {
-            (None, Some(literal)) => (comparison.left(), *comparison.op(), literal),
-            (Some(literal), None) => (comparison.right(), comparison.op().swap()?, literal),
-            _ => return None,
-        };
-        let (value, cast) = match side.downcast_ref::<CastExpr>() {
-            Some(cast) => (cast.expr(), Some(cast.cast_type())),
-            None => (side, None),
-        };
-        let number = value.downcast_ref::<Column>()?.index();
-        let cell_type = column(number)?;
-        let all = Self::all(cell_type);
-        // A cast must be one that keeps every number as it is.
-        let is_cast = cast == Some(&DataType::Float64);
-        let keeps_integers = match cast {
-            None => true,
-            Some(DataType::Int64) => {
-                cell_type.is_signed_integer() || cell_type.is_unsigned_below(8)
-            }
-            Some(DataType::Int32) => {
-                matches!(cell_type, CellType::I16 | CellType::I32) || cell_type.is_unsigned_below(4)
-            }
-            Some(_) => false,
-        };
-        let bounds = match (all, literal) {
-            (Self::Single(..), ScalarValue::Float32(Some(bound))) if cast.is_none() => {
-                all.compare_single(op, f64::from(bound))?
-            }
-            (Self::Single(..), ScalarValue::Float64(Some(bound))) if is_cast => {
-                all.compare_single(op, bound)?
-            }
-            (Self::Double(..), ScalarValue::Float64(Some(bound))) if cast.is_none() => {
-                all.compare_double(op, bound)?
-            }
-            (Self::Signed(..) | Self::Unsigned(..), ScalarValue::Float64(Some(bound)))
-                if is_cast && !matches!(cell_type, CellType::I64 | CellType::U64) =>
-            {
-                all.compare_integer_with_float(op, bound)?
-            }
-            (Self::Signed(..) | Self::Unsigned(..), literal) if keeps_integers => {
-                let bound = integer(&literal)?;
-                all.compare_integer(op, bound)?
-            }
-            _ => return None,
-        };
-        Some((number, bounds))
+    }
+
+    /// The bits of the one value that lies between these bounds and the next; `None` if there are several, or it is zero,
+    /// which has two signs.
+    pub fn only_value_before(self, next: Self) -> Option<u64> {
+        let between = (self.ordinals().1 + 1, next.ordinals().0 - 1);
+        let is_float = matches!(self, Self::Single(..) | Self::Double(..));
+        if between.0 != between.1 || (is_float && between.0 == 0) {
+            return None;
+        }
+        Some(self.of_ordinals(between).patterns().0)
     }
 
     /// The singles that compare so with a double.
-    fn compare_single(self, op: Operator, bound: f64) -> Option<Self> {
+    pub fn compare_single(self, op: Operator, bound: f64) -> Option<Self> {
         if bound.is_nan() {
             return None;
         }
@@ -186,7 +114,8 @@ impl Bounds {
         })
     }
 
-    fn compare_double(self, op: Operator, bound: f64) -> Option<Self> {
+    /// The doubles that compare so with another.
+    pub fn compare_double(self, op: Operator, bound: f64) -> Option<Self> {
         if bound.is_nan() {
             return None;
         }
@@ -211,7 +140,8 @@ impl Bounds {
         })
     }
 
-    fn compare_integer(self, op: Operator, bound: i128) -> Option<Self> {
+    /// The integers that compare so with another.
+    pub fn compare_integer(self, op: Operator, bound: i128) -> Option<Self> {
         let (low, high) = (i128::MIN, i128::MAX);
         self.clamped(match op {
             Operator::Eq => (bound, bound),
@@ -223,7 +153,8 @@ impl Bounds {
         })
     }
 
-    fn compare_integer_with_float(self, op: Operator, bound: f64) -> Option<Self> {
+    /// The integers that compare so with a double.
+    pub fn compare_integer_with_float(self, op: Operator, bound: f64) -> Option<Self> {
         if bound.is_nan() {
             return None;
         }
@@ -271,25 +202,36 @@ fn after(number: f32) -> f32 {
     }
 }
 
-fn integer(literal: &ScalarValue) -> Option<i128> {
-    Some(match literal {
-        ScalarValue::Int8(Some(number)) => (*number).into(),
-        ScalarValue::Int16(Some(number)) => (*number).into(),
-        ScalarValue::Int32(Some(number)) => (*number).into(),
-        ScalarValue::Int64(Some(number)) => (*number).into(),
-        ScalarValue::UInt8(Some(number)) => (*number).into(),
-        ScalarValue::UInt16(Some(number)) => (*number).into(),
-        ScalarValue::UInt32(Some(number)) => (*number).into(),
-        ScalarValue::UInt64(Some(number)) => (*number).into(),
-        _ => return None,
-    })
+fn of_single(number: f32) -> i128 {
+    let magnitude = i128::from(number.abs().to_bits());
+    if number.is_sign_negative() {
+        -magnitude
+    } else {
+        magnitude
+    }
+}
+
+fn single(ordinal: i128) -> f32 {
+    let magnitude = f32::from_bits(ordinal.unsigned_abs() as u32);
+    if ordinal < 0 { -magnitude } else { magnitude }
+}
+
+fn of_double(number: f64) -> i128 {
+    let magnitude = i128::from(number.abs().to_bits());
+    if number.is_sign_negative() {
+        -magnitude
+    } else {
+        magnitude
+    }
+}
+
+fn double(ordinal: i128) -> f64 {
+    let magnitude = f64::from_bits(ordinal.unsigned_abs() as u64);
+    if ordinal < 0 { -magnitude } else { magnitude }
 }
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::datatypes::{Field, Schema};
-    use datafusion::physical_expr::expressions::{binary, cast, col, lit};
-
     use super::*;
 
     const OPERATORS: [Operator; 5] = [
@@ -366,31 +308,29 @@ mod tests {
     }
 
     #[test]
-    fn predicates() {
-        let schema = Schema::new(vec![
-            Field::new("lat", DataType::Float64, false),
-            Field::new("value", DataType::Float32, true),
-        ]);
-        let value = || col("value", &schema).unwrap();
-        let cell_type = |column: usize| (column == 1).then_some(CellType::F32);
-        let compare = |left, op, right| binary(left, op, right, &schema).unwrap();
-        let above = compare(value(), Operator::Gt, lit(2f32));
-        let below = compare(lit(3f32), Operator::GtEq, value());
-        let both = compare(Arc::clone(&above), Operator::And, below);
-        let expected = Bounds::Single(2f32.next_up(), 3.0);
-        assert_eq!(Bounds::of(&both, &cell_type), Some((1, expected)));
-        let double = cast(value(), &schema, DataType::Float64).unwrap();
-        let above_double = compare(double, Operator::Gt, lit(2.1f64));
-        assert!(Bounds::of(&above_double, &cell_type).is_some());
-        let lat = compare(col("lat", &schema).unwrap(), Operator::Gt, lit(2.0));
-        for other in [
-            Arc::clone(&lat),
-            compare(Arc::clone(&above), Operator::And, lat),
-            compare(Arc::clone(&above), Operator::Or, above),
-            compare(value(), Operator::NotEq, lit(2f32)),
-            compare(value(), Operator::Gt, lit(f32::NAN)),
-        ] {
-            assert_eq!(Bounds::of(&other, &cell_type), None);
+    fn neighbours_have_neighbouring_ordinals() {
+        for number in [f32::NEG_INFINITY, -1.5, -0.0, 0.0, 1e-40, 7.0, f32::MAX] {
+            let next = if number == 0.0 {
+                f32::from_bits(1)
+            } else {
+                number.next_up()
+            };
+            let (one, other) = Bounds::Single(number, next).ordinals();
+            assert_eq!(other, one + 1, "{number}");
+            let again = Bounds::Single(0.0, 0.0).of_ordinals((one, other));
+            assert_eq!(again, Bounds::Single(number, next));
         }
+        let all = Bounds::all(CellType::F64);
+        assert_eq!(all.of_ordinals(all.ordinals()), all);
+        let (low, high) = (Bounds::Signed(-9, 4), Bounds::Signed(6, 7));
+        assert_eq!(low.only_value_before(high), Some(5));
+        let (low, high) = (Bounds::Double(-9.0, 4.0), Bounds::Double(6.0, 7.0));
+        assert_eq!(low.only_value_before(high), None);
+        let around = |number: f64| {
+            let low = Bounds::Double(-9.0, number.next_down());
+            low.only_value_before(Bounds::Double(number.next_up(), 9.0))
+        };
+        assert_eq!(around(-1.5), Some((-1.5f64).to_bits()));
+        assert_eq!(around(0.0), None);
     }
 }

@@ -10,12 +10,13 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 
-use crate::grid::reduce::{AxisGroups, Layout, Reduction};
+use crate::grid::reduce::{AxisGroups, GroupCounts, Layout};
 use crate::grid::{Cells, Window};
 use crate::provider::aggregate::engine::Accumulated;
+use crate::provider::aggregate::found::Found;
 use crate::provider::aggregate::job::{Job, JobPart};
-use crate::provider::aggregate::known::{Known, known};
-use crate::provider::aggregate::program::{Output, Presence};
+use crate::provider::aggregate::known::known;
+use crate::provider::aggregate::program::Output;
 use crate::provider::mask::mask;
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::pruning::Pruner;
@@ -25,57 +26,8 @@ use crate::provider::source::{ReadCounts, WindowReader};
 const TURN: u64 = 1 << 18;
 /// As many cells is it worth to find that a chunk need not be read.
 const LOOK: u64 = 1 << 10;
-
-/// What workers have found so far.
-pub(super) struct Found {
-    pub reductions: Vec<Reduction>,
-    /// Rows of each group, if they have to be counted.
-    pub rows: Option<Vec<u64>>,
-    /// Of the aggregates that the engine computes.
-    pub engine: Vec<Accumulated>,
-}
-
-impl Found {
-    pub fn new(job: &Job) -> Result<Self> {
-        let groups = job.groups.count();
-        let program = &job.program;
-        let reductions = program.reductions.iter().map(|plan| {
-            // Also such as no number is out of: chunks without one may have been left out.
-            let bounds = plan.bounds.map(|bounds| bounds.patterns());
-            let format = plan.format;
-            Reduction::new(format.cell_type, groups, plan.wanted, bounds, format.fill)
-        });
-        let is_grouped = !job.aggregation.groups.is_empty();
-        let engine = program.outputs.iter().zip(&job.aggregation.aggregates);
-        Ok(Self {
-            reductions: reductions.collect(),
-            rows: (program.presence == Presence::Rows).then(|| vec![0; groups]),
-            engine: engine
-                .filter(|(output, _)| **output == Output::Engine)
-                .map(|(_, aggregate)| {
-                    Accumulated::for_rows(aggregate, is_grouped, &job.schema, groups)
-                })
-                .collect::<Result<_>>()?,
-        })
-    }
-
-    /// Adds what another worker has found.
-    pub fn merge(&mut self, mut other: Self, groups: usize) -> Result<()> {
-        for (one, other) in self.reductions.iter_mut().zip(&other.reductions) {
-            one.merge(other);
-        }
-        if let (Some(rows), Some(others)) = (&mut self.rows, &other.rows) {
-            rows.iter_mut()
-                .zip(others)
-                .for_each(|(one, other)| *one += other);
-        }
-        for (one, other) in self.engine.iter_mut().zip(&mut other.engine) {
-            let state = other.state()?;
-            one.merge(&state, groups)?;
-        }
-        Ok(())
-    }
-}
+/// Rows after which the engine's accumulators are asked what memory they take, unless there are more groups.
+const GROWTH: u64 = 1 << 18;
 
 /// Works until no chunk is left, in memory that is reserved for everything but what accumulators take later on.
 pub(super) async fn work(
@@ -84,7 +36,6 @@ pub(super) async fn work(
     batch_size: usize,
     memory: MemoryReservation,
 ) -> Result<(Found, MemoryReservation)> {
-    let reserved = memory.size();
     let elapsed = metrics.baseline.elapsed_compute().clone();
     let mut worker = Worker {
         found: Found::new(&job)?,
@@ -93,20 +44,23 @@ pub(super) async fn work(
         pruner: None,
         open: None,
         is_open: false,
-        made_up: 0,
-        constant: Vec::new(),
+        known_groups: 0,
         counts: ReadCounts::default(),
         metrics,
+        reserved: memory.size(),
         job,
     };
+    // To ask the accumulators takes as long as there are groups.
+    let often = GROWTH.max(worker.job.groups.count() as u64);
     let mut since = 0;
     loop {
         let timer = elapsed.timer();
         let Some((part, positions)) = worker.job.take() else {
+            worker.account_for(&memory)?;
             return Ok((worker.found, memory));
         };
         let chunks = worker.chunks(part, &positions)?;
-        since += positions.len() as u64 * LOOK + std::mem::take(&mut worker.made_up);
+        since += positions.len() as u64 * LOOK + std::mem::take(&mut worker.known_groups);
         drop(timer);
         if since >= TURN {
             since = 0;
@@ -117,16 +71,14 @@ pub(super) async fn work(
             loop {
                 let timer = elapsed.timer();
                 let is_done = worker.step(&batch, &mut next)?;
+                if worker.rows.added >= often {
+                    worker.account_for(&memory)?;
+                }
                 drop(timer);
                 if is_done {
                     break;
                 }
                 tokio::task::yield_now().await;
-            }
-            if !worker.found.engine.is_empty() {
-                let engine = worker.found.engine.iter();
-                let grown: usize = engine.map(Accumulated::size).sum();
-                memory.try_resize(reserved.max(worker.job.other_bytes().saturating_add(grown)))?;
             }
             since += batch.windows.iter().map(Window::cells).sum::<u64>();
             if since >= TURN {
@@ -141,8 +93,29 @@ pub(super) async fn work(
 struct Batch {
     part: usize,
     windows: Vec<Window>,
-    axes: Vec<AxisGroups>,
+    places: Places,
+}
+
+/// Which groups the cells of a chunk go to.
+#[derive(PartialEq, Eq)]
+struct Places {
     base: usize,
+    axes: Vec<AxisGroups>,
+    /// For each restriction of the program the axes of the cells that it leaves.
+    restricted: Vec<Vec<AxisGroups>>,
+}
+
+impl Places {
+    fn axes(&self, restriction: Option<usize>) -> &[AxisGroups] {
+        restriction.map_or(&self.axes, |number| &self.restricted[number])
+    }
+
+    /// Of the cells that a restriction leaves, if there is any.
+    fn layout(&self, restriction: Option<usize>) -> Option<Layout> {
+        let axes = self.axes(restriction);
+        let is_none = axes.iter().any(|axis| axis.selected.is_empty());
+        (!is_none).then(|| Layout::new(axes, self.base))
+    }
 }
 
 struct Worker {
@@ -156,12 +129,12 @@ struct Worker {
     open: Option<usize>,
     /// Whether the next chunk is open but not yet ready.
     is_open: bool,
-    /// Cells of them since others last ran.
-    made_up: u64,
-    /// Cells that all have the same value.
-    constant: Vec<u8>,
+    /// Groups of chunks that were known, since others last ran.
+    known_groups: u64,
     counts: ReadCounts,
     metrics: ScanMetrics,
+    /// Bytes of memory from the start.
+    reserved: usize,
 }
 
 impl Worker {
@@ -182,25 +155,32 @@ impl Worker {
             }
             let chunk = part.blocks.chunk(*position)?;
             let window = part.part.grid.chunk_grid().window(&chunk);
-            let (axes, base) = job
-                .groups
-                .of_window(part.number, &part.part.selection, &window);
+            let selection = &part.part.selection;
+            let of_window = |wanted| {
+                job.groups
+                    .of_window(part.number, selection, wanted, &window)
+            };
+            let (axes, base) = of_window(selection);
             if axes.iter().any(|axis| axis.selected.is_empty()) {
                 // By a predicate that was not known when the scan was planned.
                 self.metrics.add_pruned();
                 continue;
             }
-            if self.add_known(part, &window, &axes, base)? {
-                self.metrics.add_known();
+            let restricted = part.restricted.iter().map(|wanted| of_window(wanted).0);
+            let places = Places {
+                base,
+                axes,
+                restricted: restricted.collect(),
+            };
+            if self.add_known(part, &window, &places)? {
                 continue;
             }
             match batches.last_mut() {
-                Some(last) if last.axes == axes && last.base == base => last.windows.push(window),
+                Some(last) if last.places == places => last.windows.push(window),
                 _ => batches.push(Batch {
                     part: number,
                     windows: vec![window],
-                    axes,
-                    base,
+                    places,
                 }),
             }
         }
@@ -208,50 +188,54 @@ impl Worker {
     }
 
     /// Adds what is known of a chunk without reading it. Returns whether that is all.
-    fn add_known(
-        &mut self,
-        part: &JobPart,
-        window: &Window,
-        axes: &[AxisGroups],
-        base: usize,
-    ) -> Result<bool> {
-        if self.job.program.needs_rows() || !part.is_known.iter().all(|is_known| *is_known) {
+    fn add_known(&mut self, part: &JobPart, window: &Window, places: &Places) -> Result<bool> {
+        let plans = &self.job.program.reductions;
+        if self.job.program.needs_rows() || part.reductions.is_empty() {
             return Ok(false);
         }
-        let plans = &self.job.program.reductions;
         let mut all = Vec::with_capacity(part.reductions.len());
         for number in &part.reductions {
-            match known(&plans[*number], part, window, axes, base, &self.job.options)? {
+            let plan = &plans[*number];
+            let axes = places.axes(plan.restriction);
+            match known(
+                *number,
+                plan,
+                part,
+                window,
+                axes,
+                places.base,
+                &self.job.options,
+            )? {
                 Some(known) => all.push(known),
                 None => return Ok(false),
             }
         }
-        if all.is_empty() {
-            return Ok(false);
-        }
+        let mut groups = 0;
         for (known, number) in all.into_iter().zip(&part.reductions) {
-            let plan = &plans[*number];
-            let reduction = &mut self.found.reductions[*number];
-            match known {
-                Known::Nothing => {}
-                Known::OfGroup {
-                    group,
-                    extremes,
-                    count,
-                    missing,
-                } => reduction.add_known(group, extremes, count, missing),
-                Known::Constant(pattern) => {
-                    let layout = Layout::new(axes, base);
-                    let cells = layout.span.end - layout.span.start;
-                    let bytes = pattern.to_le_bytes();
-                    let cell = &bytes[..plan.format.cell_type.size()];
-                    self.constant = cell.repeat(cells as usize);
-                    self.made_up += cells;
-                    reduction.add(&[&self.constant], &layout);
-                }
-            }
+            let axes = places.axes(plans[*number].restriction);
+            let cells = GroupCounts::new(axes, places.base);
+            groups += cells.groups();
+            self.found.reductions[*number].add_known(known, &cells);
         }
+        if groups == 0 {
+            self.metrics.add_sliced();
+        } else {
+            self.metrics.add_known();
+        }
+        self.known_groups += groups;
         Ok(true)
+    }
+
+    /// Takes the memory that the engine's accumulators take by now.
+    fn account_for(&mut self, memory: &MemoryReservation) -> Result<()> {
+        self.rows.added = 0;
+        if self.found.engine.is_empty() {
+            return Ok(());
+        }
+        let engine = self.found.engine.iter();
+        let engine: usize = engine.map(Accumulated::size).sum();
+        let bytes = self.job.other_bytes().saturating_add(engine);
+        memory.try_resize(bytes.max(self.reserved))
     }
 
     /// Does a bounded piece of the work on a batch. `next` counts the chunks that are ready. Returns whether it is done.
@@ -272,7 +256,8 @@ impl Worker {
             if !self.is_open {
                 let window = &batch.windows[*next];
                 reader.open(window)?;
-                if Cells::new(window, &part.part.selection).are_most_of(window) {
+                let mut selections = self.job.read_selections(part);
+                if selections.any(|cells| Cells::new(window, cells).are_most_of(window)) {
                     reader.read_ahead();
                 }
                 self.is_open = true;
@@ -297,17 +282,31 @@ impl Worker {
         let job = &self.job;
         let part = &job.parts[batch.part];
         if self.rows.next == 0 && !part.reductions.is_empty() {
-            let layout = Layout::new(&batch.axes, batch.base);
+            let layout = batch.places.layout(None);
+            let restrictions = 0..job.program.restrictions.len();
+            let restricted = restrictions.map(|number| batch.places.layout(Some(number)));
+            let restricted: Vec<Option<Layout>> = restricted.collect();
             for number in &part.reductions {
                 let plan = &job.program.reductions[*number];
                 let reduction = &mut self.found.reductions[*number];
+                let layout = plan
+                    .restriction
+                    .map_or(&layout, |number| &restricted[number]);
+                let Some(layout) = layout else {
+                    continue;
+                };
                 let attribute = part.attributes.iter().position(|a| *a == plan.attribute);
                 let Some(attribute) = attribute else {
                     return internal_err!("an attribute is not read");
                 };
                 let readers = self.readers.iter_mut().take(batch.windows.len());
                 let sources = readers.map(|reader| reader.cells(attribute, layout.span.clone()));
-                reduction.add(&sources.collect::<Result<Vec<_>>>()?, &layout);
+                reduction.add(&sources.collect::<Result<Vec<_>>>()?, layout);
+                if reduction.meets() {
+                    let axes = batch.places.axes(plan.restriction);
+                    let cells = GroupCounts::new(axes, batch.places.base);
+                    reduction.meet(&cells, batch.windows.len());
+                }
             }
         }
         if !job.program.needs_rows() {
@@ -330,6 +329,8 @@ struct Operands {
 /// What is done row by row.
 struct Rows {
     batch_size: usize,
+    /// Rows that accumulators were given since they were last asked what memory they take.
+    added: u64,
     /// Of the columns that are needed.
     schema: Arc<Schema>,
     predicate: Option<Arc<dyn PhysicalExpr>>,
@@ -358,6 +359,7 @@ impl Rows {
             });
         Ok(Self {
             batch_size,
+            added: 0,
             predicate: job.program.predicate.as_ref().map(bind).transpose()?,
             aggregates: aggregates.collect::<Result<_>>()?,
             cells: None,
@@ -406,8 +408,8 @@ impl Rows {
             });
         }
         self.groups.clear();
-        self.groups.resize(count, batch.base);
-        for (axis, groups) in batch.axes.iter().enumerate() {
+        self.groups.resize(count, batch.places.base);
+        for (axis, groups) in batch.places.axes.iter().enumerate() {
             if let Some(terms) = &groups.terms {
                 cells.add_terms(axis, terms, rows.clone(), &mut self.groups);
             }
@@ -424,6 +426,7 @@ impl Rows {
         if let Some(rows) = &mut found.rows {
             self.groups.iter().for_each(|group| rows[*group] += 1);
         }
+        self.added += some.num_rows() as u64;
         if some.num_rows() > 0 {
             let total = job.groups.count();
             for (operands, accumulated) in self.aggregates.iter().zip(&mut found.engine) {

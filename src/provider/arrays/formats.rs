@@ -11,7 +11,7 @@ use datafusion::config::ConfigOptions;
 use crate::error::Error;
 use crate::format::array::{ArrayFile, ArrayWriter, DatasetSpec};
 use crate::format::npy::{NpyFile, NpyWriter};
-use crate::format::tet::{FileMetadata, TetFile, TetWriter, is_package};
+use crate::format::tet::{FileMetadata, MAGIC, TetFile, TetWriter, is_package};
 #[cfg(feature = "zarr")]
 use crate::format::zarr::{self, ZarrFile, ZarrVersion, ZarrWriteOptions, ZarrWriter};
 use crate::provider::file_kind::FileKind;
@@ -65,6 +65,12 @@ pub fn is_array_folder(path: &Path) -> bool {
         return true;
     }
     is_package(path)
+}
+
+/// Whether a path leads to what is read as arrays: a file that begins as theirs do, or a folder that is one.
+pub fn is_array_file(path: &Path) -> bool {
+    let start = start(path);
+    start == MAGIC || NUMPY.contains(&start.as_slice()) || is_array_folder(path)
 }
 
 /// Whether a name is one of an array file.

@@ -1,6 +1,6 @@
 //! `tet_attributes()`: what files say of themselves and of their columns.
 
-use crate::provider::introspection::catalogs::{ListedSchema, SchemaName};
+use crate::provider::introspection::catalogs::ListedSchema;
 use crate::provider::introspection::column::Column;
 use crate::provider::introspection::listing::Listing;
 use crate::provider::introspection::meaning;
@@ -10,7 +10,6 @@ pub(super) struct Attributes;
 
 /// An attribute, and what it is of.
 pub(super) struct Row {
-    name: SchemaName,
     table: Option<String>,
     dataset: Option<String>,
     column: Option<String>,
@@ -22,8 +21,6 @@ impl Listing for Attributes {
     type Row = Row;
     const NAME: &'static str = "tet_attributes";
     const COLUMNS: &'static [Column<Row>] = &[
-        Column::text("table_catalog", |row| Ok(Some(row.name.catalog.clone()))),
-        Column::text("table_schema", |row| Ok(Some(row.name.schema.clone()))),
         Column::text("table_name", |row| Ok(row.table.clone())),
         Column::text("dataset", |row| Ok(row.dataset.clone())),
         Column::text("column_name", |row| Ok(row.column.clone())),
@@ -38,7 +35,6 @@ impl Listing for Attributes {
                 let dataset = meaning::dataset(field).map(ToString::to_string);
                 let attributes = meaning::attributes(field).into_iter();
                 rows.extend(attributes.map(|(key, value)| Row {
-                    name: schema.name.clone(),
                     table: Some(table.name.clone()),
                     dataset: dataset.clone(),
                     column: Some(field.name().clone()),
@@ -66,7 +62,6 @@ fn of_file(schema: &ListedSchema) -> Vec<Row> {
         .into_iter()
         .filter_map(|(key, value)| {
             Some(Row {
-                name: schema.name.clone(),
                 table: None,
                 dataset: None,
                 column: None,

@@ -33,7 +33,6 @@ pub(super) struct SchemaName {
 /// An array that is a table of the session.
 #[derive(Debug, Clone)]
 pub(super) struct ListedTable {
-    pub schema: SchemaName,
     pub name: String,
     pub source: Arc<dyn BlockSource>,
 }
@@ -46,7 +45,6 @@ pub(super) async fn list(catalogs: &dyn CatalogProviderList) -> Result<Vec<Liste
         for (table, provider) in tables_of(schema.as_ref()).await? {
             if let Some(array) = provider.downcast_ref::<ArrayTable>() {
                 tables.push(ListedTable {
-                    schema: name.clone(),
                     name: table,
                     source: Arc::clone(array.source()),
                 });

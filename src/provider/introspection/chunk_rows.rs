@@ -14,6 +14,7 @@ use crate::error::describe;
 use crate::grid::{ChunkGrid, Window};
 use crate::provider::description::ChunkDescription;
 use crate::provider::introspection::chunks::ChunkColumn;
+use crate::provider::introspection::column::repeated;
 use crate::provider::introspection::scan::{Batches, Request, RowSource, batch};
 use crate::provider::options::ReadOptions;
 use crate::provider::source::{BlockStatistics, GridSource};
@@ -248,12 +249,6 @@ impl Found {
         let numbers = stored.map(|one| one.as_ref().ok().and_then(&of));
         Arc::new(UInt64Array::from_iter(numbers))
     }
-}
-
-fn repeated(text: &str, rows: usize) -> ArrayRef {
-    Arc::new(StringArray::from_iter_values(std::iter::repeat_n(
-        text, rows,
-    )))
 }
 
 fn lists(rows: impl Iterator<Item = Vec<u64>>) -> ArrayRef {

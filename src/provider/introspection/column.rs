@@ -104,3 +104,10 @@ impl<R> Column<R> {
 pub(super) fn list_of(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
+
+/// The same text in each row.
+pub(super) fn repeated(text: &str, rows: usize) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(std::iter::repeat_n(
+        text, rows,
+    )))
+}

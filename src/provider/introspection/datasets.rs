@@ -30,12 +30,6 @@ impl Listing for Datasets {
     type Row = Row;
     const NAME: &'static str = "tet_datasets";
     const COLUMNS: &'static [Column<Row>] = &[
-        Column::text("table_catalog", |row| {
-            Ok(Some(row.table.schema.catalog.clone()))
-        }),
-        Column::text("table_schema", |row| {
-            Ok(Some(row.table.schema.schema.clone()))
-        }),
         Column::text("table_name", |row| Ok(Some(row.table.name.clone()))),
         Column::text("dataset", |row| Ok(row.dataset())),
         Column::texts("value_columns", |row| {

@@ -12,6 +12,7 @@ use crate::provider::axis_bounds::axis_range;
 use crate::provider::introspection::catalogs::{ListedSchema, ListedTable};
 use crate::provider::introspection::column::Column;
 use crate::provider::introspection::listing::Listing;
+use crate::provider::joined_axis::{Bounds, JoinedAxis};
 use crate::provider::source::GridSource;
 
 /// A row per dimension of each table.
@@ -30,7 +31,7 @@ pub(super) struct Row {
 #[derive(Debug, Default)]
 struct Coordinates {
     extent: Option<u64>,
-    range: Option<(ScalarValue, ScalarValue)>,
+    range: Option<Bounds>,
     /// Of a single file.
     direction: Option<&'static str>,
     is_unique: Option<bool>,
@@ -40,12 +41,6 @@ impl Listing for Dimensions {
     type Row = Row;
     const NAME: &'static str = "tet_dimensions";
     const COLUMNS: &'static [Column<Row>] = &[
-        Column::text("table_catalog", |row| {
-            Ok(Some(row.table.schema.catalog.clone()))
-        }),
-        Column::text("table_schema", |row| {
-            Ok(Some(row.table.schema.schema.clone()))
-        }),
         Column::text("table_name", |row| Ok(Some(row.table.name.clone()))),
         Column::number("position", |row| Ok(Some(row.position as u64))),
         Column::text("dimension", |row| Ok(Some(row.axis().name().to_string()))),
@@ -112,7 +107,7 @@ impl Row {
         }
     }
 
-    fn bound(&self, of: fn(&(ScalarValue, ScalarValue)) -> &ScalarValue) -> Result<Option<String>> {
+    fn bound(&self, of: fn(&Bounds) -> &ScalarValue) -> Result<Option<String>> {
         let range = self.coordinates().and_then(|known| known.range.as_ref());
         range.map(|range| text(of(range))).transpose()
     }
@@ -129,10 +124,16 @@ impl Row {
                 known.is_unique = is_unique(only, known.range.is_some())?;
                 return Ok(known);
             }
-            let (extent, range) = together(self.axes())?;
+            let mut joined = JoinedAxis::new();
+            for axis in self.axes() {
+                joined.add(
+                    axis.length(),
+                    axis_range(axis, &IndexSet::all(axis.length()))?,
+                );
+            }
             Ok(Coordinates {
-                extent,
-                range,
+                extent: joined.extent,
+                range: joined.bounds,
                 ..known
             })
         });
@@ -163,30 +164,6 @@ fn is_unique(axis: &Axis, has_bounds: bool) -> Result<Option<bool>> {
         return Ok(None);
     }
     Ok(Some(axis.has_unique_coordinates()?))
-}
-
-/// An axis along several files: those with the same bounds are taken for the same positions, others lie behind each other.
-#[expect(clippy::type_complexity, reason = "an extent and a range, once")]
-fn together<'a>(
-    axes: impl Iterator<Item = &'a Axis>,
-) -> Result<(Option<u64>, Option<(ScalarValue, ScalarValue)>)> {
-    let mut extent = Some(0u64);
-    let mut whole: Option<(ScalarValue, ScalarValue)> = None;
-    for axis in axes {
-        let range = axis_range(axis, &IndexSet::all(axis.length()))?;
-        if extent != Some(0) && range == whole {
-            continue;
-        }
-        extent = extent.and_then(|extent| extent.checked_add(axis.length()));
-        whole = match (whole, range) {
-            (Some(one), Some(other)) => Some((
-                if other.0 < one.0 { other.0 } else { one.0 },
-                if other.1 > one.1 { other.1 } else { one.1 },
-            )),
-            (one, other) => one.or(other),
-        };
-    }
-    Ok((extent, whole))
 }
 
 fn text(value: &ScalarValue) -> Result<String> {

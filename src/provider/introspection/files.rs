@@ -11,7 +11,7 @@ use datafusion::common::Result;
 use crate::error::Error;
 use crate::format::array::ArrayFile;
 use crate::format::tet::FileMetadata;
-use crate::provider::introspection::catalogs::{ListedSchema, SchemaName};
+use crate::provider::introspection::catalogs::ListedSchema;
 use crate::provider::introspection::column::Column;
 use crate::provider::introspection::history::instant;
 use crate::provider::introspection::listing::Listing;
@@ -21,7 +21,6 @@ pub(super) struct Files;
 
 /// A file, and what its file system says of it once that is asked for.
 pub(super) struct Row {
-    name: SchemaName,
     file: Arc<dyn ArrayFile>,
     tables: u64,
     warnings: Vec<String>,
@@ -40,8 +39,6 @@ impl Listing for Files {
     type Row = Row;
     const NAME: &'static str = "tet_files";
     const COLUMNS: &'static [Column<Row>] = &[
-        Column::text("table_catalog", |row| Ok(Some(row.name.catalog.clone()))),
-        Column::text("table_schema", |row| Ok(Some(row.name.schema.clone()))),
         Column::text("path", |row| Ok(Some(row.path().display().to_string()))),
         Column::text("format", |row| Ok(Some(row.file.format().to_string()))),
         Column::number("layout_version", |row| {
@@ -76,7 +73,6 @@ impl Listing for Files {
     fn rows(schema: &ListedSchema) -> Vec<Row> {
         let files = schema.file.iter();
         let rows = files.map(|(file, warnings)| Row {
-            name: schema.name.clone(),
             file: Arc::clone(file),
             tables: schema.tables.len() as u64,
             warnings: warnings.clone(),

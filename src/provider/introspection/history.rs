@@ -1,7 +1,7 @@
 //! `tet_history()`: where the files that are schemas come from.
 
 use crate::format::tet::HistoryRow;
-use crate::provider::introspection::catalogs::{ListedSchema, SchemaName};
+use crate::provider::introspection::catalogs::ListedSchema;
 use crate::provider::introspection::column::Column;
 use crate::provider::introspection::listing::Listing;
 
@@ -13,7 +13,6 @@ pub(super) struct History;
 
 /// A step, and where it stands.
 pub(super) struct Row {
-    name: SchemaName,
     path: String,
     position: u64,
     step: HistoryRow,
@@ -23,8 +22,6 @@ impl Listing for History {
     type Row = Row;
     const NAME: &'static str = "tet_history";
     const COLUMNS: &'static [Column<Row>] = &[
-        Column::text("table_catalog", |row| Ok(Some(row.name.catalog.clone()))),
-        Column::text("table_schema", |row| Ok(Some(row.name.schema.clone()))),
         Column::text("path", |row| Ok(Some(row.path.clone()))),
         Column::number("position", |row| Ok(Some(row.position))),
         Column::text("op", |row| Ok(Some(row.step.op.clone()))),
@@ -46,7 +43,6 @@ impl Listing for History {
         steps
             .zip(0..)
             .map(|(step, position)| Row {
-                name: schema.name.clone(),
                 path: file.path().display().to_string(),
                 position,
                 step: step.clone(),

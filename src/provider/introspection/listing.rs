@@ -4,7 +4,8 @@ use std::fmt::{self, Debug, Formatter};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, plan_err};
@@ -12,12 +13,14 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::provider::introspection::catalogs::{self, ListedSchema};
-use crate::provider::introspection::column::Column;
+use crate::provider::introspection::column::{Column, repeated};
 use crate::provider::introspection::scan::{Batches, Request, RowScan, RowSource, batch};
 
 /// Rows of a batch, at most. They are few, since finding one out may take a look at every chunk of an array, and a query can
 /// be cancelled between batches.
 const MAX_ROWS: usize = 64;
+/// The first columns of all functions: the names of the schema.
+const OF_SCHEMA: [&str; 2] = ["table_catalog", "table_schema"];
 
 /// What such a function returns.
 pub(super) trait Listing: Send + Sync + 'static {
@@ -25,7 +28,7 @@ pub(super) trait Listing: Send + Sync + 'static {
     type Row: Send + 'static;
     /// The function's name.
     const NAME: &'static str;
-    /// The columns.
+    /// The columns behind those of the schema.
     const COLUMNS: &'static [Column<Self::Row>];
 
     /// The rows of one schema. What takes long to find out is left to the columns.
@@ -54,7 +57,9 @@ impl<L: Listing> TableFunctionImpl for ListingFunction<L> {
             let name = L::NAME;
             return plan_err!("{name} takes no argument, as in SELECT * FROM {name}()");
         }
-        let fields: Vec<_> = L::COLUMNS.iter().map(Column::field).collect();
+        let of_schema = OF_SCHEMA.map(|name| Field::new(name, DataType::Utf8, true));
+        let of_rows = L::COLUMNS.iter().map(Column::field);
+        let fields: Vec<_> = of_schema.into_iter().chain(of_rows).collect();
         Ok(Arc::new(ListingTable::<L> {
             schema: Arc::new(Schema::new(fields)),
             listing: PhantomData,
@@ -114,6 +119,18 @@ impl<L: Listing> Debug for ListingRows<L> {
     }
 }
 
+impl<L: Listing> ListingRows<L> {
+    /// A column over some rows of a schema.
+    fn column(&self, number: usize, schema: usize, rows: &[L::Row]) -> Result<ArrayRef> {
+        let name = &self.schemas[schema].name;
+        match number {
+            0 => Ok(repeated(&name.catalog, rows.len())),
+            1 => Ok(repeated(&name.schema, rows.len())),
+            _ => L::COLUMNS[number - OF_SCHEMA.len()].over(rows),
+        }
+    }
+}
+
 impl<L: Listing> RowSource for ListingRows<L> {
     fn label(&self) -> String {
         format!("{}()", L::NAME)
@@ -125,17 +142,19 @@ impl<L: Listing> RowSource for ListingRows<L> {
 
     fn read(self: Arc<Self>, request: Request) -> Batches {
         let mut left = request.fetch;
-        let schemas = 0..self.schemas.len();
-        let rows = schemas.flat_map(move |number| {
-            let mut rows = L::rows(&self.schemas[number]);
+        let listing = Arc::clone(&self);
+        let rows = (0..self.schemas.len()).flat_map(move |schema| {
+            let mut rows = L::rows(&listing.schemas[schema]);
             rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
             left -= rows.len() as u64;
-            batches(rows, request.batch_size.min(MAX_ROWS))
+            let batches = batches(rows, request.batch_size.min(MAX_ROWS));
+            batches.map(move |rows| (schema, rows))
         });
-        let (columns, schema) = (request.columns, request.schema);
-        Box::new(rows.map(move |rows| {
-            let columns = columns.iter().map(|number| L::COLUMNS[*number].over(&rows));
-            batch(&schema, columns.collect::<Result<_>>()?, rows.len())
+        let (columns, fields) = (request.columns, request.schema);
+        Box::new(rows.map(move |(schema, rows)| {
+            let columns = columns.iter();
+            let columns = columns.map(|number| self.column(*number, schema, &rows));
+            batch(&fields, columns.collect::<Result<_>>()?, rows.len())
         }))
     }
 }

@@ -232,6 +232,9 @@ impl TestTable {
             }
             false => String::new(),
         };
+        if random.chance(20) {
+            return self.of_dimension(random);
+        }
         let aggregate = match random.below(20) {
             0 => "count(*)".to_string(),
             1 => format!("count(DISTINCT {name})"),
@@ -278,6 +281,34 @@ impl TestTable {
             _ => format!("count({name})"),
         };
         aggregate + &filter
+    }
+
+    /// An aggregate of expressions over one dimension.
+    fn of_dimension(&self, random: &mut Random) -> String {
+        let dimension = random.pick(&self.dimensions);
+        let name = &dimension.name;
+        let key = dimension.key(random);
+        let distinct = random.pick(&["", "DISTINCT "]);
+        let predicate = dimension.predicate(random, "");
+        let aggregate = match random.below(9) {
+            0 if !dimension.has_nan => format!("min({key})"),
+            1 if !dimension.has_nan => format!("max({key})"),
+            2 if dimension.is_tame => format!("sum({distinct}{name})"),
+            3 if dimension.is_tame => format!("avg({distinct}{name})"),
+            // Of NULLs, too.
+            4 if dimension.is_tame => format!("sum(CASE WHEN {predicate} THEN {name} END)"),
+            5 => format!("count(CASE WHEN {predicate} THEN {name} END)"),
+            6 => format!("bool_or({predicate})"),
+            7 => "count(*)".to_string(),
+            _ => format!("count(DISTINCT {key})"),
+        };
+        match random.chance(40) {
+            true => format!(
+                "{aggregate} FILTER (WHERE {})",
+                dimension.predicate(random, "")
+            ),
+            false => aggregate,
+        }
     }
 
     /// All columns in an order by all of them, so that rows that tie are the same.

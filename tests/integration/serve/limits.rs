@@ -1,9 +1,20 @@
 //! Queries that take too much.
 
 use super::*;
-use arrow_flight::sql::{ActionCancelQueryRequest, ActionCancelQueryResult, Any, ProstMessageExt};
-use arrow_flight::{Action, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus};
+use arrow::array::{ArrayRef, Int64Array};
+use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::sql::{
+    ActionCancelQueryRequest, ActionCancelQueryResult, Any, CommandPreparedStatementQuery,
+    ProstMessageExt, TicketStatementQuery,
+};
+use arrow_flight::{
+    Action, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, FlightData,
+    FlightDescriptor, Ticket,
+};
+use arrow_ipc::CompressionType;
+use arrow_ipc::writer::IpcWriteOptions;
 use prost::Message;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[tokio::test]
@@ -104,6 +115,47 @@ async fn clients_cancel_their_queries() {
     assert_eq!(
         failure(client.do_action(wrong).await).0,
         Code::InvalidArgument
+    );
+}
+
+#[tokio::test]
+async fn parameters_are_not_believed() {
+    let server = Server::start(&[]);
+    let mut client = server.client().await;
+    // What is in a handle and, with parameters, in a ticket.
+    let handle = [&[0x0a, 16][..], &[7; 16], &[0x12, 9], b"SELECT $1"].concat();
+    let command = CommandPreparedStatementQuery {
+        prepared_statement_handle: handle.clone().into(),
+    };
+    let descriptor = FlightDescriptor::new_cmd(command.as_any().encode_to_vec());
+    let options = IpcWriteOptions::default();
+    let options = options.try_with_compression(Some(CompressionType::LZ4_FRAME));
+    let number = Arc::new(Int64Array::from(vec![7])) as ArrayRef;
+    let batch = RecordBatch::try_from_iter([("a", number)]).unwrap();
+    let data: Vec<FlightData> = FlightDataEncoderBuilder::new()
+        .with_options(options.unwrap())
+        .with_flight_descriptor(Some(descriptor))
+        .build(futures::stream::iter([Ok(batch)]))
+        .try_collect()
+        .await
+        .unwrap();
+    let (code, message) = failure(client.do_put(futures::stream::iter(data)).await);
+    assert_eq!(code, Code::InvalidArgument);
+    assert_eq!(message, "compressed parameters are not taken");
+    // A header of two gigabytes.
+    let parameters = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+    let ticket = TicketStatementQuery {
+        statement_handle: [&handle[..], &[0x1a, 8], &parameters].concat().into(),
+    };
+    let ticket = Ticket::new(ticket.as_any().encode_to_vec());
+    let mut stream = client.do_get(ticket).await.unwrap();
+    let (code, message) = failure(stream.try_next().await);
+    assert_eq!(code, Code::InvalidArgument);
+    assert!(message.contains("beyond their end"), "{message}");
+    let action = Action::new("x".repeat(100_000), Vec::new());
+    assert_eq!(
+        failure(client.do_action(action).await).0,
+        Code::Unimplemented
     );
 }
 

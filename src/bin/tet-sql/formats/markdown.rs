@@ -1,79 +1,49 @@
 //! Results as tables for documents.
 
-use crate::formats::cells::Cells;
-use crate::formats::{ResultWriter, Style};
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::error::ArrowError;
-use std::io::Write;
+use crate::formats::markup::Markup;
+use datafusion::arrow::datatypes::Fields;
+use std::io::{self, Write};
 
-/// Writes rows as they come, without aligning them: the reader of the document does that.
-pub struct Markdown<W> {
-    schema: SchemaRef,
-    null: String,
-    sink: W,
-    started: bool,
-}
+/// A table of GitHub's Markdown.
+pub struct Markdown;
 
-impl<W: Write> Markdown<W> {
-    /// A writer of rows of a schema.
-    pub fn new(style: &Style, schema: SchemaRef, sink: W) -> Self {
-        let null = style.null.as_deref().unwrap_or("NULL");
-        Self {
-            schema,
-            null: escape(null),
-            sink,
-            started: !style.headers,
-        }
+impl Markup for Markdown {
+    const NULL: &'static str = "NULL";
+
+    /// Keeps a value within its cell.
+    fn escape(text: &str) -> String {
+        text.replace('\\', "\\\\")
+            .replace('|', "\\|")
+            .replace("\r\n", "<br>")
+            .replace(['\n', '\r'], "<br>")
     }
 
-    fn start(&mut self) -> Result<(), ArrowError> {
-        if self.started {
+    fn begin(sink: &mut impl Write, fields: &Fields, names: Option<&[String]>) -> io::Result<()> {
+        let Some(names) = names else {
             return Ok(());
-        }
-        self.started = true;
-        let fields = self.schema.fields();
-        for field in fields {
-            write!(self.sink, "| {} ", escape(field.name()))?;
-        }
-        writeln!(self.sink, "|")?;
+        };
+        Self::row(sink, fields, names)?;
         for field in fields {
             let rule = if field.data_type().is_numeric() {
                 "| ---: "
             } else {
                 "| --- "
             };
-            write!(self.sink, "{rule}")?;
+            write!(sink, "{rule}")?;
         }
-        Ok(writeln!(self.sink, "|")?)
+        writeln!(sink, "|")
     }
-}
 
-impl<W: Write + Send> ResultWriter for Markdown<W> {
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
-        self.start()?;
-        let cells = Cells::new(batch)?;
-        for row in 0..cells.rows() {
-            for value in cells.row(row) {
-                let value = value?.map(|value| escape(&value));
-                write!(self.sink, "| {} ", value.as_ref().unwrap_or(&self.null))?;
-            }
-            writeln!(self.sink, "|")?;
+    fn row(sink: &mut impl Write, _fields: &Fields, values: &[String]) -> io::Result<()> {
+        for value in values {
+            write!(sink, "| {value} ")?;
         }
+        writeln!(sink, "|")
+    }
+
+    fn end(_sink: &mut impl Write) -> io::Result<()> {
         Ok(())
     }
-
-    fn finish(&mut self) -> Result<(), ArrowError> {
-        self.start()
-    }
-}
-
-/// Keeps a value within its cell.
-fn escape(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('|', "\\|")
-        .replace("\r\n", "<br>")
-        .replace(['\n', '\r'], "<br>")
 }
 
 #[cfg(test)]
@@ -82,6 +52,6 @@ mod tests {
 
     #[test]
     fn values_stay_in_their_cells() {
-        assert_eq!(escape("a|b\r\nc\nd\\"), "a\\|b<br>c<br>d\\\\");
+        assert_eq!(Markdown::escape("a|b\r\nc\nd\\"), "a\\|b<br>c<br>d\\\\");
     }
 }

@@ -7,6 +7,7 @@ mod json;
 mod latex;
 mod line;
 mod markdown;
+mod markup;
 mod separated;
 mod table;
 mod text;
@@ -17,6 +18,7 @@ use crate::formats::html::Html;
 use crate::formats::latex::Latex;
 use crate::formats::line::Line;
 use crate::formats::markdown::Markdown;
+use crate::formats::markup::MarkupTable;
 use crate::formats::separated::Separated;
 use crate::formats::table::Table;
 use datafusion::arrow::array::RecordBatch;
@@ -91,10 +93,10 @@ pub fn writer<'a, W: Write + Send + 'a>(
         Format::Tsv => Box::new(Separated::new(b'\t', style, schema, sink)),
         Format::Json => json::array(&schema, sink),
         Format::Ndjson => json::lines(&schema, sink),
-        Format::Markdown => Box::new(Markdown::new(style, schema, sink)),
+        Format::Markdown => Box::new(MarkupTable::<Markdown, W>::new(style, schema, sink)),
         Format::Line => Box::new(Line::new(style, schema, sink)),
-        Format::Html => Box::new(Html::new(style, schema, sink)),
-        Format::Latex => Box::new(Latex::new(style, schema, sink)),
+        Format::Html => Box::new(MarkupTable::<Html, W>::new(style, schema, sink)),
+        Format::Latex => Box::new(MarkupTable::<Latex, W>::new(style, schema, sink)),
     }
 }
 

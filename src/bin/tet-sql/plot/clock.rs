@@ -2,7 +2,7 @@
 
 use super::ticks::{Round, multiples};
 use arrow::array::timezone::Tz;
-use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, Timelike};
+use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone, Timelike};
 
 const MINUTE: f64 = 60.0;
 const HOUR: f64 = 3600.0;
@@ -193,7 +193,7 @@ impl Clock {
     fn local(&self, seconds: f64) -> Option<NaiveDateTime> {
         let utc = date_time(seconds)?;
         Some(match &self.zone {
-            Some((zone, _)) => zone.from_utc_datetime(&utc).naive_local(),
+            Some((zone, _)) => utc.checked_add_offset(zone.offset_from_utc_datetime(&utc).fix())?,
             None => utc,
         })
     }
@@ -403,6 +403,11 @@ mod tests {
         let clock = Clock::new(Form::Timestamp, None);
         assert_eq!(clock.ticks(0.0, 1e18, 2e17), None);
         assert_eq!(clock.ticks(0.0, 1e300, 2e299), None);
+        // In UTC its last second is one.
+        let zone = "Europe/Berlin".to_owned();
+        let zoned = Clock::new(Form::Timestamp, Some((zone.parse().unwrap(), zone)));
+        assert_eq!(zoned.text(8_210_266_876_799.0), "8210266876799 s");
+        assert_eq!(zoned.ticks(0.0, 8_210_266_876_799.0, 1e12), None);
         // The most of it.
         assert!(!clock.ticks(-8e12, 8e12, 4e12).unwrap().ticks.is_empty());
     }

@@ -41,14 +41,14 @@ impl Lines {
         let order = order(x, (0..x.values.len()).collect(), notes);
         let units: BTreeSet<_> = values.iter().map(|column| &column.unit).collect();
         let is_one_unit = units.len() == 1;
-        let mut duplicates = 0;
+        let duplicates = duplicates(x, &order);
         let lines = values.iter().map(|column| Line {
             name: if is_one_unit {
                 column.name.clone()
             } else {
                 column.title()
             },
-            pieces: pieces(x, column, &order, &mut duplicates),
+            pieces: pieces(x, column, &order),
         });
         let lines: Vec<Line> = lines.collect();
         let title = match values {
@@ -73,13 +73,17 @@ impl Lines {
         for (row, number) in texts.values.iter().enumerate() {
             rows[*number as usize].push(row);
         }
-        let mut duplicates = 0;
-        let lines = texts.texts.iter().zip(rows).map(|(name, rows)| Line {
-            name: name.clone(),
-            pieces: pieces(x, values, &order(x, rows, &mut Vec::new()), &mut duplicates),
+        let mut shared = 0;
+        let lines = texts.texts.iter().zip(rows).map(|(name, rows)| {
+            let order = order(x, rows, &mut Vec::new());
+            shared += duplicates(x, &order);
+            Line {
+                name: name.clone(),
+                pieces: pieces(x, values, &order),
+            }
         });
         let lines: Vec<Line> = lines.collect();
-        Self::new(x, &[values], values.title(), lines, duplicates, notes)
+        Self::new(x, &[values], values.title(), lines, shared, notes)
     }
 
     fn new(
@@ -148,8 +152,16 @@ fn order(x: &Column, mut rows: Vec<usize>, notes: &mut Vec<String>) -> Vec<usize
     rows
 }
 
-/// The mean for each place, few enough to be drawn. Counts the rows that share a place.
-fn pieces(x: &Column, y: &Column, order: &[usize], duplicates: &mut usize) -> Vec<Vec<(f64, f64)>> {
+/// How many rows share the place of one before.
+fn duplicates(x: &Column, order: &[usize]) -> usize {
+    let pairs = order.windows(2);
+    pairs
+        .filter(|pair| x.values[pair[0]] == x.values[pair[1]])
+        .count()
+}
+
+/// The mean for each place, few enough to be drawn.
+fn pieces(x: &Column, y: &Column, order: &[usize]) -> Vec<Vec<(f64, f64)>> {
     let means = order
         .chunk_by(|a, b| x.values[*a] == x.values[*b])
         .map(|rows| {
@@ -159,7 +171,6 @@ fn pieces(x: &Column, y: &Column, order: &[usize], duplicates: &mut usize) -> Ve
                 .filter(|value| !value.is_nan());
             let (count, sum) =
                 present.fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
-            *duplicates += rows.len() - 1;
             (x.values[rows[0]], sum / f64::from(count))
         });
     let points: Vec<(f64, f64)> = means.collect();

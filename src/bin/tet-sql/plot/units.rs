@@ -5,7 +5,7 @@
 
 use datafusion::common::Column;
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
-use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
+use datafusion::logical_expr::{Distinct, Expr, JoinType, LogicalPlan, Operator};
 use std::collections::BTreeMap;
 
 /// The attribute.
@@ -28,9 +28,7 @@ const AGGREGATES: [&str; 14] = [
     "percentile_cont",
 ];
 /// Functions that leave a unit as it is.
-const FUNCTIONS: [&str; 7] = [
-    "abs", "ceil", "coalesce", "floor", "nullif", "round", "trunc",
-];
+const FUNCTIONS: [&str; 6] = ["abs", "ceil", "floor", "nullif", "round", "trunc"];
 /// Plans are not searched deeper, nor are expressions.
 const DEEPEST: usize = 64;
 
@@ -69,19 +67,25 @@ fn of_column(plan: &LogicalPlan, number: usize, depth: usize) -> Option<String> 
             }
         }
         LogicalPlan::Join(join) => {
-            let left = join.left.schema().fields().len();
+            let left = match join.join_type {
+                JoinType::RightSemi | JoinType::RightAnti => 0,
+                _ => join.left.schema().fields().len(),
+            };
             match number.checked_sub(left) {
                 None => below(&join.left, number),
                 Some(right) => below(&join.right, right),
             }
         }
+        LogicalPlan::Distinct(Distinct::On(distinct)) => {
+            inside(distinct.select_expr.get(number)?, &distinct.input)
+        }
+        LogicalPlan::Union(union) => agreed(union.inputs.iter().map(|input| below(input, number))),
         LogicalPlan::Filter(_)
         | LogicalPlan::Sort(_)
         | LogicalPlan::Limit(_)
         | LogicalPlan::Distinct(_)
         | LogicalPlan::Repartition(_)
-        | LogicalPlan::SubqueryAlias(_)
-        | LogicalPlan::Union(_) => below(plan.inputs().first()?, number),
+        | LogicalPlan::SubqueryAlias(_) => below(plan.inputs().first()?, number),
         _ => None,
     }
 }
@@ -105,6 +109,14 @@ fn of_expression(expression: &Expr, input: &LogicalPlan, depth: usize) -> Option
             let is_kept = AGGREGATES.contains(&name) || ["lag", "lead"].contains(&name);
             is_kept.then(|| inside(window.params.args.first()?))?
         }
+        Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == "coalesce" => {
+            // A constant is written in the unit of what it stands for.
+            let args = args.iter();
+            agreed(
+                args.filter(|one| !matches!(one, Expr::Literal(..)))
+                    .map(inside),
+            )
+        }
         Expr::ScalarFunction(ScalarFunction { func, args }) => FUNCTIONS
             .contains(&func.name())
             .then(|| inside(args.first()?))?,
@@ -115,6 +127,14 @@ fn of_expression(expression: &Expr, input: &LogicalPlan, depth: usize) -> Option
         }
         _ => None,
     }
+}
+
+/// The unit of what is one or another of several.
+fn agreed(mut units: impl Iterator<Item = Option<String>>) -> Option<String> {
+    let first = units.next()??;
+    units
+        .all(|unit| unit.as_ref() == Some(&first))
+        .then_some(first)
 }
 
 fn place(column: &Column, input: &LogicalPlan) -> Option<usize> {

@@ -1,7 +1,7 @@
 //! Colours for statements.
 
-use crate::prompt::cursor::Tokens;
 use crate::prompt::keywords::KEYWORDS;
+use crate::tokens::Tokens;
 use anstyle::{AnsiColor, Style};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Whitespace};
@@ -30,7 +30,7 @@ pub fn coloured(before: &str, line: &str, dialect: &dyn Dialect) -> String {
         append(place.start, place.end, style);
     }
     if let Some(broken) = tokens.broken {
-        append(broken, text.len(), wrong());
+        append(broken.start, text.len(), wrong());
     }
     coloured
 }

@@ -2,7 +2,6 @@
 
 mod candidates;
 mod complete;
-mod cursor;
 mod files;
 mod helper;
 mod highlight;
@@ -47,7 +46,7 @@ pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
     loop {
         let prompt = match text.is_empty() {
             true => PROMPT,
-            false => Open::of(&text, shell.context()).prompt(),
+            false => Open::of(&text, &shell.context).prompt(),
         };
         if let Some(helper) = editor.helper_mut() {
             helper.set_before(&text);
@@ -92,7 +91,7 @@ pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn is_complete(text: &str, shell: &Shell) -> bool {
-    let (_, dialect) = run::dialect(shell.context());
+    let (_, dialect) = run::dialect(&shell.context);
     bare_word(text).is_some() || statements::is_complete(text, dialect.as_ref())
 }
 
@@ -114,7 +113,7 @@ fn editor(shell: &Shell) -> rustyline::Result<Editor<Helper, DefaultHistory>> {
         .behavior(behavior)
         .build();
     let mut editor = Editor::with_config(config)?;
-    editor.set_helper(Some(Helper::new(shell.context())?));
+    editor.set_helper(Some(Helper::new(&shell.context)?));
     Ok(editor)
 }
 

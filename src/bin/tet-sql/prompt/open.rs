@@ -1,9 +1,10 @@
 //! What a statement whose end is still to come waits for.
 
 use crate::run;
+use crate::tokens::Tokens;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::dialect::Dialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// What has to be closed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,18 +29,17 @@ impl Open {
     }
 
     fn in_dialect(text: &str, dialect: &dyn Dialect) -> Self {
-        let mut tokens = Vec::new();
-        let result = Tokenizer::new(dialect, text).tokenize_with_location_into_buf(&mut tokens);
-        if let Err(error) = result {
-            return match error.message.as_str() {
+        let tokens = Tokens::of(text, dialect);
+        if let Some(broken) = tokens.broken {
+            return match broken.message.as_str() {
                 message if message.contains("comment") => Self::Comment,
                 message if message.contains("close delimiter") => Self::Name,
                 _ => Self::Text,
             };
         }
         let mut depth = 0u32;
-        for token in tokens {
-            match token.token {
+        for (token, _) in tokens.tokens {
+            match token {
                 Token::LParen => depth += 1,
                 Token::RParen => depth = depth.saturating_sub(1),
                 Token::SemiColon => depth = 0,

@@ -1,6 +1,6 @@
 //! The tables that a statement names, and where in it the cursor is.
 
-use crate::prompt::cursor::Tokens;
+use crate::tokens::Tokens;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -135,7 +135,7 @@ pub fn place(text: &str, dialect: &dyn Dialect) -> Place {
             .filter(|token| !matches!(token, Token::Whitespace(_)))
             .collect()
     };
-    if let Some(broken) = tokens.broken {
+    if let Some(broken) = tokens.broken.as_ref().map(|broken| broken.start) {
         if !text[broken..].starts_with('\'') {
             return match text[broken..].starts_with('"') {
                 true => of_word(&before(broken)),

@@ -9,6 +9,7 @@ mod bindings;
 mod duration;
 mod flight;
 mod information;
+mod ipc;
 mod limits;
 mod metadata;
 mod parameters;

@@ -1,7 +1,9 @@
 //! Parameters of prepared statements: their places in SQL, their types, and rows of their values.
 
+use crate::serve::ipc;
 use crate::serve::status::{of_arrow, status, wrong};
 use crate::serve::wire::plain_type;
+use crate::tokens::Tokens;
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use datafusion::arrow::array::RecordBatch;
@@ -10,7 +12,7 @@ use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use prost::bytes::Bytes;
 use std::collections::HashMap;
 use tonic::{Code, Status};
@@ -24,17 +26,18 @@ const BYTES: usize = 1 << 20;
 
 /// Gives the places `?`, as drivers write them, the numbers that the engine knows them by: `$1`, `$2`.
 pub fn number_places(sql: &str) -> Result<String, Status> {
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
+    let Tokens { tokens, broken } = Tokens::of(sql, &GenericDialect {});
     // What is wrong with it, the planner says better.
-    let Ok(tokens) = tokens else {
+    if broken.is_some() {
         return Ok(sql.to_owned());
-    };
+    }
     let mut places = Vec::new();
     let mut has_names = false;
-    for token in tokens {
-        match token.token {
-            Token::Placeholder(text) if text == "?" => places.push(token.span.start),
-            Token::Placeholder(_) => has_names = true,
+    for (token, place) in tokens {
+        match token {
+            Token::Placeholder(text) if text != "?" => has_names = true,
+            // In a comment that is expanded into tokens it has no place.
+            Token::Placeholder(_) if &sql[place.clone()] == "?" => places.push(place),
             _ => {}
         }
     }
@@ -47,20 +50,13 @@ pub fn number_places(sql: &str) -> Result<String, Status> {
         ));
     }
     let mut numbered = String::with_capacity(sql.len() + 4 * places.len());
-    let mut here = Location::new(1, 1);
-    let mut number = 0;
-    for character in sql.chars() {
-        if places.get(number) == Some(&here) {
-            number += 1;
-            numbered.push_str(&format!("${number}"));
-        } else {
-            numbered.push(character);
-        }
-        here = match character {
-            '\n' => Location::new(here.line + 1, 1),
-            _ => Location::new(here.line, here.column + 1),
-        };
+    let mut end = 0;
+    for (before, place) in places.into_iter().enumerate() {
+        numbered.push_str(&sql[end..place.start]);
+        numbered.push_str(&format!("${}", before + 1));
+        end = place.end;
     }
+    numbered.push_str(&sql[end..]);
     Ok(numbered)
 }
 
@@ -204,8 +200,11 @@ impl Packing {
     }
 }
 
-/// Unpacks rows of parameters.
+/// Unpacks rows of parameters. They come of a client's ticket, which need not be one that this server gave.
 pub fn decode(bytes: &[u8]) -> Result<Vec<RecordBatch>, Status> {
+    if ipc::check_stream(bytes)? > ROWS as u64 {
+        return Err(too_many(&format!("{ROWS} rows")));
+    }
     let broken = |error| wrong(format!("the parameters are broken: {error}"));
     let reader = StreamReader::try_new(bytes, None).map_err(broken)?;
     reader.collect::<Result<_, _>>().map_err(broken)
@@ -219,7 +218,7 @@ fn too_many(limit: &str) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray};
+    use datafusion::arrow::array::{ArrayRef, Int64Array, NullArray, StringArray};
     use std::sync::Arc;
 
     #[test]
@@ -231,6 +230,7 @@ mod tests {
                 "SELECT 'ä?', \"?\" -- ?\n  FROM t /* ? */ WHERE ö = ? AND x>?",
                 "SELECT 'ä?', \"?\" -- ?\n  FROM t /* ? */ WHERE ö = $1 AND x>$2",
             ),
+            ("SELECT /*!?*/?", "SELECT /*!?*/$1"),
             ("SELECT $1, $name", "SELECT $1, $name"),
             ("SELECT 'unterminated ?", "SELECT 'unterminated ?"),
         ] {
@@ -269,5 +269,12 @@ mod tests {
         let one = batch.project(&[0]).unwrap();
         assert!(numbered.rows(&[one]).is_err());
         assert!(decode(b"no stream").is_err());
+        // It takes no bytes to say that there are many rows of nothing.
+        let many = Arc::new(NullArray::new(1 << 40)) as ArrayRef;
+        let many = RecordBatch::try_from_iter([("a", many)]).unwrap();
+        let mut writer = StreamWriter::try_new(Vec::new(), &many.schema()).unwrap();
+        writer.write(&many).unwrap();
+        let error = decode(&writer.into_inner().unwrap()).unwrap_err();
+        assert_eq!(error.code(), Code::ResourceExhausted);
     }
 }

@@ -3,11 +3,12 @@
 use crate::serve::authentication::{Authentication, HEADER};
 use crate::serve::bindings::Bindings;
 use crate::serve::information;
+use crate::serve::ipc::check_header;
 use crate::serve::metadata;
 use crate::serve::parameters::{Packing, number_places};
 use crate::serve::queries::{Answer, Queries, answer};
 use crate::serve::statement::refused;
-use crate::serve::status::{of_arrow, of_flight, wrong};
+use crate::serve::status::{of_arrow, of_flight, status, wrong};
 use crate::serve::ticket::{Execution, Prepared};
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
@@ -32,11 +33,11 @@ use arrow_ipc::writer::IpcWriteOptions;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
 use futures::stream::{self, BoxStream};
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, future};
 use prost::Message;
 use prost::bytes::Bytes;
 use std::time::Duration;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 /// The action that stops a query; Flight SQL's own one, `CancelQuery`, is an older form of it.
 const CANCEL: &str = "CancelFlightInfo";
@@ -190,7 +191,10 @@ impl FlightSqlService for Service {
         request: Request<PeekableFlightDataStream>,
     ) -> Result<DoPutPreparedStatementResult, Status> {
         let prepared = Prepared::of_handle(&query.prepared_statement_handle)?;
-        let data = request.into_inner().map_err(FlightError::from);
+        let data = request
+            .into_inner()
+            .and_then(|data| future::ready(check_header(&data.data_header).map(|()| data)))
+            .map_err(FlightError::from);
         let mut stream = FlightRecordBatchStream::new_from_flight_data(data);
         let mut packing: Option<Packing> = None;
         // What is too much is refused before more of it comes.
@@ -248,10 +252,8 @@ impl FlightSqlService for Service {
     ) -> Result<Response<<Self as FlightService>::DoActionStream>, Status> {
         let action = request.into_inner();
         if action.r#type != CANCEL {
-            return Err(Status::unimplemented(format!(
-                "no action {:?}",
-                action.r#type
-            )));
+            let message = format!("no action {:?}", action.r#type);
+            return Err(status(Code::Unimplemented, &message));
         }
         let request = CancelFlightInfoRequest::decode(action.body);
         let request = request.map_err(|error| wrong(error.to_string()))?;

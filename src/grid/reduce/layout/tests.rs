@@ -38,7 +38,7 @@ fn by_hand(axes: &[AxisGroups]) -> Vec<Option<usize>> {
                 rest /= axis.selected.length();
                 group = group.filter(|_| axis.selected.contains(position));
                 if let (Some(group), Some(terms)) = (&mut group, &axis.terms) {
-                    *group += terms[position as usize];
+                    *group += terms[axis.selected.rank(position) as usize];
                 }
             }
             group
@@ -53,21 +53,24 @@ fn variants(extent: u64) -> Vec<AxisGroups> {
         IndexSet::from_ranges(extent, [extent / 3..extent]),
         IndexSet::from_ranges(extent, (0..extent).step_by(2).map(|p| p..p + 1)),
     ];
-    let terms = |term: fn(usize) -> usize| Some((0..extent as usize).map(term).collect());
-    let terms = [
+    let terms: [Option<fn(usize) -> usize>; 7] = [
         None,
-        terms(|_| 3),
-        terms(|position| position * 7),
-        terms(|position| position),
-        terms(|position| position / 3),
-        terms(|position| position % 2 * 5),
-        terms(|position| 100 - position),
+        Some(|_| 3),
+        Some(|position| position * 7),
+        Some(|position| position),
+        Some(|position| position / 3),
+        Some(|position| position % 2 * 5),
+        Some(|position| 100 - position),
     ];
     let sets = sets.into_iter().filter(|set| !set.is_empty());
     sets.flat_map(|selected| {
-        terms.clone().map(|terms| AxisGroups {
-            selected: selected.clone(),
-            terms,
+        terms.map(|term| {
+            let positions = selected.ranges().flatten();
+            let positions = positions.map(|position| position as usize);
+            AxisGroups {
+                terms: term.map(|term| positions.map(term).collect()),
+                selected: selected.clone(),
+            }
         })
     })
     .collect()

@@ -9,12 +9,9 @@ mod scene;
 mod svg;
 
 use super::Chart;
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-
-/// How array files begin: those of Tetration and of NumPy.
-const ARRAY_FILES: [&[u8]; 2] = [b"TETR", b"\x93NUM"];
+use tet_sql::provider::arrays::is_array_file;
 
 /// Writes a chart as its path's ending says.
 pub fn write(chart: &Chart, path: &Path) -> Result<(), String> {
@@ -40,11 +37,7 @@ fn target(path: &Path) -> Result<PathBuf, String> {
     if !found.is_file() {
         return Err("is no file, and is not replaced by a picture".to_owned());
     }
-    let mut beginning = [0; 4];
-    let is_read = File::open(&found)
-        .and_then(|mut file| file.read_exact(&mut beginning))
-        .is_ok();
-    if is_read && ARRAY_FILES.contains(&beginning.as_slice()) {
+    if is_array_file(&found) {
         return Err("is an array file, which is not overwritten".to_owned());
     }
     Ok(found)

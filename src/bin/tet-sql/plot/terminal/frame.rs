@@ -31,7 +31,7 @@ impl Frame {
         free: usize,
         is_ascii: bool,
     ) -> Self {
-        let (width, bottom) = (screen.width() - free, screen.height() - 3);
+        let (width, bottom) = (screen.width().saturating_sub(free), screen.height() - 3);
         let top = if y.title.is_empty() { top } else { top + 1 };
         let height = bottom.saturating_sub(top).max(1);
         let (ticks, title) = y.ticks(height as f64, &|_| 1.0, 1.0);

@@ -205,6 +205,25 @@ async fn units_survive_what_keeps_them() {
                SELECT time, max(s) AS a, max(n) AS b FROM (SELECT time, v - lag(v) OVER (ORDER BY time) AS s, 1 AS n FROM t) \
                GROUP BY time ORDER BY time LIMIT 3";
     assert_eq!(query(sql).await.1, of("a"));
+    let sql = "SELECT max(value) AS a, lat FROM temperature GROUP BY lat UNION ALL SELECT min(value), lat FROM temperature \
+               GROUP BY lat";
+    assert_eq!(query(sql).await.1, of("a"));
+    let sql =
+        "SELECT DISTINCT ON (lat) abs(value) AS a, lon, time, value * 2 AS b FROM temperature";
+    assert_eq!(query(sql).await.1, of("a"));
+    let sql = "SELECT coalesce(temperature, 0) AS a, coalesce(temperature, humidity) AS b FROM time_lat_lon";
+    assert_eq!(query(sql).await.1, of("a"));
+}
+
+#[tokio::test]
+async fn no_unit_is_that_of_something_else() {
+    for sql in [
+        "SELECT max(value) AS a FROM temperature UNION ALL SELECT max(value) FROM humidity",
+        "SELECT a FROM pressure RIGHT SEMI JOIN (SELECT time, lat, value * 2 AS a FROM temperature) AS twice \
+         ON pressure.time = twice.time",
+    ] {
+        assert_eq!(query(sql).await.1, BTreeMap::new(), "{sql}");
+    }
 }
 
 #[test]
@@ -291,7 +310,18 @@ fn odd_results_have_pictures() {
 }
 
 #[test]
-fn rows_of_one_place_are_averaged() {
+fn labels_may_be_as_wide_as_the_terminal() {
+    let chart = made(vec![
+        ("lat", integers([1, 2, 1, 2])),
+        ("lon", integers([1, 1, 2, 2])),
+        ("v", floats([0.0, 1.0, 2.0, 3.0].map(|n| -1e-5 - n * 1e-16))),
+    ])
+    .unwrap();
+    assert!(ascii(&chart, 24, 8).lines().count() >= 8);
+}
+
+#[tokio::test]
+async fn rows_of_one_place_are_averaged() {
     let chart = made(vec![
         ("x", integers([1, 1, 2])),
         ("y", floats([1.0, 3.0, 5.0])),
@@ -304,6 +334,11 @@ fn rows_of_one_place_are_averaged() {
     assert_eq!(
         chart.notes,
         ["1 row has the x of another: their mean is drawn"]
+    );
+    let sql = "SELECT time, value * 0 AS a, value * 0 AS b FROM pressure";
+    assert_eq!(
+        self::chart(sql).await.notes,
+        ["192 rows have the time of another: their mean is drawn"]
     );
     let columns = [
         integers([1, 1, 2, 2, 1]),

@@ -1,0 +1,161 @@
+//! How many cells of a chunk go to which groups.
+
+use crate::grid::reduce::layout::AxisGroups;
+
+/// How many selected cells of a chunk go to each group. A product of counts along the axes, so that no cell is spelled
+/// out: what it takes depends on the selected positions of the axes that are grouped by, not on the cells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupCounts {
+    /// What all groups have in common.
+    base: usize,
+    /// Cells of every combination of terms.
+    cells: u64,
+    /// For each axis that has several, the terms, ascending, and how many selected positions have each.
+    axes: Vec<Vec<(usize, u64)>>,
+}
+
+impl GroupCounts {
+    /// Those of a chunk with these axes. `base` is added to all groups.
+    pub fn new(axes: &[AxisGroups], base: usize) -> Self {
+        let mut counts = Self {
+            base,
+            cells: 1,
+            axes: Vec::new(),
+        };
+        for axis in axes {
+            let Some(terms) = &axis.terms else {
+                counts.cells *= axis.selected.count();
+                continue;
+            };
+            let by_term = by_term(terms);
+            match by_term.as_slice() {
+                [] => counts.cells = 0,
+                [(term, positions)] => {
+                    counts.base += term;
+                    counts.cells *= positions;
+                }
+                _ => counts.axes.push(by_term),
+            }
+        }
+        counts
+    }
+
+    /// The group, if all cells go to the same.
+    pub fn only_group(&self) -> Option<usize> {
+        (self.cells > 0 && self.axes.is_empty()).then_some(self.base)
+    }
+
+    /// How many groups there are.
+    pub fn groups(&self) -> u64 {
+        if self.cells == 0 {
+            return 0;
+        }
+        self.axes.iter().map(|axis| axis.len() as u64).product()
+    }
+
+    /// Calls `visit` with each group and the number of its cells.
+    pub fn for_each(&self, mut visit: impl FnMut(usize, u64)) {
+        if self.cells > 0 {
+            walk(&self.axes, self.base, self.cells, &mut visit);
+        }
+    }
+}
+
+/// The terms, ascending, and how often each comes.
+fn by_term(terms: &[usize]) -> Vec<(usize, u64)> {
+    let mut counts: Vec<(usize, u64)> = Vec::new();
+    for term in terms {
+        match counts.last_mut() {
+            Some((same, count)) if same == term => *count += 1,
+            _ => counts.push((*term, 1)),
+        }
+    }
+    if !counts.is_sorted_by(|one, next| one.0 < next.0) {
+        counts.sort_unstable_by_key(|(term, _)| *term);
+        counts.dedup_by(|next, one| {
+            let is_same = next.0 == one.0;
+            if is_same {
+                one.1 += next.1;
+            }
+            is_same
+        });
+    }
+    counts
+}
+
+fn walk(axes: &[Vec<(usize, u64)>], group: usize, cells: u64, visit: &mut impl FnMut(usize, u64)) {
+    match axes.split_first() {
+        None => visit(group, cells),
+        Some((axis, behind)) => {
+            for (term, positions) in axis {
+                walk(behind, group + term, cells * positions, visit);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::grid::IndexSet;
+
+    fn axis(set: IndexSet, term: impl Fn(usize) -> usize) -> AxisGroups {
+        let terms = set
+            .ranges()
+            .flatten()
+            .map(|position| term(position as usize));
+        AxisGroups {
+            terms: Some(terms.collect()),
+            selected: set,
+        }
+    }
+
+    #[test]
+    fn counts_are_those_of_walking_every_cell() {
+        let some = IndexSet::from_ranges(9, [0..2, 4..9]);
+        let none = AxisGroups {
+            selected: some.clone(),
+            terms: None,
+        };
+        let all = IndexSet::all(5);
+        let empty = axis(IndexSet::none(5), |_| 0);
+        for axes in [
+            vec![],
+            vec![none.clone()],
+            vec![none.clone(), axis(all.clone(), |position| position * 3)],
+            vec![
+                axis(some.clone(), |position| position % 2 * 10),
+                none.clone(),
+            ],
+            vec![
+                axis(some.clone(), |position| (8 - position) / 3 * 40),
+                axis(all.clone(), |_| 7),
+                axis(all.clone(), |position| position % 3),
+            ],
+            vec![none.clone(), empty],
+        ] {
+            let mut expected = BTreeMap::from([(5, 1u64)]);
+            for axis in &axes {
+                let mut further = BTreeMap::new();
+                for (group, cells) in &expected {
+                    for rank in 0..axis.selected.count() as usize {
+                        let term = axis.terms.as_ref().map_or(0, |terms| terms[rank]);
+                        *further.entry(group + term).or_default() += cells;
+                    }
+                }
+                expected = further;
+            }
+            let counts = GroupCounts::new(&axes, 5);
+            let mut found = BTreeMap::new();
+            counts.for_each(|group, cells| {
+                assert_eq!(found.insert(group, cells), None, "{axes:?}");
+            });
+            assert_eq!(found, expected, "{axes:?}");
+            assert_eq!(counts.groups(), expected.len() as u64);
+            let only = (expected.len() == 1).then(|| *expected.keys().next().unwrap());
+            assert_eq!(counts.only_group(), only);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Results that become files, and files that stay as they are.
+
+use super::*;
+
+#[test]
+fn results_become_files_by_their_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let query = "SELECT lat, lon, value FROM temperature WHERE time = '2024-01-01T00:00:00'";
+    for name in ["a.parquet", "a.arrow", "a.tet", "a.zarr"] {
+        let file = path(name);
+        assert_eq!(answer(&[WEATHER, "-o", &file, "-c", query]), "", "{name}");
+        let sum = format!("SELECT count(*) AS n, round(sum(value)) AS s FROM '{file}'");
+        let expected = format!("SELECT count(*) AS n, round(sum(value)) AS s FROM ({query})");
+        assert_eq!(
+            answer(&[WEATHER, "--format", "csv", "-c", &sum]),
+            answer(&[WEATHER, "--format", "csv", "-c", &expected]),
+            "{name}"
+        );
+        let left: Vec<_> = folder.path().read_dir().unwrap().flatten().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+        if name == "a.zarr" {
+            std::fs::remove_dir_all(left[0].path()).unwrap();
+        } else {
+            assert!(left[0].path().is_file(), "{name}");
+            std::fs::remove_file(left[0].path()).unwrap();
+        }
+    }
+    // Those of rows replace what is there, also by nothing.
+    for name in ["b.parquet", "b.arrow"] {
+        let file = path(name);
+        for (condition, expected) in [("true", "n\n1\n"), ("false", "n\n0\n")] {
+            let query = format!("SELECT 1 AS x WHERE {condition}");
+            answer(&["-o", &file, "-c", &query]);
+            let count = format!("SELECT count(*) AS n FROM '{file}'");
+            assert_eq!(
+                answer(&["--format", "csv", "-c", &count]),
+                expected,
+                "{name}"
+            );
+        }
+    }
+    answer(&["-o", &path("a.csv"), "-c", "SELECT 1 AS x"]);
+    assert_eq!(std::fs::read_to_string(path("a.csv")).unwrap(), "x\n1\n");
+    answer(&[
+        "-o",
+        &path("b.csv"),
+        "--format",
+        "json",
+        "-c",
+        "SELECT 1 AS x",
+    ]);
+    assert_eq!(
+        std::fs::read_to_string(path("b.csv")).unwrap(),
+        "[{\"x\":1}]\n"
+    );
+    // One file of rows holds one result.
+    let twice = complaint(&[
+        "-o",
+        &path("c.parquet"),
+        "-c",
+        "SELECT 1 AS x; SELECT 2 AS x",
+    ]);
+    assert!(twice.contains("has a result already"), "{twice}");
+    let once = format!(".once '{}'", path("d.csv"));
+    let commands = [
+        WEATHER,
+        "--format",
+        "csv",
+        "-c",
+        &once,
+        "-c",
+        "SELECT 1 AS x",
+        "-c",
+        "SELECT 2 AS x",
+    ];
+    assert_eq!(answer(&commands), "x\n2\n");
+    assert_eq!(std::fs::read_to_string(path("d.csv")).unwrap(), "x\n1\n");
+}
+
+#[test]
+fn a_result_that_breaks_off_is_no_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keep.csv");
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, "precious").unwrap();
+    let broken = "SELECT value, 1 / (value - 90000) AS x FROM range(100000)";
+    let fails = |arguments: &[&str]| {
+        let complaint = complaint(arguments);
+        assert!(complaint.contains("Divide by zero"), "{complaint}");
+    };
+    fails(&["-o", path, "-c", broken]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+    fails(&["-o", path, "-c", "SELECT 1 AS x", "-c", broken]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n1\n");
+    // A result may take the place of what it is made of.
+    let table = format!(
+        "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{path}' OPTIONS (format.has_header true)"
+    );
+    answer(&["-o", path, "-c", &table, "-c", "SELECT x + 1 AS x FROM t"]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n2\n");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+}
+
+#[test]
+fn a_failed_statement_leaves_the_output_file_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keep.csv");
+    std::fs::write(&file, "precious").unwrap();
+    let path = file.to_str().unwrap();
+    assert_eq!(
+        run(&["-o", path, "-c", "SELECT nonsense"]).status.code(),
+        Some(1)
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+    assert_eq!(
+        answer(&[
+            "-o",
+            path,
+            "--format",
+            "csv",
+            "-c",
+            "SELECT 1 AS x; SELECT 2 AS x"
+        ]),
+        ""
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n1\nx\n2\n");
+}
+
+#[test]
+fn an_empty_result_is_a_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("old.ndjson");
+    std::fs::write(&file, "{\"old\":1}\n").unwrap();
+    let path = file.to_str().unwrap();
+    let query = "SELECT * FROM temperature WHERE lat > 500";
+    assert_eq!(
+        answer(&[WEATHER, "--format", "ndjson", "-o", path, "-c", query]),
+        ""
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
+}
+
+#[test]
+fn array_files_are_not_overwritten_by_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.tet");
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(WEATHER), &file).unwrap();
+    let other_name = folder.path().join("other");
+    std::fs::hard_link(&file, &other_name).unwrap();
+    for path in [&file, &other_name] {
+        let output = run(&["-o", path.to_str().unwrap(), "-c", "SELECT 1"]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            text(&output.stderr).contains("is an array file"),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn neither_are_arrays_of_other_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = vec![
+        ("a.npy", "a.npy", &b"\x93NUMPY\x01\x00"[..]),
+        ("a.npz", "a.npz", &b"PK\x03\x04 a member"[..]),
+        ("a.csv", "a.csv", &b"PK\x05\x06 no member"[..]),
+    ];
+    if cfg!(feature = "zarr") {
+        kept.push(("a.zarr", "a.zarr/zarr.json", b"{}"));
+    }
+    std::fs::create_dir(folder.path().join("a.zarr")).unwrap();
+    for (name, file, bytes) in kept {
+        let file = folder.path().join(file);
+        std::fs::write(&file, bytes).unwrap();
+        let path = folder.path().join(name);
+        let output = run(&["-o", path.to_str().unwrap(), "-c", "SELECT 1"]);
+        assert_eq!(output.status.code(), Some(1));
+        let told = text(&output.stderr);
+        assert!(told.contains("is an array file"), "{told}");
+        assert_eq!(std::fs::read(&file).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn nothing_is_written_in_a_read_only_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    let path = path.to_str().unwrap();
+    for statement in [
+        format!("COPY (SELECT 1 AS x) TO '{path}'"),
+        format!("EXPLAIN ANALYZE COPY (SELECT 1 AS x) TO '{path}'"),
+        format!(".output {path}"),
+        format!(".once {path}"),
+        format!("\\! touch {path}"),
+        format!(".edit {path}"),
+    ] {
+        let complaint = complaint(&["--read-only", "-c", &statement]);
+        assert!(complaint.contains("--read-only"), "{complaint}");
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    assert_eq!(
+        answer(&[
+            "--read-only",
+            "--format",
+            "csv",
+            "-c",
+            "CREATE VIEW v AS SELECT 1 AS x; SELECT x FROM v"
+        ]),
+        "x\n1\n"
+    );
+}

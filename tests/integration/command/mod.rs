@@ -1,0 +1,53 @@
+//! The `tet-sql` command as a user runs it: arguments, formats, streams and exit statuses.
+
+mod failures;
+mod files;
+mod formats;
+mod opening;
+mod resources;
+mod scripts;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const WEATHER: &str = "tests/data/weather_small.tet";
+
+fn run(arguments: &[&str]) -> Output {
+    run_with_input(arguments, "")
+}
+
+fn run_with_input(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        // The tests are nobody's sessions.
+        .env("XDG_CONFIG_HOME", "/nowhere")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The command may end without reading it all.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Standard output of a run that must succeed and say nothing else.
+fn answer(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(text(&output.stderr), "", "{arguments:?}");
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+    text(&output.stdout).to_string()
+}
+
+/// Standard error of a run that must fail with status 1.
+fn complaint(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    text(&output.stderr).to_string()
+}

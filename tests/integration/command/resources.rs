@@ -1,0 +1,91 @@
+//! Memory, and what is left behind of it on disk.
+
+use super::*;
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_statement_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let sort = "SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY value % 1000003) AS n \
+                FROM range(400000000))";
+    let child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+        .args(["--memory-limit", "32M", "-c", sort])
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Until it spills.
+    let spills = || {
+        let entries = folder.path().read_dir().unwrap();
+        entries.flatten().any(|entry| {
+            entry
+                .path()
+                .read_dir()
+                .is_ok_and(|mut e| e.next().is_some())
+        })
+    };
+    while !spills() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let id = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(text(&output.stderr), "cancelled\n");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_copy_takes_its_file_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = format!(
+        "COPY (SELECT value % 3000 AS a, value / 3000 AS b, 0.5 AS v FROM range(6000000)) TO '{}' OPTIONS (dims 'a,b', codec \
+         'zstd', level 19)",
+        folder.path().join("a.tet").display()
+    );
+    let child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+        .args(["-c", &copy])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while folder.path().read_dir().unwrap().next().is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let id = child.id().to_string();
+    Command::new("kill").args(["-INT", &id]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn a_small_memory_limit_still_sorts() {
+    let sort = "SELECT max(n) AS n FROM (SELECT row_number() OVER (ORDER BY value % 1000003) AS n \
+                FROM range(1000000))";
+    let arguments = ["--memory-limit", "10M", "--format", "csv", "-c", sort];
+    assert_eq!(answer(&arguments), "n\n1000000\n");
+}
+
+#[test]
+fn memory_is_limited() {
+    // Four million rows to be sorted fit neither into the limit nor onto the disk that they may use.
+    let sort = "SET datafusion.runtime.max_temp_directory_size = '1M'; \
+                SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY value % 1000003) AS n \
+                FROM range(4000000))";
+    let output = run(&["--memory-limit", "16M", "-c", sort]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).starts_with("error: "),
+        "{}",
+        text(&output.stderr)
+    );
+}
