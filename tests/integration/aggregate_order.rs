@@ -51,15 +51,7 @@ async fn groups_come_in_the_order_of_sorted_axes() {
             true,
         ),
         (
-            "SELECT time, count(lon) FROM (SELECT DISTINCT time, lon FROM v) GROUP BY time ORDER BY time",
-            true,
-        ),
-        (
             "SELECT time, sum(value) FROM v WHERE value % 7 = 1 GROUP BY time ORDER BY time",
-            true,
-        ),
-        (
-            "SELECT lat, count(DISTINCT lon) FROM v GROUP BY lat ORDER BY lat DESC",
             true,
         ),
         (
