@@ -50,7 +50,7 @@ const CELLS: &str = "SELECT count(*), sum(s), min(time + lat + lon), sum(c) FROM
 async fn groups_beyond_memory_are_left_to_the_engine() {
     let count = EXTENTS.iter().product::<u64>();
     let expected = [format!("{count} {} 0 {count}", count * (count - 1) / 2)];
-    for (megabytes, partitions, left) in [(128, 4, 0), (9, 4, 1)] {
+    for (megabytes, partitions, left) in [(128, 4, 0), (11, 2, 1)] {
         let (_folder, ctx) = limited(megabytes << 20, partitions).await;
         let ran = run(&ctx, CELLS).await;
         assert_eq!(ran.rows, expected);
@@ -73,8 +73,8 @@ async fn what_is_left_to_the_engine_is_the_same() {
          ORDER BY time DESC, lat, lon LIMIT 3000"
             .to_string(),
     ] {
-        let (_folder, ample) = limited(256 << 20, 3).await;
-        let (_folder, short) = limited(9 << 20, 3).await;
+        let (_folder, ample) = limited(256 << 20, 2).await;
+        let (_folder, short) = limited(11 << 20, 2).await;
         let (ample, short) = (run(&ample, &sql).await, run(&short, &sql).await);
         assert_eq!(ample.metric("left_to_engine"), 0, "{sql}");
         assert!(short.metric("left_to_engine") > 0, "{sql}");
