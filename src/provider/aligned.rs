@@ -21,12 +21,15 @@ const MAX_WINDOW_BYTES: u64 = 32 << 20;
 ///
 /// Its windows are those of the largest chunks along each axis, so that where the extents of the grids' chunks divide
 /// each other, every chunk is decoded once.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct AlignedGrids {
     name: String,
     /// The attributes, each as the grid that has it and its number there.
     sources: Vec<(Arc<dyn GridSource>, usize)>,
     attributes: Vec<FieldRef>,
+    /// The numbers of the attributes that are going to be read, as far as that is known.
+    read: Vec<usize>,
+    /// By whose windows they are read.
     grid: ChunkGrid,
 }
 
@@ -45,6 +48,7 @@ impl AlignedGrids {
             grid: common_grid(grids),
             name,
             sources: sources.collect(),
+            read: (0..attributes.len()).collect(),
             attributes,
         }
     }
@@ -53,42 +57,117 @@ impl AlignedGrids {
         let first = self.sources.iter().filter(|(_, number)| *number == 0);
         first.map(|(grid, _)| grid)
     }
+
+    /// The grids of the attributes that are going to be read.
+    fn grids_read(&self) -> Vec<Arc<dyn GridSource>> {
+        let read = self.read.iter().map(|attribute| &self.sources[*attribute]);
+        let mut grids: Vec<_> = read.map(|(grid, _)| Arc::clone(grid)).collect();
+        grids.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        grids
+    }
 }
 
-/// A grid by whose windows all of the grids can be read.
+/// A grid by whose windows all of the grids can be read, with as little decoding as memory allows.
 fn common_grid(grids: &[Arc<dyn GridSource>]) -> ChunkGrid {
-    let first = grids[0].chunk_grid();
-    if let Some(grid) = grid_of_largest(grids) {
-        return grid;
-    }
-    // Chunks that differ much along every axis: by those of the grid that has the fewest.
-    let fewest = grids.iter().min_by_key(|grid| {
-        let chunks = grid.chunk_grid().count();
-        chunks.unwrap_or(u64::MAX)
+    let mut extents = largest(grids);
+    let shape = grids[0].chunk_grid().shape();
+    let chunks = grids.iter().map(|grid| {
+        let extents = grid.chunk_grid().chunk_shape();
+        let extents = extents
+            .iter()
+            .zip(shape)
+            .map(|(extent, all)| extent.min(all));
+        extents.fold(cell_bytes(grid.as_ref()), |bytes, extent| {
+            bytes.saturating_mul(*extent)
+        })
     });
-    fewest.map_or(first, |grid| grid.chunk_grid()).clone()
+    // What chunks take by themselves is taken anyway.
+    let most = chunks.fold(0, u64::saturating_add).max(MAX_WINDOW_BYTES);
+    while window_bytes(grids, &extents).is_none_or(|bytes| bytes > most) {
+        let smaller = (0..extents.len()).filter(|axis| extents[*axis] > 1);
+        let smaller = smaller.map(|axis| {
+            let mut smaller = extents.clone();
+            smaller[axis] = half(grids, axis, extents[axis]);
+            smaller
+        });
+        let least = smaller
+            .min_by(|one, other| decoded_bytes(grids, one).total_cmp(&decoded_bytes(grids, other)));
+        match least {
+            Some(least) => extents = least,
+            None => break,
+        }
+    }
+    ChunkGrid::new(shape.to_vec(), extents)
 }
 
 /// The grid of windows that are as large as the largest chunk along each axis; `None` if they are too large. By any other
 /// windows, chunks are decoded many times.
 pub(super) fn grid_of_largest(grids: &[Arc<dyn GridSource>]) -> Option<ChunkGrid> {
-    let first = grids[0].chunk_grid();
-    let shape = first.shape().to_vec();
-    let extents: Vec<u64> = (0..shape.len())
-        .map(|axis| {
-            let extents = grids.iter().map(|grid| {
-                let extent = grid.chunk_grid().chunk_shape()[axis];
-                extent.min(shape[axis].max(1))
-            });
-            extents.max().unwrap_or(1)
-        })
-        .collect();
-    let cell_bytes: u64 = grids.iter().map(|grid| cell_bytes(grid.as_ref())).sum();
-    let bytes = extents
+    let extents = largest(grids);
+    let bytes = window_bytes(grids, &extents)?;
+    let shape = grids[0].chunk_grid().shape().to_vec();
+    (bytes <= MAX_WINDOW_BYTES).then(|| ChunkGrid::new(shape, extents))
+}
+
+/// The extent of the largest chunk along each axis.
+fn largest(grids: &[Arc<dyn GridSource>]) -> Vec<u64> {
+    let shape = grids[0].chunk_grid().shape().iter().enumerate();
+    let extents = shape.map(|(axis, length)| {
+        let extents = grids.iter().map(|grid| {
+            let extent = grid.chunk_grid().chunk_shape()[axis];
+            extent.min((*length).max(1))
+        });
+        extents.max().unwrap_or(1)
+    });
+    extents.collect()
+}
+
+/// Half of an extent, in whole chunks of the grid that has the smallest if that is less.
+fn half(grids: &[Arc<dyn GridSource>], axis: usize, extent: u64) -> u64 {
+    let half = extent.div_ceil(2);
+    let smallest = grids
         .iter()
-        .try_fold(cell_bytes, |bytes, extent| bytes.checked_mul(*extent));
-    let fits = bytes.is_some_and(|bytes| bytes <= MAX_WINDOW_BYTES);
-    fits.then(|| ChunkGrid::new(shape, extents))
+        .map(|grid| grid.chunk_grid().chunk_shape()[axis]);
+    let in_chunks = smallest
+        .min()
+        .and_then(|chunk| half.checked_next_multiple_of(chunk));
+    in_chunks.filter(|whole| *whole < extent).unwrap_or(half)
+}
+
+/// Bytes of a window of these extents, of all grids; `None` if that is beyond counting.
+fn window_bytes(grids: &[Arc<dyn GridSource>], extents: &[u64]) -> Option<u64> {
+    let cell_bytes: u64 = grids.iter().map(|grid| cell_bytes(grid.as_ref())).sum();
+    let mut extents = extents.iter();
+    extents.try_fold(cell_bytes, |bytes, extent| bytes.checked_mul(*extent))
+}
+
+/// Bytes that are decoded where all grids are read by windows of these extents, about: a chunk is decoded for each of the
+/// windows that it is in.
+fn decoded_bytes(grids: &[Arc<dyn GridSource>], extents: &[u64]) -> f64 {
+    let of_grid = |grid: &Arc<dyn GridSource>| {
+        let chunks = grid.chunk_grid();
+        let axes = chunks.shape().iter().zip(chunks.chunk_shape()).zip(extents);
+        axes.fold(
+            cell_bytes(grid.as_ref()) as f64,
+            |bytes, ((length, chunk), window)| {
+                let [length, chunk, window] = [*length, *chunk, *window].map(u128::from);
+                // Windows and chunks overlap once for each bound of either, less those that they share.
+                let shared = length.div_ceil(window / gcd(window, chunk) * chunk);
+                let pairs = length.div_ceil(window) + length.div_ceil(chunk) - shared;
+                bytes * chunk.min(length) as f64 * pairs as f64
+            },
+        )
+    };
+    grids.iter().map(of_grid).sum()
+}
+
+/// The greatest common divisor of two numbers above zero.
+fn gcd(one: u128, other: u128) -> u128 {
+    if other == 0 {
+        one
+    } else {
+        gcd(other, one % other)
+    }
 }
 
 /// Bytes of a cell of every attribute.
@@ -133,10 +212,26 @@ impl GridSource for AlignedGrids {
         &self.grid
     }
 
+    fn for_attributes(&self, attributes: &[usize]) -> Option<Arc<dyn GridSource>> {
+        if attributes.is_empty() || attributes == self.read {
+            return None;
+        }
+        let mut chosen = self.clone();
+        chosen.read = attributes.to_vec();
+        for attribute in attributes {
+            let (grid, number) = &mut chosen.sources[*attribute];
+            if let Some(own) = grid.for_attributes(&[*number]) {
+                *grid = own;
+            }
+        }
+        chosen.grid = common_grid(&chosen.grids_read());
+        Some(Arc::new(chosen))
+    }
+
     fn stored_bytes(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64> {
         let window = self.grid.window(chunk);
         let mut bytes = 0u64;
-        for grid in self.grids() {
+        for grid in self.grids_read() {
             let touched = grid.chunk_grid().chunks_of(&window);
             let first: Vec<u64> = touched.iter().map(|range| range.start).collect();
             // The first one stands for the others, which may be many.

@@ -7,7 +7,9 @@ use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, split_conjunction};
+use datafusion::physical_expr::{
+    PhysicalExpr, ScalarFunctionExpr, conjunction_opt, split_conjunction,
+};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -31,6 +33,8 @@ pub(super) struct Below<N> {
     pub columns: Vec<Arc<dyn PhysicalExpr>>,
     /// What its rows have to satisfy, all of it.
     pub conjuncts: Vec<Arc<dyn PhysicalExpr>>,
+    /// What becomes known beside that of the rows that are needed, while the query runs. No row has to be left out for it.
+    pub dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
 }
 
 impl Below<Arc<dyn ExecutionPlan>> {
@@ -40,6 +44,7 @@ impl Below<Arc<dyn ExecutionPlan>> {
             node: Arc::clone(plan),
             columns: columns_of(plan),
             conjuncts: Vec::new(),
+            dynamic_filter: None,
         };
         loop {
             let node = Arc::clone(&below.node);
@@ -107,12 +112,19 @@ impl Below<ArrayScan> {
             node: scan.clone(),
             columns: below.columns,
             conjuncts: below.conjuncts,
+            dynamic_filter: None,
         };
         over_scan.replace(&|number| column(&plan.projection, number))?;
         if let Some(filter) = &plan.filter {
             let filter = with_columns(filter, &|number| column(&plan.columns, number))?;
             let conjuncts = split_conjunction(&filter).into_iter().cloned();
             over_scan.conjuncts.extend(conjuncts);
+        }
+        if let Some(filter) = &plan.dynamic_filter {
+            let filter = with_columns(filter, &|number| column(&plan.projection, number))?;
+            let conjuncts = split_conjunction(&filter).into_iter();
+            let others = conjuncts.filter(|conjunct| !over_scan.conjuncts.contains(conjunct));
+            over_scan.dynamic_filter = conjunction_opt(others.cloned());
         }
         Ok(Some(over_scan))
     }

@@ -22,7 +22,7 @@ use crate::provider::grid_blocks::{GridBlocks, columns};
 use crate::provider::joined_axis::JoinedAxis;
 use crate::provider::options::TetOptions;
 use crate::provider::pushdown::{Pushdown, only_dimension};
-use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
+use crate::provider::source::{BlockSource, GridSource, SelectedBlocks, for_columns};
 
 /// The name of the column with each row's file.
 const FILE: &str = "file";
@@ -163,7 +163,17 @@ impl BlockSource for FileTable {
         axes.chain(self.has_file_column.then_some(FILE)).collect()
     }
 
-    fn select(&self, session: &dyn Session, filters: &[Expr]) -> Result<SelectedBlocks> {
+    fn select(
+        &self,
+        session: &dyn Session,
+        filters: &[Expr],
+        columns: &[usize],
+    ) -> Result<SelectedBlocks> {
+        let members = self
+            .members
+            .iter()
+            .map(|member| for_columns(member, columns));
+        let members: Vec<_> = members.collect();
         let filters = filters.iter().cloned().map(unnormalize_col);
         let (of_files, of_axes): (Vec<_>, Vec<_>) = filters
             .partition(|filter| self.has_file_column && only_dimension(&[FILE], filter).is_some());
@@ -173,7 +183,7 @@ impl BlockSource for FileTable {
         for number in files.ranges().flatten() {
             // A position on an axis with a file each.
             let number = number as usize;
-            let grid = &self.members[number];
+            let grid = &members[number];
             let pushdown = Pushdown::try_new(session, grid.axes(), &of_axes)?;
             for filter in pushdown.residual {
                 if !residual.contains(&filter) {
@@ -187,7 +197,7 @@ impl BlockSource for FileTable {
                 });
             }
         }
-        let total = self.members.iter().try_fold(0u64, |total, member| {
+        let total = members.iter().try_fold(0u64, |total, member| {
             total.checked_add(member.chunk_grid().count()?)
         });
         let file_column = self.has_file_column.then(|| self.schema.fields().len() - 1);

@@ -22,7 +22,7 @@ use crate::provider::pruning::segments;
 use crate::provider::pushdown::Pushdown;
 use crate::provider::source::{
     BlockList, BlockReader, BlockSource, BlockStatistics, DIMENSION, GridPart, GridSource,
-    SelectedBlocks,
+    SelectedBlocks, for_columns,
 };
 
 /// Chunks of a table whose zone maps are read without a second thought.
@@ -34,7 +34,7 @@ const MAX_FOLDED: u64 = 16 << 20;
 /// The most chunks along an axis whose least and greatest coordinates are kept.
 const MAX_AXIS_CHUNKS: u64 = 1 << 20;
 /// The longest axis whose coordinates are read for nothing but statistics.
-const MAX_READ: u64 = 4 << 20;
+pub(super) const MAX_READ: u64 = 4 << 20;
 
 /// A grid as a [`BlockSource`].
 #[derive(Debug)]
@@ -92,13 +92,19 @@ impl BlockSource for GridTable {
         self.grid.axes().iter().map(Axis::name).collect()
     }
 
-    fn select(&self, session: &dyn Session, filters: &[Expr]) -> Result<SelectedBlocks> {
+    fn select(
+        &self,
+        session: &dyn Session,
+        filters: &[Expr],
+        columns: &[usize],
+    ) -> Result<SelectedBlocks> {
+        let grid = for_columns(&self.grid, columns);
         let Pushdown {
             selection,
             residual,
         } = Pushdown::try_new(session, self.grid.axes(), filters)?;
         Ok(SelectedBlocks {
-            blocks: Arc::new(GridBlocks::new(&self.grid, selection)),
+            blocks: Arc::new(GridBlocks::new(&grid, selection)),
             residual,
         })
     }

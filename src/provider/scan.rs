@@ -94,7 +94,11 @@ impl ArrayScan {
         options: ReadOptions,
     ) -> Result<Self> {
         let table = Arc::clone(source.schema());
-        let SelectedBlocks { blocks, residual } = source.select(session, filters)?;
+        let mut read = projection.clone();
+        for column in filters.iter().flat_map(Expr::column_refs) {
+            read.push(table.index_of(&column.name)?);
+        }
+        let SelectedBlocks { blocks, residual } = source.select(session, filters, &read)?;
         let predicate = inexact(session, source.as_ref(), filters)?;
         let mut columns = projection.clone();
         for column in residual.iter().flat_map(|filter| filter.column_refs()) {

@@ -53,8 +53,14 @@ pub trait BlockSource: Debug + Send + Sync {
     /// them is answered exactly by [`Self::select`].
     fn dimensions(&self) -> Vec<&str>;
 
-    /// The blocks that hold a row satisfying the filters, as far as dimensions tell.
-    fn select(&self, session: &dyn Session, filters: &[Expr]) -> Result<SelectedBlocks>;
+    /// The blocks that hold a row satisfying the filters, as far as dimensions tell, cut as suits reading these
+    /// columns.
+    fn select(
+        &self,
+        session: &dyn Session,
+        filters: &[Expr],
+        columns: &[usize],
+    ) -> Result<SelectedBlocks>;
 
     /// Everything a person may want to know about the table. May look at every block's index entry.
     fn describe(&self) -> Result<TableDescription>;
@@ -247,6 +253,11 @@ pub trait GridSource: Debug + Send + Sync {
     /// The chunks by which work is cut.
     fn chunk_grid(&self) -> &ChunkGrid;
 
+    /// The same array, cut as suits reading these of its attributes and no others; `None` if that is how it is cut.
+    fn for_attributes(&self, _attributes: &[usize]) -> Option<Arc<dyn GridSource>> {
+        None
+    }
+
     /// Bytes that a chunk takes in the file.
     fn stored_bytes(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64>;
 
@@ -318,6 +329,21 @@ pub trait GridSource: Debug + Send + Sync {
         while !reader.advance()? {}
         reader.read(std::slice::from_ref(&(0..window.cells())))
     }
+}
+
+/// A grid, cut as suits reading some columns of its table.
+pub(super) fn for_columns(grid: &Arc<dyn GridSource>, columns: &[usize]) -> Arc<dyn GridSource> {
+    let attributes = grid.axes().len()..grid.axes().len() + grid.attributes().len();
+    let mut read: Vec<usize> = columns
+        .iter()
+        .copied()
+        .filter(|column| attributes.contains(column))
+        .map(|column| column - attributes.start)
+        .collect();
+    read.sort_unstable();
+    read.dedup();
+    grid.for_attributes(&read)
+        .unwrap_or_else(|| Arc::clone(grid))
 }
 
 /// Reads windows of a grid. Windows that are exactly a chunk are the fast case.

@@ -228,6 +228,7 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         node: scan,
         columns: output,
         conjuncts,
+        dynamic_filter: None,
     };
     plan_of(rows, &join.schema()).map(Some)
 }

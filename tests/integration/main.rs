@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod aggregate_filters;
+mod aggregate_memory;
+mod aggregate_order;
 mod aggregates;
 mod carried;
 mod cells;
@@ -43,6 +46,7 @@ mod tables;
 mod terminal;
 mod tool;
 mod trust;
+mod wide;
 mod writer;
 #[cfg(feature = "zarr")]
 mod zarr;

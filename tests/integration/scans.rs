@@ -281,7 +281,10 @@ fn blocks_have_rows_bytes_and_statistics() {
     let filters = [col("x").between(lit(2), lit(3)), col("z").eq(lit(7))];
     let options = ReadOptions::default();
     let session = SessionContext::new().state();
-    let selected = table.source().select(&session, &filters).unwrap();
+    let selected = table
+        .source()
+        .select(&session, &filters, &[0, 1, 2, 3])
+        .unwrap();
     assert!(selected.residual.is_empty());
     let blocks = selected.blocks;
     assert_eq!((blocks.total(), blocks.count()), (Some(12), Some(6)));

@@ -140,21 +140,19 @@ impl Ran {
 
     /// A metric, summed over all scans.
     pub fn metric(&self, name: &str) -> usize {
-        fn sum(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
-            let own = if plan.is::<DataSourceExec>() || plan.is::<ArrayAggregateExec>() {
-                let metrics = plan.metrics().unwrap();
-                metrics
-                    .sum_by_name(name)
-                    .map_or(0, |value| value.as_usize())
-            } else {
-                0
-            };
-            own + plan
-                .children()
-                .into_iter()
-                .map(|child| sum(child, name))
-                .sum::<usize>()
-        }
-        sum(&self.plan, name)
+        metric(&self.plan, name)
     }
+}
+
+/// A metric of a plan, summed over all of its scans.
+pub fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
+    let own = if plan.is::<DataSourceExec>() || plan.is::<ArrayAggregateExec>() {
+        let metrics = plan.metrics().unwrap();
+        let sum = metrics.sum_by_name(name);
+        sum.map_or(0, |value| value.as_usize())
+    } else {
+        0
+    };
+    let children = plan.children().into_iter();
+    own + children.map(|child| metric(child, name)).sum::<usize>()
 }

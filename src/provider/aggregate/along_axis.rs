@@ -66,7 +66,7 @@ impl<'a> AlongAxis<'a> {
     /// # Errors
     /// If they cannot be read.
     pub fn try_new(job: &'a Job, column: usize) -> Result<Self> {
-        let parts: Vec<&GridPart> = job.parts.iter().map(|part| &part.part).collect();
+        let parts: Vec<&GridPart> = job.grid_parts().map(|part| &part.part).collect();
         let axes = job.groups.axes();
         let place = axes.iter().position(|axis| axis.column == column);
         let grouped = place.map(|place| &axes[place]);

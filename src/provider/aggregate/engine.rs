@@ -12,6 +12,11 @@ use datafusion_functions_aggregate_common::aggregate::groups_accumulator::Groups
 
 use crate::provider::aggregate::aggregation::Aggregate;
 
+/// Bytes of a group of an accumulator that keeps all groups together, about.
+const BYTES_PER_GROUP: usize = 32;
+/// Bytes of a group whose accumulator is its own, beside that.
+const BYTES_BESIDE: usize = 64;
+
 /// An aggregate of all groups.
 pub(super) enum Accumulated {
     /// Of the one group that is not grouped by anything: as the engine does without groups.
@@ -51,6 +56,23 @@ impl Accumulated {
         let function = Arc::clone(function);
         let adapter = GroupsAccumulatorAdapter::new(move || function.create_accumulator());
         Ok(Self::Groups(Box::new(adapter)))
+    }
+
+    /// Bytes that an aggregate of so many groups takes ahead of any row, about.
+    pub fn initial_bytes(
+        function: &Arc<AggregateFunctionExpr>,
+        is_grouped: bool,
+        count: usize,
+    ) -> Result<usize> {
+        let per_group = if is_grouped && function.groups_accumulator_supported() {
+            BYTES_PER_GROUP
+        } else {
+            function
+                .create_accumulator()?
+                .size()
+                .saturating_add(BYTES_BESIDE)
+        };
+        Ok(per_group.saturating_mul(count))
     }
 
     /// Adds rows: the arguments and the group of each. `count` is the number of groups in all.

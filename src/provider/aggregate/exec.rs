@@ -3,40 +3,39 @@
 use std::fmt::{self, Formatter};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
-use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
-use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{
+    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr, conjunction_opt,
+};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
 };
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet, RecordOutput};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use futures::{Stream, TryStreamExt};
+use futures::TryStreamExt;
 
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::axis_filters::is_over_axis;
-use crate::provider::aggregate::found::Found;
-use crate::provider::aggregate::job::Job;
-use crate::provider::aggregate::output::{Answer, Stage};
+use crate::provider::aggregate::output::Stage;
 use crate::provider::aggregate::program::{Columns, Output, Program};
-use crate::provider::aggregate::worker;
-use crate::provider::metrics::ScanMetrics;
+use crate::provider::aggregate::run::Run;
+use crate::provider::below::with_columns;
+use crate::provider::pruning::is_dynamic;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::GridPart;
 
 /// The most groups of one aggregation; with more it stays the engine's.
 pub(super) const MOST_GROUPS: usize = 1 << 26;
-
-/// The most bytes that the results of all workers take together, if there is more than one worker.
-const MOST_BYTES: usize = 1 << 30;
 
 /// Computes aggregates of the cells of arrays, grouped by what follows from their positions.
 ///
@@ -44,12 +43,13 @@ const MOST_BYTES: usize = 1 << 30;
 /// depends on their pace, so that sums and averages of floating-point numbers, and what is made of them, may differ in
 /// their last digits from run to run: relative to the sum of the numbers' magnitudes by less than 1e-12 for groups of
 /// up to a billion cells.
-#[derive(Debug)]
+///
+/// The results of all groups are kept in memory. Where that is refused, the engine's own plan runs instead, which can
+/// spill; the metric `left_to_engine` says so.
+#[derive(Debug, Clone)]
 pub struct ArrayAggregateExec {
     scan: ArrayScan,
     aggregation: Arc<Aggregation>,
-    /// The names of the groups.
-    names: Vec<String>,
     stage: Stage,
     /// The aggregates that are computed of the positions along an axis.
     by_axis: Vec<String>,
@@ -57,23 +57,29 @@ pub struct ArrayAggregateExec {
     by_row: Vec<String>,
     /// At most so many groups, if that is known.
     groups: Option<u64>,
+    /// What becomes known of the cells that are needed, while the query runs, over the table's columns. It need not be
+    /// heeded.
+    dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
+    /// What the engine would do. It is no child: it takes this operator's place rather than feeding it.
+    engine: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl ArrayAggregateExec {
-    /// The operator for an aggregation over the columns of a scan's table.
+    /// The operator for an aggregation over the columns of a scan's table, in place of `engine`, the rows of all of whose
+    /// partitions it gives in the order that is `ordering`.
     pub(super) fn new(
         parts: &[GridPart],
         scan: ArrayScan,
         aggregation: Aggregation,
-        names: Vec<String>,
         stage: Stage,
         groups: Option<u64>,
-        schema: SchemaRef,
+        ordering: Vec<PhysicalSortExpr>,
+        engine: Arc<dyn ExecutionPlan>,
     ) -> Self {
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
+            EquivalenceProperties::new_with_orderings(engine.schema(), [ordering]),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -94,12 +100,33 @@ impl ArrayAggregateExec {
             by_row: names_of(|output| *output == Output::Engine),
             scan,
             aggregation: Arc::new(aggregation),
-            names,
             stage,
             groups,
+            dynamic_filter: None,
+            engine,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
+    }
+
+    /// The same for the cells that a filter leaves, which speaks of the table's columns and becomes known while the query
+    /// runs.
+    pub(super) fn with_dynamic_filter(self, dynamic_filter: Option<Arc<dyn PhysicalExpr>>) -> Self {
+        Self {
+            dynamic_filter,
+            ..self
+        }
+    }
+
+    /// A filter over the groups' columns in terms of the table's; `None` if it asks for more than that.
+    fn over_table(&self, filter: &Arc<dyn PhysicalExpr>) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+        let groups = &self.aggregation.groups;
+        let mut columns = collect_columns(filter).into_iter();
+        // Without groups there is one row, whatever the cells.
+        if groups.is_empty() || columns.any(|column| column.index() >= groups.len()) {
+            return Ok(None);
+        }
+        with_columns(filter, &|number| groups.get(number).map(Arc::clone)).map(Some)
     }
 }
 
@@ -109,8 +136,9 @@ impl DisplayAs for ArrayAggregateExec {
             .aggregation
             .groups
             .iter()
-            .zip(&self.names)
-            .map(|(expr, name)| {
+            .zip(self.schema().fields())
+            .map(|(expr, field)| {
+                let name = field.name();
                 let text = expr.to_string();
                 let bare = text.split('@').next().unwrap_or_default();
                 if bare == name {
@@ -147,6 +175,9 @@ impl DisplayAs for ArrayAggregateExec {
             parts.push(format!("predicate={}", conjuncts.join(" AND ")));
         }
         parts.extend(self.scan.description_without_projection());
+        if let Some(filter) = &self.dynamic_filter {
+            parts.push(format!("dynamic_filter={filter}"));
+        }
         match t {
             DisplayFormatType::TreeRender => write!(f, "{}", parts.join("\n")),
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
@@ -173,7 +204,8 @@ impl ExecutionPlan for ArrayAggregateExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        for expr in self.aggregation.expressions() {
+        let expressions = self.aggregation.expressions();
+        for expr in expressions.chain(&self.dynamic_filter) {
             if f(expr)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
             }
@@ -196,6 +228,30 @@ impl ExecutionPlan for ArrayAggregateExec {
         Ok(self)
     }
 
+    fn handle_child_pushdown_result(
+        &self,
+        _phase: FilterPushdownPhase,
+        filters: ChildPushdownResult,
+        _config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        // The engine applies all of them to the rows. A group that a filter takes away may be short of cells.
+        let filters = filters.parent_filters;
+        let answers = vec![PushedDown::No; filters.len()];
+        let answers = FilterPushdownPropagation::with_parent_pushdown_result(answers);
+        let mut all: Vec<_> = self.dynamic_filter.iter().cloned().collect();
+        let known = all.len();
+        for filter in filters.iter().map(|filter| &filter.filter) {
+            if is_dynamic(filter) {
+                all.extend(self.over_table(filter)?);
+            }
+        }
+        if all.len() == known {
+            return Ok(answers);
+        }
+        let operator = self.clone().with_dynamic_filter(conjunction_opt(all));
+        Ok(answers.with_updated_node(Arc::new(operator)))
+    }
+
     fn execute(
         &self,
         partition: usize,
@@ -207,13 +263,15 @@ impl ExecutionPlan for ArrayAggregateExec {
         let run = Run {
             scan: self.scan.clone(),
             aggregation: Arc::clone(&self.aggregation),
+            dynamic_filter: self.dynamic_filter.clone(),
             stage: self.stage,
             schema: self.schema(),
+            ordering: self.properties.output_ordering().cloned(),
+            engine: Arc::clone(&self.engine),
             metrics: self.metrics.clone(),
             context,
         };
-        let batches = futures::stream::once(run.run());
-        let batches = batches.try_flatten();
+        let batches = futures::stream::once(run.run()).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
             batches,
@@ -236,72 +294,5 @@ impl ExecutionPlan for ArrayAggregateExec {
             statistics.num_rows = Precision::Inexact(groups);
         }
         Ok(Arc::new(statistics))
-    }
-}
-
-/// One execution.
-struct Run {
-    scan: ArrayScan,
-    aggregation: Arc<Aggregation>,
-    stage: Stage,
-    schema: SchemaRef,
-    metrics: ExecutionPlanMetricsSet,
-    context: Arc<TaskContext>,
-}
-
-impl Run {
-    async fn run(self) -> Result<impl Stream<Item = Result<RecordBatch>>> {
-        let metrics = ScanMetrics::new(&self.metrics, 0);
-        let Some(parts) = self.scan.blocks().grid_parts() else {
-            return internal_err!("the scan is not over grids");
-        };
-        let config = self.context.session_config();
-        let workers = self.scan.plan().partitions.len();
-        let job = Job::try_new(
-            &self.aggregation,
-            parts,
-            self.scan.source().schema(),
-            self.scan.plan().options,
-            workers,
-            MOST_GROUPS,
-        )?;
-        self.scan.set_plan_metrics(&metrics, job.units() > 0);
-        let job = Arc::new(job);
-        // Each worker has results of all groups.
-        let bytes = job.bytes().max(1);
-        let affordable = (MOST_BYTES / bytes).max(1);
-        let workers = (workers as u64)
-            .min(job.units())
-            .clamp(1, affordable as u64);
-        let reserve = || {
-            let consumer = MemoryConsumer::new("ArrayAggregateExec");
-            consumer.register(self.context.memory_pool())
-        };
-        let reservation = reserve();
-        reservation.try_grow(bytes.saturating_mul(workers as usize))?;
-        let batch_size = config.batch_size();
-        let work = |metrics| worker::work(Arc::clone(&job), metrics, batch_size, reserve());
-        let others = (1..workers).map(|number| {
-            let metrics = ScanMetrics::new(&self.metrics, number as usize);
-            SpawnedTask::spawn(work(metrics))
-        });
-        let others: Vec<_> = others.collect();
-        let mut found: Found = work(metrics.clone()).await?;
-        for other in others {
-            let other = other.join().await.map_err(|error| {
-                datafusion::error::DataFusionError::ExecutionJoin(Box::new(error))
-            })??;
-            found.merge(other, job.groups.count())?;
-        }
-        let timer = metrics.baseline.elapsed_compute().timer();
-        let answer = Answer::new(&job, found, self.stage, &self.schema, &reserve()).await?;
-        drop(timer);
-        let rows = answer.rows();
-        let starts = (0..rows).step_by(batch_size.max(1));
-        let batches = starts.map(move |start| {
-            let batch = answer.batch(start..rows.min(start + batch_size.max(1)))?;
-            Ok(batch.record_output(&metrics.baseline))
-        });
-        Ok(futures::stream::iter(batches))
     }
 }

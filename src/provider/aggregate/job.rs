@@ -6,17 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_err};
+use datafusion::physical_expr::expressions::DynamicFilterTracking;
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
+use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 
 use crate::grid::Selection;
 use crate::grid::reduce::Counts;
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::axis_filters::{AxisFilters, narrow};
+use crate::provider::aggregate::engine::Accumulated;
 use crate::provider::aggregate::groups::{Groups, group_columns};
-use crate::provider::aggregate::program::{Columns, Output, Program};
+use crate::provider::aggregate::program::{Columns, Output, Presence, Program, Reduced};
 use crate::provider::grid_blocks::GridBlocks;
 use crate::provider::options::ReadOptions;
-use crate::provider::pruning::with_subquery_values;
+use crate::provider::pruning::{Pruner, with_subquery_values};
 use crate::provider::source::{BlockList, GridPart};
 
 /// Rows of cells that are best added up at once.
@@ -38,6 +42,8 @@ pub(super) struct Job {
     pub program: Program,
     pub groups: Groups,
     pub parts: Vec<JobPart>,
+    /// What becomes known of the cells that are needed, and may still change.
+    dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
     /// Of the table.
     pub schema: SchemaRef,
     pub options: ReadOptions,
@@ -50,10 +56,15 @@ pub(super) struct Job {
     next: AtomicU64,
 }
 
-/// The chunks of one grid.
+/// The chunks of one grid, as far as some attributes are read.
 #[derive(Debug)]
 pub(super) struct JobPart {
+    /// The number of the grid's part of the table.
+    pub number: usize,
     pub part: GridPart,
+    /// The attributes that are read, and the numbers of the reductions that look at them.
+    pub attributes: Vec<usize>,
+    pub reductions: Vec<usize>,
     /// The chunks, by the selection that the scan was planned with.
     pub blocks: GridBlocks,
     order: Option<Order>,
@@ -73,12 +84,16 @@ struct Order {
     batched: (usize, u64),
     /// Chunks along each axis.
     counts: Vec<u64>,
+    /// Bytes of so many chunks, once decoded.
+    bytes: u64,
 }
 
 impl Job {
-    /// Prepares an aggregation over some parts of a table, for so many workers. Reads coordinates, but no values.
+    /// Prepares an aggregation over some parts of a table, for so many workers. Reads coordinates, but no values. Cells
+    /// that the dynamic filter does not leave are not needed.
     pub fn try_new(
         aggregation: &Aggregation,
+        dynamic_filter: Option<&Arc<dyn PhysicalExpr>>,
         parts: Vec<GridPart>,
         schema: &SchemaRef,
         options: ReadOptions,
@@ -90,6 +105,14 @@ impl Job {
         let originals: Vec<Selection> = parts.iter().map(|part| part.selection.clone()).collect();
         let mut parts = parts;
         narrow(&mut aggregation.conjuncts, &mut parts, dimensions)?;
+        let mut changing = None;
+        if let Some(filter) = dynamic_filter {
+            let mut tracking = DynamicFilterTracking::classify(filter);
+            changing = tracking.watcher().map(|_| Arc::clone(filter));
+            let filter = snapshot_physical_expr(with_subquery_values(filter)?)?;
+            let conjuncts = split_conjunction(&filter).into_iter();
+            narrow(&mut conjuncts.cloned().collect(), &mut parts, dimensions)?;
+        }
         let file = parts
             .iter()
             .any(|part| part.file.is_some())
@@ -116,47 +139,74 @@ impl Job {
             .map(|column| column - dimensions)
             .chain(program.reductions.iter().map(|plan| plan.attribute))
             .collect();
+        let attributes: Vec<usize> = attributes.into_iter().collect();
         let is_read = program.needs_rows() || !program.reductions.is_empty();
-        let mut ends = Vec::with_capacity(parts.len());
+        let mut ends = Vec::new();
         let mut end = 0u64;
         let mut job_parts = Vec::with_capacity(parts.len());
         for (number, (part, original)) in parts.into_iter().zip(originals).enumerate() {
-            let blocks = GridBlocks::new(&part.grid, original);
-            let known = program
-                .reductions
-                .iter()
-                .map(|plan| blocks.has_statistics(dimensions + plan.attribute, &options));
             let restrictions = program.restrictions.iter();
             let restricted =
                 restrictions.map(|conjuncts| filters.restrict(&part.selection, number, conjuncts));
-            let mut part = JobPart {
-                is_known: known.collect(),
-                restricted: restricted.collect(),
-                order: None,
-                blocks,
-                part,
+            let restricted: Vec<Selection> = restricted.collect();
+            // A reduction looks at one attribute, whose chunks need not be met with those of others.
+            let is_separable = !program.needs_rows() && part.kept.is_none();
+            let separate = if is_separable && attributes.len() > 1 {
+                attributes
+                    .iter()
+                    .map(|attribute| vec![*attribute])
+                    .collect()
+            } else {
+                vec![attributes.clone()]
             };
-            if !program.needs_rows() {
-                part.order = part.order(&columns, workers);
-            }
-            if is_read && !part.part.selection.is_empty() {
-                let Some(units) = part.units().and_then(|units| end.checked_add(units)) else {
-                    return internal_err!("there are 2^64 chunks or more");
+            for attributes in separate {
+                let mut part = part.clone();
+                // The chunks that are kept are numbered as they were.
+                if part.kept.is_none()
+                    && let Some(grid) = part.grid.for_attributes(&attributes)
+                {
+                    part.grid = grid;
+                }
+                let blocks = GridBlocks::new(&part.grid, original.clone());
+                let reductions = program.reductions.iter().enumerate();
+                let own = reductions.filter(|(_, plan)| attributes.contains(&plan.attribute));
+                let own: Vec<usize> = own.map(|(number, _)| number).collect();
+                let plans = program.reductions.iter();
+                let known =
+                    plans.map(|plan| blocks.has_statistics(dimensions + plan.attribute, &options));
+                let mut part = JobPart {
+                    number,
+                    is_known: known.collect(),
+                    restricted: restricted.clone(),
+                    reductions: own,
+                    order: None,
+                    blocks,
+                    attributes,
+                    part,
                 };
-                end = units;
+                if !program.needs_rows() {
+                    part.order = part.order(&columns, workers);
+                }
+                if is_read && !part.part.selection.is_empty() {
+                    let Some(units) = part.units().and_then(|units| end.checked_add(units)) else {
+                        return internal_err!("there are 2^64 chunks or more");
+                    };
+                    end = units;
+                }
+                ends.push(end);
+                job_parts.push(part);
             }
-            ends.push(end);
-            job_parts.push(part);
         }
         Ok(Self {
             aggregation,
             program,
             groups,
             parts: job_parts,
+            dynamic_filter: changing,
             schema: Arc::clone(schema),
             options,
             row_columns: row_columns.into_iter().collect(),
-            attributes: attributes.into_iter().collect(),
+            attributes,
             ends,
             next: AtomicU64::new(0),
         })
@@ -167,8 +217,24 @@ impl Job {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Bytes that the results of all groups take, about.
-    pub fn bytes(&self) -> usize {
+    /// Bytes that a worker takes for the results of all groups and what it reads into, about.
+    pub fn bytes(&self) -> Result<usize> {
+        let is_grouped = !self.aggregation.groups.is_empty();
+        let outputs = self.program.outputs.iter();
+        let engine = outputs
+            .zip(&self.aggregation.aggregates)
+            .filter(|(output, _)| **output == Output::Engine);
+        let mut bytes = self.other_bytes();
+        for (_, aggregate) in engine {
+            let groups = self.groups.count();
+            let more = Accumulated::initial_bytes(&aggregate.function, is_grouped, groups)?;
+            bytes = bytes.saturating_add(more);
+        }
+        Ok(bytes)
+    }
+
+    /// The same without the engine's accumulators.
+    pub fn other_bytes(&self) -> usize {
         let reductions = self.program.reductions.iter().map(|plan| {
             let size = plan.format.cell_type.size();
             let wanted = &plan.wanted;
@@ -176,16 +242,40 @@ impl Job {
                 + if wanted.deviation { 24 } else { 0 }
                 + if plan.others { 8 } else { 0 }
         });
-        let others = self.program.outputs.iter();
-        let others = others.filter(|output| matches!(output, Output::Engine | Output::Axis(..)));
-        let counts = 8 + 8 * self.program.restrictions.len();
-        let per_group = counts + reductions.sum::<usize>() + others.count() * 16;
+        let per_group = 8 + reductions.sum::<usize>();
+        let buffers = self.parts.iter().filter_map(|part| part.order.as_ref());
+        let buffers = buffers.map(|order| order.bytes).max().unwrap_or(0);
+        per_group
+            .saturating_mul(self.groups.count())
+            .saturating_add(buffers as usize)
+    }
+
+    /// Bytes that the answer takes beside the results that it is made of, about.
+    pub fn answer_bytes(&self) -> usize {
+        let outputs = self.program.outputs.iter().map(|output| match output {
+            Output::Reduced(_, Reduced::Deviation) => 48,
+            Output::Axis(..) => 16,
+            _ => 8,
+        });
+        let columns = outputs.sum::<usize>() + 8 * self.program.restrictions.len();
+        let per_group = match self.program.presence {
+            Presence::Selected => columns,
+            // Those that have rows are chosen by number, and copied.
+            Presence::Counted(_) | Presence::Rows => 2 * columns + 16,
+        };
         per_group.saturating_mul(self.groups.count())
+    }
+
+    /// The parts of the table, each once.
+    pub fn grid_parts(&self) -> impl Iterator<Item = &JobPart> {
+        let mut last = None;
+        let parts = self.parts.iter();
+        parts.filter(move |part| last.replace(part.number) != Some(part.number))
     }
 
     /// How many selected cells each group has, of those that a restriction leaves, if there is one.
     pub async fn cells(&self, restriction: Option<usize>) -> Result<Counts> {
-        let parts = self.parts.iter();
+        let parts = self.grid_parts();
         match restriction {
             None => {
                 let parts: Vec<&GridPart> = parts.map(|part| &part.part).collect();
@@ -204,13 +294,28 @@ impl Job {
     }
 
     /// The selections of a part whose cells are read.
-    pub fn read_selections<'a>(&self, part: &'a JobPart) -> impl Iterator<Item = &'a Selection> {
-        let reductions = self.program.reductions.iter();
-        let restrictions = reductions.map(|plan| plan.restriction);
+    pub fn read_selections<'a>(&'a self, part: &'a JobPart) -> impl Iterator<Item = &'a Selection> {
+        let plans = &self.program.reductions;
+        let reductions = part.reductions.iter();
+        let restrictions = reductions.map(move |number| plans[*number].restriction);
         let rows = self.program.needs_rows().then_some(None);
         restrictions
             .chain(rows)
             .map(|restriction| part.selection(restriction))
+    }
+
+    /// What rules out chunks of a part while the query runs, if anything may.
+    pub fn pruner(&self, part: &JobPart) -> Result<Option<Pruner>> {
+        let Some(filter) = &self.dynamic_filter else {
+            return Ok(None);
+        };
+        // A part knows nothing of the column that is its file.
+        let grid = &part.part.grid;
+        let columns: Vec<usize> = (0..grid.axes().len() + grid.attributes().len()).collect();
+        let schema = Arc::new(self.schema.project(&columns)?);
+        let blocks: Arc<dyn BlockList> = Arc::new(part.blocks.clone());
+        let pruner = Pruner::new(&blocks, &schema, &schema, filter, &self.options);
+        Ok(Some(pruner))
     }
 
     /// The next unit that no worker has: the number of a part, and positions of its chunks.
@@ -289,9 +394,12 @@ impl JobPart {
             .filter(reduced)
             .max_by_key(|axis| counts[*axis])?;
         let mut size = 1;
+        let bytes = rows
+            .saturating_mul(groups)
+            .saturating_mul(CELL_BYTES)
+            .saturating_mul(self.attributes.len() as u64);
         if groups >= FEW_GROUPS && rows < ROWS {
             let fair = total / (workers as u64 * UNITS_PER_WORKER);
-            let bytes = rows.saturating_mul(groups).saturating_mul(CELL_BYTES);
             size = (ROWS / rows.max(1))
                 .min(counts[axis])
                 .min(fair)
@@ -307,6 +415,8 @@ impl JobPart {
             axes,
             batched: (axis, size),
             counts,
+            // Of a single chunk as of a scan's.
+            bytes: if size > 1 { bytes * size } else { 0 },
         })
     }
 }

@@ -8,14 +8,16 @@ use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::Partitioning;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::exec::{ArrayAggregateExec, MOST_GROUPS};
 use crate::provider::aggregate::groups::{group_columns, most_groups, never_fail};
+use crate::provider::aggregate::order::ordering;
 use crate::provider::aggregate::output::Stage;
 use crate::provider::below::{Below, below_exchange};
 use crate::provider::config::TetConfig;
@@ -57,7 +59,7 @@ impl PhysicalOptimizerRule for ArrayAggregates {
             let Some(node) = plan.downcast_ref::<AggregateExec>() else {
                 return Ok(Transformed::no(plan));
             };
-            match replace(node)? {
+            match replace(&plan, node)? {
                 Some(replaced) => Ok(Transformed::new(replaced, true, TreeNodeRecursion::Jump)),
                 None => Ok(Transformed::no(plan)),
             }
@@ -74,28 +76,28 @@ impl PhysicalOptimizerRule for ArrayAggregates {
     }
 }
 
-/// What takes the place of an aggregation, if it can be taken.
-fn replace(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    // Above, somebody may count on the order of its rows.
-    if node.properties().output_ordering().is_some() {
-        return Ok(None);
-    }
+/// What takes the place of an aggregation, if it can be taken. `plan` is `node`, here and below.
+fn replace(
+    plan: &Arc<dyn ExecutionPlan>,
+    node: &AggregateExec,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let whole: Option<Arc<dyn ExecutionPlan>> = match node.mode() {
         AggregateMode::Final | AggregateMode::FinalPartitioned => {
             match below_exchange(node.input()).downcast_ref::<AggregateExec>() {
                 Some(first) if *first.mode() == AggregateMode::Partial => {
-                    one(first, node, Stage::Whole)?
+                    one(first, plan, Stage::Whole)?
                 }
                 _ => None,
             }
         }
-        AggregateMode::Single | AggregateMode::SinglePartitioned => one(node, node, Stage::Whole)?,
-        AggregateMode::Partial => return partial(node),
+        AggregateMode::Single | AggregateMode::SinglePartitioned => one(node, plan, Stage::Whole)?,
+        AggregateMode::Partial => return partial(plan, node),
         AggregateMode::PartialReduce => None,
     };
     let Some(whole) = whole else {
         return Ok(None);
     };
+    let whole = in_order(whole, node)?;
     // Late, somebody above may count on how its rows are spread over partitions.
     Ok(Some(match &node.properties().partitioning {
         Partitioning::UnknownPartitioning(_) => whole,
@@ -104,20 +106,37 @@ fn replace(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     }))
 }
 
-/// An aggregation over a single scan: what `first` looks at, as what `last` gives.
+/// What takes the place of an aggregation, in the order of the latter's rows: somebody above may count on it.
+fn in_order(plan: Arc<dyn ExecutionPlan>, node: &AggregateExec) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(ordering) = node.properties().output_ordering() else {
+        return Ok(plan);
+    };
+    let properties = plan.equivalence_properties();
+    if properties.ordering_satisfy(ordering.iter().cloned())? {
+        return Ok(plan);
+    }
+    // There are few rows left by now.
+    let sorted = SortExec::new(ordering.clone(), plan).with_preserve_partitioning(true);
+    Ok(Arc::new(sorted))
+}
+
+/// An aggregation over a single scan: what `first` looks at, as what `plan` gives.
 fn one(
     first: &AggregateExec,
-    last: &AggregateExec,
+    plan: &Arc<dyn ExecutionPlan>,
     stage: Stage,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(aggregation) = Aggregation::of(first) else {
         return Ok(None);
     };
-    over_scan(first.input(), &aggregation, last, stage)
+    over_scan(first.input(), &aggregation, plan, stage)
 }
 
 /// The first stage of an aggregation, over one scan or the union of several.
-fn partial(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+fn partial(
+    plan: &Arc<dyn ExecutionPlan>,
+    node: &AggregateExec,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(aggregation) = Aggregation::of(node) else {
         return Ok(None);
     };
@@ -125,24 +144,42 @@ fn partial(node: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         return Ok(None);
     };
     let Some(union) = below.node.downcast_ref::<UnionExec>() else {
-        return one(node, node, Stage::Partial);
+        let one = one(node, plan, Stage::Partial)?;
+        return one.map(|one| in_order(one, node)).transpose();
     };
     let aggregation = aggregation.over(&below)?;
     let mut inputs = Vec::with_capacity(union.inputs().len());
     for input in union.inputs() {
-        match over_scan(input, &aggregation, node, Stage::Partial)? {
-            Some(operator) => inputs.push(operator),
+        let alone = with_input(plan, &below.node, input)?;
+        match over_scan(input, &aggregation, &alone, Stage::Partial)? {
+            Some(operator) => inputs.push(in_order(operator, node)?),
             None => return Ok(None),
         }
     }
     UnionExec::try_new(inputs).map(Some)
 }
 
-/// An aggregation of the rows of `input`, as what `node` gives.
+/// A plan with another node in place of one of its own.
+fn with_input(
+    plan: &Arc<dyn ExecutionPlan>,
+    node: &Arc<dyn ExecutionPlan>,
+    input: &Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let replaced = Arc::clone(plan).transform_down(|plan| {
+        Ok(if Arc::ptr_eq(&plan, node) {
+            Transformed::new(Arc::clone(input), true, TreeNodeRecursion::Jump)
+        } else {
+            Transformed::no(plan)
+        })
+    })?;
+    Ok(replaced.data)
+}
+
+/// An aggregation of the rows of `input`, as what `plan` makes of them.
 fn over_scan(
     input: &Arc<dyn ExecutionPlan>,
     aggregation: &Aggregation,
-    node: &AggregateExec,
+    plan: &Arc<dyn ExecutionPlan>,
     stage: Stage,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(below) = Below::of_scan(input)? else {
@@ -182,14 +219,23 @@ fn over_scan(
     if !is_small {
         return Ok(None);
     }
-    let names = node.group_expr().expr().iter();
-    Ok(Some(Arc::new(ArrayAggregateExec::new(
-        &parts,
-        scan,
-        aggregation,
-        names.map(|(_, name)| name.clone()).collect(),
-        stage,
-        groups,
-        node.schema(),
-    ))))
+    let dynamic_filter = below.dynamic_filter;
+    // The engine would have the states of a first stage sorted as well, if those of some were.
+    let ordering = if stage == Stage::Whole || plan.output_ordering().is_some() {
+        ordering(&parts, &aggregation.groups, &columns, &plan.schema())
+    } else {
+        Vec::new()
+    };
+    Ok(Some(Arc::new(
+        ArrayAggregateExec::new(
+            &parts,
+            scan,
+            aggregation,
+            stage,
+            groups,
+            ordering,
+            Arc::clone(plan),
+        )
+        .with_dynamic_filter(dynamic_filter),
+    )))
 }

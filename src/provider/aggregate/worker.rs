@@ -19,6 +19,7 @@ use crate::provider::aggregate::known::known;
 use crate::provider::aggregate::program::Output;
 use crate::provider::mask::mask;
 use crate::provider::metrics::ScanMetrics;
+use crate::provider::pruning::Pruner;
 use crate::provider::source::{ReadCounts, WindowReader};
 
 /// Cells between two times that others may run.
@@ -28,23 +29,25 @@ const LOOK: u64 = 1 << 10;
 /// Rows after which the engine's accumulators are asked what memory they take, unless there are more groups.
 const GROWTH: u64 = 1 << 18;
 
-/// Works until no chunk is left.
+/// Works until no chunk is left, in memory that is reserved for everything but what accumulators take later on.
 pub(super) async fn work(
     job: Arc<Job>,
     metrics: ScanMetrics,
     batch_size: usize,
     memory: MemoryReservation,
-) -> Result<Found> {
+) -> Result<(Found, MemoryReservation)> {
     let elapsed = metrics.baseline.elapsed_compute().clone();
     let mut worker = Worker {
         found: Found::new(&job)?,
         rows: Rows::try_new(&job, batch_size)?,
         readers: Vec::new(),
+        pruner: None,
         open: None,
         is_open: false,
         known_groups: 0,
         counts: ReadCounts::default(),
         metrics,
+        reserved: memory.size(),
         job,
     };
     // To ask the accumulators takes as long as there are groups.
@@ -54,7 +57,7 @@ pub(super) async fn work(
         let timer = elapsed.timer();
         let Some((part, positions)) = worker.job.take() else {
             worker.account_for(&memory)?;
-            return Ok(worker.found);
+            return Ok((worker.found, memory));
         };
         let chunks = worker.chunks(part, &positions)?;
         since += positions.len() as u64 * LOOK + std::mem::take(&mut worker.known_groups);
@@ -121,6 +124,8 @@ struct Worker {
     rows: Rows,
     /// One per chunk of a batch, all of one part.
     readers: Vec<Box<dyn WindowReader>>,
+    /// The number of the part that chunks were last taken of, and what rules some of them out.
+    pruner: Option<(usize, Option<Pruner>)>,
     open: Option<usize>,
     /// Whether the next chunk is open but not yet ready.
     is_open: bool,
@@ -128,6 +133,8 @@ struct Worker {
     known_groups: u64,
     counts: ReadCounts,
     metrics: ScanMetrics,
+    /// Bytes of memory from the start.
+    reserved: usize,
 }
 
 impl Worker {
@@ -136,11 +143,23 @@ impl Worker {
         let job = Arc::clone(&self.job);
         let part = &job.parts[number];
         let mut batches: Vec<Batch> = Vec::new();
+        if self.pruner.as_ref().is_none_or(|(of, _)| *of != number) {
+            self.pruner = Some((number, job.pruner(part)?));
+        }
         for position in positions {
+            if let Some((_, Some(pruner))) = &mut self.pruner
+                && !pruner.keeps(*position, *position + 1)?
+            {
+                self.metrics.add_pruned();
+                continue;
+            }
             let chunk = part.blocks.chunk(*position)?;
             let window = part.part.grid.chunk_grid().window(&chunk);
             let selection = &part.part.selection;
-            let of_window = |wanted| job.groups.of_window(number, selection, wanted, &window);
+            let of_window = |wanted| {
+                job.groups
+                    .of_window(part.number, selection, wanted, &window)
+            };
             let (axes, base) = of_window(selection);
             if axes.iter().any(|axis| axis.selected.is_empty()) {
                 // By a predicate that was not known when the scan was planned.
@@ -171,14 +190,15 @@ impl Worker {
     /// Adds what is known of a chunk without reading it. Returns whether that is all.
     fn add_known(&mut self, part: &JobPart, window: &Window, places: &Places) -> Result<bool> {
         let plans = &self.job.program.reductions;
-        if self.job.program.needs_rows() || plans.is_empty() {
+        if self.job.program.needs_rows() || part.reductions.is_empty() {
             return Ok(false);
         }
-        let mut all = Vec::with_capacity(plans.len());
-        for (number, plan) in plans.iter().enumerate() {
+        let mut all = Vec::with_capacity(part.reductions.len());
+        for number in &part.reductions {
+            let plan = &plans[*number];
             let axes = places.axes(plan.restriction);
             match known(
-                number,
+                *number,
                 plan,
                 part,
                 window,
@@ -191,13 +211,11 @@ impl Worker {
             }
         }
         let mut groups = 0;
-        for (known, (plan, reduction)) in all
-            .into_iter()
-            .zip(plans.iter().zip(&mut self.found.reductions))
-        {
-            let cells = GroupCounts::new(places.axes(plan.restriction), places.base);
+        for (known, number) in all.into_iter().zip(&part.reductions) {
+            let axes = places.axes(plans[*number].restriction);
+            let cells = GroupCounts::new(axes, places.base);
             groups += cells.groups();
-            reduction.add_known(known, &cells);
+            self.found.reductions[*number].add_known(known, &cells);
         }
         if groups == 0 {
             self.metrics.add_sliced();
@@ -211,8 +229,13 @@ impl Worker {
     /// Takes the memory that the engine's accumulators take by now.
     fn account_for(&mut self, memory: &MemoryReservation) -> Result<()> {
         self.rows.added = 0;
+        if self.found.engine.is_empty() {
+            return Ok(());
+        }
         let engine = self.found.engine.iter();
-        memory.try_resize(engine.map(Accumulated::size).sum())
+        let engine: usize = engine.map(Accumulated::size).sum();
+        let bytes = self.job.other_bytes().saturating_add(engine);
+        memory.try_resize(bytes.max(self.reserved))
     }
 
     /// Does a bounded piece of the work on a batch. `next` counts the chunks that are ready. Returns whether it is done.
@@ -223,10 +246,10 @@ impl Worker {
             self.counts = ReadCounts::default();
             self.open = Some(batch.part);
         }
-        if !self.job.attributes.is_empty() && *next < batch.windows.len() {
+        if !part.attributes.is_empty() && *next < batch.windows.len() {
             if self.readers.len() == *next {
                 let grid = &part.part.grid;
-                let reader = grid.window_reader(&self.job.attributes, &self.job.options)?;
+                let reader = grid.window_reader(&part.attributes, &self.job.options)?;
                 self.readers.push(reader);
             }
             let reader = &mut self.readers[*next];
@@ -257,20 +280,22 @@ impl Worker {
 
     fn add(&mut self, batch: &Batch) -> Result<bool> {
         let job = &self.job;
-        if self.rows.next == 0 && !self.found.reductions.is_empty() {
+        let part = &job.parts[batch.part];
+        if self.rows.next == 0 && !part.reductions.is_empty() {
             let layout = batch.places.layout(None);
             let restrictions = 0..job.program.restrictions.len();
             let restricted = restrictions.map(|number| batch.places.layout(Some(number)));
             let restricted: Vec<Option<Layout>> = restricted.collect();
-            let plans = job.program.reductions.iter();
-            for (plan, reduction) in plans.zip(&mut self.found.reductions) {
+            for number in &part.reductions {
+                let plan = &job.program.reductions[*number];
+                let reduction = &mut self.found.reductions[*number];
                 let layout = plan
                     .restriction
                     .map_or(&layout, |number| &restricted[number]);
                 let Some(layout) = layout else {
                     continue;
                 };
-                let attribute = job.attributes.iter().position(|a| *a == plan.attribute);
+                let attribute = part.attributes.iter().position(|a| *a == plan.attribute);
                 let Some(attribute) = attribute else {
                     return internal_err!("an attribute is not read");
                 };

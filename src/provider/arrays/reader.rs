@@ -26,6 +26,10 @@ pub(in crate::provider) struct StoredWindowReader {
     missing: Missing,
     chunks: ChunkReader,
     state: State,
+    /// The cells of a window that is put together, in its row-major order, and what was there before them.
+    assembled: Vec<u8>,
+    /// Cells on their way from the file.
+    gathered: Vec<u8>,
     counts: ReadCounts,
 }
 
@@ -43,8 +47,6 @@ struct Assembly {
     /// The chunks that it touches, as a range along each axis, and how many of them are in place.
     touched: Vec<Range<u64>>,
     done: u64,
-    /// The cells in the window's row-major order.
-    cells: Vec<u8>,
     /// Whether the next chunk is open but not yet decoded.
     is_open: bool,
     /// Whether all of them are in place.
@@ -58,6 +60,8 @@ impl StoredWindowReader {
             chunks: ChunkReader::new(Arc::clone(array.file()), options.access)?,
             array,
             state: State::Closed,
+            assembled: Vec::new(),
+            gathered: Vec::new(),
             counts: ReadCounts::default(),
         })
     }
@@ -135,13 +139,22 @@ impl StoredWindowReader {
         from.runs(0..from.rows(), &mut sources);
         let into = Cells::new(&assembly.window, &common);
         into.runs(0..into.rows(), &mut targets);
-        let mut buffer = vec![0; (from.rows() * size) as usize];
-        self.chunks.gather(&in_bytes(&sources, size), &mut buffer)?;
-        let mut start = 0;
-        for target in in_bytes(&targets, size) {
-            let end = start + target.len();
-            assembly.cells[target].copy_from_slice(&buffer[start..end]);
-            start = end;
+        let (sources, targets) = (in_bytes(&sources, size), in_bytes(&targets, size));
+        if self.chunks.is_raw() && self.chunks.mapped().is_none() {
+            // Few reads, from there copies.
+            self.gathered.resize((from.rows() * size) as usize, 0);
+            self.chunks.gather(&sources, &mut self.gathered)?;
+            let mut start = 0;
+            for target in targets {
+                let end = start + target.len();
+                self.assembled[target].copy_from_slice(&self.gathered[start..end]);
+                start = end;
+            }
+        } else {
+            for (source, target) in pieces(&sources, &targets) {
+                let target = &mut self.assembled[target];
+                self.chunks.gather(std::slice::from_ref(&source), target)?;
+            }
         }
         assembly.is_open = false;
         assembly.done += 1;
@@ -171,11 +184,13 @@ impl WindowReader for StoredWindowReader {
                 )
                 .into());
             }
+            if self.assembled.len() < bytes as usize {
+                self.assembled.resize(bytes as usize, 0);
+            }
             self.state = State::Assembly(Assembly {
                 touched,
                 window: window.clone(),
                 done: 0,
-                cells: vec![0; bytes as usize],
                 is_open: false,
                 is_complete: false,
             });
@@ -212,7 +227,10 @@ impl WindowReader for StoredWindowReader {
         match &self.state {
             State::Closed => internal_err!("a window reader was read without a window"),
             State::Chunk => Ok(self.chunks.cells(range)?),
-            State::Assembly(assembly) => Ok(&assembly.cells[range]),
+            State::Assembly(assembly) if !assembly.is_complete => {
+                internal_err!("a window was read before it was ready")
+            }
+            State::Assembly(_) => Ok(&self.assembled[range]),
         }
     }
 
@@ -240,7 +258,7 @@ impl WindowReader for StoredWindowReader {
                 }
                 let mut buffer = MutableBuffer::with_capacity(length);
                 for run in runs {
-                    buffer.extend_from_slice(&assembly.cells[run]);
+                    buffer.extend_from_slice(&self.assembled[run]);
                 }
                 Buffer::from(buffer)
             }
@@ -269,6 +287,31 @@ fn common_part(a: &Window, b: &Window, shape: &[u64]) -> Selection {
         })
         .collect();
     Selection::new(axes)
+}
+
+/// Runs that are together as long as others, side by side: each pair within a run of either.
+fn pieces<'a>(
+    sources: &'a [Range<usize>],
+    targets: &'a [Range<usize>],
+) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + 'a {
+    let (mut sources, mut targets) = (sources.iter().cloned(), targets.iter().cloned());
+    let (mut source, mut target) = (0..0, 0..0);
+    std::iter::from_fn(move || {
+        if source.is_empty() {
+            source = sources.next()?;
+        }
+        if target.is_empty() {
+            target = targets.next()?;
+        }
+        let length = source.len().min(target.len());
+        let piece = (
+            source.start..source.start + length,
+            target.start..target.start + length,
+        );
+        source.start += length;
+        target.start += length;
+        Some(piece)
+    })
 }
 
 /// Runs of cells as runs of bytes. They lie within a window in memory or in a map, so they fit the address space.

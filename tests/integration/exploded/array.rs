@@ -105,6 +105,33 @@ pub struct TestArray {
 impl TestArray {
     pub fn generate(random: &mut Random, name: &str, shape: &[usize]) -> Self {
         let dtype = *random.pick(&Dtype::ALL);
+        Self::of(random, name, shape, dtype)
+    }
+
+    /// One of this type, in chunks of up to all cells.
+    pub fn large(random: &mut Random, name: &str, shape: &[usize], dtype: Dtype) -> Self {
+        let mut array = Self::of(random, name, shape, dtype);
+        for (chunk, extent) in array.chunk_shape.iter_mut().zip(shape) {
+            *chunk = match random.below(3) {
+                0 => *extent as u64,
+                _ => (1 + random.below(*extent)) as u64,
+            };
+        }
+        // A chunk has its index row, and there need not be very many.
+        while array.chunks(shape) > 500 {
+            array.chunk_shape.iter_mut().for_each(|chunk| *chunk *= 2);
+        }
+        array
+    }
+
+    fn chunks(&self, shape: &[usize]) -> u64 {
+        let extents = shape.iter().zip(&self.chunk_shape);
+        extents
+            .map(|(extent, chunk)| (*extent as u64).div_ceil(*chunk))
+            .product()
+    }
+
+    fn of(random: &mut Random, name: &str, shape: &[usize], dtype: Dtype) -> Self {
         let values = palette(random, dtype);
         let fill = random.chance(40).then(|| fill(random, dtype, &values));
         let missing = missing(random, dtype, fill.as_ref());

@@ -91,6 +91,31 @@ impl TestAxis {
         }
     }
 
+    /// One of any length: labels are too many for that.
+    pub fn long(random: &mut Random, number: usize, extent: usize) -> Self {
+        let order = random.below(4);
+        let steps: Vec<i64> = (0..extent as i64)
+            .map(|position| match order {
+                0 | 1 => position - 3,
+                2 => 9 - position,
+                _ => random.below(extent.div_ceil(3)) as i64,
+            })
+            .collect();
+        let (stored, coordinates) = match random.below(3) {
+            0 => (Stored::Counted, counted(extent)),
+            1 => {
+                let dtype = *random.pick(&[Dtype::I16, Dtype::I32, Dtype::I64]);
+                integers_of(random, &steps, dtype, 0)
+            }
+            _ => floats(random, &steps),
+        };
+        Self {
+            name: format!("d{number}"),
+            stored,
+            coordinates,
+        }
+    }
+
     /// The same axis, cut into files at these positions.
     pub fn cut(&self, parts: &[Range<usize>]) -> (Self, Vec<Self>) {
         let parts: Vec<Self> = parts.iter().map(|part| self.part(part)).collect();
@@ -234,6 +259,10 @@ fn integers(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
         Dtype::I64 if random.chance(30) => (1 << 53) + 1,
         _ => 20,
     };
+    integers_of(random, steps, dtype, base)
+}
+
+fn integers_of(random: &mut Random, steps: &[i64], dtype: Dtype, base: i128) -> (Stored, ArrayRef) {
     let numbers: Vec<_> = steps
         .iter()
         .map(|step| Number::Integer(base + i128::from(*step)))

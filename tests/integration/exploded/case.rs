@@ -11,7 +11,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
-use tet_sql::format::tet::TetWriter;
+use tet_sql::format::tet::{Dtype, TetWriter};
 use tet_sql::{Access, TetOptions, enable_tet, open_location};
 use tetration::catalog::embed_indexes_in_tet;
 
@@ -22,6 +22,13 @@ use super::random::Random;
 
 /// Cells of the largest arrays. Joins multiply them.
 const MAX_CELLS: usize = 250;
+
+/// Extents of arrays of many cells, along the first axis and so on: beyond those of the tiles and visits that reductions
+/// go by.
+const LARGE: [&[usize]; 3] = [&[1, 12, 40, 90], &[1, 30, 70], &[3, 600, 700, 1100]];
+
+/// Cells of those, at most.
+const MAX_LARGE: usize = 100_000;
 
 /// Arrays on the same axes.
 #[derive(Debug)]
@@ -46,6 +53,8 @@ pub struct TestTable {
 /// A case in a session. The files are there as long as this is.
 pub struct Session {
     pub ctx: SessionContext,
+    /// Whether aggregates are computed in array space.
+    pub is_enabled: bool,
     /// One per dataset; then one of all of them, if there are several.
     pub tables: Vec<TestTable>,
     _folder: TempDir,
@@ -86,6 +95,36 @@ impl Case {
         }
     }
 
+    /// Arrays of many cells, of one type.
+    pub fn large(random: &mut Random, dtype: Dtype) -> Self {
+        let mut shape: Vec<_> = LARGE.iter().map(|extents| *random.pick(extents)).collect();
+        while shape.iter().product::<usize>() > MAX_LARGE {
+            // The first of the two longest is not the last, which runs lie along.
+            let axis = usize::from(shape[1] > shape[0]);
+            shape[axis] -= 1;
+        }
+        let axes = shape
+            .iter()
+            .enumerate()
+            .map(|(number, extent)| TestAxis::long(random, number, *extent))
+            .collect();
+        let arrays = ["a", "b"][..1 + random.below(2)]
+            .iter()
+            .map(|name| TestArray::large(random, name, &shape, dtype))
+            .collect();
+        let parts = match random.chance(20) {
+            true => split(random, shape[0]),
+            false => std::iter::once(0..shape[0]).collect(),
+        };
+        Self {
+            axes,
+            arrays,
+            parts,
+            has_indexes: random.chance(50),
+            options: options(random),
+        }
+    }
+
     pub async fn register(&self, random: &mut Random) -> Session {
         let config = SessionConfig::new()
             .with_target_partitions(1 + random.below(4))
@@ -93,7 +132,8 @@ impl Case {
             .set_usize("datafusion.optimizer.repartition_file_min_size", 1)
             .set_bool("datafusion.optimizer.prefer_hash_join", random.chance(85));
         let ctx = SessionContext::new_with_config(config);
-        let ctx = match random.chance(90) {
+        let is_enabled = random.chance(90);
+        let ctx = match is_enabled {
             true => enable_tet(ctx, TetOptions::new()),
             false => ctx,
         };
@@ -154,6 +194,7 @@ impl Case {
         }
         Session {
             ctx,
+            is_enabled,
             tables: registered,
             _folder: folder,
         }

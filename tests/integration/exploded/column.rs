@@ -49,6 +49,10 @@ impl TestColumn {
         self.values.data_type().is_numeric()
     }
 
+    pub fn is_integer(&self) -> bool {
+        self.values.data_type().is_integer()
+    }
+
     /// Something that rows can be grouped by: most often the column itself.
     pub fn key(&self, random: &mut Random) -> String {
         let name = &self.name;

@@ -9,8 +9,9 @@ const MAX_ROWS: usize = 2_000;
 
 /// A join of two tables of a case.
 pub fn join(random: &mut Random, tables: &[TestTable]) -> Query {
-    match random.below(5) {
+    match random.below(6) {
         0 => with_few(random, tables),
+        5 => groups_with_few(random, tables),
         1 => correlated(random, tables),
         _ => on_dimensions(random, tables),
     }
@@ -35,6 +36,23 @@ fn with_few(random: &mut Random, tables: &[TestTable]) -> Query {
             Query::summary(format!("SELECT count(*), {aggregates} FROM {from}"))
         }
     }
+}
+
+/// Groups by a dimension, of which a few are asked for.
+fn groups_with_few(random: &mut Random, tables: &[TestTable]) -> Query {
+    let table = random.pick(tables);
+    let dimension = random.pick(&table.dimensions);
+    let condition = table.condition(random, "");
+    let aggregates = aggregates(random, &table.values, "");
+    let name = &dimension.name;
+    let groups = format!(
+        "SELECT {name}, count(*), {aggregates} FROM {}{condition} GROUP BY {name}",
+        table.name
+    );
+    Query::summary(format!(
+        "SELECT x.* FROM ({groups}) x JOIN few_{} s ON x.{name} = s.k",
+        table.few(dimension)
+    ))
 }
 
 /// Semi and anti joins.

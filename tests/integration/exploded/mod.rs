@@ -1,6 +1,7 @@
 //! Generated queries over generated files answer the same as over the same cells exploded into rows of a `MemTable`.
 //!
-//! `TET_SQL_CASES` sets the number of cases, `TET_SQL_SEED` the first of them; a failure names its seed.
+//! `TET_SQL_CASES` sets the number of cases, `TET_SQL_SEED` the first of them, `TET_SQL_LARGE_CASES` the number of those with
+//! many cells; a failure names its seed.
 
 mod array;
 mod axis;
@@ -13,33 +14,74 @@ mod random;
 use std::panic::AssertUnwindSafe;
 
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::error::DataFusionError;
+use datafusion::physical_plan::{collect, displayable};
 use datafusion::prelude::SessionContext;
 use futures::{FutureExt, StreamExt, stream};
 
-use self::case::Case;
+use tet_sql::format::tet::Dtype;
+
+use self::case::{Case, Session};
 use self::join::join;
 use self::query::Query;
 pub(crate) use self::random::Random;
 
 const QUERIES_PER_CASE: usize = 12;
+const QUERIES_PER_LARGE_CASE: usize = 4;
 
 /// Failures after which no more cases are tried.
 const MAX_FAILURES: usize = 10;
 
+/// The share of aggregates, in percent, that are computed in array space at least, in sessions where that is on: the
+/// others are over values, over dimensions compared with each other, over joins, or known from statistics.
+const LEAST_SHARE: usize = 50;
+
+/// Aggregates below which no share is asked of them.
+const FEW: usize = 100;
+
+/// How many plans had an aggregate, and how many had one in array space.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    aggregates: usize,
+    in_array_space: usize,
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_query_answers_as_over_exploded_rows() {
-    let number = |name: &str, default| {
-        std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-    };
+    let tally = over_seeds(number("TET_SQL_CASES", 200), check).await;
+    let share = tally.in_array_space * 100 / tally.aggregates.max(1);
+    assert!(tally.aggregates < FEW || share >= LEAST_SHARE, "{tally:?}");
+}
+
+/// Aggregates of arrays of all types, with more cells than are taken at a time anywhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn aggregates_of_many_cells_answer_as_over_exploded_rows() {
+    let tally = over_seeds(number("TET_SQL_LARGE_CASES", 10), check_large).await;
+    let share = tally.in_array_space * 100 / tally.aggregates.max(1);
+    assert!(tally.aggregates < FEW || share >= LEAST_SHARE, "{tally:?}");
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// Checks so many cases, one for each seed.
+async fn over_seeds<F>(cases: u64, check: fn(u64) -> F) -> Tally
+where
+    F: Future<Output = Result<Tally, String>> + Send + 'static,
+{
     let first = number("TET_SQL_SEED", 1);
-    let seeds = first..first + number("TET_SQL_CASES", 200);
     let mut failures = Vec::new();
-    let mut cases = stream::iter(seeds)
+    let mut tally = Tally::default();
+    let mut cases = stream::iter(first..first + cases)
         .map(|seed| async move { (seed, tokio::spawn(check(seed)).await) })
         .buffer_unordered(2);
     while let Some((seed, result)) = cases.next().await {
         match result {
-            Ok(Ok(())) => {}
+            Ok(Ok(of_case)) => {
+                tally.aggregates += of_case.aggregates;
+                tally.in_array_space += of_case.in_array_space;
+            }
             Ok(Err(failure)) => failures.push(format!("seed {seed}: {failure}")),
             Err(panic) => failures.push(format!("seed {seed}: {panic}")),
         }
@@ -48,45 +90,93 @@ async fn any_query_answers_as_over_exploded_rows() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    tally
 }
 
-async fn check(seed: u64) -> Result<(), String> {
+async fn check(seed: u64) -> Result<Tally, String> {
     let mut random = Random(seed);
     let case = Case::generate(&mut random);
     let session = case.register(&mut random).await;
+    let mut tally = Tally::default();
     for _ in 0..QUERIES_PER_CASE {
         let query = match random.chance(25) {
             true => join(&mut random, &session.tables),
             false => random.pick(&session.tables).query(&mut random),
         };
-        // The engine fails on some plans of outer joins, whatever the tables.
-        let Ok(theirs) = rows(&session.ctx, &query, "theirs").await else {
-            continue;
+        compare(&session, &query, &mut tally)
+            .await
+            .map_err(|failure| format!("{failure}\n{case:?}"))?;
+    }
+    Ok(tally)
+}
+
+async fn check_large(seed: u64) -> Result<Tally, String> {
+    let mut random = Random(seed);
+    let dtype = Dtype::ALL[seed as usize % Dtype::ALL.len()];
+    let case = Case::large(&mut random, dtype);
+    let session = case.register(&mut random).await;
+    let mut tally = Tally::default();
+    for _ in 0..QUERIES_PER_LARGE_CASE {
+        let query = random.pick(&session.tables).large_query(&mut random);
+        compare(&session, &query, &mut tally).await?;
+    }
+    Ok(tally)
+}
+
+async fn compare(session: &Session, query: &Query, tally: &mut Tally) -> Result<(), String> {
+    // The engine fails on some plans of outer joins, whatever the tables.
+    let Ok((_, theirs)) = rows(&session.ctx, query, "theirs").await else {
+        return Ok(());
+    };
+    let (plan, ours) = match rows(&session.ctx, query, "ours").await {
+        Ok(ours) => ours,
+        // The engine's estimate of rows, where integers beyond 2^53 are compared with floats. Over exploded rows there
+        // are no bounds to make it of.
+        Err(error) if error.contains("Selectivity is out of limit") => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if session.is_enabled {
+        let in_array_space = plan.contains("ArrayAggregateExec");
+        tally.in_array_space += usize::from(in_array_space);
+        tally.aggregates += usize::from(in_array_space || plan.contains("AggregateExec"));
+    }
+    if ours != theirs {
+        let differ = ours
+            .iter()
+            .zip(&theirs)
+            .position(|(ours, theirs)| ours != theirs);
+        let around = |rows: &[String]| {
+            let start = differ
+                .unwrap_or(rows.len())
+                .saturating_sub(3)
+                .min(rows.len());
+            let some = &rows[start..rows.len().min(start + 60)];
+            format!("{} rows, from {start} on {some:?}", rows.len())
         };
-        let ours = rows(&session.ctx, &query, "ours").await;
-        let ours = match ours {
-            Ok(ours) => ours,
-            // The engine's estimate of rows, where integers beyond 2^53 are compared with floats. Over exploded rows there
-            // are no bounds to make it of.
-            Err(error) if error.contains("Selectivity is out of limit") => continue,
-            Err(error) => return Err(format!("{error}\n{case:?}")),
-        };
-        if ours != theirs {
-            return Err(format!(
-                "{}\nours   {ours:?}\ntheirs {theirs:?}\n{case:?}",
-                query.sql
-            ));
-        }
+        return Err(format!(
+            "{}\nours   {}\ntheirs {}\n{plan}",
+            query.sql,
+            around(&ours),
+            around(&theirs)
+        ));
     }
     Ok(())
 }
 
-/// The rows of a query as text, sorted unless they come in an order.
-async fn rows(ctx: &SessionContext, query: &Query, whose: &str) -> Result<Vec<String>, String> {
+/// The plan of a query, and its rows as text, sorted unless they come in an order.
+async fn rows(
+    ctx: &SessionContext,
+    query: &Query,
+    whose: &str,
+) -> Result<(String, Vec<String>), String> {
     let sql = query.sql.replace("{t}", whose);
-    let run = async { ctx.sql(&sql).await?.collect().await };
-    let batches = match AssertUnwindSafe(run).catch_unwind().await {
-        Ok(batches) => batches.map_err(|error| format!("{sql}: {error}"))?,
+    let run = async {
+        let plan = ctx.sql(&sql).await?.create_physical_plan().await?;
+        let shown = displayable(plan.as_ref()).indent(false).to_string();
+        Ok::<_, DataFusionError>((shown, collect(plan, ctx.task_ctx()).await?))
+    };
+    let (plan, batches) = match AssertUnwindSafe(run).catch_unwind().await {
+        Ok(answer) => answer.map_err(|error| format!("{sql}: {error}"))?,
         Err(_) => return Err(format!("{sql}: panics")),
     };
     let options = FormatOptions::default().with_null("NULL");
@@ -111,5 +201,5 @@ async fn rows(ctx: &SessionContext, query: &Query, whose: &str) -> Result<Vec<St
     if !query.is_ordered {
         rows.sort();
     }
-    Ok(rows)
+    Ok((plan, rows))
 }

@@ -109,7 +109,7 @@ impl TestTable {
         let list = Self::list(&chosen, "");
         let aggregates = aggregates(random, &self.values, "");
         match random.below(19) {
-            13..=18 => self.groups(random, &condition),
+            13..=18 => self.groups(random, &condition, usize::MAX),
             0..=2 => Query::rows(format!("SELECT {list} FROM {name}{condition}")),
             3 => Query::summary(format!("SELECT {aggregates} FROM {name}{condition}")),
             4 => Query::summary(format!(
@@ -149,8 +149,20 @@ impl TestTable {
         }
     }
 
-    /// Aggregates of all kinds, by expressions over dimensions.
-    fn groups(&self, random: &mut Random, condition: &str) -> Query {
+    /// Aggregates of many rows, by up to two dimensions so that there are not as many groups.
+    pub fn large_query(&self, random: &mut Random) -> Query {
+        let condition = match random.chance(30) {
+            true => format!(
+                " WHERE {}",
+                random.pick(&self.values).comparison(random, "")
+            ),
+            false => String::new(),
+        };
+        self.groups(random, &condition, 2)
+    }
+
+    /// Aggregates of all kinds, by so many expressions over dimensions at most.
+    fn groups(&self, random: &mut Random, condition: &str, most: usize) -> Query {
         let condition = match random.chance(50) {
             true => self.slice(random),
             false => condition.to_string(),
@@ -161,7 +173,11 @@ impl TestTable {
                 keys.push(dimension.key(random));
             }
         }
+        while keys.len() > most {
+            keys.swap_remove(random.below(most));
+        }
         if random.chance(10)
+            && keys.len() < most
             && let Some(dimension) = self.dimensions.first()
         {
             keys.push(dimension.key(random));
@@ -219,7 +235,7 @@ impl TestTable {
         if random.chance(20) {
             return self.of_dimension(random);
         }
-        let aggregate = match random.below(14) {
+        let aggregate = match random.below(20) {
             0 => "count(*)".to_string(),
             1 => format!("count(DISTINCT {name})"),
             2 | 3 if !column.has_nan => {
@@ -240,6 +256,27 @@ impl TestTable {
             10 if column.is_numeric() && !column.has_nan => {
                 let function = random.pick(&["bool_and", "bool_or"]);
                 format!("{function}({name} > 1)")
+            }
+            // Wraps around, whatever the order of rows.
+            11 | 12 if column.is_integer() => format!("sum({name})"),
+            13 => {
+                let function = random.pick(&["arg_min", "arg_max"]);
+                format!("{function}({}, {name})", random.pick(&all).name)
+            }
+            // Powers of two, so that it is exact.
+            14 if column.is_numeric() && !column.has_nan => {
+                format!("product(CASE WHEN {name} > 1 THEN 2.0 ELSE -0.5 END)")
+            }
+            15 if column.is_tame => format!("norm_l1({name})"),
+            16 if column.is_tame => {
+                return format!("round(norm_l2({name}){filter} * 4096) / 4096");
+            }
+            17 if column.is_numeric() => format!("histogram({name}, -3, 12.5, 7)"),
+            18 if column.is_tame => {
+                format!(
+                    "quantile({name}, {})",
+                    random.pick(&["0", "0.25", "0.9", "1"])
+                )
             }
             _ => format!("count({name})"),
         };

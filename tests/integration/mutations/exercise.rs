@@ -48,12 +48,12 @@ pub fn read(path: &Path, access: Access) -> usize {
 pub fn read_table(table: &ArrayTable, access: Access) -> Result<usize> {
     let source = table.source();
     let session = SessionContext::new().state();
-    let blocks = source.select(&session, &[])?.blocks;
+    let columns: Vec<_> = (0..source.schema().fields().len()).collect();
+    let blocks = source.select(&session, &[], &columns)?.blocks;
     let read_options = ReadOptions {
         access,
         ..ReadOptions::default()
     };
-    let columns: Vec<_> = (0..source.schema().fields().len()).collect();
     for column in &columns {
         blocks.column_statistics(*column, &read_options)?;
     }
