@@ -104,7 +104,7 @@ async fn files_on_two_grids_have_the_groups_of_two() {
     assert_eq!(rows(&ctx, &check).await, expected);
 }
 
-/// Three files whose times and latitudes overlap in part, whose longitudes repeat, and which have no value where all of
+/// Four files whose times and latitudes overlap in part, whose longitudes repeat, and which have no value where all of
 /// them are even.
 async fn overlapping(folder: &Path) -> SessionContext {
     let labels = |numbers: &[i64]| numbers.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -151,7 +151,7 @@ async fn overlapping(folder: &Path) -> SessionContext {
     ctx
 }
 
-/// Of every query whether its aggregates of dimensions are computed along axes, and whether others are computed row by row.
+/// By whatever rows are grouped, and wherever the files overlap, the answers are those of the same rows in memory.
 #[tokio::test]
 async fn aggregates_of_dimensions_come_from_axes() {
     let folder = tempfile::tempdir().unwrap();

@@ -109,8 +109,8 @@ async fn accumulators_that_outgrow_memory_are_an_error() {
             .unwrap();
         for groups in ["", "GROUP BY dim_0"] {
             let sql = format!("SELECT median(value) FROM v {groups}");
+            // The engine, to which it is left then, has no more.
             let message = error(&ctx, &sql).await;
-            assert!(message.contains("ArrayAggregateExec"), "{message}");
             assert!(message.contains("Resources exhausted"), "{message}");
         }
         drop(folder);
