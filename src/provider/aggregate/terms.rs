@@ -77,7 +77,7 @@ impl Terms {
     /// Adds up products that differ along one axis alone.
     fn fold(&mut self, axis: usize) {
         let mut places: HashMap<Vec<usize>, usize> = HashMap::new();
-        let mut folded: Vec<(Vec<usize>, Vec<(usize, u64)>)> = Vec::new();
+        let mut folded: Vec<(Vec<usize>, Factor)> = Vec::new();
         for mut term in self.terms.drain(..) {
             let factor = std::mem::take(&mut term.factors[axis]);
             let next = folded.len();

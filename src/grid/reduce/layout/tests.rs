@@ -53,7 +53,8 @@ fn variants(extent: u64) -> Vec<AxisGroups> {
         IndexSet::from_ranges(extent, [extent / 3..extent]),
         IndexSet::from_ranges(extent, (0..extent).step_by(2).map(|p| p..p + 1)),
     ];
-    let terms: [Option<fn(usize) -> usize>; 7] = [
+    type Term = fn(usize) -> usize;
+    let terms: [Option<Term>; 7] = [
         None,
         Some(|_| 3),
         Some(|position| position * 7),
