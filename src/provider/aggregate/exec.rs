@@ -41,8 +41,8 @@ pub(super) const MOST_GROUPS: usize = 1 << 26;
 ///
 /// One partition; as many workers as the scan has partitions take chunks one after another. What they add up in what order
 /// depends on their pace, so that sums and averages of floating-point numbers, and what is made of them, may differ in
-/// their last digits from run to run: relative to the sum of the numbers' magnitudes by less than 1e-12 for groups of
-/// up to a billion cells.
+/// their last digits from run to run: relative to the sum of the numbers' magnitudes by at most 2^-53 for every addition to
+/// the total of a group, of which there is one for eight cells or more, or for a chunk with fewer; as a rule by far less.
 ///
 /// The results of all groups are kept in memory. Where that is refused, the engine's own plan runs instead, which can
 /// spill; the metric `left_to_engine` says so.
