@@ -110,14 +110,7 @@ impl<C: SumInto<T>, T> Lanes<C, T> {
     /// Adds those that count of fewer than [`WIDTH`] cells.
     #[inline(always)]
     fn add_rest(&mut self, cells: &[C::Bytes], keep: impl Keep<C>) {
-        let lanes = self.partial.iter_mut().zip(&mut self.counts);
-        for (cell, (partial, count)) in cells.iter().zip(lanes) {
-            let cell = C::load(*cell);
-            let keeps = keep.keeps(cell);
-            let addend = if keeps { cell } else { C::ZERO };
-            *partial = C::plus(*partial, addend.widen());
-            *count += keeps.into();
-        }
+        add_rest::<C, T>(cells, keep, &mut self.partial, &mut self.counts);
     }
 
     #[inline(always)]
@@ -275,6 +268,23 @@ fn add_kept<C: SumInto<T>, T, const LANES: usize>(
     }
 }
 
+/// Adds those that count of cells that are fewer than the columns.
+#[inline(always)]
+fn add_rest<C: SumInto<T>, T>(
+    cells: &[C::Bytes],
+    keep: impl Keep<C>,
+    partial: &mut [C::Partial],
+    counts: &mut [C::Count],
+) {
+    for (cell, (partial, count)) in cells.iter().zip(partial.iter_mut().zip(counts)) {
+        let cell = C::load(*cell);
+        let keeps = keep.keeps(cell);
+        let addend = if keeps { cell } else { C::ZERO };
+        *partial = C::plus(*partial, addend.widen());
+        *count += keeps.into();
+    }
+}
+
 /// Rows of a few cells each, with the groups that they go to. Each is added up in as many sums as fit into a register, and
 /// these of all rows at once.
 #[inline(always)]
@@ -303,12 +313,7 @@ fn short_rows<C: SumInto<T>, T, K: Keep<C>>(
             for block in blocks {
                 add_kept::<C, T, LANES>(block, keep, partial, counts);
             }
-            for (i, cell) in rest.iter().enumerate() {
-                let one = [*cell];
-                let (mut sum, mut count) = ([partial[i]], [counts[i]]);
-                add_kept::<C, T, 1>(&one, keep, &mut sum, &mut count);
-                (partial[i], counts[i]) = (sum[0], count[0]);
-            }
+            add_rest::<C, T>(rest, keep, partial, counts);
         }
     }
     let mut of_rows = [C::Partial::default(); SHORT_ROWS];

@@ -26,8 +26,9 @@ use futures::TryStreamExt;
 
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::axis_filters::is_over_axis;
+use crate::provider::aggregate::columns::Columns;
 use crate::provider::aggregate::output::Stage;
-use crate::provider::aggregate::program::{Columns, Output, Program};
+use crate::provider::aggregate::program::{Output, Program};
 use crate::provider::aggregate::run::Run;
 use crate::provider::below::with_columns;
 use crate::provider::pruning::is_dynamic;

@@ -72,10 +72,8 @@ impl FoundCells {
     fn new(plan: &ReductionPlan, groups: usize, looks_at_all: bool) -> Self {
         let format = plan.format;
         let all = Bounds::all(format.cell_type);
-        // Where missing cells are met, to look for them costs less than to ask of every cell whether it is one.
-        let is_fill_asked = format.fill.is_some() && format.cell_type != CellType::F16;
         let bounds = plan.bounds.as_deref();
-        let bounds = bounds.filter(|bounds| *bounds != [all] || is_fill_asked || !looks_at_all);
+        let bounds = bounds.filter(|bounds| *bounds != [all] || !looks_at_all);
         let mut passes = bounds.map(|bounds| {
             let bounds = bounds.iter().map(|bounds| bounds.patterns());
             bounds.collect::<Vec<_>>()

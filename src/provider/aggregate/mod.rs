@@ -7,6 +7,7 @@
 mod aggregation;
 mod along_axis;
 mod axis_filters;
+mod columns;
 mod engine;
 mod exec;
 mod fallback;

@@ -10,79 +10,20 @@ use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
-use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
+use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
 
 use crate::grid::reduce::{CellType, SumKind, Wanted};
 use crate::provider::aggregate::aggregation::{Aggregate, Aggregation};
+use crate::provider::aggregate::columns::Columns;
 use crate::provider::aggregate::value_bounds::Bounds;
 use crate::provider::aggregate::value_set::ValueSet;
 use crate::provider::functions::extreme_argument::ExtremeArgument;
-use crate::provider::options::ReadOptions;
-use crate::provider::source::{CellFormat, GridPart};
+use crate::provider::source::CellFormat;
 
 /// The most bounds of one reduction, which looks at every cell once for each. More are rather asked of rows.
 const MOST_BOUNDS: usize = 8;
-
-/// What is known of the columns of a table.
-pub(super) struct Columns {
-    /// How many of them are dimensions, ahead of all others.
-    pub dimensions: usize,
-    /// How the cells of each attribute are stored, where that can be used.
-    pub formats: Vec<Option<CellFormat>>,
-    /// Whether an attribute may have nulls.
-    pub may_have_nulls: Vec<bool>,
-}
-
-impl Columns {
-    /// What holds of the columns in all parts of a table.
-    pub fn of(parts: &[GridPart], options: &ReadOptions) -> Self {
-        let first = parts.first().map(|part| &part.grid);
-        let attributes = first.map_or(0, |grid| grid.attributes().len());
-        let format = |attribute: usize| -> Option<CellFormat> {
-            let mut formats = parts
-                .iter()
-                .map(|part| part.grid.cell_format(attribute, options));
-            let first = formats.next()??;
-            formats.all(|other| other == Some(first)).then_some(first)
-        };
-        let may_have_nulls = |attribute: usize| {
-            let mut grids = parts.iter().map(|part| &part.grid);
-            grids.any(|grid| grid.may_have_nulls(attribute, options))
-        };
-        Self {
-            dimensions: first.map_or(0, |grid| grid.axes().len()),
-            formats: (0..attributes).map(format).collect(),
-            may_have_nulls: (0..attributes).map(may_have_nulls).collect(),
-        }
-    }
-
-    fn attribute(&self, column: usize) -> Option<usize> {
-        let attribute = column.checked_sub(self.dimensions)?;
-        (attribute < self.formats.len()).then_some(attribute)
-    }
-
-    fn format(&self, column: usize) -> Option<CellFormat> {
-        self.formats[self.attribute(column)?]
-    }
-
-    /// Whether none of these expressions is null in any row, as far as that is plain to see.
-    fn are_never_null(&self, expressions: &[Arc<dyn PhysicalExpr>]) -> bool {
-        expressions.iter().all(|expr| {
-            match (expr.downcast_ref::<Literal>(), value_of(expr)) {
-                (Some(literal), _) => !literal.value().is_null(),
-                (None, Some((column, None))) => match self.attribute(column) {
-                    Some(attribute) => !self.may_have_nulls[attribute],
-                    // Dimensions, and the file.
-                    None => true,
-                },
-                // A cast may fail.
-                (None, _) => false,
-            }
-        })
-    }
-}
 
 /// How the aggregates of an aggregation are computed.
 #[derive(Debug, Clone)]
@@ -435,7 +376,7 @@ fn is_reducible(format: CellFormat) -> bool {
 }
 
 /// The column that an expression is, and what it is cast to.
-fn value_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Option<DataType>)> {
+pub(super) fn value_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Option<DataType>)> {
     match expr.downcast_ref::<CastExpr>() {
         Some(cast) => {
             let column = cast.expr().downcast_ref::<Column>()?;
