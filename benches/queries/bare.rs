@@ -1,102 +1,154 @@
-//! The same work without an engine: what the hardware and zstd leave a query to hope for.
+//! The same work without an engine, over the same mapped bytes: what hand-written loops and zstd take.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use memmap2::Mmap;
 use tet_sql::Access;
-use tet_sql::format::tet::{ChunkRow, OpenOptions, TetFile};
+use tet_sql::format::tet::{ChunkRow, Dtype, OpenOptions, TetFile};
 
-use crate::Result;
+use crate::{Result, probe};
 
-/// Where the chunks of a file's only dataset are.
-fn chunk_rows(path: &Path) -> Result<Vec<ChunkRow>> {
-    let file = TetFile::open(path, OpenOptions::default())?;
-    let [dataset] = file.datasets() else {
-        return Err(format!("{} has several datasets", path.display()).into());
-    };
-    let grid: Vec<u64> = dataset
-        .shape()
-        .iter()
-        .zip(dataset.chunk_shape())
-        .map(|(extent, chunk)| extent.div_ceil(*chunk))
-        .collect();
-    (0..grid.iter().product())
-        .map(|number: u64| {
-            let mut rest = number;
-            let mut chunk = vec![0; grid.len()];
-            for (position, extent) in chunk.iter_mut().zip(&grid).rev() {
-                *position = rest % extent;
-                rest /= extent;
-            }
-            Ok(file.chunk_row(dataset, &chunk, Access::Mmap)?)
-        })
-        .collect()
+/// A file's only dataset, of three axes, and its map.
+#[derive(Debug)]
+pub struct Chunks {
+    map: Mmap,
+    rows: Vec<([u64; 3], ChunkRow)>,
+    shape: [usize; 3],
+    chunk_shape: [usize; 3],
+    dtype: Dtype,
 }
 
-/// Reads, and decompresses if asked to, every chunk on so many threads; adds the cells up if asked to.
-fn each_chunk(
-    path: &Path,
-    threads: usize,
-    work: impl Fn(&mut Scratch, &[u8], &ChunkRow) -> Result<f64> + Sync,
-) -> Result<f64> {
-    let rows = chunk_rows(path)?;
-    let file = File::open(path)?;
-    let next = AtomicU64::new(0);
-    let sums = std::thread::scope(|scope| {
-        let run = || -> Result<f64> {
-            let mut scratch = Scratch {
-                decompressor: zstd::bulk::Decompressor::new()?,
-                cells: Vec::new(),
-            };
-            let mut stored = Vec::new();
-            let mut sum = 0.0;
-            while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-                stored.resize(row.stored_bytes as usize, 0);
-                file.read_exact_at(&mut stored, row.payload_offset)?;
-                sum += work(&mut scratch, &stored, row)?;
-            }
-            Ok(sum)
+/// What an average is by.
+#[derive(Debug, Clone, Copy)]
+pub enum By {
+    Nothing,
+    Time,
+    LatLon,
+}
+
+impl Chunks {
+    /// Maps a file.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = TetFile::open(path, OpenOptions::default())?;
+        let [dataset] = file.datasets() else {
+            return Err(format!("{} has several datasets", path.display()).into());
         };
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        let results = handles.into_iter().map(|handle| match handle.join() {
-            Ok(result) => result,
-            Err(_) => Err("a thread panicked".into()),
+        let shape: [u64; 3] = dataset.shape().try_into()?;
+        let chunk_shape: [u64; 3] = dataset.chunk_shape().try_into()?;
+        let counts: [u64; 3] = std::array::from_fn(|axis| shape[axis].div_ceil(chunk_shape[axis]));
+        let rows = (0..counts.iter().product()).map(|number: u64| {
+            let [_, b, c] = counts;
+            let chunk = [number / (b * c), number / c % b, number % c];
+            Ok((chunk, file.chunk_row(dataset, &chunk, Access::Mmap)?))
         });
-        results.collect::<Result<Vec<_>>>()
-    })?;
-    Ok(sums.into_iter().sum())
-}
+        Ok(Self {
+            map: probe::map(path)?,
+            rows: rows.collect::<Result<_>>()?,
+            shape: shape.map(|extent| extent as usize),
+            chunk_shape: chunk_shape.map(|extent| extent as usize),
+            dtype: dataset.dtype().ok_or("a dataset of no known type")?,
+        })
+    }
 
-struct Scratch {
-    decompressor: zstd::bulk::Decompressor<'static>,
-    cells: Vec<u8>,
-}
+    /// Gives every chunk to one of so many threads, each with a state of its own.
+    fn each<S: Send>(
+        &self,
+        threads: usize,
+        state: impl Fn() -> Result<S> + Sync,
+        work: impl Fn(&mut S, [u64; 3], &[u8], &ChunkRow) -> Result<()> + Sync,
+    ) -> Result<Vec<S>> {
+        let next = AtomicUsize::new(0);
+        let run = || -> Result<S> {
+            let mut own = state()?;
+            while let Some((chunk, row)) = self.rows.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let start = row.payload_offset as usize;
+                let stored = &self.map[start..][..row.stored_bytes as usize];
+                work(&mut own, *chunk, stored, row)?;
+            }
+            Ok(own)
+        };
+        std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
+            let results = handles.into_iter().map(|handle| match handle.join() {
+                Ok(result) => result,
+                Err(_) => Err("a thread panicked".into()),
+            });
+            results.collect()
+        })
+    }
 
-/// Reads all chunks of a raw file and adds their cells up.
-pub fn sum_raw(path: &Path, threads: usize) -> Result<f64> {
-    each_chunk(path, threads, |_, stored, _| Ok(sum(stored)))
-}
+    /// Decompresses all chunks.
+    pub fn decompress(&self, threads: usize) -> Result<()> {
+        let state = || Ok((zstd::bulk::Decompressor::new()?, Vec::new()));
+        self.each(threads, state, |(decompressor, cells), _, stored, row| {
+            cells.resize(row.raw_bytes as usize, 0);
+            decompressor.decompress_to_buffer(stored, &mut cells[..])?;
+            Ok(())
+        })?;
+        Ok(())
+    }
 
-/// Reads and decompresses all chunks of a zstd file.
-pub fn decompress(path: &Path, threads: usize) -> Result<f64> {
-    each_chunk(path, threads, |scratch, stored, row| {
-        scratch.cells.resize(row.raw_bytes as usize, 0);
-        let produced = scratch
-            .decompressor
-            .decompress_to_buffer(stored, &mut scratch.cells[..])?;
-        Ok(produced as f64)
-    })
-}
-
-fn sum(cells: &[u8]) -> f64 {
-    // Several sums at once, since a single one would wait for each addition.
-    let mut sums = [0.0; 16];
-    for cells in cells.chunks_exact(64) {
-        for (sum, cell) in sums.iter_mut().zip(cells.chunks_exact(4)) {
-            *sum += f64::from(f32::from_le_bytes([cell[0], cell[1], cell[2], cell[3]]));
+    /// Averages of all cells of a raw file, whose extents are multiples of its chunks', by simple loops. Of no cell it is asked
+    /// whether it is missing.
+    pub fn averages(&self, by: By, threads: usize) -> Result<Vec<f64>> {
+        match self.dtype {
+            Dtype::F32 => self.averages_of(by, threads, |cell| f32::from_le_bytes(cell).into()),
+            Dtype::F64 => self.averages_of(by, threads, f64::from_le_bytes),
+            Dtype::I16 => self.averages_of(by, threads, |cell| i16::from_le_bytes(cell).into()),
+            other => Err(format!("there is no loop for {other}").into()),
         }
     }
-    sums.iter().sum()
+
+    fn averages_of<const SIZE: usize>(
+        &self,
+        by: By,
+        threads: usize,
+        load: impl Fn([u8; SIZE]) -> f64 + Copy + Sync,
+    ) -> Result<Vec<f64>> {
+        let [times, lats, lons] = self.shape;
+        let [of_time, of_lat, of_lon] = self.chunk_shape;
+        let groups = match by {
+            By::Nothing => 1,
+            By::Time => times,
+            By::LatLon => lats * lons,
+        };
+        let state = || Ok(vec![0.0; groups]);
+        let totals = self.each(threads, state, |totals: &mut Vec<f64>, chunk, stored, _| {
+            let [a, b, c] = chunk.map(|number| number as usize);
+            let rows = stored.as_chunks::<SIZE>().0.chunks_exact(of_lon);
+            for (row, cells) in rows.enumerate() {
+                match by {
+                    By::Nothing => totals[0] += sum(cells, load),
+                    By::Time => totals[a * of_time + row / of_lat] += sum(cells, load),
+                    By::LatLon => {
+                        let first = (b * of_lat + row % of_lat) * lons + c * of_lon;
+                        let totals = &mut totals[first..][..of_lon];
+                        for (total, cell) in totals.iter_mut().zip(cells) {
+                            *total += load(*cell);
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        let per_group = (times * lats * lons / groups) as f64;
+        let averages = (0..groups).map(|group| {
+            let of_threads = totals.iter().map(|totals| totals[group]);
+            of_threads.sum::<f64>() / per_group
+        });
+        Ok(averages.collect())
+    }
+}
+
+fn sum<const SIZE: usize>(cells: &[[u8; SIZE]], load: impl Fn([u8; SIZE]) -> f64) -> f64 {
+    // Several sums at once, since a single one would wait for each addition.
+    let mut sums = [0.0; 16];
+    let (blocks, rest) = cells.as_chunks::<16>();
+    for cells in blocks {
+        for (sum, cell) in sums.iter_mut().zip(cells) {
+            *sum += load(*cell);
+        }
+    }
+    sums.iter().sum::<f64>() + rest.iter().map(|cell| load(*cell)).sum::<f64>()
 }

@@ -10,12 +10,13 @@ use tet_sql::{TetOptions, open_location};
 use crate::Result;
 use crate::measure::{self, Figures, Times};
 use crate::options::Options;
+use crate::report::Report;
 
 /// Hours, latitudes and longitudes of a file.
 const SHAPE: [u64; 3] = [24, 8, 8];
 
 /// Times the opening of all files as one table, the first query over it, which reads the coordinates, and later ones.
-pub async fn measure(ctx: &SessionContext, options: &Options) -> Result<()> {
+pub async fn measure(ctx: &SessionContext, options: &Options, report: &mut Report) -> Result<()> {
     let count = options.size.files;
     let data = format!("{count} files");
     if !options.wants(&format!("open as one table, {data}")) {
@@ -35,7 +36,7 @@ pub async fn measure(ctx: &SessionContext, options: &Options) -> Result<()> {
         )?)
     };
     let times = Times::of(options.runs, open)?;
-    measure::print_figures("open as one table", &data, &Figures::only(times));
+    report.add("open as one table", &data, &Figures::only(times));
     let day = count / 2;
     let slice = format!(
         "SELECT avg(value) FROM files WHERE time >= to_timestamp({}) AND time < to_timestamp({})",
@@ -66,7 +67,7 @@ pub async fn measure(ctx: &SessionContext, options: &Options) -> Result<()> {
         ),
     ] {
         let (figures, _) = measure::query(ctx, sql, options.runs).await?;
-        measure::print_figures(name, &data, &figures);
+        report.add(name, &data, &figures);
     }
     Ok(())
 }

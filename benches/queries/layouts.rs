@@ -1,6 +1,8 @@
 //! Aggregates over the same cells in chunks of different shapes, of different types, raw and compressed, beside what the
 //! memory and zstd allow.
 
+#[cfg(unix)]
+use std::hint::black_box;
 use std::path::Path;
 
 use datafusion::prelude::SessionContext;
@@ -8,8 +10,10 @@ use tet_sql::format::tet::Dtype;
 use tet_sql::{Access, TetOptions, TetSessionExt};
 
 use crate::answers::Answer;
+use crate::bars::{Bar, Bars};
 use crate::measure::{self, Figures, Times};
 use crate::options::Options;
+use crate::report::Report;
 use crate::{Result, data, set_access};
 #[cfg(unix)]
 use crate::{bare, probe};
@@ -77,10 +81,10 @@ fn layouts(options: &Options) -> Vec<(String, [u64; 3], Dtype, bool)> {
     layouts
 }
 
-/// Runs all queries on all layouts and checks that the answers agree.
-pub async fn measure(ctx: &SessionContext, options: &Options) -> Result<()> {
+/// Runs all queries on all layouts, in turn with what the memory or zstd allows, and checks that the answers agree.
+pub async fn measure(ctx: &SessionContext, options: &Options, report: &mut Report) -> Result<()> {
     set_access(ctx, Access::Mmap).await?;
-    let mut answers: Vec<Option<Answer>> = QUERIES.iter().map(|_| None).collect();
+    let mut firsts: Vec<Option<Answer>> = QUERIES.iter().map(|_| None).collect();
     for (number, (name, shape, dtype, is_compressed)) in layouts(options).into_iter().enumerate() {
         if !options.wants(&name) {
             continue;
@@ -89,16 +93,37 @@ pub async fn measure(ctx: &SessionContext, options: &Options) -> Result<()> {
         let table = format!("layout{number}");
         ctx.register_tet(table.as_str().into(), &path, TetOptions::new())
             .await?;
-        bounds(&path, &name, is_compressed, options)?;
-        for ((query, sql), first) in QUERIES.iter().zip(&mut answers) {
-            // In the packed type, 300 K and 26.85 degrees are the same.
-            let warm = if dtype == Dtype::I16 { "2685" } else { "300" };
-            let sql = sql.replace("{t}", &table).replace("{w}", warm);
-            let (figures, answer) = measure::query(ctx, &sql, options.runs).await?;
-            measure::print_figures(query, &name, &figures);
-            if dtype == Dtype::I16 {
-                continue;
-            }
+        // In the packed type, 300 K and 26.85 degrees are the same.
+        let warm = if dtype == Dtype::I16 { "2685" } else { "300" };
+        let queries = QUERIES.map(|(_, sql)| sql.replace("{t}", &table).replace("{w}", warm));
+        let (bound, found) = bounded(ctx, &path, &queries, is_compressed, options).await?;
+        ctx.deregister_table(table.as_str())?;
+        if let Some((what, times)) = &bound {
+            report.add(what, &name, &Figures::only(times.clone()));
+        }
+        for ((query, _), (figures, _)) in QUERIES.iter().zip(&found) {
+            report.add(query, &name, figures);
+        }
+        let figures = QUERIES.iter().zip(&found);
+        let figures: Vec<_> = figures
+            .map(|((query, _), (figures, _))| (*query, &figures.total))
+            .collect();
+        let bound = bound.as_ref().map(|(_, times)| times);
+        add_ratios(
+            &mut report.bars,
+            &name,
+            &figures,
+            bound,
+            is_compressed,
+            dtype,
+        );
+        if !is_compressed {
+            loops(&path, &name, options, report)?;
+        }
+        if dtype == Dtype::I16 {
+            continue;
+        }
+        for ((first, (query, _)), (_, answer)) in firsts.iter_mut().zip(QUERIES).zip(found) {
             match first {
                 None => *first = Some(answer),
                 Some(first) => answer
@@ -106,29 +131,107 @@ pub async fn measure(ctx: &SessionContext, options: &Options) -> Result<()> {
                     .map_err(|error| format!("{query}: {name} disagrees: {error}"))?,
             }
         }
-        ctx.deregister_table(table.as_str())?;
     }
     Ok(())
 }
 
-/// What the memory, or zstd, allows.
+/// What the figures of a layout are to each other, and to what they are bound by.
+fn add_ratios(
+    bars: &mut Bars,
+    name: &str,
+    figures: &[(&str, &Times)],
+    bound: Option<&Times>,
+    is_compressed: bool,
+    dtype: Dtype,
+) {
+    let Some((_, average)) = figures.first() else {
+        return;
+    };
+    for (query, times) in figures {
+        let title = format!("{query}: {name}");
+        if let Some(bound) = bound {
+            if is_compressed {
+                bars.add(Bar::Decompression, title.as_str(), bound.ratio(times));
+            } else if dtype == Dtype::F32 && ["avg", "sum", "min", "max"].contains(query) {
+                bars.add(Bar::Bandwidth, title.as_str(), bound.ratio(times));
+            }
+        }
+        if is_compressed {
+            continue;
+        }
+        if query.contains("value > W") {
+            bars.add(Bar::Bounded, title, times.ratio(average));
+        } else if query.contains(" by ") {
+            bars.add(Bar::Grouped, title, times.ratio(average));
+        }
+    }
+}
+
+type Found = Vec<(Figures, Answer)>;
+
+/// Runs the queries in turn with a probe of the memory, or with nothing but decompression.
 #[cfg(unix)]
-fn bounds(path: &Path, name: &str, is_compressed: bool, options: &Options) -> Result<()> {
-    let threads = options.threads;
-    let (what, times) = if is_compressed {
-        let times = Times::of(options.runs, || bare::decompress(path, threads))?;
-        ("no engine: unzstd", times)
+async fn bounded(
+    ctx: &SessionContext,
+    path: &Path,
+    queries: &[String],
+    is_compressed: bool,
+    options: &Options,
+) -> Result<(Option<(&'static str, Times)>, Found)> {
+    let (threads, runs) = (options.threads, options.runs);
+    let (what, (times, found)) = if is_compressed {
+        let chunks = bare::Chunks::open(path)?;
+        let unzstd = || chunks.decompress(threads);
+        (
+            "no engine: unzstd",
+            measure::in_turn(ctx, queries, runs, unzstd).await?,
+        )
     } else {
         let map = probe::map(path)?;
-        probe::greatest(&map, threads);
-        let times = Times::of(options.runs, || Ok(probe::greatest(&map, threads)))?;
-        ("no engine: probe", times)
+        let probe = || {
+            black_box(probe::greatest(&map, threads));
+            Ok(())
+        };
+        (
+            "no engine: probe",
+            measure::in_turn(ctx, queries, runs, probe).await?,
+        )
     };
-    measure::print_figures(what, name, &Figures::only(times));
+    Ok((Some((what, times)), found))
+}
+
+#[cfg(not(unix))]
+async fn bounded(
+    ctx: &SessionContext,
+    _: &Path,
+    queries: &[String],
+    _: bool,
+    options: &Options,
+) -> Result<(Option<(&'static str, Times)>, Found)> {
+    let (_, found) = measure::in_turn(ctx, queries, options.runs, || Ok(())).await?;
+    Ok((None, found))
+}
+
+/// What hand-written loops take.
+#[cfg(unix)]
+fn loops(path: &Path, name: &str, options: &Options, report: &mut Report) -> Result<()> {
+    use bare::By;
+
+    let chunks = bare::Chunks::open(path)?;
+    for (query, by) in [
+        ("loop: avg", By::Nothing),
+        ("loop: avg by time", By::Time),
+        ("loop: avg by lat, lon", By::LatLon),
+    ] {
+        let averages = || chunks.averages(by, options.threads);
+        averages()?;
+        let times = Times::of(options.runs, averages)?;
+        report.add(query, name, &Figures::only(times));
+    }
     Ok(())
 }
 
 #[cfg(not(unix))]
-fn bounds(_: &Path, _: &str, _: bool, _: &Options) -> Result<()> {
+fn loops(_: &Path, _: &str, _: &Options, _: &mut Report) -> Result<()> {
     Ok(())
 }

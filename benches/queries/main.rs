@@ -11,6 +11,7 @@
 mod answers;
 #[cfg(unix)]
 mod bare;
+mod bars;
 mod data;
 mod files;
 mod layouts;
@@ -21,6 +22,7 @@ mod memory;
 mod options;
 #[cfg(unix)]
 mod probe;
+mod report;
 mod scans;
 
 use std::process::Command;
@@ -31,6 +33,7 @@ use tet_sql::{Access, TetOptions, TetSessionExt, enable_tet};
 use crate::data::Files;
 use crate::measure::{Figures, Times};
 use crate::options::{Options, Size};
+use crate::report::Report;
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -74,19 +77,21 @@ async fn run(options: &Options) -> Result<()> {
     ctx.register_parquet("parquet", parquet, ParquetReadOptions::new())
         .await?;
 
-    measure::print_head();
+    let report = &mut Report::start();
     for (name, sql) in queries(&options.size) {
-        compare(&ctx, name, &sql, options).await?;
+        compare(&ctx, name, &sql, options, report).await?;
     }
-    scans::measure(&ctx, options).await?;
-    layouts::measure(&ctx, options).await?;
-    many_chunks::measure(&ctx, &files.many_chunks, options).await?;
-    files::measure(&ctx, options).await?;
+    scans::measure(&ctx, options, report).await?;
+    layouts::measure(&ctx, options, report).await?;
+    many_chunks::measure(&ctx, &files.many_chunks, options, report).await?;
+    files::measure(&ctx, options, report).await?;
     #[cfg(unix)]
-    bare_loops(&files, options)?;
-    #[cfg(unix)]
-    probe::fresh(&files.raw, options)?;
-    whole_process(options)?;
+    probe::fresh(&files.raw, options, report)?;
+    whole_process(options, report)?;
+    let side = options.size.many_chunks_side;
+    let mut bars = std::mem::take(&mut report.bars);
+    bars.add_lines(report, side * side);
+    bars.print();
     println!("\nload averages at the end: {}", machine::load());
     println!(
         "memory: anonymous memory during one run of its own, and on top of what there was before it;"
@@ -149,7 +154,13 @@ fn queries(size: &Size) -> Vec<(&'static str, String)> {
 }
 
 /// Runs a query on every table and checks that the answers agree.
-async fn compare(ctx: &SessionContext, name: &str, sql: &str, options: &Options) -> Result<()> {
+async fn compare(
+    ctx: &SessionContext,
+    name: &str,
+    sql: &str,
+    options: &Options,
+    report: &mut Report,
+) -> Result<()> {
     let mut first = None;
     for (data, table, access) in TABLES {
         if !options.wants(&format!("{name}, {data}")) {
@@ -160,7 +171,7 @@ async fn compare(ctx: &SessionContext, name: &str, sql: &str, options: &Options)
         }
         let sql = sql.replace("{table}", table);
         let (figures, answer) = measure::query(ctx, &sql, options.runs).await?;
-        measure::print_figures(name, data, &figures);
+        report.add(name, data, &figures);
         match &first {
             None => first = Some(answer),
             Some(first) => answer
@@ -177,31 +188,8 @@ async fn set_access(ctx: &SessionContext, access: Access) -> Result<()> {
     Ok(())
 }
 
-/// Plain loops over the chunks, with the threads of the queries and with one.
-#[cfg(unix)]
-fn bare_loops(files: &Files, options: &Options) -> Result<()> {
-    let mut counts = vec![options.threads, 1];
-    counts.dedup();
-    for threads in counts {
-        let data = if threads == 1 {
-            "1 thread".into()
-        } else {
-            format!("{threads} threads")
-        };
-        if options.wants("no engine: sum of raw") {
-            let times = Times::of(options.runs, || bare::sum_raw(&files.raw, threads))?;
-            measure::print_figures("no engine: sum of raw", &data, &Figures::only(times));
-        }
-        if options.wants("no engine: unzstd") {
-            let times = Times::of(options.runs, || bare::decompress(&files.zstd, threads))?;
-            measure::print_figures("no engine: unzstd", &data, &Figures::only(times));
-        }
-    }
-    Ok(())
-}
-
 /// The command from start to exit, if it is there and answers.
-fn whole_process(options: &Options) -> Result<()> {
+fn whole_process(options: &Options, report: &mut Report) -> Result<()> {
     const NAME: &str = "tet-sql -c 'SELECT 1'";
     if !options.wants(NAME) {
         return Ok(());
@@ -214,6 +202,6 @@ fn whole_process(options: &Options) -> Result<()> {
         return Ok(());
     }
     let times = Times::of(options.runs.max(20), || Ok(command.output()?))?;
-    measure::print_figures(NAME, "process", &Figures::only(times));
+    report.add(NAME, "process", &Figures::only(times));
     Ok(())
 }

@@ -7,10 +7,16 @@ use tet_sql::{Access, ArrayTable, TetOptions};
 
 use crate::measure::{self, Figures, Times};
 use crate::options::Options;
+use crate::report::Report;
 use crate::{Result, set_access};
 
 /// Opens the file of many chunks, takes one chunk of it, some, and all.
-pub async fn measure(ctx: &SessionContext, path: &Path, options: &Options) -> Result<()> {
+pub async fn measure(
+    ctx: &SessionContext,
+    path: &Path,
+    options: &Options,
+    report: &mut Report,
+) -> Result<()> {
     let side = options.size.many_chunks_side;
     let chunks = side * side;
     let open = format!("open {chunks} chunks");
@@ -18,6 +24,8 @@ pub async fn measure(ctx: &SessionContext, path: &Path, options: &Options) -> Re
     let some = side * 2 / 25;
     let middle = side / 2;
     let from = "FROM many_chunks WHERE";
+    // Half of either.
+    let (half, quarter) = (chunks / 2, some * side / 2);
     let queries = [
         (
             format!("one of {chunks} chunks"),
@@ -34,12 +42,22 @@ pub async fn measure(ctx: &SessionContext, path: &Path, options: &Options) -> Re
             "SELECT sum(value) FROM many_chunks".to_string(),
             1,
         ),
+        (
+            format!("{} chunks, values", some * side),
+            format!("SELECT sum(value) {from} a < {some} AND value >= {quarter}"),
+            1,
+        ),
+        (
+            format!("{chunks} chunks, values"),
+            format!("SELECT sum(value) {from} value >= {half}"),
+            1,
+        ),
     ];
     for access in [Access::Mmap, Access::Pread] {
         if options.wants(&open) {
             let table = TetOptions::new().with_access(access);
             let times = Times::of(options.runs, || Ok(ArrayTable::open(path, &table)?))?;
-            measure::print_figures(&open, &access.to_string(), &Figures::only(times));
+            report.add(&open, &access.to_string(), &Figures::only(times));
         }
         set_access(ctx, access).await?;
         for (name, sql, rows) in &queries {
@@ -50,7 +68,7 @@ pub async fn measure(ctx: &SessionContext, path: &Path, options: &Options) -> Re
             if answer.rows() != *rows {
                 return Err(format!("{name}: {} rows, expected {rows}", answer.rows()).into());
             }
-            measure::print_figures(name, &access.to_string(), &figures);
+            report.add(name, &access.to_string(), &figures);
         }
     }
     Ok(())

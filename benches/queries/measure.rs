@@ -1,4 +1,4 @@
-//! Timing, and the table of figures.
+//! Timing.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use crate::Result;
 use crate::answers::Answer;
 use crate::memory::{self, Peak, Sampler};
 
-/// Times of several runs.
-#[derive(Debug, Default)]
+/// Times of several runs, in their order.
+#[derive(Debug, Default, Clone)]
 pub struct Times(Vec<Duration>);
 
 impl Times {
@@ -29,17 +29,31 @@ impl Times {
         Ok(times)
     }
 
-    fn push(&mut self, time: Duration) {
+    /// Adds that of one more run.
+    pub fn push(&mut self, time: Duration) {
         self.0.push(time);
-        self.0.sort_unstable();
     }
 
-    fn columns(&self) -> [String; 3] {
+    /// The median, the least and the most.
+    pub fn summary(&self) -> [Duration; 3] {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
         [
-            milliseconds(self.0[self.0.len() / 2]),
-            milliseconds(self.0[0]),
-            milliseconds(self.0[self.0.len() - 1]),
+            sorted[sorted.len() / 2],
+            sorted[0],
+            sorted[sorted.len() - 1],
         ]
+    }
+
+    /// The median of what these times are to others, run by run: whatever slowed one of the two down for a while is likely
+    /// to have slowed the other down, too.
+    pub fn ratio(&self, others: &Self) -> f64 {
+        let pairs = self.0.iter().zip(&others.0);
+        let mut ratios: Vec<f64> = pairs
+            .map(|(time, other)| time.as_secs_f64() / other.as_secs_f64())
+            .collect();
+        ratios.sort_unstable_by(f64::total_cmp);
+        ratios[ratios.len() / 2]
     }
 }
 
@@ -63,11 +77,7 @@ async fn figures<T, F>(runs: usize, work: impl Fn() -> F) -> Result<Figures>
 where
     F: Future<Output = Result<(T, Duration, Duration)>>,
 {
-    memory::release_unused();
-    let sampler = Sampler::start();
-    let result = work().await?;
-    let peak = sampler.and_then(Sampler::finish);
-    drop(result);
+    let peak = peak(&work).await?;
     let (mut total, mut planning) = (Times::default(), Times::default());
     for _ in 0..runs {
         let (_, planning_time, total_time) = work().await?;
@@ -79,6 +89,54 @@ where
         planning: Some(planning),
         peak,
     })
+}
+
+/// The memory of one run.
+async fn peak<T, F>(work: impl Fn() -> F) -> Result<Option<Peak>>
+where
+    F: Future<Output = Result<T>>,
+{
+    memory::release_unused();
+    let sampler = Sampler::start();
+    let result = work().await?;
+    let peak = sampler.and_then(Sampler::finish);
+    drop(result);
+    Ok(peak)
+}
+
+/// Runs queries in turn, and something else ahead of each round, so that all of them see the same ups and downs of the
+/// machine. Gives the times of the other thing, and figures and answers of the queries.
+pub async fn in_turn(
+    ctx: &SessionContext,
+    queries: &[String],
+    runs: usize,
+    other: impl Fn() -> Result<()>,
+) -> Result<(Times, Vec<(Figures, Answer)>)> {
+    let mut found = Vec::with_capacity(queries.len());
+    for sql in queries {
+        let (batches, ..) = run(ctx, sql).await?;
+        let answer = Answer::new(&batches)?;
+        drop(batches);
+        let figures = Figures {
+            total: Times::default(),
+            planning: Some(Times::default()),
+            peak: peak(|| run(ctx, sql)).await?,
+        };
+        found.push((figures, answer));
+    }
+    other()?;
+    let mut others = Times::default();
+    for _ in 0..runs {
+        let start = Instant::now();
+        other()?;
+        others.push(start.elapsed());
+        for (sql, (figures, _)) in queries.iter().zip(&mut found) {
+            let (_, planning, total) = run(ctx, sql).await?;
+            figures.total.push(total);
+            figures.planning.get_or_insert_default().push(planning);
+        }
+    }
+    Ok((others, found))
 }
 
 async fn drain(ctx: &SessionContext, sql: &str) -> Result<(u64, Duration, Duration)> {
@@ -128,65 +186,4 @@ impl Figures {
             peak: None,
         }
     }
-}
-
-const WIDTHS: [usize; 8] = [26, 14, 10, 10, 10, 11, 13, 11];
-
-/// Prints the head of the table.
-pub fn print_head() {
-    print_line(&[
-        "query",
-        "data",
-        "median ms",
-        "min ms",
-        "max ms",
-        "planning ms",
-        "memory + MiB",
-        "peak MiB",
-    ]);
-    print_line(&["---", "---", "--:", "--:", "--:", "--:", "--:", "--:"]);
-}
-
-/// Prints a line of the table.
-pub fn print_figures(query: &str, data: &str, figures: &Figures) {
-    let [median, least, most] = figures.total.columns();
-    let planning = figures.planning.as_ref();
-    let planning = planning.map_or_else(String::new, |times| times.columns()[0].clone());
-    let (growth, peak) = match &figures.peak {
-        Some(peak) => {
-            let mark = if peak.is_uncertain() { "*" } else { "" };
-            (
-                format!("{}{mark}", mebibytes(peak.growth())),
-                mebibytes(peak.peak),
-            )
-        }
-        None => (String::new(), String::new()),
-    };
-    print_line(&[
-        query, data, &median, &least, &most, &planning, &growth, &peak,
-    ]);
-}
-
-fn print_line(cells: &[&str; 8]) {
-    let cells = cells.iter().zip(WIDTHS).enumerate();
-    let cells: Vec<_> = cells
-        .map(|(column, (cell, width))| match column {
-            0 | 1 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        })
-        .collect();
-    println!("| {} |", cells.join(" | "));
-}
-
-fn milliseconds(time: Duration) -> String {
-    let milliseconds = time.as_secs_f64() * 1e3;
-    match milliseconds {
-        0.0..1.0 => format!("{milliseconds:.3}"),
-        1.0..100.0 => format!("{milliseconds:.2}"),
-        _ => format!("{milliseconds:.0}"),
-    }
-}
-
-fn mebibytes(bytes: u64) -> String {
-    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }

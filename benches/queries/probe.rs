@@ -4,13 +4,16 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use memmap2::Mmap;
 use multiversion::multiversion;
 
 use crate::Result;
-use crate::measure::{self, Figures, Times};
+use crate::bars::Bar;
+use crate::measure::{Figures, Times};
 use crate::options::Options;
+use crate::report::Report;
 
 /// Cells that a thread takes at a time.
 const PIECE: usize = 1 << 19;
@@ -75,39 +78,45 @@ fn greatest_of(cells: &[[u8; 4]]) -> f32 {
     most.into_iter().fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// The probe and an average, each in a new process that faults the whole file in.
-pub fn fresh(path: &Path, options: &Options) -> Result<()> {
+/// The probe and an average in turn, each in a new process that faults the whole file in.
+pub fn fresh(path: &Path, options: &Options, report: &mut Report) -> Result<()> {
     const PROBE: &str = "fresh process: probe";
     const AVERAGE: &str = "fresh process: avg";
-    if options.wants(PROBE) {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg(ARGUMENT).arg(path);
-        command.env("TET_SQL_BENCH_THREADS", options.threads.to_string());
-        let times = Times::of(options.runs, || Ok(command.output()?))?;
-        measure::print_figures(PROBE, "raw", &Figures::only(times));
+    if !options.wants(PROBE) && !options.wants(AVERAGE) {
+        return Ok(());
     }
-    if options.wants(AVERAGE) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tet-sql"));
-        let schema = format!("f={}", path.display());
-        let set = format!(
-            "SET datafusion.execution.target_partitions = {}",
-            options.threads
-        );
-        command.args([
-            "-c",
-            &set,
-            "-c",
-            "SELECT avg(value) FROM f.temperature",
-            &schema,
-        ]);
-        let times = Times::of(options.runs, || {
-            let output = command.output()?;
-            if !output.status.success() {
-                return Err(String::from_utf8_lossy(&output.stderr).into());
-            }
-            Ok(output)
-        })?;
-        measure::print_figures(AVERAGE, "raw", &Figures::only(times));
+    let threads = options.threads.to_string();
+    let mut probe = Command::new(std::env::current_exe()?);
+    probe.arg(ARGUMENT).arg(path);
+    probe.env("TET_SQL_BENCH_THREADS", &threads);
+    let set = format!("SET datafusion.execution.target_partitions = {threads}");
+    let schema = format!("f={}", path.display());
+    let mut average = Command::new(env!("CARGO_BIN_EXE_tet-sql"));
+    average.args([
+        "-c",
+        &set,
+        "-c",
+        "SELECT avg(value) FROM f.temperature",
+        &schema,
+    ]);
+    let run = |command: &mut Command| -> Result<Duration> {
+        let start = Instant::now();
+        let output = command.output()?;
+        let time = start.elapsed();
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into());
+        }
+        Ok(time)
+    };
+    let (mut probes, mut averages) = (Times::default(), Times::default());
+    for _ in 0..options.runs {
+        probes.push(run(&mut probe)?);
+        averages.push(run(&mut average)?);
     }
+    report
+        .bars
+        .add(Bar::FreshProcess, "avg", averages.ratio(&probes));
+    report.add(PROBE, "raw", &Figures::only(probes));
+    report.add(AVERAGE, "raw", &Figures::only(averages));
     Ok(())
 }

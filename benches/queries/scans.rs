@@ -4,6 +4,7 @@ use datafusion::prelude::SessionContext;
 use tet_sql::Access;
 
 use crate::options::Options;
+use crate::report::Report;
 use crate::{Result, TABLES, measure, set_access};
 
 /// The queries, with `{table}` in place of the table.
@@ -21,7 +22,7 @@ const QUERIES: [(&str, &str); 4] = [
 ];
 
 /// Streams the rows of each table, and checks that there are as many in each.
-pub async fn measure(ctx: &SessionContext, options: &Options) -> Result<()> {
+pub async fn measure(ctx: &SessionContext, options: &Options, report: &mut Report) -> Result<()> {
     for (name, sql) in QUERIES {
         let mut first = None;
         for (data, table, access) in TABLES {
@@ -33,17 +34,17 @@ pub async fn measure(ctx: &SessionContext, options: &Options) -> Result<()> {
             }
             let sql = sql.replace("{table}", table);
             let (figures, rows) = measure::stream(ctx, &sql, options.runs).await?;
-            measure::print_figures(name, data, &figures);
+            report.add(name, data, &figures);
             if *first.get_or_insert(rows) != rows {
                 return Err(format!("{name}: {data} has {rows} rows, others {first:?}").into());
             }
         }
     }
-    zip(ctx, options).await
+    zip(ctx, options, report).await
 }
 
 /// The raw and the compressed array, cell by cell.
-async fn zip(ctx: &SessionContext, options: &Options) -> Result<()> {
+async fn zip(ctx: &SessionContext, options: &Options, report: &mut Report) -> Result<()> {
     const JOIN: &str = "FROM raw r JOIN zstd z USING (time, lat, lon)";
     set_access(ctx, Access::Mmap).await?;
     for (name, sql) in [
@@ -62,7 +63,7 @@ async fn zip(ctx: &SessionContext, options: &Options) -> Result<()> {
     ] {
         if options.wants(name) {
             let (figures, _) = measure::stream(ctx, &sql, options.runs).await?;
-            measure::print_figures(name, "raw, zstd", &figures);
+            report.add(name, "raw, zstd", &figures);
         }
     }
     Ok(())

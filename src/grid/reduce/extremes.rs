@@ -3,7 +3,7 @@
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Cell, Keep};
-use crate::grid::reduce::piece::{Piece, STREAMS, prefetch};
+use crate::grid::reduce::piece::{Base, MIDDLING, Piece, SHORT, STREAMS, prefetch};
 
 /// Cells of a row that are looked at at once, for results that stay in registers.
 const WIDTH: usize = 64;
@@ -63,6 +63,9 @@ pub fn extreme_columns<C: Cell, K: Keep<C>, const MAX: bool>(
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
+    if piece.length <= SHORT && piece.starts.len() > 1 {
+        return short_columns::<C, K, MAX>(piece, keep, extremes);
+    }
     piece.for_each_rows::<STREAMS>(|group, rows| {
         for at in (0..piece.length).step_by(WIDTH) {
             let width = (piece.length - at).min(WIDTH);
@@ -107,6 +110,18 @@ pub fn extreme_rows<C: Cell, K: Keep<C>, const MAX: bool>(
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
+    if let ([start], true) = (piece.starts, piece.length <= MIDDLING) {
+        let mut all = piece.bases();
+        while let Some((bases, count)) = all.next() {
+            let mut rows: [&[C::Bytes]; STREAMS] = [&[]; STREAMS];
+            for (row, base) in rows.iter_mut().zip(&bases) {
+                *row = &start[base.offset..][..piece.length];
+            }
+            let bases = &bases[..count];
+            short_rows::<C, K, MAX>(&rows, bases, piece.ahead, keep, extremes);
+        }
+        return;
+    }
     piece.for_each_rows::<STREAMS>(|group, rows| {
         for row in rows {
             for cells in row.chunks(LOOK) {
@@ -118,25 +133,115 @@ pub fn extreme_rows<C: Cell, K: Keep<C>, const MAX: bool>(
                 for cell in rest {
                     found[0] = better_kept::<C, K, MAX>(C::load(*cell), keep, found[0]);
                 }
-                let mut half = WIDTH / 2;
-                while half > 0 {
-                    for i in 0..half {
-                        found[i] = better::<C, MAX>(found[i + half], found[i]);
-                    }
-                    half /= 2;
-                }
-                let found = found[0];
-                if found == start::<C, MAX>() {
-                    let mut cells = cells.iter().map(|bytes| C::load(*bytes));
-                    if cells.any(|cell| cell == found && keep.keeps(cell)) {
-                        extremes.see(group);
-                    }
-                }
-                let target = &mut extremes.found[group];
-                *target = better::<C, MAX>(found, *target);
+                let found = best::<C, MAX>(found);
+                add::<C, K, MAX>(found, group, cells, keep, extremes);
             }
         }
     });
+}
+
+/// Extremes by row of rows that have [`MIDDLING`] cells at most, one per base.
+#[inline(always)]
+fn short_rows<C: Cell, K: Keep<C>, const MAX: bool>(
+    rows: &[&[C::Bytes]; STREAMS],
+    bases: &[Base],
+    ahead: usize,
+    keep: K,
+    extremes: &mut Extremes<'_, C>,
+) {
+    let length = rows[0].len();
+    let whole = length / WIDTH * WIDTH;
+    let mut found = [[start::<C, MAX>(); WIDTH]; STREAMS];
+    for at in (0..whole).step_by(WIDTH) {
+        for (row, found) in rows.iter().zip(&mut found) {
+            look::<C, K, MAX>(block(row, at), ahead, keep, found);
+        }
+    }
+    if whole < length {
+        for (row, found) in rows.iter().zip(&mut found) {
+            let rest = &row[whole..];
+            prefetch(rest, ahead);
+            for (found, cell) in found.iter_mut().zip(rest) {
+                *found = better_kept::<C, K, MAX>(C::load(*cell), keep, *found);
+            }
+        }
+    }
+    for ((found, row), base) in found.into_iter().zip(rows).zip(bases) {
+        let found = best::<C, MAX>(found);
+        add::<C, K, MAX>(found, base.group, row, keep, extremes);
+    }
+}
+
+/// Extremes by column of rows that are no longer than [`SHORT`].
+#[inline(always)]
+fn short_columns<C: Cell, K: Keep<C>, const MAX: bool>(
+    piece: &Piece<'_, C::Bytes>,
+    keep: K,
+    extremes: &mut Extremes<'_, C>,
+) {
+    let length = piece.length.min(SHORT);
+    let mut all = piece.bases();
+    while let Some((bases, count)) = all.next() {
+        let mut found = [[start::<C, MAX>(); SHORT]; STREAMS];
+        for start in piece.starts {
+            for i in 0..count {
+                let cells = &start[bases[i].offset..][..length];
+                prefetch(cells, piece.ahead);
+                for (found, cell) in found[i][..length].iter_mut().zip(cells) {
+                    *found = better_kept::<C, K, MAX>(C::load(*cell), keep, *found);
+                }
+            }
+        }
+        for i in 0..count {
+            let found = &found[i][..length];
+            let targets = &mut extremes.found[bases[i].group..][..length];
+            for (target, one) in targets.iter_mut().zip(found) {
+                *target = better::<C, MAX>(*one, *target);
+            }
+            let unclear = |one: &C| *one == start::<C, MAX>();
+            if found.iter().fold(false, |any, one| any | unclear(one)) {
+                for column in (0..length).filter(|column| unclear(&found[*column])) {
+                    let starts = piece.starts.iter();
+                    let mut cells = starts.map(|start| C::load(start[bases[i].offset + column]));
+                    if cells.any(|cell| unclear(&cell) && keep.keeps(cell)) {
+                        extremes.see(bases[i].group + column);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The best of some.
+#[inline(always)]
+fn best<C: Cell, const MAX: bool>(mut found: [C; WIDTH]) -> C {
+    let mut half = WIDTH / 2;
+    while half > 0 {
+        for i in 0..half {
+            found[i] = better::<C, MAX>(found[i + half], found[i]);
+        }
+        half /= 2;
+    }
+    found[0]
+}
+
+/// Adds the best of some cells to a group.
+#[inline(always)]
+fn add<C: Cell, K: Keep<C>, const MAX: bool>(
+    found: C,
+    group: usize,
+    cells: &[C::Bytes],
+    keep: K,
+    extremes: &mut Extremes<'_, C>,
+) {
+    if found == start::<C, MAX>() {
+        let mut cells = cells.iter().map(|bytes| C::load(*bytes));
+        if cells.any(|cell| cell == found && keep.keeps(cell)) {
+            extremes.see(group);
+        }
+    }
+    let target = &mut extremes.found[group];
+    *target = better::<C, MAX>(found, *target);
 }
 
 #[inline(always)]

@@ -16,7 +16,10 @@ mod layout;
 mod moments;
 mod piece;
 mod reduction;
+mod short_rows;
 mod sums;
+#[cfg(test)]
+mod tests;
 
 pub use group_counts::GroupCounts;
 pub use layout::{AxisGroups, Layout};

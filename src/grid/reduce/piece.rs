@@ -1,7 +1,7 @@
 //! What a kernel is given: rows of cells, and where their results go.
 
 /// Where a row of cells starts, and the group that its first result goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Base {
     /// A number of cells.
     pub offset: usize,
@@ -27,6 +27,10 @@ pub struct Piece<'a, B> {
 
 /// Rows that are best looked at together, as streams that hardware follows.
 pub const STREAMS: usize = 8;
+/// The longest row whose columns are looked at together with those of other bases.
+pub const SHORT: usize = 64;
+/// The longest row that is looked at together with those of other bases.
+pub const MIDDLING: usize = 4096;
 
 impl<'a, B> Piece<'a, B> {
     /// Calls `visit` for each base with its group and up to `MOST` of its rows, until all have been visited.
@@ -47,6 +51,71 @@ impl<'a, B> Piece<'a, B> {
                     visit(outer.group + inner.group, &rows[..starts.len()]);
                 }
             }
+        }
+    }
+
+    /// Bases that are far apart from each other, so that short rows are streams, too.
+    pub fn bases(&self) -> Bases<'a> {
+        let inner = self.inner.len().max(1);
+        let total = self.outer.len() * self.inner.len();
+        let share = total / STREAMS;
+        let mut places = [(0, 0); STREAMS];
+        for (i, place) in places.iter_mut().enumerate() {
+            *place = (i * share / inner, i * share % inner);
+        }
+        Bases {
+            outer: self.outer,
+            inner: self.inner,
+            places,
+            turns: share,
+            rest: total - share * STREAMS,
+        }
+    }
+}
+
+/// The bases of a piece, several at a time. No iterator and no closure, which need not be inlined and would then be compiled for
+/// any processor.
+#[derive(Debug)]
+pub struct Bases<'a> {
+    outer: &'a [Base],
+    inner: &'a [Base],
+    places: [(usize, usize); STREAMS],
+    turns: usize,
+    rest: usize,
+}
+
+impl Bases<'_> {
+    /// The next ones, and how many there are: fewer than [`STREAMS`] for the last time, when the others are any.
+    #[inline(always)]
+    pub fn next(&mut self) -> Option<([Base; STREAMS], usize)> {
+        let mut bases = [Base::default(); STREAMS];
+        if self.turns > 0 {
+            self.turns -= 1;
+            for i in 0..STREAMS {
+                bases[i] = self.step(i);
+            }
+            return Some((bases, STREAMS));
+        }
+        let count = std::mem::take(&mut self.rest);
+        // Where the last share ends, the rest begins.
+        for base in &mut bases[..count] {
+            *base = self.step(STREAMS - 1);
+        }
+        (count > 0).then_some((bases, count))
+    }
+
+    /// The base at a place, which moves on.
+    #[inline(always)]
+    fn step(&mut self, place: usize) -> Base {
+        let (outer, inner) = &mut self.places[place];
+        let (ahead, behind) = (self.outer[*outer], self.inner[*inner]);
+        *inner += 1;
+        if *inner == self.inner.len() {
+            (*outer, *inner) = (*outer + 1, 0);
+        }
+        Base {
+            offset: ahead.offset + behind.offset,
+            group: ahead.group + behind.group,
         }
     }
 }

@@ -6,7 +6,8 @@
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Keep, SumInto};
-use crate::grid::reduce::piece::{Piece, STREAMS, prefetch};
+use crate::grid::reduce::piece::{MIDDLING, Piece, SHORT, STREAMS, prefetch};
+use crate::grid::reduce::short_rows::{sum_short_columns, sum_short_rows};
 
 /// Cells of a row that are added at once, to sums that stay in registers.
 const WIDTH: usize = 32;
@@ -14,9 +15,6 @@ const WIDTH: usize = 32;
 const LOOK: usize = 4096;
 /// Places in memory that a long row is read at in turn.
 const PARTS: usize = 8;
-
-/// Short rows that are added up together.
-const SHORT_ROWS: usize = 8;
 
 /// Where the sums of each group go.
 #[derive(Debug)]
@@ -33,7 +31,7 @@ pub struct Sums<'a, T> {
 impl<T> Sums<'_, T> {
     /// Adds sums of `cells` cells each, of which so many count, to neighbouring groups.
     #[inline(always)]
-    fn add<C: SumInto<T>>(
+    pub fn add<C: SumInto<T>>(
         &mut self,
         group: usize,
         partial: &[C::Partial],
@@ -60,7 +58,7 @@ impl<T> Sums<'_, T> {
 
     /// Adds the sum of `cells` cells to a group.
     #[inline(always)]
-    fn add_one<C: SumInto<T>>(
+    pub fn add_one<C: SumInto<T>>(
         &mut self,
         group: usize,
         partial: C::Partial,
@@ -143,6 +141,9 @@ pub fn sum_columns<C: SumInto<T>, T, K: Keep<C>>(
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
+    if piece.length <= SHORT && piece.starts.len() > 1 {
+        return sum_short_columns::<C, T, K>(piece, keep, sums);
+    }
     let whole = piece.length / WIDTH * WIDTH;
     piece.for_each_rows::<STREAMS>(|group, rows| {
         for at in (0..whole).step_by(WIDTH) {
@@ -192,30 +193,8 @@ pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>>(
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    if let ([start], true) = (piece.starts, piece.length <= LOOK) {
-        // Every step around a short row counts.
-        let mut some: [(&[C::Bytes], usize); SHORT_ROWS] = [(&[], 0); SHORT_ROWS];
-        let mut count = 0;
-        for outer in piece.outer {
-            for inner in piece.inner {
-                let cells = &start[outer.offset + inner.offset..][..piece.length];
-                if size_of::<C>() < 4 {
-                    let (partial, count) = narrow_row::<C, T, K>(cells, piece.ahead, keep);
-                    sums.add_one::<C>(outer.group + inner.group, partial, count, cells.len());
-                    continue;
-                }
-                some[count] = (cells, outer.group + inner.group);
-                count += 1;
-                if count == SHORT_ROWS {
-                    count = 0;
-                    short_rows::<C, T, K>(&some, piece.ahead, keep, sums);
-                }
-            }
-        }
-        for (cells, group) in &some[..count] {
-            let (partial, count) = run::<C, T, K>(&[cells], piece.ahead, keep);
-            sums.add_one::<C>(*group, partial, count, cells.len());
-        }
+    if let ([start], true) = (piece.starts, piece.length <= MIDDLING) {
+        sum_short_rows::<C, T, K>(start, piece, keep, sums);
         return;
     }
     piece.for_each_rows::<STREAMS>(|group, rows| {
@@ -248,7 +227,7 @@ pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>>(
 
 /// Adds the cells that count to sums and counts of their columns.
 #[inline(always)]
-fn add_kept<C: SumInto<T>, T, const LANES: usize>(
+pub fn add_kept<C: SumInto<T>, T, const LANES: usize>(
     cells: &[C::Bytes; LANES],
     keep: impl Keep<C>,
     partial: &mut [C::Partial; LANES],
@@ -270,7 +249,7 @@ fn add_kept<C: SumInto<T>, T, const LANES: usize>(
 
 /// Adds those that count of cells that are fewer than the columns.
 #[inline(always)]
-fn add_rest<C: SumInto<T>, T>(
+pub fn add_rest<C: SumInto<T>, T>(
     cells: &[C::Bytes],
     keep: impl Keep<C>,
     partial: &mut [C::Partial],
@@ -285,79 +264,10 @@ fn add_rest<C: SumInto<T>, T>(
     }
 }
 
-/// Rows of a few cells each, with the groups that they go to. Each is added up in as many sums as fit into a register, and
-/// these of all rows at once.
-#[inline(always)]
-fn short_rows<C: SumInto<T>, T, K: Keep<C>>(
-    rows: &[(&[C::Bytes], usize); SHORT_ROWS],
-    ahead: usize,
-    keep: K,
-    sums: &mut Sums<'_, T>,
-) {
-    const LANES: usize = 8;
-    let mut partial = [[C::Partial::default(); LANES]; SHORT_ROWS];
-    let mut counts = [[C::Count::default(); LANES]; SHORT_ROWS];
-    for ((row, _), (partial, counts)) in rows.iter().zip(partial.iter_mut().zip(&mut counts)) {
-        prefetch(row, ahead);
-        let (blocks, rest) = row.as_chunks::<LANES>();
-        if K::KEEPS_NUMBERS {
-            for block in blocks {
-                for i in 0..LANES {
-                    partial[i] = C::plus(partial[i], C::load(block[i]).widen());
-                }
-            }
-            for (partial, cell) in partial.iter_mut().zip(rest) {
-                *partial = C::plus(*partial, C::load(*cell).widen());
-            }
-        } else {
-            for block in blocks {
-                add_kept::<C, T, LANES>(block, keep, partial, counts);
-            }
-            add_rest::<C, T>(rest, keep, partial, counts);
-        }
-    }
-    let mut of_rows = [C::Partial::default(); SHORT_ROWS];
-    for i in 0..LANES {
-        for row in 0..SHORT_ROWS {
-            of_rows[row] = C::plus(of_rows[row], partial[row][i]);
-        }
-    }
-    for (i, (row, group)) in rows.iter().enumerate() {
-        if K::KEEPS_NUMBERS && C::HAS_NAN && C::is_tainted(of_rows[i]) {
-            let (partial, count) = run::<C, T, K>(&[row], 0, keep);
-            sums.add_one::<C>(*group, partial, count, row.len());
-        } else {
-            let counts = counts[i].iter().map(|count| (*count).into());
-            let count = (!K::KEEPS_NUMBERS).then(|| counts.sum());
-            sums.add_one::<C>(*group, of_rows[i], count, row.len());
-        }
-    }
-}
-
-/// The sum of a row of small integers, whose order does not matter; and how many count if they had to be asked.
-#[inline(always)]
-fn narrow_row<C: SumInto<T>, T, K: Keep<C>>(
-    cells: &[C::Bytes],
-    ahead: usize,
-    keep: K,
-) -> (C::Partial, Option<u64>) {
-    prefetch(cells, ahead);
-    let mut sum = C::Partial::default();
-    let mut count = 0u32;
-    for cell in cells {
-        let cell = C::load(*cell);
-        let keeps = keep.keeps(cell);
-        let addend = if keeps { cell } else { C::ZERO };
-        sum = C::plus(sum, addend.widen());
-        count += u32::from(keeps);
-    }
-    (sum, (!K::KEEPS_NUMBERS).then_some(u64::from(count)))
-}
-
 /// The sum of the cells of some rows of [`LOOK`] cells at most, and the number of cells that count if they had to
 /// be asked.
 #[inline(always)]
-fn run<C: SumInto<T>, T, K: Keep<C>>(
+pub fn run<C: SumInto<T>, T, K: Keep<C>>(
     rows: &[&[C::Bytes]],
     ahead: usize,
     keep: K,

@@ -1,0 +1,143 @@
+//! What was aimed at, and how far the figures are from it.
+
+use std::collections::BTreeMap;
+
+use crate::report::Report;
+
+/// Ratios of queries to what they are measured by, each with the names of both, by what was asked of them.
+#[derive(Debug, Default)]
+pub struct Bars(BTreeMap<Bar, Vec<(String, f64)>>);
+
+/// An aim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bar {
+    /// Of the bandwidth of the probe.
+    Bandwidth,
+    /// Whole processes: times the probe.
+    FreshProcess,
+    /// Times the average of all cells.
+    Grouped,
+    /// Times the same without a bound on the values.
+    Bounded,
+    /// Of the speed of bare decompression.
+    Decompression,
+    /// Times as many rows per second as from Parquet.
+    Rows,
+    /// Times as fast as over Parquet.
+    Parquet,
+    /// Milliseconds of a small query.
+    Small,
+    /// Milliseconds of planning, over 80,000 chunks.
+    PlanningSome,
+    /// The same over a million.
+    PlanningAll,
+    /// The most mebibytes.
+    Memory,
+}
+
+impl Bar {
+    /// What it is called, what was asked, and whether that is the most.
+    fn asked(self) -> (&'static str, f64, bool) {
+        match self {
+            Self::Bandwidth => (
+                "avg, sum, min, max of raw f32 / bandwidth of the probe",
+                0.8,
+                false,
+            ),
+            Self::FreshProcess => ("fresh process / probe in a fresh process", 1.5, true),
+            Self::Grouped => (
+                "grouped by one or two dimensions, raw f32 / avg",
+                1.25,
+                true,
+            ),
+            Self::Bounded => ("with a bound on the values, raw f32 / without", 2.0, true),
+            Self::Decompression => ("zstd / speed of bare decompression", 0.9, false),
+            Self::Rows => ("rows per second / those of Parquet", 3.0, false),
+            Self::Parquet => ("speed by lat, lon / that over Parquet", 150.0, false),
+            Self::Small => ("a small query, ms", 2.0, true),
+            Self::PlanningSome => ("planning over 80,000 chunks, ms", 10.0, true),
+            Self::PlanningAll => ("planning over a million chunks, ms", 50.0, true),
+            Self::Memory => ("anonymous memory, MiB", 200.0, true),
+        }
+    }
+}
+
+impl Bars {
+    /// Adds a figure.
+    pub fn add(&mut self, bar: Bar, name: impl Into<String>, figure: f64) {
+        self.0.entry(bar).or_default().push((name.into(), figure));
+    }
+
+    /// Adds what follows from the lines of the table.
+    pub fn add_lines(&mut self, report: &Report, many_chunks: u64) {
+        let raw = "raw mmap";
+        for (query, bar) in [
+            ("rows: *", Bar::Rows),
+            ("rows: value", Bar::Rows),
+            ("avg by lat, lon", Bar::Parquet),
+        ] {
+            let lines = report.line(query, raw).zip(report.line(query, "Parquet"));
+            if let Some((line, parquet)) = lines {
+                let ratio = parquet.time.as_secs_f64() / line.time.as_secs_f64();
+                self.add(bar, query, ratio);
+            }
+        }
+        for query in ["count(*)", "slice in one chunk", "slice over four chunks"] {
+            if let Some(line) = report.line(query, raw) {
+                self.add(Bar::Small, query, line.time.as_secs_f64() * 1e3);
+            }
+        }
+        for line in report.lines() {
+            let name = format!("{}: {}", line.query, line.data);
+            let chunks = format!("{many_chunks} chunks");
+            if let Some(planning) = line.planning
+                && line.query.contains(" chunks")
+            {
+                let is_all = line.query.contains(&chunks);
+                let bar = if is_all {
+                    Bar::PlanningAll
+                } else {
+                    Bar::PlanningSome
+                };
+                self.add(bar, name.as_str(), planning.as_secs_f64() * 1e3);
+            }
+            if let Some(peak) = line.peak
+                && line.data != "Parquet"
+            {
+                self.add(Bar::Memory, name, peak.peak as f64 / f64::from(1 << 20));
+            }
+        }
+    }
+
+    /// Prints what was asked and the worst of what was found.
+    pub fn print(&self) {
+        println!("\n| figure | asked | worst | of | |\n| --- | --: | --: | --- | --- |");
+        for (bar, figures) in &self.0 {
+            let (name, asked, is_most) = bar.asked();
+            let mut figures: Vec<_> = figures.iter().collect();
+            figures.sort_by(|(_, a), (_, b)| {
+                if is_most {
+                    b.total_cmp(a)
+                } else {
+                    a.total_cmp(b)
+                }
+            });
+            let is_short = |figure: f64| {
+                if is_most {
+                    figure > asked
+                } else {
+                    figure < asked
+                }
+            };
+            let short = figures
+                .iter()
+                .filter(|(_, figure)| is_short(*figure))
+                .count();
+            let sign = if is_most { "≤" } else { "≥" };
+            for (of, worst) in figures.into_iter().take(short.max(1)) {
+                let verdict = if is_short(*worst) { "short" } else { "" };
+                println!("| {name} | {sign} {asked} | {worst:.2} | {of} | {verdict} |");
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Reductions against a walk over every cell, in such shapes that every way to look at rows is taken.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type, UInt64Type};
+use half::f16;
+
+use super::{AxisGroups, CellType, Counts, Layout, Reduction, SumKind, Wanted};
+use crate::grid::IndexSet;
+
+const TYPES: [CellType; 10] = [
+    CellType::F16,
+    CellType::F32,
+    CellType::F64,
+    CellType::I16,
+    CellType::I32,
+    CellType::I64,
+    CellType::U8,
+    CellType::U16,
+    CellType::U32,
+    CellType::U64,
+];
+/// Rows that are long, short and in between, few and many.
+const SHAPES: [[usize; 3]; 6] = [
+    [37, 5, 33],
+    [11, 23, 64],
+    [3, 19, 131],
+    [2, 5, 700],
+    [2, 1, 4200],
+    [70, 11, 2],
+];
+const FILL: i64 = 77;
+
+/// Numbers that look random, the same every time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % most
+    }
+}
+
+/// The bits of a number.
+fn bits(cell_type: CellType, number: f64) -> u64 {
+    match cell_type {
+        CellType::F16 => f16::from_f64(number).to_bits().into(),
+        CellType::F32 => (number as f32).to_bits().into(),
+        CellType::F64 => number.to_bits(),
+        _ => number as i64 as u64,
+    }
+}
+
+/// A chunk of small numbers, so that their sums are exact, some of which are missing, infinite, or no numbers.
+fn chunk(cell_type: CellType, cells: usize, numbers: &mut Numbers, is_wild: bool) -> Vec<f64> {
+    let cell = |numbers: &mut Numbers| {
+        let wild = if is_wild { numbers.below(40) } else { 9 };
+        match wild {
+            0 => FILL as f64,
+            1 if cell_type.is_float() => f64::NAN,
+            2 if cell_type.is_float() => f64::INFINITY,
+            3 if cell_type.is_float() => f64::NEG_INFINITY,
+            _ if cell_type.is_float() || cell_type.is_signed_integer() => {
+                numbers.below(100) as f64 - 50.0
+            }
+            _ => numbers.below(100) as f64,
+        }
+    };
+    (0..cells).map(|_| cell(numbers)).collect()
+}
+
+#[derive(Debug, Default, Clone)]
+struct Expected {
+    cells: u64,
+    kept: Vec<f64>,
+}
+
+fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Numbers) {
+    let mut groups = 1;
+    let axes: Vec<AxisGroups> = (0..3)
+        .rev()
+        .map(|axis| {
+            let extent = shape[axis];
+            let is_part = numbers.below(4) == 0;
+            let start = if is_part { extent / 4 } else { 0 };
+            let selected = IndexSet::from_ranges(extent as u64, [start as u64..extent as u64]);
+            let share = if numbers.below(4) == 0 { 3 } else { 1 };
+            let terms = (by >> axis & 1 == 1).then(|| {
+                let stride = groups;
+                groups *= (extent - 1) / share + 1;
+                (start..extent)
+                    .map(|position| position / share * stride)
+                    .collect()
+            });
+            AxisGroups { selected, terms }
+        })
+        .collect();
+    let axes: Vec<AxisGroups> = axes.into_iter().rev().collect();
+    let (is_wild, is_filled, is_bounded) = (
+        numbers.below(2) == 0,
+        numbers.below(2) == 0,
+        numbers.below(2) == 0,
+    );
+    let bounds: [f64; 2] = [-20.0, 30.0];
+    let count = 1 + numbers.below(3) as usize * 5;
+    let cells = shape.iter().product();
+    let chunks: Vec<Vec<f64>> = (0..count)
+        .map(|_| chunk(cell_type, cells, numbers, is_wild))
+        .collect();
+
+    let mut expected = vec![Expected::default(); groups];
+    for (number, place) in (0..cells).map(|cell| {
+        let [_, b, c] = shape;
+        (cell, [cell / (b * c), cell / c % b, cell % c])
+    }) {
+        let mut group = Some(0);
+        for (axis, position) in axes.iter().zip(place) {
+            group = group.filter(|_| axis.selected.contains(position as u64));
+            if let (Some(group), Some(terms)) = (&mut group, &axis.terms) {
+                *group += terms[axis.selected.rank(position as u64) as usize];
+            }
+        }
+        let Some(group) = group else { continue };
+        for chunk in &chunks {
+            let cell = chunk[number];
+            let is_kept = !cell.is_nan()
+                && (!is_filled || cell != FILL as f64)
+                && (!is_bounded || (bounds[0].max(least(cell_type))..=bounds[1]).contains(&cell));
+            expected[group].cells += 1;
+            if is_kept {
+                expected[group].kept.push(cell);
+            }
+        }
+    }
+
+    let bound = |bound: f64| match cell_type {
+        CellType::F16 => bits(CellType::F32, bound),
+        _ => bits(cell_type, bound.max(least(cell_type))),
+    };
+    let wanted = Wanted {
+        sum: Some([SumKind::Float, SumKind::Natural][numbers.below(2) as usize]),
+        count: true,
+        least: true,
+        greatest: true,
+        deviation: true,
+    };
+    let mut reduction = Reduction::new(
+        cell_type,
+        groups,
+        wanted,
+        is_bounded.then(|| (bound(bounds[0]), bound(bounds[1]))),
+        is_filled.then(|| bits(cell_type, FILL as f64)),
+    );
+    let layout = Layout::new(&axes, 0);
+    let size = cell_type.size();
+    let stored = chunks.iter().map(|chunk| {
+        let cells = chunk.iter().flat_map(|cell| {
+            let bytes = bits(cell_type, *cell).to_le_bytes();
+            bytes.into_iter().take(size)
+        });
+        let bytes: Vec<u8> = cells.collect();
+        bytes[layout.span.start as usize * size..layout.span.end as usize * size].to_vec()
+    });
+    let stored: Vec<Vec<u8>> = stored.collect();
+    let sources: Vec<&[u8]> = stored.iter().map(Vec::as_slice).collect();
+    reduction.add(&sources, &layout);
+    let in_groups = expected.iter().map(|group| group.cells).collect();
+    let results = reduction.results(&Counts::Each(in_groups));
+
+    let title = format!("{cell_type:?} {shape:?} by {by:b}, {axes:?}, {count} chunks");
+    let floats = |array: Option<ArrayRef>| {
+        let array = cast(&array.unwrap(), &DataType::Float64).unwrap();
+        array.as_primitive::<Float64Type>().clone()
+    };
+    let sums = floats(results.sums);
+    let (least, greatest) = (floats(results.least), floats(results.greatest));
+    let [counted, means, squares] = results.deviations.unwrap();
+    let counted = counted.as_primitive::<UInt64Type>();
+    let (means, squares) = (floats(Some(means)), floats(Some(squares)));
+    for (group, expected) in expected.iter().enumerate() {
+        let kept = expected.kept.iter().copied();
+        let count = kept.len() as u64;
+        assert_eq!(results.counts.of(group), count, "count of {group}: {title}");
+        assert_eq!(counted.value(group), count, "counted of {group}: {title}");
+        let sum: f64 = kept.clone().sum();
+        assert!(
+            is_same(sums.value(group), sum, 0.0),
+            "sum of {group}: {title}"
+        );
+        assert_eq!(
+            least.is_null(group),
+            count == 0,
+            "least of {group}: {title}"
+        );
+        assert_eq!(
+            greatest.is_null(group),
+            count == 0,
+            "greatest of {group}: {title}"
+        );
+        if count == 0 {
+            continue;
+        }
+        assert_eq!(
+            least.value(group),
+            kept.clone().fold(f64::INFINITY, f64::min),
+            "{title}"
+        );
+        assert_eq!(
+            greatest.value(group),
+            kept.clone().fold(f64::NEG_INFINITY, f64::max),
+            "{title}"
+        );
+        let mean = sum / count as f64;
+        let square: f64 = kept.map(|cell| (cell - mean).powi(2)).sum();
+        assert!(
+            is_same(means.value(group), mean, 1e-9),
+            "mean of {group}: {title}"
+        );
+        assert!(
+            is_same(squares.value(group), square, 1e-6),
+            "squares of {group}: {title}"
+        );
+    }
+}
+
+/// The least number of a type that bounds are cut off at.
+fn least(cell_type: CellType) -> f64 {
+    if cell_type.is_float() || cell_type.is_signed_integer() {
+        f64::NEG_INFINITY
+    } else {
+        0.0
+    }
+}
+
+/// Whether two numbers differ by no more than a tolerance; sums that are not finite may be any such.
+fn is_same(found: f64, expected: f64, tolerance: f64) -> bool {
+    if !expected.is_finite() {
+        return !found.is_finite();
+    }
+    (found - expected).abs() <= tolerance * expected.abs().max(1.0)
+}
+
+#[test]
+fn reductions_agree_with_walking_every_cell() {
+    let mut numbers = Numbers(4);
+    for cell_type in TYPES {
+        for shape in SHAPES {
+            for by in 0..8 {
+                check(shape, by, cell_type, &mut numbers);
+            }
+        }
+    }
+}
