@@ -31,6 +31,8 @@ pub struct Files {
     pub zstd: PathBuf,
     pub parquet: PathBuf,
     pub many_chunks: PathBuf,
+    /// The same with zone maps.
+    pub many_zones: PathBuf,
 }
 
 /// Writes the files that are not there yet. Each gets its name when it is whole, and the name says what is in it.
@@ -51,6 +53,9 @@ pub async fn generate(options: &Options) -> Result<Files> {
         many_chunks: options
             .folder
             .join(format!("many-chunks-{RECIPE}-{side}x{side}.tet")),
+        many_zones: options
+            .folder
+            .join(format!("many-zones-{RECIPE}-{side}x{side}.tet")),
     };
     std::fs::create_dir_all(&options.folder)?;
     let field = Temperatures::new(&options.size);
@@ -73,8 +78,10 @@ pub async fn generate(options: &Options) -> Result<Files> {
     if is_missing(&files.parquet) {
         write_parquet(&files.parquet, &options.size, field).await?;
     }
-    if is_missing(&files.many_chunks) {
-        write_many_chunks(&files.many_chunks, side)?;
+    for (path, has_zones) in [(&files.many_chunks, false), (&files.many_zones, true)] {
+        if is_missing(path) {
+            write_many_chunks(path, side, has_zones)?;
+        }
     }
     Ok(files)
 }
@@ -212,7 +219,7 @@ fn write_array(
     Ok(())
 }
 
-fn write_many_chunks(path: &Path, side: u64) -> Result<()> {
+fn write_many_chunks(path: &Path, side: u64, has_zones: bool) -> Result<()> {
     let spec = DatasetSpec::new(
         "many_chunks",
         Dtype::F32,
@@ -221,6 +228,9 @@ fn write_many_chunks(path: &Path, side: u64) -> Result<()> {
     )
     .with_dim_names(["a", "b", "c"]);
     let mut writer = TetWriter::create(path, vec![spec])?;
+    if has_zones {
+        writer.embed_zone_maps();
+    }
     for a in 0..side {
         for b in 0..side {
             let value = (a * side + b) as f32;

@@ -69,6 +69,7 @@ async fn run(options: &Options) -> Result<()> {
         ("raw", &files.raw),
         ("zstd", &files.zstd),
         ("many_chunks", &files.many_chunks),
+        ("many_zones", &files.many_zones),
     ] {
         ctx.register_tet(table.into(), path, TetOptions::new())
             .await?;

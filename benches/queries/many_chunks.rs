@@ -24,6 +24,7 @@ pub async fn measure(
     let some = side * 2 / 25;
     let middle = side / 2;
     let from = "FROM many_chunks WHERE";
+    let zones = "FROM many_zones WHERE";
     // Half of either.
     let (half, quarter) = (chunks / 2, some * side / 2);
     let queries = [
@@ -43,13 +44,13 @@ pub async fn measure(
             1,
         ),
         (
-            format!("{} chunks, values", some * side),
-            format!("SELECT sum(value) {from} a < {some} AND value >= {quarter}"),
+            format!("{} chunks, by value", some * side),
+            format!("SELECT sum(value) {zones} a < {some} AND value >= {quarter}"),
             1,
         ),
         (
-            format!("{chunks} chunks, values"),
-            format!("SELECT sum(value) {from} value >= {half}"),
+            format!("{chunks} chunks, by value"),
+            format!("SELECT sum(value) {zones} value >= {half}"),
             1,
         ),
     ];

@@ -275,6 +275,18 @@ impl GridSource for AlignedGrids {
         grid.window_statistics(*attribute, windows, options)
     }
 
+    fn chunk_statistics(
+        &self,
+        attribute: usize,
+        options: &ReadOptions,
+    ) -> Result<Option<Arc<BlockStatistics>>> {
+        let (grid, attribute) = &self.sources[attribute];
+        if grid.chunk_grid() != self.chunk_grid() {
+            return Ok(None);
+        }
+        grid.chunk_statistics(*attribute, options)
+    }
+
     fn contained(
         &self,
         attribute: usize,

@@ -15,6 +15,7 @@ use datafusion::logical_expr::Expr;
 
 use crate::grid::{Axis, Cells, ChunkSelection, IndexSet, Monotonicity, Selection, Window};
 use crate::provider::axis_bounds::{AxisBounds, AxisSearch, axis_range, fold};
+use crate::provider::chunk_walk::{ChunkWalk, is_walkable};
 use crate::provider::description::TableDescription;
 use crate::provider::grid_reader::GridReader;
 use crate::provider::options::ReadOptions;
@@ -122,6 +123,8 @@ pub(super) struct GridBlocks {
     chunks: ChunkSelection,
     /// The least and greatest coordinates along each axis, once they are asked for.
     axis_bounds: Vec<OnceLock<Option<AxisBounds>>>,
+    /// `None` if there are too many chunks, or none.
+    walk: OnceLock<Option<Arc<ChunkWalk>>>,
 }
 
 impl GridBlocks {
@@ -130,9 +133,36 @@ impl GridBlocks {
         Self {
             chunks: selection.chunks(grid.chunk_grid()),
             axis_bounds: vec![OnceLock::new(); grid.axes().len()],
+            walk: OnceLock::new(),
             grid: Arc::clone(grid),
             selection,
         }
+    }
+
+    fn walk(&self) -> Option<&ChunkWalk> {
+        let walk = self.walk.get_or_init(|| {
+            let walk = || Arc::new(ChunkWalk::new(self.grid.chunk_grid(), &self.chunks));
+            is_walkable(&self.chunks).then(walk)
+        });
+        walk.as_deref()
+    }
+
+    /// What is known of an attribute's values in the chunks at these positions.
+    fn chunk_statistics(
+        &self,
+        attribute: usize,
+        positions: &[u64],
+        options: &ReadOptions,
+    ) -> Result<Option<BlockStatistics>> {
+        if let Some(walk) = self.walk()
+            && let Some(all) = self.grid.chunk_statistics(attribute, options)?
+        {
+            let mut numbers = Vec::with_capacity(positions.len());
+            walk.visit(positions, |number, _| numbers.push(number));
+            return all.take(numbers).map(Some);
+        }
+        let windows = self.windows(positions)?;
+        self.grid.window_statistics(attribute, &windows, options)
     }
 
     fn windows(&self, positions: &[u64]) -> Result<Vec<Window>> {
@@ -212,8 +242,7 @@ impl GridBlocks {
         let (mut least, mut greatest) = (Vec::new(), Vec::new());
         let mut nulls = 0;
         for positions in segments(count) {
-            let windows = self.windows(&positions)?;
-            let known = self.grid.window_statistics(attribute, &windows, options)?;
+            let known = self.chunk_statistics(attribute, &positions, options)?;
             let Some(known) = known.filter(|known| known.is_exact) else {
                 return Ok(None);
             };
@@ -299,9 +328,12 @@ impl BlockList for GridBlocks {
     }
 
     fn block_sizes(&self, positions: &[u64]) -> Result<Option<UInt64Array>> {
-        let windows = self.windows(positions)?;
-        let sizes = windows.iter().map(Window::cells);
-        Ok(Some(UInt64Array::from_iter_values(sizes)))
+        let mut sizes = Vec::with_capacity(positions.len());
+        match self.walk() {
+            Some(walk) => walk.visit(positions, |_, cells| sizes.push(cells)),
+            None => sizes.extend(self.windows(positions)?.iter().map(Window::cells)),
+        }
+        Ok(Some(sizes.into()))
     }
 
     fn block_bytes(&self, position: u64, options: &ReadOptions) -> Result<u64> {
@@ -375,8 +407,7 @@ impl BlockList for GridBlocks {
             if !self.is_known(attribute, options) {
                 return Ok(None);
             }
-            let windows = self.windows(positions)?;
-            return self.grid.window_statistics(attribute, &windows, options);
+            return self.chunk_statistics(attribute, positions, options);
         }
         let Some(bounds) = self.axis_bounds(column)? else {
             return Ok(None);

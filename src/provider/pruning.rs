@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, PrimitiveArray, RecordBatch};
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, Schema, SchemaRef};
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -23,7 +24,7 @@ use crate::provider::options::ReadOptions;
 use crate::provider::source::{BlockList, BlockSource, BlockStatistics};
 
 /// Blocks that are looked at together.
-const SEGMENT: usize = 8 << 10;
+const SEGMENT: usize = 32 << 10;
 /// The most blocks that are looked at ahead of a scan for a predicate over dimensions.
 const MAX_BLOCKS: u64 = 16 << 20;
 /// Blocks that are looked at together while a scan runs: a dynamic filter may change before the next one.
@@ -74,9 +75,8 @@ pub(super) fn surviving(
     let mut surviving = IndexSetBuilder::new(count);
     for positions in segments(count) {
         let kept = keeps(blocks.as_ref(), schema, &predicate, &positions, options)?;
-        for (position, _) in positions.iter().zip(kept).filter(|(_, kept)| *kept) {
-            surviving.push(*position..*position + 1);
-        }
+        let first = positions.first().copied().unwrap_or(0);
+        surviving.push_mask(first, &BooleanBuffer::from(kept));
     }
     let surviving = surviving.finish();
     pruned.blocks = (!surviving.is_all()).then_some(surviving);

@@ -14,7 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt64Array};
+use arrow::compute::{TakeOptions, take};
 use arrow::datatypes::{FieldRef, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue};
@@ -162,6 +163,36 @@ pub struct BlockStatistics {
     pub is_exact: bool,
 }
 
+impl BlockStatistics {
+    /// Those of some of the blocks, by their numbers.
+    ///
+    /// # Errors
+    /// If there is no such block.
+    pub fn take(&self, numbers: Vec<u64>) -> Result<Self> {
+        let first = numbers.first().map_or(0, |first| *first as usize);
+        let follow = numbers
+            .windows(2)
+            .all(|two| two[0].wrapping_add(1) == two[1]);
+        if follow && first + numbers.len() <= self.nulls.len() {
+            return Ok(Self {
+                least: self.least.slice(first, numbers.len()),
+                greatest: self.greatest.slice(first, numbers.len()),
+                nulls: self.nulls.slice(first, numbers.len()),
+                is_exact: self.is_exact,
+            });
+        }
+        let numbers = UInt64Array::from(numbers);
+        let options = TakeOptions { check_bounds: true };
+        let nulls = take(&self.nulls, &numbers, Some(options.clone()))?;
+        Ok(Self {
+            least: take(&self.least, &numbers, Some(options.clone()))?,
+            greatest: take(&self.greatest, &numbers, Some(options))?,
+            nulls: nulls.as_primitive().clone(),
+            is_exact: self.is_exact,
+        })
+    }
+}
+
 /// Reads the selected rows of one block after another, into columns.
 pub trait BlockReader: Send {
     /// Starts on the block at a position of the list.
@@ -286,6 +317,16 @@ pub trait GridSource: Debug + Send + Sync {
         _windows: &[Window],
         _options: &ReadOptions,
     ) -> Result<Option<BlockStatistics>> {
+        Ok(None)
+    }
+
+    /// The same of all chunks of the chunk grid, row-major, if that is known of every one: kept, so that it costs nothing to ask
+    /// again.
+    fn chunk_statistics(
+        &self,
+        _attribute: usize,
+        _options: &ReadOptions,
+    ) -> Result<Option<Arc<BlockStatistics>>> {
         Ok(None)
     }
 

@@ -110,17 +110,14 @@ pub fn extreme_rows<C: Cell, K: Keep<C>, const MAX: bool>(
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
-    if let ([start], true) = (piece.starts, piece.length <= MIDDLING) {
-        let mut all = piece.bases();
-        while let Some((bases, count)) = all.next() {
-            let mut rows: [&[C::Bytes]; STREAMS] = [&[]; STREAMS];
-            for (row, base) in rows.iter_mut().zip(&bases) {
-                *row = &start[base.offset..][..piece.length];
-            }
-            let bases = &bases[..count];
-            short_rows::<C, K, MAX>(&rows, bases, piece.ahead, keep, extremes);
+    if piece.length
+        <= if piece.starts.len() == 1 {
+            MIDDLING
+        } else {
+            SHORT
         }
-        return;
+    {
+        return short_rows::<C, K, MAX>(piece, keep, extremes);
     }
     piece.for_each_rows::<STREAMS>(|group, rows| {
         for row in rows {
@@ -134,41 +131,59 @@ pub fn extreme_rows<C: Cell, K: Keep<C>, const MAX: bool>(
                     found[0] = better_kept::<C, K, MAX>(C::load(*cell), keep, found[0]);
                 }
                 let found = best::<C, MAX>(found);
-                add::<C, K, MAX>(found, group, cells, keep, extremes);
+                if found == start::<C, MAX>() {
+                    let mut cells = cells.iter().map(|bytes| C::load(*bytes));
+                    if cells.any(|cell| cell == found && keep.keeps(cell)) {
+                        extremes.see(group);
+                    }
+                }
+                let target = &mut extremes.found[group];
+                *target = better::<C, MAX>(found, *target);
             }
         }
     });
 }
 
-/// Extremes by row of rows that have [`MIDDLING`] cells at most, one per base.
+/// Extremes by row of rows that are short.
 #[inline(always)]
 fn short_rows<C: Cell, K: Keep<C>, const MAX: bool>(
-    rows: &[&[C::Bytes]; STREAMS],
-    bases: &[Base],
-    ahead: usize,
+    piece: &Piece<'_, C::Bytes>,
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
-    let length = rows[0].len();
-    let whole = length / WIDTH * WIDTH;
-    let mut found = [[start::<C, MAX>(); WIDTH]; STREAMS];
-    for at in (0..whole).step_by(WIDTH) {
-        for (row, found) in rows.iter().zip(&mut found) {
-            look::<C, K, MAX>(block(row, at), ahead, keep, found);
-        }
-    }
-    if whole < length {
-        for (row, found) in rows.iter().zip(&mut found) {
-            let rest = &row[whole..];
-            prefetch(rest, ahead);
-            for (found, cell) in found.iter_mut().zip(rest) {
-                *found = better_kept::<C, K, MAX>(C::load(*cell), keep, *found);
+    let whole = piece.length / WIDTH * WIDTH;
+    let mut all = piece.bases();
+    while let Some((bases, count)) = all.next() {
+        let mut found = [[start::<C, MAX>(); WIDTH]; STREAMS];
+        for start in piece.starts {
+            let row = |base: &Base| &start[base.offset..][..piece.length];
+            for at in (0..whole).step_by(WIDTH) {
+                for (base, found) in bases.iter().zip(&mut found) {
+                    look::<C, K, MAX>(block(row(base), at), piece.ahead, keep, found);
+                }
+            }
+            if whole < piece.length {
+                for (base, found) in bases.iter().zip(&mut found) {
+                    let rest = &row(base)[whole..];
+                    prefetch(rest, piece.ahead);
+                    for (found, cell) in found.iter_mut().zip(rest) {
+                        *found = better_kept::<C, K, MAX>(C::load(*cell), keep, *found);
+                    }
+                }
             }
         }
-    }
-    for ((found, row), base) in found.into_iter().zip(rows).zip(bases) {
-        let found = best::<C, MAX>(found);
-        add::<C, K, MAX>(found, base.group, row, keep, extremes);
+        for (found, base) in found.into_iter().zip(&bases[..count]) {
+            let found = best::<C, MAX>(found);
+            if found == start::<C, MAX>() {
+                let rows = piece.starts.iter();
+                let mut cells = rows.flat_map(|start| &start[base.offset..][..piece.length]);
+                if cells.any(|cell| C::load(*cell) == found && keep.keeps(C::load(*cell))) {
+                    extremes.see(base.group);
+                }
+            }
+            let target = &mut extremes.found[base.group];
+            *target = better::<C, MAX>(found, *target);
+        }
     }
 }
 
@@ -223,25 +238,6 @@ fn best<C: Cell, const MAX: bool>(mut found: [C; WIDTH]) -> C {
         half /= 2;
     }
     found[0]
-}
-
-/// Adds the best of some cells to a group.
-#[inline(always)]
-fn add<C: Cell, K: Keep<C>, const MAX: bool>(
-    found: C,
-    group: usize,
-    cells: &[C::Bytes],
-    keep: K,
-    extremes: &mut Extremes<'_, C>,
-) {
-    if found == start::<C, MAX>() {
-        let mut cells = cells.iter().map(|bytes| C::load(*bytes));
-        if cells.any(|cell| cell == found && keep.keeps(cell)) {
-            extremes.see(group);
-        }
-    }
-    let target = &mut extremes.found[group];
-    *target = better::<C, MAX>(found, *target);
 }
 
 #[inline(always)]

@@ -5,31 +5,28 @@ use crate::grid::reduce::cell::{Cell, Keep, SumInto};
 use crate::grid::reduce::piece::{Base, Piece, SHORT, STREAMS, prefetch};
 use crate::grid::reduce::sums::{Sums, add_kept, add_rest, run};
 
-/// The most rows that partial sums and counts have room for.
+/// The most rows of a column that partial sums and counts have room for.
 const MOST_ROWS: usize = 4096;
+/// The most rows that go to the same group and are added up together.
+const MOST_STARTS: usize = 64;
 
-/// Adds up the rows of a piece that has one start, each of which goes to a group of its own. They have 4096 cells at
-/// most.
+/// Adds up the rows of a piece that have [`SHORT`](crate::grid::reduce::piece::SHORT) cells at most, or [`MIDDLING`] if it has one
+/// start.
 #[inline(always)]
 pub fn sum_short_rows<C: SumInto<T>, T, K: Keep<C>>(
-    start: &[C::Bytes],
     piece: &Piece<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    let mut all = piece.bases();
-    while let Some((bases, count)) = all.next() {
-        let mut rows: [&[C::Bytes]; STREAMS] = [&[]; STREAMS];
-        for (row, base) in rows.iter_mut().zip(&bases) {
-            *row = &start[base.offset..][..piece.length];
-        }
-        let bases = &bases[..count];
-        // A line of a cache at a time, and as many sums as a register holds.
-        match size_of::<C>() {
-            1 => add_rows::<C, T, K, 16, 64>(&rows, bases, piece.ahead, keep, sums),
-            2 => add_rows::<C, T, K, 16, 32>(&rows, bases, piece.ahead, keep, sums),
-            4 => add_rows::<C, T, K, 8, 16>(&rows, bases, piece.ahead, keep, sums),
-            _ => add_rows::<C, T, K, 8, 8>(&rows, bases, piece.ahead, keep, sums),
+    for starts in piece.starts.chunks(MOST_STARTS) {
+        let mut all = piece.bases();
+        while let Some((bases, count)) = all.next() {
+            // A line of a cache at a time, and as many sums as a register holds.
+            match size_of::<C>() {
+                1 | 2 => add_narrow::<C, T, K>(starts, &bases[..count], piece, keep, sums),
+                4 => add_rows::<C, T, K, 8, 16>(starts, &bases, count, piece, keep, sums),
+                _ => add_rows::<C, T, K, 8, 8>(starts, &bases, count, piece, keep, sums),
+            }
         }
     }
 }
@@ -90,33 +87,70 @@ fn add_columns<C: SumInto<T>, T, K: Keep<C>>(
     }
 }
 
+/// Rows of small integers, of which it does not matter in which order they are added up: a plain loop is what compilers make
+/// the most of.
 #[inline(always)]
-fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LANES: usize, const LINE: usize>(
-    rows: &[&[C::Bytes]; STREAMS],
+fn add_narrow<C: SumInto<T>, T, K: Keep<C>>(
+    starts: &[&[C::Bytes]],
     bases: &[Base],
-    ahead: usize,
+    piece: &Piece<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    let length = rows[0].len();
+    for base in bases {
+        let mut sum = C::Partial::default();
+        let mut count = 0u32;
+        for start in starts {
+            let cells = &start[base.offset..][..piece.length];
+            prefetch(cells, piece.ahead);
+            for cell in cells {
+                let cell = C::load(*cell);
+                let keeps = keep.keeps(cell);
+                let addend = if keeps { cell } else { C::ZERO };
+                sum = C::plus(sum, addend.widen());
+                count += u32::from(keeps);
+            }
+        }
+        let count = (!K::KEEPS_NUMBERS).then_some(u64::from(count));
+        sums.add_one::<C>(base.group, sum, count, starts.len() * piece.length);
+    }
+}
+
+#[inline(always)]
+fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LANES: usize, const LINE: usize>(
+    starts: &[&[C::Bytes]],
+    bases: &[Base; STREAMS],
+    count: usize,
+    piece: &Piece<'_, C::Bytes>,
+    keep: K,
+    sums: &mut Sums<'_, T>,
+) {
+    let length = piece.length;
     let whole = length / LINE * LINE;
     let mut partial = [[C::Partial::default(); LANES]; STREAMS];
     let mut counts = [[C::Count::default(); LANES]; STREAMS];
-    for at in (0..whole).step_by(LINE) {
-        for row in 0..STREAMS {
-            let line = &rows[row][at..at + LINE];
-            prefetch(line, ahead);
-            add_cells::<C, T, K, LANES>(line, keep, &mut partial[row], &mut counts[row]);
+    for start in starts {
+        let mut rows: [&[C::Bytes]; STREAMS] = [&[]; STREAMS];
+        for i in 0..STREAMS {
+            rows[i] = &start[bases[i].offset..][..length];
         }
-    }
-    if whole < length {
-        for row in 0..STREAMS {
-            let rest = &rows[row][whole..];
-            add_cells::<C, T, K, LANES>(rest, keep, &mut partial[row], &mut counts[row]);
+        for at in (0..whole).step_by(LINE) {
+            for i in 0..STREAMS {
+                let line = &rows[i][at..at + LINE];
+                prefetch(line, piece.ahead);
+                add_cells::<C, T, K, LANES>(line, keep, &mut partial[i], &mut counts[i]);
+            }
+        }
+        if whole < length {
+            for i in 0..STREAMS {
+                let rest = &rows[i][whole..];
+                add_cells::<C, T, K, LANES>(rest, keep, &mut partial[i], &mut counts[i]);
+            }
         }
     }
     let of_rows = across::<C, T, LANES>(partial);
-    let is_counted = !(K::KEEPS_NUMBERS || sums.is_hopeful && are_all::<C, LANES>(&counts, length));
+    let are_all = || are_all::<C, LANES>(&counts, length, starts.len());
+    let is_counted = !(K::KEEPS_NUMBERS || sums.is_hopeful && are_all());
     // By constant numbers: otherwise counts were not kept in registers.
     let mut of_counts = [0; STREAMS];
     if is_counted {
@@ -125,12 +159,16 @@ fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LANES: usize, const LINE: usize>
             of_counts[row] = counts.sum();
         }
     }
-    for (row, base) in bases.iter().enumerate() {
-        let (mut partial, mut count) = (of_rows[row], is_counted.then_some(of_counts[row]));
+    for (i, base) in bases[..count].iter().enumerate() {
+        let (mut partial, mut count) = (of_rows[i], is_counted.then_some(of_counts[i]));
         if K::KEEPS_NUMBERS && C::HAS_NAN && C::is_tainted(partial) {
-            (partial, count) = run::<C, T, K>(&[rows[row]], 0, keep);
+            let mut rows: [&[C::Bytes]; MOST_STARTS] = [&[]; MOST_STARTS];
+            for (row, start) in rows.iter_mut().zip(starts) {
+                *row = &start[base.offset..][..length];
+            }
+            (partial, count) = run::<C, T, K>(&rows[..starts.len()], 0, keep);
         }
-        sums.add_one::<C>(base.group, partial, count, length);
+        sums.add_one::<C>(base.group, partial, count, starts.len() * length);
     }
 }
 
@@ -139,6 +177,7 @@ fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LANES: usize, const LINE: usize>
 fn are_all<C: Cell, const LANES: usize>(
     counts: &[[C::Count; LANES]; STREAMS],
     length: usize,
+    rows: usize,
 ) -> bool {
     let mut of_lanes = [C::Count::default(); LANES];
     for row in counts {
@@ -148,7 +187,7 @@ fn are_all<C: Cell, const LANES: usize>(
     }
     let mut differ = false;
     for i in 0..LANES {
-        let cells = (length + LANES - 1 - i) / LANES * STREAMS;
+        let cells = (length + LANES - 1 - i) / LANES * STREAMS * rows;
         differ |= of_lanes[i] != C::Count::from(cells as u16);
     }
     !differ

@@ -193,9 +193,14 @@ pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>>(
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    if let ([start], true) = (piece.starts, piece.length <= MIDDLING) {
-        sum_short_rows::<C, T, K>(start, piece, keep, sums);
-        return;
+    if piece.length
+        <= if piece.starts.len() == 1 {
+            MIDDLING
+        } else {
+            SHORT
+        }
+    {
+        return sum_short_rows::<C, T, K>(piece, keep, sums);
     }
     piece.for_each_rows::<STREAMS>(|group, rows| {
         let mut at = 0;

@@ -26,6 +26,8 @@ use crate::provider::source::{BlockList, GridPart};
 
 /// Rows of cells that are best added up at once.
 const ROWS: u64 = 16;
+/// Cells of a row that are, where each row has a group of its own.
+const CELLS: u64 = 128;
 /// Groups of a chunk below which their results stay in a cache anyway.
 const FEW_GROUPS: u64 = 4096;
 /// The most bytes of chunks that are taken at once, and of a cell.
@@ -399,9 +401,14 @@ impl JobPart {
             .saturating_mul(groups)
             .saturating_mul(CELL_BYTES)
             .saturating_mul(self.attributes.len() as u64);
-        if groups >= FEW_GROUPS && rows < ROWS {
+        let is_row = extents
+            .len()
+            .checked_sub(1)
+            .is_some_and(|last| reduced(&last));
+        let enough = if is_row { CELLS } else { ROWS };
+        if groups >= FEW_GROUPS && rows < enough {
             let fair = total / (workers as u64 * UNITS_PER_WORKER);
-            size = (ROWS / rows.max(1))
+            size = (enough / rows.max(1))
                 .min(counts[axis])
                 .min(fair)
                 .min(BATCH_BYTES / bytes.max(1))

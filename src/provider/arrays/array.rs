@@ -12,6 +12,7 @@ use crate::format::storage::Access;
 use crate::grid::reduce::CellType;
 use crate::grid::{ChunkGrid, half_coordinate_values};
 use crate::provider::arrays::decoding::Decoding;
+use crate::provider::arrays::statistics::KeptStatistics;
 use crate::provider::arrays::values::{self, Missing};
 use crate::provider::options::{ReadOptions, TetOptions};
 use crate::provider::source::CellFormat;
@@ -28,6 +29,7 @@ pub(in crate::provider) struct StoredArray {
     fill: Option<Fill>,
     decoding: Decoding,
     grid: ChunkGrid,
+    chunk_statistics: KeptStatistics,
 }
 
 impl StoredArray {
@@ -52,6 +54,7 @@ impl StoredArray {
             decoding: Decoding::of(metadata, dtype, options, &mut warn),
             grid: ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec()),
             dataset: dataset.clone(),
+            chunk_statistics: KeptStatistics::default(),
         })
     }
 
@@ -77,6 +80,10 @@ impl StoredArray {
 
     pub fn chunk_grid(&self) -> &ChunkGrid {
         &self.grid
+    }
+
+    pub(super) fn kept_statistics(&self) -> &KeptStatistics {
+        &self.chunk_statistics
     }
 
     pub fn data_type(&self) -> DataType {

@@ -182,6 +182,14 @@ impl GridSource for ArrayDataset {
         self.array.window_statistics(windows, options)
     }
 
+    fn chunk_statistics(
+        &self,
+        _attribute: usize,
+        options: &ReadOptions,
+    ) -> Result<Option<Arc<BlockStatistics>>> {
+        Ok(self.array.chunk_statistics(options))
+    }
+
     fn contained(
         &self,
         _attribute: usize,

@@ -4,7 +4,7 @@
 //! only where both are NULL there, or where a chunk has neither.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{
     ArrayRef, ArrowPrimitiveType, BooleanArray, Float64Array, PrimitiveArray, UInt64Array,
@@ -26,6 +26,14 @@ use crate::provider::source::BlockStatistics;
 
 /// The most chunks of one window whose zones are put together.
 const MAX_CHUNKS: u64 = 256;
+/// The most chunks of an array whose statistics are kept.
+const MAX_KEPT: u64 = 16 << 20;
+
+/// The statistics of all chunks of an array, once they have been asked for, and the options that they were asked for with.
+#[derive(Debug, Default)]
+pub(in crate::provider) struct KeptStatistics(
+    Mutex<Option<(ReadOptions, Option<Arc<BlockStatistics>>)>>,
+);
 
 impl StoredArray {
     /// Whether there are zone maps or postings that can be used. The first call reads them.
@@ -106,6 +114,52 @@ impl StoredArray {
             nulls: UInt64Array::from(nulls),
             is_exact,
         }))
+    }
+
+    /// What is known of the values in each chunk, if there is something known of all.
+    pub fn chunk_statistics(&self, options: &ReadOptions) -> Option<Arc<BlockStatistics>> {
+        // Whoever panicked left nothing half done.
+        let mut kept = self
+            .kept_statistics()
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match kept.as_ref() {
+            Some((asked, known)) if asked == options => known.clone(),
+            _ => {
+                let known = self.all_chunks(options).map(Arc::new);
+                *kept = Some((*options, known.clone()));
+                known
+            }
+        }
+    }
+
+    fn all_chunks(&self, options: &ReadOptions) -> Option<BlockStatistics> {
+        let zones = self.zone_maps(options)?;
+        let count = self
+            .chunk_grid()
+            .count()
+            .filter(|count| *count <= MAX_KEPT)?;
+        if !zones.is_complete(self.dataset()) {
+            return None;
+        }
+        let nulls_are_null = self.nulls_are_null(options);
+        let (mut ranges, mut nulls) = (Vec::new(), Vec::new());
+        for number in 0..count {
+            let zone = zones.zone(self.dataset(), &self.dataset().chunk_at(number))?;
+            if zone.nulls > 0 && !nulls_are_null {
+                return None;
+            }
+            ranges.push(zone.range);
+            nulls.push(zone.nulls);
+        }
+        let (least, greatest) = self.bounds(&ranges);
+        Some(BlockStatistics {
+            least,
+            greatest,
+            nulls: nulls.into(),
+            is_exact: true,
+        })
     }
 
     /// The zone of the chunks that a window touches, and whether all of their cells are in the window.
