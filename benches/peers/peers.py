@@ -151,17 +151,19 @@ def main():
         for name, work, *whole in queries:
             try:
                 answer, seconds = best(work)
-                answer = np.asarray(whole[0]() if whole else answer, dtype="f8").ravel()
+                answer = np.asarray(answer, dtype="f8").ravel()
+                all_rows = np.asarray(whole[0](), dtype="f8").ravel() if whole else answer
             except Exception as error:  # A tool that cannot do it is not the end of the others.
                 print(f"| {name} | {tool} | failed: {error} |")
                 continue
             print(f"| {name} | {tool} | {seconds * 1e3:.0f} |", flush=True)
-            expected = answers.setdefault(name, answer)
-            if answer.size != expected.size:
-                # All that the format's command tells of reduced arrays is their mean.
-                answer, expected = np.nanmean(answer), np.nanmean(expected)
-            if not np.allclose(answer, expected, rtol=1e-6, atol=0, equal_nan=True):
-                sys.exit(f"{name}: {tool} finds {answer}, not {expected}")
+            expected = answers.setdefault(name, all_rows)
+            # Of the rows that the two commands are asked for in time, there is but the mean.
+            for found, wanted in [(np.nanmean(answer), np.nanmean(expected)), (all_rows, expected)]:
+                if np.size(found) == 1 < np.size(wanted) and tool.startswith("tetration"):
+                    continue
+                if np.shape(found) != np.shape(wanted) or not np.allclose(found, wanted, rtol=1e-6, atol=0):
+                    sys.exit(f"{name}: {tool} finds {found}, not {wanted}")
 
 
 if __name__ == "__main__":

@@ -45,12 +45,8 @@ impl Bar {
                 false,
             ),
             Self::FreshProcess => ("fresh process / probe in a fresh process", 1.5, true),
-            Self::Grouped => (
-                "grouped by one or two dimensions, raw f32 / avg",
-                1.25,
-                true,
-            ),
-            Self::Bounded => ("with a bound on the values, raw f32 / without", 2.0, true),
+            Self::Grouped => ("grouped by one or two dimensions, raw / avg", 1.25, true),
+            Self::Bounded => ("with a bound on the values, raw / without", 2.0, true),
             Self::Decompression => ("zstd / speed of bare decompression", 0.9, false),
             Self::Rows => ("rows per second / those of Parquet", 3.0, false),
             Self::Parquet => ("speed by lat, lon / that over Parquet", 150.0, false),
@@ -89,12 +85,11 @@ impl Bars {
         }
         for line in report.lines() {
             let name = format!("{}: {}", line.query, line.data);
-            let chunks = format!("{many_chunks} chunks");
-            if let Some(planning) = line.planning
-                && line.query.contains(" chunks")
-            {
-                let is_all = line.query.contains(&chunks);
-                let bar = if is_all {
+            let words: Vec<&str> = line.query.split([' ', ',']).collect();
+            let of_chunks = words.windows(2).find(|two| two[1] == "chunks");
+            let chunks = of_chunks.and_then(|two| two[0].parse::<u64>().ok());
+            if let Some((planning, chunks)) = line.planning.zip(chunks) {
+                let bar = if chunks == many_chunks {
                     Bar::PlanningAll
                 } else {
                     Bar::PlanningSome

@@ -160,7 +160,14 @@ fn add_ratios(
             continue;
         }
         if query.contains("value > W") {
-            bars.add(Bar::Bounded, title, times.ratio(average));
+            let unbounded = if query.contains("by lat") {
+                "avg by lat"
+            } else {
+                "avg"
+            };
+            let without = figures.iter().find(|(query, _)| *query == unbounded);
+            let without = without.map_or(average, |(_, times)| times);
+            bars.add(Bar::Bounded, title, times.ratio(without));
         } else if query.contains(" by ") {
             bars.add(Bar::Grouped, title, times.ratio(average));
         }

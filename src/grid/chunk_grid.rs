@@ -56,6 +56,17 @@ impl ChunkGrid {
         &self.chunk_shape
     }
 
+    /// Whether the chunks of two grids are the same: extents that exceed the shape are as good as the shape's.
+    pub fn has_chunks_of(&self, other: &Self) -> bool {
+        let clipped = |grid: &Self| -> Vec<u64> {
+            let extents = grid.chunk_shape.iter().zip(&grid.shape);
+            extents
+                .map(|(extent, length)| *extent.min(length))
+                .collect()
+        };
+        self.shape == other.shape && clipped(self) == clipped(other)
+    }
+
     /// Chunks in all, `None` if there are 2^64 or more.
     pub fn count(&self) -> Option<u64> {
         if self.shape.contains(&0) {

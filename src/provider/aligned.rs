@@ -281,7 +281,7 @@ impl GridSource for AlignedGrids {
         options: &ReadOptions,
     ) -> Result<Option<Arc<BlockStatistics>>> {
         let (grid, attribute) = &self.sources[attribute];
-        if grid.chunk_grid() != self.chunk_grid() {
+        if !grid.chunk_grid().has_chunks_of(self.chunk_grid()) {
             return Ok(None);
         }
         grid.chunk_statistics(*attribute, options)

@@ -1,6 +1,6 @@
 //! The chunks that blocks are, one after another, without looking each of them up.
 
-use crate::grid::{ChunkGrid, ChunkSelection, IndexSet};
+use crate::grid::{ChunkGrid, ChunkSelection, IndexSet, Selection};
 
 /// Selected chunks along each axis of a grid.
 #[derive(Debug)]
@@ -16,22 +16,40 @@ struct Along {
     terms: Vec<u64>,
     /// Positions of the axis that are in each.
     extents: Vec<u64>,
+    /// Those of them that are selected.
+    selected: Vec<u64>,
+}
+
+/// A chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step {
+    /// Its row-major number in its grid.
+    pub number: u64,
+    pub cells: u64,
+    /// Cells that are selected.
+    pub rows: u64,
 }
 
 impl ChunkWalk {
-    /// A walk along chunks of a grid, of which there are fewer than 2^64.
-    pub fn new(grid: &ChunkGrid, chunks: &ChunkSelection) -> Self {
+    /// A walk along chunks of a grid that has fewer than 2^64 of them, as stored arrays have.
+    pub fn new(grid: &ChunkGrid, chunks: &ChunkSelection, selection: &Selection) -> Self {
         let mut stride = 1;
         let shape = grid.shape().iter().zip(grid.chunk_shape());
+        let sets = chunks.axes().iter().zip(selection.axes());
         let axes = shape
-            .zip(chunks.axes())
+            .zip(sets)
             .rev()
-            .map(|((length, extent), set)| {
+            .map(|((length, extent), (set, selected))| {
                 let positions = || set.ranges().flatten();
                 let extents = positions().map(|chunk| (length - chunk * extent).min(*extent));
+                let selected_in = positions().map(|chunk| {
+                    let start = chunk * extent;
+                    selected.rank(start.saturating_add(*extent).min(*length)) - selected.rank(start)
+                });
                 let along = Along {
                     terms: positions().map(|chunk| chunk * stride).collect(),
                     extents: extents.collect(),
+                    selected: selected_in.collect(),
                 };
                 stride *= length.div_ceil(*extent);
                 along
@@ -45,45 +63,58 @@ impl ChunkWalk {
         }
     }
 
-    /// Calls `visit` for each of these positions with the row-major number of the chunk there, and its cells.
-    pub fn visit(&self, positions: &[u64], mut visit: impl FnMut(u64, u64)) {
+    /// Calls `visit` with the chunk at each of these positions.
+    pub fn visit(&self, positions: &[u64], mut visit: impl FnMut(Step)) {
         let nothing = Along {
             terms: vec![0],
             extents: vec![1],
+            selected: vec![1],
         };
         let inner = self.axes.get(self.inner).unwrap_or(&nothing);
         let count = inner.terms.len();
         // What all chunks along the inner axis have in common, and where they end.
-        let (mut number, mut cells, mut first, mut end) = (0, 0, 0, 0);
+        let (mut first, mut end) = (0, 0);
+        let mut common = self.common(0);
         for position in positions {
             if !(first..end).contains(position) {
                 first = position - position % count as u64;
                 end = first + count as u64;
-                (number, cells) = self.common(first);
+                common = self.common(first);
             }
             let rank = (position - first) as usize;
-            visit(number + inner.terms[rank], cells * inner.extents[rank]);
+            visit(Step {
+                number: common.number + inner.terms[rank],
+                cells: common.cells * inner.extents[rank],
+                rows: common.rows * inner.selected[rank],
+            });
         }
     }
 
-    /// Number and cells of the chunk at a position, without what the inner axis adds to them.
-    fn common(&self, position: u64) -> (u64, u64) {
-        let (mut number, mut cells, mut rest) = (0, 1, position);
+    /// The chunk at a position, without what the inner axis adds to it.
+    fn common(&self, position: u64) -> Step {
+        let mut step = Step {
+            number: 0,
+            cells: 1,
+            rows: 1,
+        };
+        let mut rest = position;
         for (axis, along) in self.axes.iter().enumerate().rev() {
             let count = along.terms.len() as u64;
             let rank = (rest % count) as usize;
             rest /= count;
             if axis != self.inner {
-                number += along.terms[rank];
-                cells *= along.extents[rank];
+                step.number += along.terms[rank];
+                step.cells *= along.extents[rank];
+                step.rows *= along.selected[rank];
             }
         }
-        (number, cells)
+        debug_assert_eq!(rest, 0, "block {position} is behind the last");
+        step
     }
 }
 
 /// The most selected chunks along an axis that are spelled out.
-pub(super) const MOST_ALONG: u64 = 1 << 20;
+const MOST_ALONG: u64 = 1 << 20;
 
 /// Whether a walk along these chunks is worth to be prepared.
 pub(super) fn is_walkable(chunks: &ChunkSelection) -> bool {
@@ -98,7 +129,7 @@ pub(super) fn is_walkable(chunks: &ChunkSelection) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::Selection;
+    use crate::grid::Cells;
 
     #[test]
     fn chunks_are_those_that_are_looked_up() {
@@ -118,14 +149,15 @@ mod tests {
             ),
         ] {
             let grid = ChunkGrid::new(shape, chunk_shape);
-            let chunks = Selection::new(axes).chunks(&grid);
+            let selection = Selection::new(axes);
+            let chunks = selection.chunks(&grid);
             assert!(is_walkable(&chunks));
-            let walk = ChunkWalk::new(&grid, &chunks);
+            let walk = ChunkWalk::new(&grid, &chunks, &selection);
             let count = chunks.count().unwrap();
             let backwards: Vec<u64> = (0..count).rev().collect();
             for positions in [(0..count).collect(), backwards, vec![count - 1, 0]] {
                 let mut found = Vec::new();
-                walk.visit(&positions, |number, cells| found.push((number, cells)));
+                walk.visit(&positions, |step| found.push(step));
                 let expected = positions.iter().map(|position| {
                     let chunk = chunks.nth(*position).unwrap();
                     let counts = grid.shape().iter().zip(grid.chunk_shape());
@@ -136,7 +168,12 @@ mod tests {
                             .fold(0, |number, (chunk, (length, extent))| {
                                 number * length.div_ceil(*extent) + chunk
                             });
-                    (number, grid.window(&chunk).cells())
+                    let window = grid.window(&chunk);
+                    Step {
+                        number,
+                        cells: window.cells(),
+                        rows: Cells::new(&window, &selection).rows(),
+                    }
                 });
                 assert_eq!(found, expected.collect::<Vec<_>>(), "{grid:?} {chunks:?}");
             }

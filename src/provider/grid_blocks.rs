@@ -23,7 +23,7 @@ use crate::provider::pruning::segments;
 use crate::provider::pushdown::Pushdown;
 use crate::provider::source::{
     BlockList, BlockReader, BlockSource, BlockStatistics, DIMENSION, GridPart, GridSource,
-    SelectedBlocks, for_columns,
+    SelectedBlocks, for_columns, sum_rows,
 };
 
 /// Chunks of a table whose zone maps are read without a second thought.
@@ -122,9 +122,9 @@ pub(super) struct GridBlocks {
     selection: Selection,
     chunks: ChunkSelection,
     /// The least and greatest coordinates along each axis, once they are asked for.
-    axis_bounds: Vec<OnceLock<Option<AxisBounds>>>,
+    axis_bounds: Arc<[OnceLock<Option<AxisBounds>>]>,
     /// `None` if there are too many chunks, or none.
-    walk: OnceLock<Option<Arc<ChunkWalk>>>,
+    walk: Arc<OnceLock<Option<ChunkWalk>>>,
 }
 
 impl GridBlocks {
@@ -132,8 +132,8 @@ impl GridBlocks {
     pub fn new(grid: &Arc<dyn GridSource>, selection: Selection) -> Self {
         Self {
             chunks: selection.chunks(grid.chunk_grid()),
-            axis_bounds: vec![OnceLock::new(); grid.axes().len()],
-            walk: OnceLock::new(),
+            axis_bounds: vec![OnceLock::new(); grid.axes().len()].into(),
+            walk: Arc::default(),
             grid: Arc::clone(grid),
             selection,
         }
@@ -141,24 +141,24 @@ impl GridBlocks {
 
     fn walk(&self) -> Option<&ChunkWalk> {
         let walk = self.walk.get_or_init(|| {
-            let walk = || Arc::new(ChunkWalk::new(self.grid.chunk_grid(), &self.chunks));
-            is_walkable(&self.chunks).then(walk)
+            is_walkable(&self.chunks)
+                .then(|| ChunkWalk::new(self.grid.chunk_grid(), &self.chunks, &self.selection))
         });
-        walk.as_deref()
+        walk.as_ref()
     }
 
-    /// What is known of an attribute's values in the chunks at these positions.
+    /// What is known of an attribute's values in the chunks at these positions, exactly if it can be.
     fn chunk_statistics(
         &self,
         attribute: usize,
         positions: &[u64],
         options: &ReadOptions,
     ) -> Result<Option<BlockStatistics>> {
-        if let Some(walk) = self.walk()
-            && let Some(all) = self.grid.chunk_statistics(attribute, options)?
+        if let Some(all) = self.grid.chunk_statistics(attribute, options)?
+            && let Some(walk) = self.walk()
         {
             let mut numbers = Vec::with_capacity(positions.len());
-            walk.visit(positions, |number, _| numbers.push(number));
+            walk.visit(positions, |step| numbers.push(step.number));
             return all.take(numbers).map(Some);
         }
         let windows = self.windows(positions)?;
@@ -327,10 +327,21 @@ impl BlockList for GridBlocks {
         Ok(Cells::new(&window, &self.selection).rows())
     }
 
+    fn rows_of(&self, positions: &[u64]) -> Result<Option<u64>> {
+        let Some(walk) = self.walk() else {
+            return sum_rows(self, positions);
+        };
+        let mut rows = Some(0u64);
+        walk.visit(positions, |step| {
+            rows = rows.and_then(|rows| rows.checked_add(step.rows))
+        });
+        Ok(rows)
+    }
+
     fn block_sizes(&self, positions: &[u64]) -> Result<Option<UInt64Array>> {
         let mut sizes = Vec::with_capacity(positions.len());
         match self.walk() {
-            Some(walk) => walk.visit(positions, |_, cells| sizes.push(cells)),
+            Some(walk) => walk.visit(positions, |step| sizes.push(step.cells)),
             None => sizes.extend(self.windows(positions)?.iter().map(Window::cells)),
         }
         Ok(Some(sizes.into()))

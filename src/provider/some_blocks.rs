@@ -8,6 +8,7 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
 use crate::grid::IndexSet;
 use crate::provider::options::ReadOptions;
+use crate::provider::pruning::segments;
 use crate::provider::source::{
     BlockList, BlockReader, BlockStatistics, GridPart, Progress, ReadCounts,
 };
@@ -61,6 +62,13 @@ impl SomeBlocks {
     }
 
     fn positions(&self, positions: &[u64]) -> Result<Vec<u64>> {
+        // Those that follow each other are looked up together.
+        if let (Positions::Some(set), [first, .., last]) = (&self.kept, positions)
+            && positions.windows(2).all(|two| two[0] + 1 == two[1])
+            && *last < set.count()
+        {
+            return Ok(set.ranges_of_ranks(*first..last + 1).flatten().collect());
+        }
         let positions = positions.iter();
         positions.map(|position| self.kept.nth(*position)).collect()
     }
@@ -77,16 +85,18 @@ impl BlockList for SomeBlocks {
 
     fn rows(&self) -> Option<u64> {
         *self.rows.get_or_init(|| {
-            let mut positions = 0..self.kept.count();
-            positions.try_fold(0u64, |rows, nth| {
-                let position = self.kept.nth(nth).ok()?;
-                rows.checked_add(self.all.block_rows(position).ok()?)
+            segments(self.kept.count()).try_fold(0u64, |rows, segment| {
+                rows.checked_add(self.rows_of(&segment).ok()??)
             })
         })
     }
 
     fn block_rows(&self, position: u64) -> Result<u64> {
         self.all.block_rows(self.kept.nth(position)?)
+    }
+
+    fn rows_of(&self, positions: &[u64]) -> Result<Option<u64>> {
+        self.all.rows_of(&self.positions(positions)?)
     }
 
     fn block_sizes(&self, positions: &[u64]) -> Result<Option<UInt64Array>> {

@@ -90,6 +90,11 @@ pub trait BlockList: Debug + Send + Sync {
     /// Selected rows of one block.
     fn block_rows(&self, position: u64) -> Result<u64>;
 
+    /// Selected rows of all of these blocks; `None` if there are 2^64 or more.
+    fn rows_of(&self, positions: &[u64]) -> Result<Option<u64>> {
+        sum_rows(self, positions)
+    }
+
     /// Rows of each of these blocks as a whole, selected or not; `None` if that is not known.
     fn block_sizes(&self, positions: &[u64]) -> Result<Option<UInt64Array>>;
 
@@ -161,6 +166,19 @@ pub struct BlockStatistics {
     pub nulls: UInt64Array,
     /// Whether the above is exact for every block: least and greatest values occur, unless all are null.
     pub is_exact: bool,
+}
+
+/// [`BlockList::rows_of`], one block after another.
+pub(super) fn sum_rows(
+    blocks: &(impl BlockList + ?Sized),
+    positions: &[u64],
+) -> Result<Option<u64>> {
+    let mut sum = Some(0u64);
+    for position in positions {
+        let rows = blocks.block_rows(*position)?;
+        sum = sum.and_then(|sum| sum.checked_add(rows));
+    }
+    Ok(sum)
 }
 
 impl BlockStatistics {

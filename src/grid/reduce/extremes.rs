@@ -3,7 +3,7 @@
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Cell, Keep};
-use crate::grid::reduce::piece::{Base, MIDDLING, Piece, SHORT, STREAMS, prefetch};
+use crate::grid::reduce::piece::{Base, Piece, SHORT, STREAMS, prefetch};
 
 /// Cells of a row that are looked at at once, for results that stay in registers.
 const WIDTH: usize = 64;
@@ -63,7 +63,7 @@ pub fn extreme_columns<C: Cell, K: Keep<C>, const MAX: bool>(
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
-    if piece.length <= SHORT && piece.starts.len() > 1 {
+    if piece.has_short_columns() {
         return short_columns::<C, K, MAX>(piece, keep, extremes);
     }
     piece.for_each_rows::<STREAMS>(|group, rows| {
@@ -110,13 +110,7 @@ pub fn extreme_rows<C: Cell, K: Keep<C>, const MAX: bool>(
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
-    if piece.length
-        <= if piece.starts.len() == 1 {
-            MIDDLING
-        } else {
-            SHORT
-        }
-    {
+    if piece.has_short_rows() {
         return short_rows::<C, K, MAX>(piece, keep, extremes);
     }
     piece.for_each_rows::<STREAMS>(|group, rows| {
@@ -154,9 +148,10 @@ fn short_rows<C: Cell, K: Keep<C>, const MAX: bool>(
     let whole = piece.length / WIDTH * WIDTH;
     let mut all = piece.bases();
     while let Some((bases, count)) = all.next() {
+        let bases = &bases[..count];
         let mut found = [[start::<C, MAX>(); WIDTH]; STREAMS];
-        for start in piece.starts {
-            let row = |base: &Base| &start[base.offset..][..piece.length];
+        for from in piece.starts {
+            let row = |base: &Base| &from[base.offset..][..piece.length];
             for at in (0..whole).step_by(WIDTH) {
                 for (base, found) in bases.iter().zip(&mut found) {
                     look::<C, K, MAX>(block(row(base), at), piece.ahead, keep, found);
@@ -172,11 +167,11 @@ fn short_rows<C: Cell, K: Keep<C>, const MAX: bool>(
                 }
             }
         }
-        for (found, base) in found.into_iter().zip(&bases[..count]) {
+        for (found, base) in found.into_iter().zip(bases) {
             let found = best::<C, MAX>(found);
             if found == start::<C, MAX>() {
                 let rows = piece.starts.iter();
-                let mut cells = rows.flat_map(|start| &start[base.offset..][..piece.length]);
+                let mut cells = rows.flat_map(|from| &from[base.offset..][..piece.length]);
                 if cells.any(|cell| C::load(*cell) == found && keep.keeps(C::load(*cell))) {
                     extremes.see(base.group);
                 }

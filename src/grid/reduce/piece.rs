@@ -27,12 +27,31 @@ pub struct Piece<'a, B> {
 
 /// Rows that are best looked at together, as streams that hardware follows.
 pub const STREAMS: usize = 8;
-/// The longest row whose columns are looked at together with those of other bases.
-pub const SHORT: usize = 64;
 /// The longest row that is looked at together with those of other bases.
-pub const MIDDLING: usize = 4096;
+pub const SHORT: usize = 64;
+/// The same where each base has one.
+const MIDDLING: usize = 4096;
 
 impl<'a, B> Piece<'a, B> {
+    /// Whether its rows are best looked at together with those of other bases.
+    #[inline(always)]
+    pub fn has_short_rows(&self) -> bool {
+        self.length
+            <= if self.starts.len() == 1 {
+                MIDDLING
+            } else {
+                SHORT
+            }
+    }
+
+    /// Whether its columns are.
+    #[inline(always)]
+    pub fn has_short_columns(&self) -> bool {
+        self.length <= SHORT
+            && self.starts.len() > 1
+            && self.outer.len() * self.inner.len() >= STREAMS
+    }
+
     /// Calls `visit` for each base with its group and up to `MOST` of its rows, until all have been visited.
     #[inline(always)]
     pub fn for_each_rows<const MOST: usize>(&self, mut visit: impl FnMut(usize, &[&'a [B]])) {
@@ -85,7 +104,7 @@ pub struct Bases<'a> {
 }
 
 impl Bases<'_> {
-    /// The next ones, and how many there are: fewer than [`STREAMS`] for the last time, when the others are any.
+    /// The next ones, and how many there are. For the last time they may be fewer than [`STREAMS`], and the others zero.
     #[inline(always)]
     pub fn next(&mut self) -> Option<([Base; STREAMS], usize)> {
         let mut bases = [Base::default(); STREAMS];

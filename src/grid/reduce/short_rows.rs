@@ -5,13 +5,14 @@ use crate::grid::reduce::cell::{Cell, Keep, SumInto};
 use crate::grid::reduce::piece::{Base, Piece, SHORT, STREAMS, prefetch};
 use crate::grid::reduce::sums::{Sums, add_kept, add_rest, run};
 
-/// The most rows of a column that partial sums and counts have room for.
+/// The most rows of a column between two looks at its sum, which has room for more.
 const MOST_ROWS: usize = 4096;
+/// Sums of a row, as many as fit into a register.
+const LANES: usize = 8;
 /// The most rows that go to the same group and are added up together.
 const MOST_STARTS: usize = 64;
 
-/// Adds up the rows of a piece that have [`SHORT`](crate::grid::reduce::piece::SHORT) cells at most, or [`MIDDLING`] if it has one
-/// start.
+/// Adds up the rows of a piece that has short ones.
 #[inline(always)]
 pub fn sum_short_rows<C: SumInto<T>, T, K: Keep<C>>(
     piece: &Piece<'_, C::Bytes>,
@@ -21,11 +22,16 @@ pub fn sum_short_rows<C: SumInto<T>, T, K: Keep<C>>(
     for starts in piece.starts.chunks(MOST_STARTS) {
         let mut all = piece.bases();
         while let Some((bases, count)) = all.next() {
-            // A line of a cache at a time, and as many sums as a register holds.
-            match size_of::<C>() {
-                1 | 2 => add_narrow::<C, T, K>(starts, &bases[..count], piece, keep, sums),
-                4 => add_rows::<C, T, K, 8, 16>(starts, &bases, count, piece, keep, sums),
-                _ => add_rows::<C, T, K, 8, 8>(starts, &bases, count, piece, keep, sums),
+            // A line of a cache at a time.
+            match (size_of::<C>(), count) {
+                (1 | 2, _) => add_narrow::<C, T, K>(starts, &bases[..count], piece, keep, sums),
+                (4, STREAMS) => add_rows::<C, T, K, 16>(starts, &bases, piece, keep, sums),
+                (_, STREAMS) => add_rows::<C, T, K, 8>(starts, &bases, piece, keep, sums),
+                _ => {
+                    for base in &bases[..count] {
+                        add_row::<C, T, K>(starts, base, piece, keep, sums);
+                    }
+                }
             }
         }
     }
@@ -117,10 +123,9 @@ fn add_narrow<C: SumInto<T>, T, K: Keep<C>>(
 }
 
 #[inline(always)]
-fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LANES: usize, const LINE: usize>(
+fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LINE: usize>(
     starts: &[&[C::Bytes]],
     bases: &[Base; STREAMS],
-    count: usize,
     piece: &Piece<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
@@ -138,19 +143,19 @@ fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LANES: usize, const LINE: usize>
             for i in 0..STREAMS {
                 let line = &rows[i][at..at + LINE];
                 prefetch(line, piece.ahead);
-                add_cells::<C, T, K, LANES>(line, keep, &mut partial[i], &mut counts[i]);
+                add_cells::<C, T, K>(line, keep, &mut partial[i], &mut counts[i]);
             }
         }
         if whole < length {
             for i in 0..STREAMS {
                 let rest = &rows[i][whole..];
-                add_cells::<C, T, K, LANES>(rest, keep, &mut partial[i], &mut counts[i]);
+                add_cells::<C, T, K>(rest, keep, &mut partial[i], &mut counts[i]);
             }
         }
     }
-    let of_rows = across::<C, T, LANES>(partial);
-    let are_all = || are_all::<C, LANES>(&counts, length, starts.len());
-    let is_counted = !(K::KEEPS_NUMBERS || sums.is_hopeful && are_all());
+    let of_rows = across::<C, T>(partial);
+    let is_counted =
+        !(K::KEEPS_NUMBERS || sums.is_hopeful && are_all::<C>(&counts, length, starts.len()));
     // By constant numbers: otherwise counts were not kept in registers.
     let mut of_counts = [0; STREAMS];
     if is_counted {
@@ -159,26 +164,36 @@ fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LANES: usize, const LINE: usize>
             of_counts[row] = counts.sum();
         }
     }
-    for (i, base) in bases[..count].iter().enumerate() {
-        let (mut partial, mut count) = (of_rows[i], is_counted.then_some(of_counts[i]));
-        if K::KEEPS_NUMBERS && C::HAS_NAN && C::is_tainted(partial) {
-            let mut rows: [&[C::Bytes]; MOST_STARTS] = [&[]; MOST_STARTS];
-            for (row, start) in rows.iter_mut().zip(starts) {
-                *row = &start[base.offset..][..length];
-            }
-            (partial, count) = run::<C, T, K>(&rows[..starts.len()], 0, keep);
+    for (i, base) in bases.iter().enumerate() {
+        if K::KEEPS_NUMBERS && C::HAS_NAN && C::is_tainted(of_rows[i]) {
+            add_row::<C, T, K>(starts, base, piece, keep, sums);
+        } else {
+            let count = is_counted.then_some(of_counts[i]);
+            sums.add_one::<C>(base.group, of_rows[i], count, starts.len() * length);
         }
-        sums.add_one::<C>(base.group, partial, count, starts.len() * length);
     }
+}
+
+/// The rows of one base.
+#[inline(always)]
+fn add_row<C: SumInto<T>, T, K: Keep<C>>(
+    starts: &[&[C::Bytes]],
+    base: &Base,
+    piece: &Piece<'_, C::Bytes>,
+    keep: K,
+    sums: &mut Sums<'_, T>,
+) {
+    let mut rows: [&[C::Bytes]; MOST_STARTS] = [&[]; MOST_STARTS];
+    for (row, start) in rows.iter_mut().zip(starts) {
+        *row = &start[base.offset..][..piece.length];
+    }
+    let (partial, count) = run::<C, T, K>(&rows[..starts.len()], piece.ahead, keep);
+    sums.add_one::<C>(base.group, partial, count, starts.len() * piece.length);
 }
 
 /// Whether all cells of all rows count: asked for all rows at once, since it is seldom otherwise.
 #[inline(always)]
-fn are_all<C: Cell, const LANES: usize>(
-    counts: &[[C::Count; LANES]; STREAMS],
-    length: usize,
-    rows: usize,
-) -> bool {
+fn are_all<C: Cell>(counts: &[[C::Count; LANES]; STREAMS], length: usize, rows: usize) -> bool {
     let mut of_lanes = [C::Count::default(); LANES];
     for row in counts {
         for i in 0..LANES {
@@ -195,7 +210,7 @@ fn are_all<C: Cell, const LANES: usize>(
 
 /// Adds cells of one row.
 #[inline(always)]
-fn add_cells<C: SumInto<T>, T, K: Keep<C>, const LANES: usize>(
+fn add_cells<C: SumInto<T>, T, K: Keep<C>>(
     cells: &[C::Bytes],
     keep: K,
     partial: &mut [C::Partial; LANES],
@@ -222,9 +237,7 @@ fn add_cells<C: SumInto<T>, T, K: Keep<C>, const LANES: usize>(
 
 /// The sum of each row.
 #[inline(always)]
-fn across<C: SumInto<T>, T, const LANES: usize>(
-    mut partial: [[C::Partial; LANES]; STREAMS],
-) -> [C::Partial; STREAMS] {
+fn across<C: SumInto<T>, T>(mut partial: [[C::Partial; LANES]; STREAMS]) -> [C::Partial; STREAMS] {
     let mut half = LANES / 2;
     while half > 0 {
         for row in &mut partial {

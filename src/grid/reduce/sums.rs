@@ -6,7 +6,7 @@
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Keep, SumInto};
-use crate::grid::reduce::piece::{MIDDLING, Piece, SHORT, STREAMS, prefetch};
+use crate::grid::reduce::piece::{Piece, STREAMS, prefetch};
 use crate::grid::reduce::short_rows::{sum_short_columns, sum_short_rows};
 
 /// Cells of a row that are added at once, to sums that stay in registers.
@@ -141,7 +141,7 @@ pub fn sum_columns<C: SumInto<T>, T, K: Keep<C>>(
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    if piece.length <= SHORT && piece.starts.len() > 1 {
+    if piece.has_short_columns() {
         return sum_short_columns::<C, T, K>(piece, keep, sums);
     }
     let whole = piece.length / WIDTH * WIDTH;
@@ -193,13 +193,7 @@ pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>>(
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    if piece.length
-        <= if piece.starts.len() == 1 {
-            MIDDLING
-        } else {
-            SHORT
-        }
-    {
+    if piece.has_short_rows() {
         return sum_short_rows::<C, T, K>(piece, keep, sums);
     }
     piece.for_each_rows::<STREAMS>(|group, rows| {
@@ -288,12 +282,12 @@ pub fn run<C: SumInto<T>, T, K: Keep<C>>(
                 lanes.add(cells);
             }
         }
-        let mut sum = lanes.sum();
         for row in rows {
-            for cell in &row[whole..] {
-                sum = C::plus(sum, C::load(*cell).widen());
+            for (partial, cell) in lanes.partial.iter_mut().zip(&row[whole..]) {
+                *partial = C::plus(*partial, C::load(*cell).widen());
             }
         }
+        let sum = lanes.sum();
         if !(C::HAS_NAN && C::is_tainted(sum)) {
             return (sum, None);
         }

@@ -26,7 +26,7 @@ use crate::provider::source::{BlockList, GridPart};
 
 /// Rows of cells that are best added up at once.
 const ROWS: u64 = 16;
-/// Cells of a row that are, where each row has a group of its own.
+/// The same where cells next to each other are in the same group: more of them, since less is done for each.
 const CELLS: u64 = 128;
 /// Groups of a chunk below which their results stay in a cache anyway.
 const FEW_GROUPS: u64 = 4096;
@@ -401,11 +401,12 @@ impl JobPart {
             .saturating_mul(groups)
             .saturating_mul(CELL_BYTES)
             .saturating_mul(self.attributes.len() as u64);
-        let is_row = extents
-            .len()
-            .checked_sub(1)
-            .is_some_and(|last| reduced(&last));
-        let enough = if is_row { CELLS } else { ROWS };
+        let inner = extents.iter().rposition(|extent| *extent > 1);
+        let enough = if inner.is_some_and(|axis| reduced(&axis)) {
+            CELLS
+        } else {
+            ROWS
+        };
         if groups >= FEW_GROUPS && rows < enough {
             let fair = total / (workers as u64 * UNITS_PER_WORKER);
             size = (enough / rows.max(1))

@@ -29,7 +29,7 @@ pub(in crate::provider) struct StoredArray {
     fill: Option<Fill>,
     decoding: Decoding,
     grid: ChunkGrid,
-    chunk_statistics: KeptStatistics,
+    kept_statistics: KeptStatistics,
 }
 
 impl StoredArray {
@@ -54,7 +54,7 @@ impl StoredArray {
             decoding: Decoding::of(metadata, dtype, options, &mut warn),
             grid: ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec()),
             dataset: dataset.clone(),
-            chunk_statistics: KeptStatistics::default(),
+            kept_statistics: KeptStatistics::default(),
         })
     }
 
@@ -83,7 +83,7 @@ impl StoredArray {
     }
 
     pub(super) fn kept_statistics(&self) -> &KeptStatistics {
-        &self.chunk_statistics
+        &self.kept_statistics
     }
 
     pub fn data_type(&self) -> DataType {

@@ -4,7 +4,7 @@
 //! only where both are NULL there, or where a chunk has neither.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{
     ArrayRef, ArrowPrimitiveType, BooleanArray, Float64Array, PrimitiveArray, UInt64Array,
@@ -27,13 +27,12 @@ use crate::provider::source::BlockStatistics;
 /// The most chunks of one window whose zones are put together.
 const MAX_CHUNKS: u64 = 256;
 /// The most chunks of an array whose statistics are kept.
-const MAX_KEPT: u64 = 16 << 20;
+const MAX_KEPT: u64 = 2 << 20;
 
-/// The statistics of all chunks of an array, once they have been asked for, and the options that they were asked for with.
+/// The statistics of all chunks of an array, once they have been asked for: where nulls of zone maps need not be NULL in the
+/// column, and where they are.
 #[derive(Debug, Default)]
-pub(in crate::provider) struct KeptStatistics(
-    Mutex<Option<(ReadOptions, Option<Arc<BlockStatistics>>)>>,
-);
+pub(in crate::provider) struct KeptStatistics([OnceLock<Option<Arc<BlockStatistics>>>; 2]);
 
 impl StoredArray {
     /// Whether there are zone maps or postings that can be used. The first call reads them.
@@ -116,26 +115,16 @@ impl StoredArray {
         }))
     }
 
-    /// What is known of the values in each chunk, if there is something known of all.
+    /// What is known of the values in each chunk, if there are zone maps of all.
     pub fn chunk_statistics(&self, options: &ReadOptions) -> Option<Arc<BlockStatistics>> {
-        // Whoever panicked left nothing half done.
-        let mut kept = self
-            .kept_statistics()
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        match kept.as_ref() {
-            Some((asked, known)) if asked == options => known.clone(),
-            _ => {
-                let known = self.all_chunks(options).map(Arc::new);
-                *kept = Some((*options, known.clone()));
-                known
-            }
-        }
+        let zones = self.zone_maps(options)?;
+        let nulls_are_null = self.nulls_are_null(options);
+        let kept = &self.kept_statistics().0[usize::from(nulls_are_null)];
+        let kept = kept.get_or_init(|| self.all_chunks(&zones, nulls_are_null).map(Arc::new));
+        kept.clone()
     }
 
-    fn all_chunks(&self, options: &ReadOptions) -> Option<BlockStatistics> {
-        let zones = self.zone_maps(options)?;
+    fn all_chunks(&self, zones: &ZoneMaps, nulls_are_null: bool) -> Option<BlockStatistics> {
         let count = self
             .chunk_grid()
             .count()
@@ -143,11 +132,12 @@ impl StoredArray {
         if !zones.is_complete(self.dataset()) {
             return None;
         }
-        let nulls_are_null = self.nulls_are_null(options);
-        let (mut ranges, mut nulls) = (Vec::new(), Vec::new());
+        let mut ranges = Vec::with_capacity(count as usize);
+        let mut nulls = Vec::with_capacity(count as usize);
         for number in 0..count {
             let zone = zones.zone(self.dataset(), &self.dataset().chunk_at(number))?;
             if zone.nulls > 0 && !nulls_are_null {
+                // Single windows are still told exactly.
                 return None;
             }
             ranges.push(zone.range);
