@@ -11,14 +11,18 @@ use crate::Result;
 /// Sums in another order differ in their last digits.
 const RELATIVE_TOLERANCE: f64 = 1e-6;
 
-/// An answer as numbers, in an order that does not depend on that of its rows.
+/// An answer as numbers, in an order that does not depend on that of its rows. Those of the first layout are kept until all have
+/// been measured, and should not be what takes most of the memory.
 #[derive(Debug)]
-pub struct Answer(Vec<Vec<f64>>);
+pub struct Answer {
+    numbers: Vec<f64>,
+    columns: usize,
+}
 
 impl Answer {
     /// The numbers of an answer. Keys come before values in its columns.
     pub fn new(batches: &[RecordBatch]) -> Result<Self> {
-        let mut rows = Vec::new();
+        let mut rows: Vec<Vec<f64>> = Vec::new();
         for batch in batches {
             let columns = batch
                 .columns()
@@ -36,16 +40,19 @@ impl Answer {
                 rows.push(numbers.collect());
             }
         }
-        rows.sort_by(|a: &Vec<f64>, b: &Vec<f64>| {
+        rows.sort_by(|a, b| {
             let orders = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
             orders.fold(Ordering::Equal, Ordering::then)
         });
-        Ok(Self(rows))
+        Ok(Self {
+            columns: rows.first().map_or(1, Vec::len),
+            numbers: rows.concat(),
+        })
     }
 
     /// Rows of the answer.
     pub fn rows(&self) -> usize {
-        self.0.len()
+        self.numbers.len() / self.columns
     }
 
     /// Fails if the answers differ by more than the order of additions explains.
@@ -53,7 +60,8 @@ impl Answer {
         if self.rows() != other.rows() {
             return Err(format!("{} rows and {} rows", self.rows(), other.rows()).into());
         }
-        for (mine, theirs) in self.0.iter().zip(&other.0) {
+        let rows = self.numbers.chunks(self.columns);
+        for (mine, theirs) in rows.zip(other.numbers.chunks(other.columns)) {
             let agree = mine.len() == theirs.len()
                 && mine.iter().zip(theirs).all(|(a, b)| {
                     (a - b).abs() <= RELATIVE_TOLERANCE * a.abs().max(b.abs())

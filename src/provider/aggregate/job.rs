@@ -11,6 +11,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 
+use crate::format::storage::Access;
 use crate::grid::Selection;
 use crate::grid::reduce::Counts;
 use crate::provider::aggregate::aggregation::Aggregation;
@@ -32,6 +33,8 @@ const CELLS: u64 = 128;
 const FEW_GROUPS: u64 = 4096;
 /// The most bytes of chunks that are taken at once, and of a cell.
 const BATCH_BYTES: u64 = 32 << 20;
+/// The same of chunks that are decoded or copied, which are better still in a cache when they are looked at.
+const COPIED_BYTES: u64 = 2 << 20;
 const CELL_BYTES: u64 = 8;
 /// Groups whose results do not stay in a cache until all chunks have been looked at.
 const MANY_GROUPS: u64 = 1 << 15;
@@ -188,7 +191,7 @@ impl Job {
                     part,
                 };
                 if !program.needs_rows() {
-                    part.order = part.order(&columns, workers);
+                    part.order = part.order(&columns, workers, &options);
                 }
                 if is_read && !part.part.selection.is_empty() {
                     let Some(units) = part.units().and_then(|units| end.checked_add(units)) else {
@@ -373,10 +376,28 @@ impl JobPart {
         along.map(position).collect()
     }
 
+    /// Whether cells are looked at where they lie in the file, as far as the first chunk tells.
+    fn is_mapped(&self, options: &ReadOptions) -> bool {
+        let grid = &self.part.grid;
+        let sizes = self.attributes.iter().map(|attribute| {
+            let format = grid.cell_format(*attribute, options)?;
+            Some(format.cell_type.size() as u64)
+        });
+        let stored = self.blocks.chunk(0).ok().and_then(|chunk| {
+            let cells = grid.chunk_grid().window(&chunk).cells();
+            let is_raw = |size: u64| {
+                let bytes = grid.stored_bytes(&chunk, options);
+                bytes.is_ok_and(|bytes| bytes == cells.saturating_mul(size))
+            };
+            sizes.sum::<Option<u64>>().map(is_raw)
+        });
+        options.access == Access::Mmap && stored == Some(true)
+    }
+
     /// Whether, and in which other order, chunks are to be taken. If there are many groups, loading and storing their
     /// results costs as much as adding cells up: chunks of the same ones follow each other, and where each has few cells
     /// per group, several are taken at a time.
-    fn order(&self, grouped: &[usize], workers: usize) -> Option<Order> {
+    fn order(&self, grouped: &[usize], workers: usize, options: &ReadOptions) -> Option<Order> {
         let counts = self.blocks.chunk_counts();
         let total = self.blocks.count()?;
         if self.part.kept.is_some() || total == 0 {
@@ -409,10 +430,15 @@ impl JobPart {
         };
         if groups >= FEW_GROUPS && rows < enough {
             let fair = total / (workers as u64 * UNITS_PER_WORKER);
+            let most = if self.is_mapped(options) {
+                BATCH_BYTES
+            } else {
+                COPIED_BYTES
+            };
             size = (enough / rows.max(1))
                 .min(counts[axis])
                 .min(fair)
-                .min(BATCH_BYTES / bytes.max(1))
+                .min(most / bytes.max(1))
                 .max(1);
         }
         if size == 1 && product(grid.shape(), true) < MANY_GROUPS {
