@@ -1,7 +1,7 @@
 //! Times and memory of queries over the same cells as raw and as zstd-compressed `.tet` and as Parquet, in one process
 //! and one session.
 //!
-//! `cargo bench` runs everything, at first generating 1 GiB of cells three times over; `cargo bench -- --quick` is a
+//! `cargo bench` runs everything, at first writing about 13 GB of files; `cargo bench -- --quick` is a
 //! smoke test over small arrays. `TET_SQL_BENCH_DATA` names the folder of the files, which are kept;
 //! `TET_SQL_BENCH_THREADS`, `TET_SQL_BENCH_RUNS` and `TET_SQL_BENCH_QUICK` do as the options of the same name. Other
 //! arguments choose what is run: parts of "QUERY, DATA" as in the table, such as `'avg, raw mmap'`.
@@ -107,6 +107,7 @@ fn print_sizes(files: &Files) -> Result<()> {
         ("zstd", &files.zstd),
         ("Parquet", &files.parquet),
         ("many chunks", &files.many_chunks),
+        ("many zones", &files.many_zones),
     ] {
         let megabytes = path.metadata()?.len() as f64 / 1e6;
         println!("{what:<12}{megabytes:>9.1} MB");

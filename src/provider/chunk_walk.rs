@@ -2,6 +2,9 @@
 
 use crate::grid::{ChunkGrid, ChunkSelection, IndexSet, Selection};
 
+/// The most selected chunks along an axis that are spelled out.
+const MOST_ALONG: u64 = 1 << 20;
+
 /// Selected chunks along each axis of a grid.
 #[derive(Debug)]
 pub(super) struct ChunkWalk {
@@ -31,8 +34,17 @@ pub(super) struct Step {
 }
 
 impl ChunkWalk {
-    /// A walk along chunks of a grid that has fewer than 2^64 of them, as stored arrays have.
-    pub fn new(grid: &ChunkGrid, chunks: &ChunkSelection, selection: &Selection) -> Self {
+    /// A walk along chunks of a grid that has fewer than 2^64 of them, as stored arrays have. `None` if there is no chunk, or so many
+    /// along an axis that they are better not spelled out.
+    pub fn try_new(
+        grid: &ChunkGrid,
+        chunks: &ChunkSelection,
+        selection: &Selection,
+    ) -> Option<Self> {
+        let mut counts = chunks.axes().iter().map(IndexSet::count);
+        if chunks.count().is_none() || !counts.all(|count| (1..=MOST_ALONG).contains(&count)) {
+            return None;
+        }
         let mut stride = 1;
         let shape = grid.shape().iter().zip(grid.chunk_shape());
         let sets = chunks.axes().iter().zip(selection.axes());
@@ -57,10 +69,10 @@ impl ChunkWalk {
         let mut axes: Vec<Along> = axes.collect();
         axes.reverse();
         let inner = chunks.axes().iter().rposition(|set| set.count() > 1);
-        Self {
+        Some(Self {
             axes,
             inner: inner.unwrap_or(0),
-        }
+        })
     }
 
     /// Calls `visit` with the chunk at each of these positions.
@@ -113,19 +125,6 @@ impl ChunkWalk {
     }
 }
 
-/// The most selected chunks along an axis that are spelled out.
-const MOST_ALONG: u64 = 1 << 20;
-
-/// Whether a walk along these chunks is worth to be prepared.
-pub(super) fn is_walkable(chunks: &ChunkSelection) -> bool {
-    chunks.count().is_some()
-        && chunks
-            .axes()
-            .iter()
-            .map(IndexSet::count)
-            .all(|count| (1..=MOST_ALONG).contains(&count))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,8 +150,7 @@ mod tests {
             let grid = ChunkGrid::new(shape, chunk_shape);
             let selection = Selection::new(axes);
             let chunks = selection.chunks(&grid);
-            assert!(is_walkable(&chunks));
-            let walk = ChunkWalk::new(&grid, &chunks, &selection);
+            let walk = ChunkWalk::try_new(&grid, &chunks, &selection).unwrap();
             let count = chunks.count().unwrap();
             let backwards: Vec<u64> = (0..count).rev().collect();
             for positions in [(0..count).collect(), backwards, vec![count - 1, 0]] {

@@ -1,5 +1,4 @@
-//! Any grid as a table of blocks: a row per selected cell, its coordinates first, then its attributes; a block per
-//! chunk.
+//! The chunks of any grid as blocks.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -7,23 +6,17 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{BooleanArray, UInt64Array};
 use arrow::compute::{sum, take};
-use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
-use datafusion::catalog::Session;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
-use datafusion::logical_expr::Expr;
 
-use crate::grid::{Axis, Cells, ChunkSelection, IndexSet, Monotonicity, Selection, Window};
+use crate::grid::{Cells, ChunkSelection, IndexSet, Monotonicity, Selection, Window};
 use crate::provider::axis_bounds::{AxisBounds, AxisSearch, axis_range, fold};
-use crate::provider::chunk_walk::{ChunkWalk, is_walkable};
-use crate::provider::description::TableDescription;
+use crate::provider::chunk_walk::ChunkWalk;
 use crate::provider::grid_reader::GridReader;
 use crate::provider::options::ReadOptions;
 use crate::provider::pruning::segments;
-use crate::provider::pushdown::Pushdown;
 use crate::provider::source::{
-    BlockList, BlockReader, BlockSource, BlockStatistics, DIMENSION, GridPart, GridSource,
-    SelectedBlocks, for_columns, sum_rows,
+    BlockList, BlockReader, BlockStatistics, GridPart, GridSource, sum_rows,
 };
 
 /// Chunks of a table whose zone maps are read without a second thought.
@@ -36,84 +29,6 @@ const MAX_FOLDED: u64 = 16 << 20;
 const MAX_AXIS_CHUNKS: u64 = 1 << 20;
 /// The longest axis whose coordinates are read for nothing but statistics.
 pub(super) const MAX_READ: u64 = 4 << 20;
-
-/// A grid as a [`BlockSource`].
-#[derive(Debug)]
-pub struct GridTable {
-    grid: Arc<dyn GridSource>,
-    schema: SchemaRef,
-}
-
-impl GridTable {
-    /// The table of a grid.
-    pub fn new(grid: Arc<dyn GridSource>) -> Self {
-        Self {
-            schema: Arc::new(Schema::new(columns(grid.as_ref()))),
-            grid,
-        }
-    }
-}
-
-/// The columns of a grid's table: the dimensions in order, never null, then the attributes.
-pub(super) fn columns(grid: &dyn GridSource) -> Fields {
-    let dimensions = grid.axes().iter().map(|axis| {
-        let field = Field::new(axis.name(), axis.data_type(), false);
-        let attributes = axis.attributes();
-        let attributes = attributes.map(|(key, text)| (key.clone(), text.clone()));
-        let mark = (DIMENSION.to_string(), String::new());
-        Arc::new(field.with_metadata(attributes.chain([mark]).collect()))
-    });
-    dimensions
-        .chain(grid.attributes().iter().map(Arc::clone))
-        .collect()
-}
-
-impl BlockSource for GridTable {
-    fn format(&self) -> &'static str {
-        self.grid.format()
-    }
-
-    fn name(&self) -> &str {
-        self.grid.name()
-    }
-
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn as_grid(&self) -> Option<&dyn GridSource> {
-        Some(self.grid.as_ref())
-    }
-
-    fn grids(&self) -> Vec<Arc<dyn GridSource>> {
-        vec![Arc::clone(&self.grid)]
-    }
-
-    fn dimensions(&self) -> Vec<&str> {
-        self.grid.axes().iter().map(Axis::name).collect()
-    }
-
-    fn select(
-        &self,
-        session: &dyn Session,
-        filters: &[Expr],
-        columns: &[usize],
-    ) -> Result<SelectedBlocks> {
-        let grid = for_columns(&self.grid, columns);
-        let Pushdown {
-            selection,
-            residual,
-        } = Pushdown::try_new(session, self.grid.axes(), filters)?;
-        Ok(SelectedBlocks {
-            blocks: Arc::new(GridBlocks::new(&grid, selection)),
-            residual,
-        })
-    }
-
-    fn describe(&self) -> Result<TableDescription> {
-        self.grid.describe()
-    }
-}
 
 /// The chunks of a grid that a selection touches.
 #[derive(Debug, Clone)]
@@ -141,8 +56,7 @@ impl GridBlocks {
 
     fn walk(&self) -> Option<&ChunkWalk> {
         let walk = self.walk.get_or_init(|| {
-            is_walkable(&self.chunks)
-                .then(|| ChunkWalk::new(self.grid.chunk_grid(), &self.chunks, &self.selection))
+            ChunkWalk::try_new(self.grid.chunk_grid(), &self.chunks, &self.selection)
         });
         walk.as_ref()
     }

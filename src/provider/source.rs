@@ -3,7 +3,7 @@
 //! A [`BlockSource`] is a table as a lazily enumerated sequence of blocks. The scan, its metrics, its partitions and its
 //! pruning are written against it, once. A block source that is a dense array also answers
 //! [`BlockSource::as_grid`]: axes, attributes, and windows of cells.
-//! [`GridTable`](crate::provider::grid_blocks::GridTable) turns any [`GridSource`] into a block source, so that a
+//! [`GridTable`](crate::provider::grid_table::GridTable) turns any [`GridSource`] into a block source, so that a
 //! dense format implements only the latter.
 
 use std::collections::HashSet;

@@ -16,7 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use crate::error::Error;
 use crate::provider::arrays;
 use crate::provider::description::TableDescription;
-use crate::provider::grid_blocks::GridTable;
+use crate::provider::grid_table::GridTable;
 use crate::provider::options::{ReadOptions, TetOptions};
 use crate::provider::pushdown;
 use crate::provider::scan::ArrayScan;

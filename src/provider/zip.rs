@@ -21,7 +21,8 @@ use crate::grid::{Axis, Selection};
 use crate::provider::aligned::{AlignedGrids, grid_of_largest};
 use crate::provider::below::{Below, may_fail, with_columns};
 use crate::provider::config::TetConfig;
-use crate::provider::grid_blocks::{GridBlocks, GridTable};
+use crate::provider::grid_blocks::GridBlocks;
+use crate::provider::grid_table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan};
 use crate::provider::source::{BlockSource, GridPart, GridSource};
 

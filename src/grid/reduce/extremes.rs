@@ -193,9 +193,9 @@ fn short_columns<C: Cell, K: Keep<C>, const MAX: bool>(
     let mut all = piece.bases();
     while let Some((bases, count)) = all.next() {
         let mut found = [[start::<C, MAX>(); SHORT]; STREAMS];
-        for start in piece.starts {
+        for from in piece.starts {
             for i in 0..count {
-                let cells = &start[bases[i].offset..][..length];
+                let cells = &from[bases[i].offset..][..length];
                 prefetch(cells, piece.ahead);
                 for (found, cell) in found[i][..length].iter_mut().zip(cells) {
                     *found = better_kept::<C, K, MAX>(C::load(*cell), keep, *found);
@@ -212,7 +212,7 @@ fn short_columns<C: Cell, K: Keep<C>, const MAX: bool>(
             if found.iter().fold(false, |any, one| any | unclear(one)) {
                 for column in (0..length).filter(|column| unclear(&found[*column])) {
                     let starts = piece.starts.iter();
-                    let mut cells = starts.map(|start| C::load(start[bases[i].offset + column]));
+                    let mut cells = starts.map(|from| C::load(from[bases[i].offset + column]));
                     if cells.any(|cell| unclear(&cell) && keep.keeps(cell)) {
                         extremes.see(bases[i].group + column);
                     }
