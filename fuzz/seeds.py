@@ -23,7 +23,7 @@ TAIL_BYTES = 16
 # The bytes that the target `payload` adds the second byte of an input to, by its first: see payload.rs.
 SIZES = [
     1, 1, 1, 300, 300, 4096, 4096, (64 << 10) - 100, (128 << 10) - 100, (256 << 10) - 100, (1 << 20) - 100, (2 << 20) - 100,
-    (8 << 20) - 100, (8 << 20) + 1, (9 << 20) - 100, (17 << 20) - 100,
+    (32 << 20) - 100, (32 << 20) + 1, (33 << 20) - 100, (40 << 20) - 100,
 ]  # fmt: skip
 
 

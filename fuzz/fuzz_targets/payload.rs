@@ -27,10 +27,10 @@ const SIZES: [u64; 16] = [
     (256 << 10) - 100,
     (1 << 20) - 100,
     (2 << 20) - 100,
-    (8 << 20) - 100,
-    (8 << 20) + 1,
-    (9 << 20) - 100,
-    (17 << 20) - 100,
+    (32 << 20) - 100,
+    (32 << 20) + 1,
+    (33 << 20) - 100,
+    (40 << 20) - 100,
 ];
 /// Files with larger chunks are not checked as a whole, which reads them several times more.
 const MAX_CHECKED: u64 = 64 << 10;

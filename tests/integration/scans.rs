@@ -245,10 +245,10 @@ async fn a_dropped_stream_stops_within_a_chunk() {
     assert_eq!(metric(&plan, "chunks_read"), 1);
 
     let ctx = SessionContext::new();
-    // A chunk above 8 MiB is decompressed in steps, and the stream gives way between them.
+    // A chunk above 32 MiB is decompressed in steps, and the stream gives way between them.
     let path = folder.path().join("large.tet");
-    let cells: Vec<u8> = (0..24u32 << 20).map(|cell| (cell >> 12) as u8).collect();
-    let spec = DatasetSpec::new("large", Dtype::U8, &[2, 12 << 20], &[1, 12 << 20])
+    let cells: Vec<u8> = (0..66u32 << 20).map(|cell| (cell >> 12) as u8).collect();
+    let spec = DatasetSpec::new("large", Dtype::U8, &[2, 33 << 20], &[1, 33 << 20])
         .with_compression(Compression::Zstd { level: 1 });
     let mut writer = TetWriter::create(&path, vec![spec]).unwrap();
     writer.write_dataset(0, &cells).unwrap();

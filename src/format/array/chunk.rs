@@ -13,9 +13,9 @@ use crate::format::array::dataset::Dataset;
 use crate::format::array::file::{ArrayFile, Payload, StoredChunk};
 use crate::format::storage::{Access, Storage};
 
-/// Chunks up to this size are decompressed in one call, which is faster; larger ones step by step, so that a
-/// query over them can be cancelled.
-const ONE_CALL_BYTES: u64 = 8 << 20;
+/// Chunks up to this size are decompressed in one call, which takes some hundredths of a second; larger ones step by step,
+/// so that a query over them can be cancelled. The steps cost one more copy, out of a window that the decoder keeps.
+const ONE_CALL_BYTES: u64 = 32 << 20;
 /// What zstd says when the payload holds more than the output can take.
 const TOO_SMALL: &str = "Destination buffer is too small";
 /// Bytes decompressed per step.
