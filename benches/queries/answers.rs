@@ -22,7 +22,8 @@ pub struct Answer {
 impl Answer {
     /// The numbers of an answer. Keys come before values in its columns.
     pub fn new(batches: &[RecordBatch]) -> Result<Self> {
-        let mut rows: Vec<Vec<f64>> = Vec::new();
+        let columns = batches.first().map_or(1, RecordBatch::num_columns).max(1);
+        let mut unordered = Vec::new();
         for batch in batches {
             let columns = batch
                 .columns()
@@ -30,22 +31,22 @@ impl Answer {
                 .map(|column| cast(column, &DataType::Float64))
                 .collect::<Result<Vec<_>, _>>()?;
             for row in 0..batch.num_rows() {
-                let numbers = columns.iter().map(|column| {
+                unordered.extend(columns.iter().map(|column| {
                     if column.is_null(row) {
                         f64::NAN
                     } else {
                         column.as_primitive::<Float64Type>().value(row)
                     }
-                });
-                rows.push(numbers.collect());
+                }));
             }
         }
+        let mut rows: Vec<&[f64]> = unordered.chunks(columns).collect();
         rows.sort_by(|a, b| {
-            let orders = a.iter().zip(b).map(|(a, b)| a.total_cmp(b));
+            let orders = a.iter().zip(*b).map(|(a, b)| a.total_cmp(b));
             orders.fold(Ordering::Equal, Ordering::then)
         });
         Ok(Self {
-            columns: rows.first().map_or(1, Vec::len),
+            columns,
             numbers: rows.concat(),
         })
     }

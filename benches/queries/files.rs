@@ -3,20 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use datafusion::prelude::SessionContext;
 use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
 use tet_sql::{TetOptions, open_location};
 
-use crate::Result;
 use crate::measure::{self, Figures, Times};
 use crate::options::Options;
 use crate::report::Report;
+use crate::{Result, session};
 
 /// Hours, latitudes and longitudes of a file.
 const SHAPE: [u64; 3] = [24, 8, 8];
 
 /// Times the opening of all files as one table, the first query over it, which reads the coordinates, and later ones.
-pub async fn measure(ctx: &SessionContext, options: &Options, report: &mut Report) -> Result<()> {
+pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let count = options.size.files;
     let data = format!("{count} files");
     if !options.wants(&format!("open as one table, {data}")) {
@@ -27,6 +26,7 @@ pub async fn measure(ctx: &SessionContext, options: &Options, report: &mut Repor
         write(&folder.path().join(format!("{day:06}.tet")), day)?;
     }
     let location = folder.path().to_string_lossy().into_owned();
+    let ctx = &session(options, &[]).await?;
     let config = ctx.copied_config();
     let open = || {
         Ok(open_location(

@@ -14,7 +14,7 @@ use crate::bars::{Bar, Bars};
 use crate::measure::{self, Figures, Times};
 use crate::options::Options;
 use crate::report::Report;
-use crate::{Result, data, set_access};
+use crate::{Result, data, session, set_access};
 #[cfg(unix)]
 use crate::{bare, probe};
 
@@ -82,7 +82,8 @@ fn layouts(options: &Options) -> Vec<(String, [u64; 3], Dtype, bool)> {
 }
 
 /// Runs all queries on all layouts, in turn with what the memory or zstd allows, and checks that the answers agree.
-pub async fn measure(ctx: &SessionContext, options: &Options, report: &mut Report) -> Result<()> {
+pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
+    let ctx = &session(options, &[]).await?;
     set_access(ctx, Access::Mmap).await?;
     let mut firsts: Vec<Option<Answer>> = QUERIES.iter().map(|_| None).collect();
     for (number, (name, shape, dtype, is_compressed)) in layouts(options).into_iter().enumerate() {

@@ -1,5 +1,4 @@
-//! Times and memory of queries over the same cells as raw and as zstd-compressed `.tet` and as Parquet, in one process
-//! and one session.
+//! Times and memory of queries over the same cells as raw and as zstd-compressed `.tet` and as Parquet, in one process.
 //!
 //! `cargo bench` runs everything, at first writing about 13 GB of files; `cargo bench -- --quick` is a
 //! smoke test over small arrays. `TET_SQL_BENCH_DATA` names the folder of the files, which are kept;
@@ -25,6 +24,7 @@ mod probe;
 mod report;
 mod scans;
 
+use std::path::Path;
 use std::process::Command;
 
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
@@ -63,29 +63,11 @@ async fn run(options: &Options) -> Result<()> {
     let files = data::generate(options).await?;
     println!("{}\n", machine::describe(options));
     print_sizes(&files)?;
-    let config = SessionConfig::new().with_target_partitions(options.threads);
-    let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
-    for (table, path) in [
-        ("raw", &files.raw),
-        ("zstd", &files.zstd),
-        ("many_chunks", &files.many_chunks),
-        ("many_zones", &files.many_zones),
-    ] {
-        ctx.register_tet(table.into(), path, TetOptions::new())
-            .await?;
-    }
-    let parquet = files.parquet.to_string_lossy();
-    ctx.register_parquet("parquet", parquet, ParquetReadOptions::new())
-        .await?;
-
     let report = &mut Report::start();
-    for (name, sql) in queries(&options.size) {
-        compare(&ctx, name, &sql, options, report).await?;
-    }
-    scans::measure(&ctx, options, report).await?;
-    layouts::measure(&ctx, options, report).await?;
-    many_chunks::measure(&ctx, &files.many_chunks, options, report).await?;
-    files::measure(&ctx, options, report).await?;
+    formats(&files, options, report).await?;
+    layouts::measure(options, report).await?;
+    many_chunks::measure(&files, options, report).await?;
+    files::measure(options, report).await?;
     #[cfg(unix)]
     probe::fresh(&files.raw, options, report)?;
     whole_process(options, report)?;
@@ -99,6 +81,29 @@ async fn run(options: &Options) -> Result<()> {
     );
     println!("        * too short to be sure: fewer than five looks, one per millisecond");
     Ok(())
+}
+
+/// A session of its own for each part of the table: what one keeps in memory is not the next one's.
+async fn session(options: &Options, tables: &[(&str, &Path)]) -> Result<SessionContext> {
+    let config = SessionConfig::new().with_target_partitions(options.threads);
+    let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
+    for (table, path) in tables {
+        ctx.register_tet((*table).into(), path, TetOptions::new())
+            .await?;
+    }
+    Ok(ctx)
+}
+
+/// The same rows in all formats.
+async fn formats(files: &Files, options: &Options, report: &mut Report) -> Result<()> {
+    let ctx = session(options, &[("raw", &files.raw), ("zstd", &files.zstd)]).await?;
+    let parquet = files.parquet.to_string_lossy();
+    ctx.register_parquet("parquet", parquet, ParquetReadOptions::new())
+        .await?;
+    for (name, sql) in queries(&options.size) {
+        compare(&ctx, name, &sql, options, report).await?;
+    }
+    scans::measure(&ctx, options, report).await
 }
 
 fn print_sizes(files: &Files) -> Result<()> {

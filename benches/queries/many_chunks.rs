@@ -1,22 +1,21 @@
 //! What does not depend on the cells: opening a file, and planning over very many chunks.
 
-use std::path::Path;
-
-use datafusion::prelude::SessionContext;
 use tet_sql::{Access, ArrayTable, TetOptions};
 
+use crate::data::Files;
 use crate::measure::{self, Figures, Times};
 use crate::options::Options;
 use crate::report::Report;
-use crate::{Result, set_access};
+use crate::{Result, session, set_access};
 
 /// Opens the file of many chunks, takes one chunk of it, some, and all.
-pub async fn measure(
-    ctx: &SessionContext,
-    path: &Path,
-    options: &Options,
-    report: &mut Report,
-) -> Result<()> {
+pub async fn measure(files: &Files, options: &Options, report: &mut Report) -> Result<()> {
+    let path = &files.many_chunks;
+    let tables = [
+        ("many_chunks", path.as_path()),
+        ("many_zones", &files.many_zones),
+    ];
+    let ctx = &session(options, &tables).await?;
     let side = options.size.many_chunks_side;
     let chunks = side * side;
     let open = format!("open {chunks} chunks");

@@ -39,7 +39,7 @@ pub trait Cell: Copy + PartialOrd + Send + Sync + 'static {
 /// bits).
 pub trait SumInto<T>: Cell {
     /// What at least 65,536 cells are added up in without loss, other than that of floating-point additions.
-    type Partial: Copy + Default;
+    type Partial: Partial;
 
     /// The cell as a partial sum.
     fn widen(self) -> Self::Partial;
@@ -53,6 +53,39 @@ pub trait SumInto<T>: Cell {
     /// Whether the sum may have met a value that is not a number.
     fn is_tainted(partial: Self::Partial) -> bool;
 }
+
+/// A sum of some cells.
+pub trait Partial: Copy + Default {
+    /// Whether what was added can be taken away again, and leaves nothing behind.
+    const IS_EXACT: bool;
+
+    /// Without so many of these addends.
+    fn without(self, addend: Self, times: u64) -> Self;
+}
+
+impl Partial for f64 {
+    const IS_EXACT: bool = false;
+
+    #[inline(always)]
+    fn without(self, addend: Self, times: u64) -> Self {
+        self - addend * times as f64
+    }
+}
+
+macro_rules! partial {
+    ($($type:ty),*) => {
+        $(impl Partial for $type {
+            const IS_EXACT: bool = true;
+
+            #[inline(always)]
+            fn without(self, addend: Self, times: u64) -> Self {
+                self.wrapping_sub(addend.wrapping_mul(times as $type))
+            }
+        })*
+    };
+}
+
+partial!(i32, u32, i64, u64);
 
 macro_rules! bytes {
     ($type:ty, $count:ty) => {
@@ -247,6 +280,12 @@ pub trait Keep<C>: Copy + Send + Sync {
 
     /// Whether this one does.
     fn keeps(self, cell: C) -> bool;
+
+    /// The only number that does not, if there is just one.
+    #[inline(always)]
+    fn exception(self) -> Option<C> {
+        None
+    }
 }
 
 /// All numbers.
@@ -277,6 +316,11 @@ impl<C: Cell> Keep<C> for Except<C> {
     #[inline(always)]
     fn keeps(self, cell: C) -> bool {
         Numbers.keeps(cell) & !cell.is_same(self.fill)
+    }
+
+    #[inline(always)]
+    fn exception(self) -> Option<C> {
+        Some(self.fill)
     }
 }
 

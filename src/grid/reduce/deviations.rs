@@ -57,7 +57,7 @@ pub fn deviation_columns<C: Cell, K: Keep<C>>(
     keep: K,
     deviations: &mut [Deviation],
 ) {
-    piece.for_each_rows::<MOST_ROWS>(|group, rows| {
+    piece.for_each_rows::<MOST_ROWS, MOST_ROWS>(|group, rows| {
         for at in (0..piece.length).step_by(TILE) {
             let width = (piece.length - at).min(TILE);
             let mut counts = [0u64; TILE];
@@ -106,7 +106,7 @@ pub fn deviation_rows<C: Cell, K: Keep<C>>(
     keep: K,
     deviations: &mut [Deviation],
 ) {
-    piece.for_each_rows::<MOST_ROWS>(|group, rows| {
+    piece.for_each_rows::<MOST_ROWS, MOST_ROWS>(|group, rows| {
         for row in rows {
             for cells in row.chunks(LOOK) {
                 let mut deviation = None;

@@ -66,7 +66,7 @@ pub fn extreme_columns<C: Cell, K: Keep<C>, const MAX: bool>(
     if piece.has_short_columns() {
         return short_columns::<C, K, MAX>(piece, keep, extremes);
     }
-    piece.for_each_rows::<STREAMS>(|group, rows| {
+    piece.for_each_rows::<STREAMS, STREAMS>(|group, rows| {
         for at in (0..piece.length).step_by(WIDTH) {
             let width = (piece.length - at).min(WIDTH);
             let mut found = [start::<C, MAX>(); WIDTH];
@@ -113,7 +113,7 @@ pub fn extreme_rows<C: Cell, K: Keep<C>, const MAX: bool>(
     if piece.has_short_rows() {
         return short_rows::<C, K, MAX>(piece, keep, extremes);
     }
-    piece.for_each_rows::<STREAMS>(|group, rows| {
+    piece.for_each_rows::<STREAMS, STREAMS>(|group, rows| {
         for row in rows {
             for cells in row.chunks(LOOK) {
                 let mut found = [start::<C, MAX>(); WIDTH];

@@ -52,12 +52,22 @@ impl<'a, B> Piece<'a, B> {
             && self.outer.len() * self.inner.len() >= STREAMS
     }
 
-    /// Calls `visit` for each base with its group and up to `MOST` of its rows, until all have been visited.
+    /// Calls `visit` for each base with its group and its rows: with all of them, if there are no more than `MOST`, else with up to
+    /// `SHARE` at a time.
     #[inline(always)]
-    pub fn for_each_rows<const MOST: usize>(&self, mut visit: impl FnMut(usize, &[&'a [B]])) {
+    pub fn for_each_rows<const SHARE: usize, const MOST: usize>(
+        &self,
+        mut visit: impl FnMut(usize, &[&'a [B]]),
+    ) {
+        const { assert!(SHARE <= MOST) };
         let depth = self.starts.len();
+        let visits = if depth <= MOST {
+            1
+        } else {
+            depth.div_ceil(SHARE)
+        };
         // Equal shares: a last visit with few rows would cost as much as one with many.
-        let share = depth.div_ceil(depth.div_ceil(MOST).max(1)).max(1);
+        let share = depth.div_ceil(visits).max(1);
         let empty: &[B] = &[];
         let mut rows = [empty; MOST];
         for outer in self.outer {

@@ -3,7 +3,7 @@
 
 use crate::grid::reduce::cell::{Cell, Keep, SumInto};
 use crate::grid::reduce::piece::{Base, Piece, SHORT, STREAMS, prefetch};
-use crate::grid::reduce::sums::{Sums, add_kept, add_rest, run};
+use crate::grid::reduce::sums::{Sums, add_kept, add_rest, exception, run, settle, settled};
 
 /// The most rows of a column between two looks at its sum, which has room for more.
 const MOST_ROWS: usize = 4096;
@@ -88,13 +88,16 @@ fn add_columns<C: SumInto<T>, T, K: Keep<C>>(
                 add_rest::<C, T>(cells, keep, partial, counts);
             }
         }
+        if !is_hopeful {
+            settle::<C, T>(keep, partial, counts, starts.len());
+        }
         let counts = (!is_hopeful).then_some(&*counts);
         sums.add::<C>(bases[i].group, partial, counts, starts.len());
     }
 }
 
-/// Rows of small integers, of which it does not matter in which order they are added up: a plain loop is what compilers make
-/// the most of.
+/// Rows of small integers, of which it does not matter in which order they are added up: plain loops are what compilers make
+/// the most of, if numbers are as wide in all of each.
 #[inline(always)]
 fn add_narrow<C: SumInto<T>, T, K: Keep<C>>(
     starts: &[&[C::Bytes]],
@@ -103,22 +106,31 @@ fn add_narrow<C: SumInto<T>, T, K: Keep<C>>(
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
+    let exception = exception::<C, T>(keep);
     for base in bases {
         let mut sum = C::Partial::default();
-        let mut count = 0u32;
+        // No more than `MOST_ROWS` cells, or rows of [`SHORT`].
+        let mut count = C::Count::default();
         for start in starts {
             let cells = &start[base.offset..][..piece.length];
             prefetch(cells, piece.ahead);
             for cell in cells {
                 let cell = C::load(*cell);
-                let keeps = keep.keeps(cell);
-                let addend = if keeps { cell } else { C::ZERO };
+                let is_counted =
+                    exception.map_or_else(|| keep.keeps(cell), |exception| cell.is_same(exception));
+                count += is_counted.into();
+            }
+            for cell in cells {
+                let cell = C::load(*cell);
+                let is_added = exception.is_some() || keep.keeps(cell);
+                let addend = if is_added { cell } else { C::ZERO };
                 sum = C::plus(sum, addend.widen());
-                count += u32::from(keeps);
             }
         }
-        let count = (!K::KEEPS_NUMBERS).then_some(u64::from(count));
-        sums.add_one::<C>(base.group, sum, count, starts.len() * piece.length);
+        let cells = starts.len() * piece.length;
+        let (sum, count) = settled::<C, T>(keep, sum, count.into(), cells);
+        let count = (!K::KEEPS_NUMBERS).then_some(count);
+        sums.add_one::<C>(base.group, sum, count, cells);
     }
 }
 
@@ -154,8 +166,10 @@ fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LINE: usize>(
         }
     }
     let of_rows = across::<C, T>(partial);
+    let exception = exception::<C, T>(keep);
+    let counted = if exception.is_some() { 0 } else { starts.len() };
     let is_counted =
-        !(K::KEEPS_NUMBERS || sums.is_hopeful && are_all::<C>(&counts, length, starts.len()));
+        !(K::KEEPS_NUMBERS || sums.is_hopeful && are_all::<C>(&counts, length, counted));
     // By constant numbers: otherwise counts were not kept in registers.
     let mut of_counts = [0; STREAMS];
     if is_counted {
@@ -168,8 +182,13 @@ fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LINE: usize>(
         if K::KEEPS_NUMBERS && C::HAS_NAN && C::is_tainted(of_rows[i]) {
             add_row::<C, T, K>(starts, base, piece, keep, sums);
         } else {
-            let count = is_counted.then_some(of_counts[i]);
-            sums.add_one::<C>(base.group, of_rows[i], count, starts.len() * length);
+            let cells = starts.len() * length;
+            let (sum, count) = if is_counted {
+                settled::<C, T>(keep, of_rows[i], of_counts[i], cells)
+            } else {
+                (of_rows[i], 0)
+            };
+            sums.add_one::<C>(base.group, sum, is_counted.then_some(count), cells);
         }
     }
 }
@@ -191,7 +210,7 @@ fn add_row<C: SumInto<T>, T, K: Keep<C>>(
     sums.add_one::<C>(base.group, partial, count, starts.len() * piece.length);
 }
 
-/// Whether all cells of all rows count: asked for all rows at once, since it is seldom otherwise.
+/// Whether in each of so many rows of a base all cells were counted: asked for all at once, since it is seldom otherwise.
 #[inline(always)]
 fn are_all<C: Cell>(counts: &[[C::Count; LANES]; STREAMS], length: usize, rows: usize) -> bool {
     let mut of_lanes = [C::Count::default(); LANES];

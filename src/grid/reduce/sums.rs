@@ -5,12 +5,17 @@
 
 use multiversion::multiversion;
 
-use crate::grid::reduce::cell::{Keep, SumInto};
+use crate::grid::reduce::cell::{Keep, Partial, SumInto};
 use crate::grid::reduce::piece::{Piece, STREAMS, prefetch};
 use crate::grid::reduce::short_rows::{sum_short_columns, sum_short_rows};
 
 /// Cells of a row that are added at once, to sums that stay in registers.
 const WIDTH: usize = 32;
+/// Rows of columns that are added up together if these are all: totals are loaded and stored once.
+const MOST_ROWS: usize = 16;
+/// Columns whose sums are put together before they are added to the totals. These are two or four times as wide, and were both done
+/// at once, vectors of cells would be no longer than theirs.
+const TILE: usize = 256;
 /// Cells of each row between two looks at their sum, which has room for no more of all rows.
 const LOOK: usize = 4096;
 /// Places in memory that a long row is read at in turn.
@@ -144,41 +149,55 @@ pub fn sum_columns<C: SumInto<T>, T, K: Keep<C>>(
     if piece.has_short_columns() {
         return sum_short_columns::<C, T, K>(piece, keep, sums);
     }
-    let whole = piece.length / WIDTH * WIDTH;
-    piece.for_each_rows::<STREAMS>(|group, rows| {
-        for at in (0..whole).step_by(WIDTH) {
-            let mut is_hopeful = K::KEEPS_NUMBERS;
-            if is_hopeful {
+    let mut tile = [C::Partial::default(); TILE];
+    let mut counts = [C::Count::default(); TILE];
+    piece.for_each_rows::<STREAMS, MOST_ROWS>(|group, rows| {
+        for start in (0..piece.length).step_by(TILE) {
+            let width = (piece.length - start).min(TILE);
+            let whole = width / WIDTH * WIDTH;
+            let mut is_counted = !K::KEEPS_NUMBERS;
+            if K::KEEPS_NUMBERS {
+                counts.fill(C::Count::from(rows.len() as u16));
+            }
+            for at in (0..whole).step_by(WIDTH) {
+                let mut is_hopeful = K::KEEPS_NUMBERS;
                 let mut lanes = Lanes::<C, T>::new();
-                for row in rows {
-                    let cells = block(row, at);
-                    prefetch(cells, piece.ahead);
-                    lanes.add(cells);
-                }
-                is_hopeful = !lanes.is_tainted();
                 if is_hopeful {
-                    sums.add::<C>(group + at, &lanes.partial, None, rows.len());
+                    for row in rows {
+                        let cells = block(row, start + at);
+                        prefetch(cells, piece.ahead);
+                        lanes.add(cells);
+                    }
+                    is_hopeful = !lanes.is_tainted();
                 }
+                if !is_hopeful {
+                    lanes = Lanes::new();
+                    for row in rows {
+                        let cells = block(row, start + at);
+                        prefetch(cells, piece.ahead);
+                        lanes.add_kept(cells, keep);
+                    }
+                    counts[at..at + WIDTH].copy_from_slice(&lanes.counts);
+                    is_counted = true;
+                }
+                tile[at..at + WIDTH].copy_from_slice(&lanes.partial);
             }
-            if !is_hopeful {
-                let mut lanes = Lanes::<C, T>::new();
+            if whole < width {
+                let (tile, counts) = (&mut tile[whole..width], &mut counts[whole..width]);
+                tile.fill(C::Partial::default());
+                counts.fill(C::Count::default());
                 for row in rows {
-                    let cells = block(row, at);
-                    prefetch(cells, piece.ahead);
-                    lanes.add_kept(cells, keep);
+                    let cells = &row[start + whole..][..width - whole];
+                    add_rest::<C, T>(cells, keep, tile, counts);
                 }
-                let counts = Some(&lanes.counts[..]);
-                sums.add::<C>(group + at, &lanes.partial, counts, rows.len());
+                is_counted = true;
             }
-        }
-        let rest = piece.length - whole;
-        if rest > 0 {
-            let mut lanes = Lanes::<C, T>::new();
-            for row in rows {
-                lanes.add_rest(&row[whole..], keep);
+            let (tile, counts) = (&mut tile[..width], &mut counts[..width]);
+            if is_counted {
+                settle::<C, T>(keep, tile, counts, rows.len());
             }
-            let counts = Some(&lanes.counts[..rest]);
-            sums.add::<C>(group + whole, &lanes.partial[..rest], counts, rows.len());
+            let counts = is_counted.then_some(&*counts);
+            sums.add::<C>(group + start, tile, counts, rows.len());
         }
     });
 }
@@ -196,7 +215,7 @@ pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>>(
     if piece.has_short_rows() {
         return sum_short_rows::<C, T, K>(piece, keep, sums);
     }
-    piece.for_each_rows::<STREAMS>(|group, rows| {
+    piece.for_each_rows::<STREAMS, STREAMS>(|group, rows| {
         let mut at = 0;
         if let [row] = rows {
             let (long, _) = row.as_chunks::<{ PARTS * LOOK }>();
@@ -224,7 +243,7 @@ pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>>(
     });
 }
 
-/// Adds the cells that count to sums and counts of their columns.
+/// Adds the cells that count to sums and counts of their columns, which are then to be [settled](settle).
 #[inline(always)]
 pub fn add_kept<C: SumInto<T>, T, const LANES: usize>(
     cells: &[C::Bytes; LANES],
@@ -232,6 +251,15 @@ pub fn add_kept<C: SumInto<T>, T, const LANES: usize>(
     partial: &mut [C::Partial; LANES],
     counts: &mut [C::Count; LANES],
 ) {
+    if let Some(exception) = exception::<C, T>(keep) {
+        for i in 0..LANES {
+            counts[i] += C::load(cells[i]).is_same(exception).into();
+        }
+        for i in 0..LANES {
+            partial[i] = C::plus(partial[i], C::load(cells[i]).widen());
+        }
+        return;
+    }
     // An addition of nothing, not a branch; and first as wide as the cells are, since compilers get lost in mixed widths.
     let mut kept = [C::ZERO; LANES];
     for i in 0..LANES {
@@ -246,7 +274,7 @@ pub fn add_kept<C: SumInto<T>, T, const LANES: usize>(
     }
 }
 
-/// Adds those that count of cells that are fewer than the columns.
+/// Adds those that count of cells that are fewer than the columns, in the same way.
 #[inline(always)]
 pub fn add_rest<C: SumInto<T>, T>(
     cells: &[C::Bytes],
@@ -254,12 +282,58 @@ pub fn add_rest<C: SumInto<T>, T>(
     partial: &mut [C::Partial],
     counts: &mut [C::Count],
 ) {
+    let exception = exception::<C, T>(keep);
     for (cell, (partial, count)) in cells.iter().zip(partial.iter_mut().zip(counts)) {
         let cell = C::load(*cell);
-        let keeps = keep.keeps(cell);
-        let addend = if keeps { cell } else { C::ZERO };
-        *partial = C::plus(*partial, addend.widen());
-        *count += keeps.into();
+        if let Some(exception) = exception {
+            *partial = C::plus(*partial, cell.widen());
+            *count += cell.is_same(exception).into();
+        } else {
+            let keeps = keep.keeps(cell);
+            let addend = if keeps { cell } else { C::ZERO };
+            *partial = C::plus(*partial, addend.widen());
+            *count += keeps.into();
+        }
+    }
+}
+
+/// The number that is rather added up with all others, counted, and taken away in the end.
+#[inline(always)]
+pub fn exception<C: SumInto<T>, T>(keep: impl Keep<C>) -> Option<C> {
+    keep.exception().filter(|_| C::Partial::IS_EXACT)
+}
+
+/// Makes sums and counts those of the cells that count, of so many in each column.
+#[inline(always)]
+pub fn settle<C: SumInto<T>, T>(
+    keep: impl Keep<C>,
+    partial: &mut [C::Partial],
+    counts: &mut [C::Count],
+    cells: usize,
+) {
+    if let Some(exception) = exception::<C, T>(keep) {
+        for (partial, count) in partial.iter_mut().zip(counts) {
+            let others: u64 = (*count).into();
+            *partial = partial.without(exception.widen(), others);
+            *count = C::Count::from((cells as u64 - others) as u16);
+        }
+    }
+}
+
+/// The same of one sum and its count.
+#[inline(always)]
+pub fn settled<C: SumInto<T>, T>(
+    keep: impl Keep<C>,
+    partial: C::Partial,
+    count: u64,
+    cells: usize,
+) -> (C::Partial, u64) {
+    match exception::<C, T>(keep) {
+        Some(exception) => (
+            partial.without(exception.widen(), count),
+            cells as u64 - count,
+        ),
+        None => (partial, count),
     }
 }
 
@@ -304,7 +378,8 @@ pub fn run<C: SumInto<T>, T, K: Keep<C>>(
         lanes.add_rest(&row[whole..], keep);
     }
     let count = lanes.counts.iter().map(|count| (*count).into()).sum();
-    (lanes.sum(), Some(count))
+    let (sum, count) = settled::<C, T>(keep, lanes.sum(), count, rows.len() * length);
+    (sum, Some(count))
 }
 
 /// [`WIDTH`] cells of a row.
