@@ -63,15 +63,29 @@ impl Answer {
         }
         let rows = self.numbers.chunks(self.columns);
         for (mine, theirs) in rows.zip(other.numbers.chunks(other.columns)) {
-            let agree = mine.len() == theirs.len()
-                && mine.iter().zip(theirs).all(|(a, b)| {
-                    (a - b).abs() <= RELATIVE_TOLERANCE * a.abs().max(b.abs())
-                        || (a.is_nan() && b.is_nan())
-                });
+            let agree =
+                mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(a, b)| agree(*a, *b));
             if !agree {
                 return Err(format!("row {mine:?} and row {theirs:?}").into());
             }
         }
         Ok(())
     }
+
+    /// The same of its last column, in the order of the keys.
+    pub fn check_values(&self, values: &[f64]) -> Result<()> {
+        if self.rows() != values.len() {
+            return Err(format!("{} rows and {} rows", self.rows(), values.len()).into());
+        }
+        for (row, value) in self.numbers.chunks(self.columns).zip(values) {
+            if !row.last().is_some_and(|mine| agree(*mine, *value)) {
+                return Err(format!("row {row:?} and {value}").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn agree(a: f64, b: f64) -> bool {
+    (a - b).abs() <= RELATIVE_TOLERANCE * a.abs().max(b.abs()) || (a.is_nan() && b.is_nan())
 }

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{BooleanArray, UInt64Array};
+use arrow::array::{Array, BooleanArray, UInt64Array};
 use arrow::compute::{sum, take};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
@@ -73,7 +73,9 @@ impl GridBlocks {
         {
             let mut numbers = Vec::with_capacity(positions.len());
             walk.visit(positions, |step| numbers.push(step.number));
-            return all.take(numbers).map(Some);
+            let mut some = all.take(numbers)?;
+            some.is_exact = some.nulls.null_count() == 0;
+            return Ok(Some(some));
         }
         let windows = self.windows(positions)?;
         self.grid.window_statistics(attribute, &windows, options)

@@ -338,8 +338,8 @@ pub trait GridSource: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// The same of all chunks of the chunk grid, row-major, if that is known of every one: kept, so that it costs nothing to ask
-    /// again.
+    /// The same of all chunks of the chunk grid, row-major, if they have zone maps: kept, so that it costs nothing to ask again.
+    /// Exact of every chunk of which the number of nulls is known.
     fn chunk_statistics(
         &self,
         _attribute: usize,

@@ -52,8 +52,8 @@ impl<'a, B> Piece<'a, B> {
             && self.outer.len() * self.inner.len() >= STREAMS
     }
 
-    /// Calls `visit` for each base with its group and its rows: with all of them, if there are no more than `MOST`, else with up to
-    /// `SHARE` at a time.
+    /// Calls `visit` for each base with its group and its rows: with up to `MOST`, if two visits do for all, else with up to `SHARE`
+    /// at a time.
     #[inline(always)]
     pub fn for_each_rows<const SHARE: usize, const MOST: usize>(
         &self,
@@ -61,8 +61,8 @@ impl<'a, B> Piece<'a, B> {
     ) {
         const { assert!(SHARE <= MOST) };
         let depth = self.starts.len();
-        let visits = if depth <= MOST {
-            1
+        let visits = if depth <= 2 * MOST {
+            depth.div_ceil(MOST).max(1)
         } else {
             depth.div_ceil(SHARE)
         };

@@ -11,7 +11,7 @@ use crate::grid::reduce::short_rows::{sum_short_columns, sum_short_rows};
 
 /// Cells of a row that are added at once, to sums that stay in registers.
 const WIDTH: usize = 32;
-/// Rows of columns that are added up together if these are all: totals are loaded and stored once.
+/// Rows of columns that are added up together if there are not many: totals are loaded and stored less often.
 const MOST_ROWS: usize = 16;
 /// Columns whose sums are put together before they are added to the totals. These are two or four times as wide, and were both done
 /// at once, vectors of cells would be no longer than theirs.

@@ -25,8 +25,9 @@ use crate::provider::options::ReadOptions;
 use crate::provider::pruning::{Pruner, with_subquery_values};
 use crate::provider::source::{BlockList, GridPart};
 
-/// Rows of cells that are best added up at once.
+/// Rows of cells that are best added up at once; more of narrow cells, whose results are as many bytes as theirs.
 const ROWS: u64 = 16;
+const WIDE: u64 = 4;
 /// The same where cells next to each other are in the same group: more of them, since less is done for each.
 const CELLS: u64 = 128;
 /// Groups of a chunk below which their results stay in a cache anyway.
@@ -376,20 +377,13 @@ impl JobPart {
         along.map(position).collect()
     }
 
-    /// Whether cells are looked at where they lie in the file, as far as the first chunk tells.
-    fn is_mapped(&self, options: &ReadOptions) -> bool {
+    /// Whether cells are looked at where they lie in the file, as far as the first chunk tells, which take so many bytes.
+    fn is_mapped(&self, sizes: &[u64], options: &ReadOptions) -> bool {
         let grid = &self.part.grid;
-        let sizes = self.attributes.iter().map(|attribute| {
-            let format = grid.cell_format(*attribute, options)?;
-            Some(format.cell_type.size() as u64)
-        });
-        let stored = self.blocks.chunk(0).ok().and_then(|chunk| {
+        let stored = self.blocks.chunk(0).ok().map(|chunk| {
             let cells = grid.chunk_grid().window(&chunk).cells();
-            let is_raw = |size: u64| {
-                let bytes = grid.stored_bytes(&chunk, options);
-                bytes.is_ok_and(|bytes| bytes == cells.saturating_mul(size))
-            };
-            sizes.sum::<Option<u64>>().map(is_raw)
+            let bytes = grid.stored_bytes(&chunk, options);
+            bytes.is_ok_and(|bytes| bytes == cells.saturating_mul(sizes.iter().sum()))
         });
         options.access == Access::Mmap && stored == Some(true)
     }
@@ -422,15 +416,21 @@ impl JobPart {
             .saturating_mul(groups)
             .saturating_mul(CELL_BYTES)
             .saturating_mul(self.attributes.len() as u64);
+        let sizes = self.attributes.iter().map(|attribute| {
+            let format = self.part.grid.cell_format(*attribute, options)?;
+            Some(format.cell_type.size() as u64)
+        });
+        let sizes = sizes.collect::<Option<Vec<_>>>().unwrap_or_default();
+        let widest = sizes.iter().copied().max().unwrap_or(WIDE);
         let inner = extents.iter().rposition(|extent| *extent > 1);
         let enough = if inner.is_some_and(|axis| reduced(&axis)) {
             CELLS
         } else {
-            ROWS
+            ROWS * (WIDE / widest).max(1)
         };
         if groups >= FEW_GROUPS && rows < enough {
             let fair = total / (workers as u64 * UNITS_PER_WORKER);
-            let most = if self.is_mapped(options) {
+            let most = if self.is_mapped(&sizes, options) {
                 BATCH_BYTES
             } else {
                 COPIED_BYTES

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{
-    ArrayRef, ArrowPrimitiveType, BooleanArray, Float64Array, PrimitiveArray, UInt64Array,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Float64Array, PrimitiveArray, UInt64Array,
 };
 use arrow::datatypes::{
     Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
@@ -136,19 +136,17 @@ impl StoredArray {
         let mut nulls = Vec::with_capacity(count as usize);
         for number in 0..count {
             let zone = zones.zone(self.dataset(), &self.dataset().chunk_at(number))?;
-            if zone.nulls > 0 && !nulls_are_null {
-                // Single windows are still told exactly.
-                return None;
-            }
-            ranges.push(zone.range);
-            nulls.push(zone.nulls);
+            let is_known = zone.nulls == 0 || nulls_are_null;
+            ranges.push(zone.range.filter(|_| is_known));
+            nulls.push(is_known.then_some(zone.nulls));
         }
         let (least, greatest) = self.bounds(&ranges);
+        let nulls = UInt64Array::from(nulls);
         Some(BlockStatistics {
             least,
             greatest,
-            nulls: nulls.into(),
-            is_exact: true,
+            is_exact: nulls.null_count() == 0,
+            nulls,
         })
     }
 
