@@ -11,7 +11,7 @@ use tet_sql::{Access, TetOptions, TetSessionExt};
 
 use crate::answers::Answer;
 use crate::bars::{Bar, Bars};
-use crate::measure::{self, Figures, Times};
+use crate::measure::{self, Figures, Times, Turns};
 use crate::options::Options;
 use crate::report::Report;
 use crate::{Result, data, session, set_access};
@@ -99,22 +99,19 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
         let queries = QUERIES.map(|(_, sql)| sql.replace("{t}", &table).replace("{w}", warm));
         let (bound, found) = bounded(ctx, &path, &queries, is_compressed, options).await?;
         ctx.deregister_table(table.as_str())?;
-        if let Some((what, times)) = &bound {
-            report.add(what, &name, &Figures::only(times.clone()));
+        if let Some(bound) = bound {
+            let times = Times::all(found.iter().map(|turns| &turns.others));
+            report.add(bound, &name, &Figures::only(times));
         }
-        for ((query, _), (figures, _)) in QUERIES.iter().zip(&found) {
-            report.add(query, &name, figures);
+        for ((query, _), turns) in QUERIES.iter().zip(&found) {
+            report.add(query, &name, &turns.figures);
         }
-        let figures = QUERIES.iter().zip(&found);
-        let figures: Vec<_> = figures
-            .map(|((query, _), (figures, _))| (*query, &figures.total))
-            .collect();
-        let bound = bound.as_ref().map(|(_, times)| times);
+        let is_bound = bound.is_some();
         add_ratios(
             &mut report.bars,
             &name,
-            &figures,
-            bound,
+            &found,
+            is_bound,
             is_compressed,
             dtype,
         );
@@ -124,10 +121,11 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
         if dtype == Dtype::I16 {
             continue;
         }
-        for ((first, (query, _)), (_, answer)) in firsts.iter_mut().zip(QUERIES).zip(found) {
+        for ((first, (query, _)), turns) in firsts.iter_mut().zip(QUERIES).zip(found) {
             match first {
-                None => *first = Some(answer),
-                Some(first) => answer
+                None => *first = Some(turns.answer),
+                Some(first) => turns
+                    .answer
                     .check_against(first)
                     .map_err(|error| format!("{query}: {name} disagrees: {error}"))?,
             }
@@ -140,21 +138,23 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
 fn add_ratios(
     bars: &mut Bars,
     name: &str,
-    figures: &[(&str, &Times)],
-    bound: Option<&Times>,
+    found: &[Turns],
+    is_bound: bool,
     is_compressed: bool,
     dtype: Dtype,
 ) {
-    let Some((_, average)) = figures.first() else {
+    let Some(average) = found.first().map(|turns| &turns.figures.total) else {
         return;
     };
-    for (query, times) in figures {
+    for ((query, _), turns) in QUERIES.iter().zip(found) {
+        let times = &turns.figures.total;
         let title = format!("{query}: {name}");
-        if let Some(bound) = bound {
+        if is_bound {
+            let ratio = turns.others.ratio(times);
             if is_compressed {
-                bars.add(Bar::Decompression, title.as_str(), bound.ratio(times));
+                bars.add(Bar::Decompression, title.as_str(), ratio);
             } else if dtype == Dtype::F32 && ["avg", "sum", "min", "max"].contains(query) {
-                bars.add(Bar::Bandwidth, title.as_str(), bound.ratio(times));
+                bars.add(Bar::Bandwidth, title.as_str(), ratio);
             }
         }
         if is_compressed {
@@ -166,16 +166,15 @@ fn add_ratios(
             } else {
                 "avg"
             };
-            let without = figures.iter().find(|(query, _)| *query == unbounded);
-            let without = without.map_or(average, |(_, times)| times);
+            let mut others = QUERIES.iter().zip(found);
+            let without = others.find(|((query, _), _)| *query == unbounded);
+            let without = without.map_or(average, |(_, turns)| &turns.figures.total);
             bars.add(Bar::Bounded, title, times.ratio(without));
         } else if query.contains(" by ") {
             bars.add(Bar::Grouped, title, times.ratio(average));
         }
     }
 }
-
-type Found = Vec<(Figures, Answer)>;
 
 /// Runs the queries in turn with a probe of the memory, or with nothing but decompression.
 #[cfg(unix)]
@@ -185,27 +184,22 @@ async fn bounded(
     queries: &[String],
     is_compressed: bool,
     options: &Options,
-) -> Result<(Option<(&'static str, Times)>, Found)> {
+) -> Result<(Option<&'static str>, Vec<Turns>)> {
     let (threads, runs) = (options.threads, options.runs);
-    let (what, (times, found)) = if is_compressed {
+    if is_compressed {
         let chunks = bare::Chunks::open(path)?;
         let unzstd = || chunks.decompress(threads);
-        (
-            "no engine: unzstd",
-            measure::in_turn(ctx, queries, runs, unzstd).await?,
-        )
+        let found = measure::in_turn(ctx, queries, runs, unzstd).await?;
+        Ok((Some("no engine: unzstd"), found))
     } else {
         let map = probe::map(path)?;
         let probe = || {
             black_box(probe::greatest(&map, threads));
             Ok(())
         };
-        (
-            "no engine: probe",
-            measure::in_turn(ctx, queries, runs, probe).await?,
-        )
-    };
-    Ok((Some((what, times)), found))
+        let found = measure::in_turn(ctx, queries, runs, probe).await?;
+        Ok((Some("no engine: probe"), found))
+    }
 }
 
 #[cfg(not(unix))]
@@ -215,8 +209,8 @@ async fn bounded(
     queries: &[String],
     _: bool,
     options: &Options,
-) -> Result<(Option<(&'static str, Times)>, Found)> {
-    let (_, found) = measure::in_turn(ctx, queries, options.runs, || Ok(())).await?;
+) -> Result<(Option<&'static str>, Vec<Turns>)> {
+    let found = measure::in_turn(ctx, queries, options.runs, || Ok(())).await?;
     Ok((None, found))
 }
 
@@ -227,14 +221,14 @@ fn loops(
     path: &Path,
     name: &str,
     dtype: Dtype,
-    found: &Found,
+    found: &[Turns],
     options: &Options,
     report: &mut Report,
 ) -> Result<()> {
     use bare::By;
 
     let chunks = bare::Chunks::open(path)?;
-    for ((query, _), (_, answer)) in QUERIES.iter().zip(found) {
+    for ((query, _), turns) in QUERIES.iter().zip(found) {
         let by = match *query {
             "avg" => By::Nothing,
             "avg by time" => By::Time,
@@ -244,7 +238,8 @@ fn loops(
         let averages = || chunks.averages(by, options.threads);
         let of_loop = averages()?;
         if dtype != Dtype::I16 {
-            answer
+            turns
+                .answer
                 .check_values(&of_loop)
                 .map_err(|error| format!("{query}: {name}, by hand, disagrees: {error}"))?;
         }
@@ -255,6 +250,6 @@ fn loops(
 }
 
 #[cfg(not(unix))]
-fn loops(_: &Path, _: &str, _: Dtype, _: &Found, _: &Options, _: &mut Report) -> Result<()> {
+fn loops(_: &Path, _: &str, _: Dtype, _: &[Turns], _: &Options, _: &mut Report) -> Result<()> {
     Ok(())
 }

@@ -29,6 +29,12 @@ impl Times {
         Ok(times)
     }
 
+    /// All of several.
+    pub fn all<'a>(times: impl IntoIterator<Item = &'a Self>) -> Self {
+        let times = times.into_iter().flat_map(|times| times.0.iter().copied());
+        Self(times.collect())
+    }
+
     /// Adds that of one more run.
     pub fn push(&mut self, time: Duration) {
         self.0.push(time);
@@ -104,14 +110,22 @@ where
     Ok(peak)
 }
 
-/// Runs queries in turn, and something else ahead of each round, so that all of them see the same ups and downs of the
-/// machine. Gives the times of the other thing, and figures and answers of the queries.
+/// A query that was run in turn with others, and with something that is not a query.
+pub struct Turns {
+    pub figures: Figures,
+    pub answer: Answer,
+    /// Of the other thing, each time right before the query.
+    pub others: Times,
+}
+
+/// Runs queries in turn, and something else ahead of each of them, so that all of them see the same ups and downs of the
+/// machine.
 pub async fn in_turn(
     ctx: &SessionContext,
     queries: &[String],
     runs: usize,
     other: impl Fn() -> Result<()>,
-) -> Result<(Times, Vec<(Figures, Answer)>)> {
+) -> Result<Vec<Turns>> {
     let mut found = Vec::with_capacity(queries.len());
     for sql in queries {
         let (batches, ..) = run(ctx, sql).await?;
@@ -122,21 +136,28 @@ pub async fn in_turn(
             planning: Some(Times::default()),
             peak: peak(|| run(ctx, sql)).await?,
         };
-        found.push((figures, answer));
+        found.push(Turns {
+            figures,
+            answer,
+            others: Times::default(),
+        });
     }
     other()?;
-    let mut others = Times::default();
     for _ in 0..runs {
-        let start = Instant::now();
-        other()?;
-        others.push(start.elapsed());
-        for (sql, (figures, _)) in queries.iter().zip(&mut found) {
+        for (sql, turns) in queries.iter().zip(&mut found) {
+            let start = Instant::now();
+            other()?;
+            turns.others.push(start.elapsed());
             let (_, planning, total) = run(ctx, sql).await?;
-            figures.total.push(total);
-            figures.planning.get_or_insert_default().push(planning);
+            turns.figures.total.push(total);
+            turns
+                .figures
+                .planning
+                .get_or_insert_default()
+                .push(planning);
         }
     }
-    Ok((others, found))
+    Ok(found)
 }
 
 async fn drain(ctx: &SessionContext, sql: &str) -> Result<(u64, Duration, Duration)> {

@@ -271,7 +271,7 @@ pub fn read_chunks(
     file: &Arc<TetFile>,
     access: Access,
 ) -> Vec<Result<(StoredChunk, Vec<u8>), String>> {
-    let mut reader = ChunkReader::new(Arc::<TetFile>::clone(file), access).expect("a reader");
+    let mut reader = ChunkReader::new(Arc::<TetFile>::clone(file), access);
     let mut results = Vec::new();
     for dataset in file.datasets() {
         for chunk in positions(dataset, file.path()) {

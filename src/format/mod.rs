@@ -12,4 +12,4 @@ pub mod zarr;
 
 #[cfg(feature = "zarr")]
 pub(crate) use unfinished::hold;
-pub use unfinished::remove_unfinished;
+pub use unfinished::{ignores_hang_ups, remove_unfinished};

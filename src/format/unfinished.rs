@@ -30,6 +30,16 @@ pub fn remove_unfinished() {
     std::mem::forget(all);
 }
 
+/// Whether this process is to go on when its terminal is closed: it was started with SIGHUP ignored, as `nohup` does. Only Linux
+/// tells.
+pub fn ignores_hang_ups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // The lowest bit is that of the first signal, which is this one.
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 == 1)
+}
+
 #[cfg(feature = "zarr")]
 /// Keeps [`remove_unfinished`] from coming between the steps of something.
 pub(crate) fn hold() -> impl Drop {

@@ -151,7 +151,7 @@ fn garbage_that_claims_to_be_large_is_an_error() {
     std::fs::write(&path, bytes).unwrap();
     for access in [Access::Mmap, Access::Pread] {
         let opened = Arc::new(TetFile::open(&path, OpenOptions::default()).unwrap());
-        let mut reader = ChunkReader::new(Arc::<TetFile>::clone(&opened), access).unwrap();
+        let mut reader = ChunkReader::new(Arc::<TetFile>::clone(&opened), access);
         reader.open(opened.dataset("a").unwrap(), &[0]).unwrap();
         let error = loop {
             match reader.advance() {

@@ -5,6 +5,8 @@ use crate::messages;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
+#[cfg(unix)]
+use tet_sql::format::ignores_hang_ups;
 use tet_sql::format::remove_unfinished;
 
 /// Temporary folders of the process. Locked for ever once it is about to end.
@@ -38,7 +40,8 @@ fn make(
     Ok(folder)
 }
 
-/// From now on, SIGTERM and SIGHUP end the process tidily, whatever it is at: statements that cannot be stopped, or the prompt.
+/// From now on, SIGTERM and SIGHUP end the process tidily, whatever it is at: statements that cannot be stopped, or the prompt. But
+/// not SIGHUP, if it was ignored before.
 #[cfg(unix)]
 pub fn end_tidily() -> Result<(), Failure> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -49,14 +52,14 @@ pub fn end_tidily() -> Result<(), Failure> {
         .build()?;
     let (mut terminate, mut hang_up) = runtime.block_on(async {
         let terminate = signal(SignalKind::terminate())?;
-        std::io::Result::Ok((terminate, signal(SignalKind::hangup())?))
+        std::io::Result::Ok((terminate, HangUps::listen()?))
     })?;
     std::thread::spawn(move || {
         // The window may be closed, too.
         let status = runtime.block_on(async {
             tokio::select! {
                 _ = terminate.recv() => 143,
-                _ = hang_up.recv() => 129,
+                () = hang_up.next() => 129,
             }
         });
         remove_unfinished();
@@ -70,6 +73,30 @@ pub fn end_tidily() -> Result<(), Failure> {
         std::process::exit(status);
     });
     Ok(())
+}
+
+/// Every SIGHUP from now on, unless it is ignored.
+#[cfg(unix)]
+pub struct HangUps(Option<tokio::signal::unix::Signal>);
+
+#[cfg(unix)]
+impl HangUps {
+    /// Begins to listen.
+    pub fn listen() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let signals = (!ignores_hang_ups()).then(|| signal(SignalKind::hangup()));
+        signals.transpose().map(Self)
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        match &mut self.0 {
+            Some(signals) => {
+                signals.recv().await;
+            }
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// Leaves a terminal as it was.

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+#[cfg(unix)]
+use tet_sql::format::ignores_hang_ups;
 use tet_sql::format::remove_unfinished;
 use tokio::runtime::Builder;
 
@@ -16,8 +18,9 @@ struct Signals {
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
+    /// Unless they are ignored.
     #[cfg(unix)]
-    hang_up: tokio::signal::unix::Signal,
+    hang_up: Option<tokio::signal::unix::Signal>,
     #[cfg(windows)]
     interrupt: tokio::signal::windows::CtrlC,
 }
@@ -28,10 +31,11 @@ impl Signals {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
+            let hang_up = (!ignores_hang_ups()).then(|| signal(SignalKind::hangup()));
             Ok(Self {
                 interrupt: signal(SignalKind::interrupt())?,
                 terminate: signal(SignalKind::terminate())?,
-                hang_up: signal(SignalKind::hangup())?,
+                hang_up: hang_up.transpose()?,
             })
         }
         #[cfg(windows)]
@@ -43,10 +47,18 @@ impl Signals {
     /// Waits for the first signal, and gives the exit status that tells of it.
     async fn wait(mut self) -> u8 {
         #[cfg(unix)]
-        tokio::select! {
-            _ = self.interrupt.recv() => 130,
-            _ = self.terminate.recv() => 143,
-            _ = self.hang_up.recv() => 129,
+        {
+            let hang_up = async {
+                match &mut self.hang_up {
+                    Some(signals) => signals.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = self.interrupt.recv() => 130,
+                _ = self.terminate.recv() => 143,
+                _ = hang_up => 129,
+            }
         }
         #[cfg(windows)]
         {

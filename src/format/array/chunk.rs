@@ -35,7 +35,8 @@ pub struct ChunkReader {
     state: State,
     /// Cells of the open chunk, if it is compressed; may be longer than the chunk.
     decoded: Vec<u8>,
-    one_call: zstd::bulk::Decompressor<'static>,
+    /// Made when the first chunk asks for it: that takes longer than to read a small file.
+    one_call: Option<zstd::bulk::Decompressor<'static>>,
     bytes_read: u64,
 }
 
@@ -98,17 +99,15 @@ impl fmt::Debug for ChunkReader {
 
 impl ChunkReader {
     /// A reader without an open chunk.
-    pub fn new(file: Arc<dyn ArrayFile>, access: Access) -> Result<Self> {
-        let one_call = zstd::bulk::Decompressor::new()
-            .map_err(Error::io(file.path(), "set up decompression"))?;
-        Ok(Self {
+    pub fn new(file: Arc<dyn ArrayFile>, access: Access) -> Self {
+        Self {
             file,
             access,
             state: State::Closed,
             decoded: Vec::new(),
-            one_call,
+            one_call: None,
             bytes_read: 0,
-        })
+        }
     }
 
     /// How the reader reads.
@@ -210,7 +209,15 @@ impl ChunkReader {
         };
         let length = compressed.raw_bytes as usize;
         let produced = if compressed.raw_bytes <= ONE_CALL_BYTES {
-            compressed.decode(&mut self.one_call, &mut self.decoded)?
+            let one_call = match &mut self.one_call {
+                Some(one_call) => one_call,
+                None => {
+                    let one_call = zstd::bulk::Decompressor::new()
+                        .map_err(Error::io(self.file.path(), "set up decompression"))?;
+                    self.one_call.insert(one_call)
+                }
+            };
+            compressed.decode(one_call, &mut self.decoded)?
         } else {
             compressed.step(&mut self.decoded)?
         };

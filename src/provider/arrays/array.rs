@@ -173,7 +173,7 @@ impl StoredArray {
             ));
         }
         let chunks = self.grid.count().unwrap_or(u64::MAX);
-        let mut reader = ChunkReader::new(Arc::clone(&self.file), Access::Pread)?;
+        let mut reader = ChunkReader::new(Arc::clone(&self.file), Access::Pread);
         let mut cells = MutableBuffer::new(0);
         for chunk in 0..chunks {
             let bytes = reader.open(&self.dataset, &[chunk])?.raw_bytes as usize;

@@ -206,7 +206,7 @@ impl GridSource for ArrayDataset {
         options: &ReadOptions,
     ) -> Result<Box<dyn WindowReader>> {
         let array = Arc::clone(&self.array);
-        Ok(Box::new(StoredWindowReader::try_new(array, options)?))
+        Ok(Box::new(StoredWindowReader::new(array, options)))
     }
 
     fn describe_attributes(&self) -> Vec<AttributeDescription> {

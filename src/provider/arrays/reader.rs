@@ -54,16 +54,16 @@ struct Assembly {
 }
 
 impl StoredWindowReader {
-    pub fn try_new(array: Arc<StoredArray>, options: &ReadOptions) -> Result<Self> {
-        Ok(Self {
+    pub fn new(array: Arc<StoredArray>, options: &ReadOptions) -> Self {
+        Self {
             missing: array.missing(options),
-            chunks: ChunkReader::new(Arc::clone(array.file()), options.access)?,
+            chunks: ChunkReader::new(Arc::clone(array.file()), options.access),
             array,
             state: State::Closed,
             assembled: Vec::new(),
             gathered: Vec::new(),
             counts: ReadCounts::default(),
-        })
+        }
     }
 
     fn open_chunk(&mut self, chunk: &[u64]) -> Result<()> {

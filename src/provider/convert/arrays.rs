@@ -361,24 +361,18 @@ fn copy(
                 access: Access::Pread,
                 ..ReadOptions::default()
             };
-            let mut reader = StoredWindowReader::try_new(reading, &read_options);
+            let mut reader = StoredWindowReader::new(reading, &read_options);
             for nth in 0..count {
                 let Some(position) = windows.nth(nth) else {
                     return;
                 };
                 let window = grid.window(&position);
-                let read = match &mut reader {
-                    Ok(reader) => read(reader, &window, progress),
-                    Err(_) => break,
-                };
+                let read = read(&mut reader, &window, progress);
                 let is_last = read.is_err();
                 // Nobody listens any more if writing has failed.
                 if sender.send(read.map(|cells| (window, cells))).is_err() || is_last {
                     return;
                 }
-            }
-            if let Err(error) = reader {
-                let _ = sender.send(Err(error));
             }
         });
         for read in receiver {

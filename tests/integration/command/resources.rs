@@ -67,6 +67,43 @@ fn an_interrupted_copy_takes_its_file_away() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 
+/// As `nohup` and `disown -h` start it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_closed_terminal_ends_it_unless_that_is_ignored() {
+    use std::io::{BufRead, BufReader, Write};
+
+    for (trap, code) in [("trap '' HUP", 0), (":", 129)] {
+        if code == 129 && tet_sql::format::ignores_hang_ups() {
+            // So are these tests, and no shell can change that.
+            continue;
+        }
+        let mut child = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{trap}; exec \"$0\" --format csv"))
+            .arg(env!("CARGO_BIN_EXE_tet-sql"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        input.write_all(b"SELECT 1 AS a;\n").unwrap();
+        let first: Vec<String> = lines.by_ref().take(2).map(Result::unwrap).collect();
+        assert_eq!(first, ["a", "1"]);
+        let id = child.id().to_string();
+        Command::new("kill").args(["-HUP", &id]).status().unwrap();
+        if code == 0 {
+            input.write_all(b"SELECT 2 AS b;\n").unwrap();
+            drop(input);
+            let rest: Vec<String> = lines.map(Result::unwrap).collect();
+            assert_eq!(rest, ["b", "2"]);
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(code));
+    }
+}
+
 #[test]
 fn a_small_memory_limit_still_sorts() {
     let sort = "SELECT max(n) AS n FROM (SELECT row_number() OVER (ORDER BY value % 1000003) AS n \

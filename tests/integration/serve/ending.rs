@@ -7,9 +7,18 @@ use super::*;
 /// More than the network's buffers hold, so that it is still running when the first rows have come.
 const LONG: &str = "SELECT value FROM range(20000000)";
 
+/// Signals that end a server, and its exit status. SIGHUP is not one where it is ignored, as these tests may be started.
+fn endings() -> Vec<(&'static str, i32)> {
+    let mut endings = vec![("-TERM", 143), ("-INT", 130)];
+    if !tet_sql::format::ignores_hang_ups() {
+        endings.push(("-HUP", 129));
+    }
+    endings
+}
+
 #[tokio::test]
 async fn running_queries_may_end_first() {
-    for (signal, code) in [("-TERM", 143), ("-INT", 130)] {
+    for (signal, code) in endings() {
         let server = Server::start(&[WEATHER]);
         let mut client = server.client().await;
         let info = client.execute(LONG.to_owned(), None).await.unwrap();
@@ -43,7 +52,7 @@ async fn those_that_do_not_are_stopped() {
 #[test]
 fn nothing_is_left_behind() {
     let folder = tempfile::tempdir().unwrap();
-    for (signal, code) in [("-TERM", 143), ("-INT", 130)] {
+    for (signal, code) in endings() {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
             .args(["serve", "--demo", "--listen", "127.0.0.1:0"])
             .env("TMPDIR", folder.path())

@@ -93,6 +93,11 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
             messages::note("terminated");
             std::process::exit(143);
         }
+        #[cfg(unix)]
+        Ending::HungUp => {
+            ending::remove_folders();
+            std::process::exit(129);
+        }
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::io;
 
+#[cfg(unix)]
+use crate::ending::HangUps;
+
 /// Who asked the server to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
@@ -10,13 +13,17 @@ pub enum Ending {
     /// SIGTERM.
     #[cfg(unix)]
     Terminated,
+    /// SIGHUP, of a terminal that was closed.
+    #[cfg(unix)]
+    HungUp,
 }
 
-/// Every Ctrl-C and SIGTERM from now on.
+/// Every Ctrl-C, SIGTERM and SIGHUP from now on.
 #[cfg(unix)]
 pub struct Signals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    hang_up: HangUps,
 }
 
 #[cfg(unix)]
@@ -27,6 +34,7 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hang_up: HangUps::listen()?,
         })
     }
 
@@ -35,6 +43,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => Ending::Interrupted,
             _ = self.terminate.recv() => Ending::Terminated,
+            () = self.hang_up.next() => Ending::HungUp,
         }
     }
 }

@@ -142,7 +142,7 @@ fn a_record_that_claims_too_many_chunks_takes_no_memory() {
 fn postings_of_a_reference_file_agree_with_its_cells() {
     let file = TetFile::open(data("weather_small.tet"), OpenOptions::default()).unwrap();
     let file = Arc::new(file);
-    let mut chunks = ChunkReader::new(Arc::<TetFile>::clone(&file), Access::Pread).unwrap();
+    let mut chunks = ChunkReader::new(Arc::<TetFile>::clone(&file), Access::Pread);
     let postings = file.value_postings(Access::Pread).unwrap().unwrap();
     let mut indexed = 0;
     for dataset in file.datasets() {

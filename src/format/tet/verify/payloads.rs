@@ -146,7 +146,7 @@ fn decode(
     let done = AtomicU64::new(0);
     let found = Mutex::new(Vec::new());
     let work = || {
-        let mut reader = None;
+        let mut reader = ChunkReader::new(Arc::<TetFile>::clone(file), options.access);
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(row) = rows.get(number) else {
@@ -156,7 +156,7 @@ fn decode(
             let metadata = file.metadata(dataset);
             let zone = zone_maps
                 .and_then(|zone_maps| zone_maps.zone(dataset, &dataset.chunk_at(row.ordinal)));
-            let what = decode_one(file, &mut reader, dataset, metadata, row, zone, options);
+            let what = decode_one(&mut reader, dataset, metadata, row, zone, options);
             if let Err(what) = what {
                 let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                 found.push((number, *row, what));
@@ -183,8 +183,7 @@ fn decode(
 }
 
 fn decode_one(
-    file: &Arc<TetFile>,
-    reader: &mut Option<ChunkReader>,
+    reader: &mut ChunkReader,
     dataset: &Dataset,
     metadata: Option<&DatasetMetadata>,
     row: &Row,
@@ -192,13 +191,6 @@ fn decode_one(
     options: VerifyOptions,
 ) -> Result<(), Found> {
     let chunk = dataset.chunk_at(row.ordinal);
-    let reader = match reader {
-        Some(reader) => reader,
-        None => {
-            let new = ChunkReader::new(Arc::<TetFile>::clone(file), options.access);
-            reader.insert(new.map_err(Found::Undecodable)?)
-        }
-    };
     let opened = reader.open(dataset, &chunk).map_err(Found::Undecodable)?;
     while !reader.advance().map_err(Found::Undecodable)? {}
     // Whether the bytes can be read at all shows only when they are.
