@@ -35,7 +35,7 @@ const FEW_GROUPS: u64 = 4096;
 /// The most bytes of chunks that are taken at once, and of a cell.
 const BATCH_BYTES: u64 = 32 << 20;
 /// The same of chunks that are decoded or copied, which are better still in a cache when they are looked at.
-const COPIED_BYTES: u64 = 2 << 20;
+const COPIED_BYTES: u64 = 8 << 20;
 const CELL_BYTES: u64 = 8;
 /// Groups whose results do not stay in a cache until all chunks have been looked at.
 const MANY_GROUPS: u64 = 1 << 15;
