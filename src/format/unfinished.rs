@@ -30,8 +30,8 @@ pub fn remove_unfinished() {
     std::mem::forget(all);
 }
 
-/// Whether this process is to go on when its terminal is closed: it was started with SIGHUP ignored, as `nohup` does. Only Linux
-/// tells.
+/// Whether this process is to go on when its terminal is closed: it was started with SIGHUP ignored, as `nohup` does. Asked
+/// of Linux only.
 pub fn ignores_hang_ups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

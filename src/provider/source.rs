@@ -182,7 +182,7 @@ pub(super) fn sum_rows(
 }
 
 impl BlockStatistics {
-    /// Those of some of the blocks, by their numbers.
+    /// Those of some of the blocks, by their numbers. Where those of all blocks are not exact, those of some may be, all the same.
     ///
     /// # Errors
     /// If there is no such block.

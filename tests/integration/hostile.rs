@@ -138,7 +138,7 @@ async fn a_huge_chunk_that_is_known_takes_no_memory() {
     }
 }
 
-/// What a payload claims to decode to must not be allocated before it does.
+/// What a payload claims to decode to must not be allocated before it does, above the 32 MiB that are decoded at once.
 #[test]
 fn garbage_that_claims_to_be_large_is_an_error() {
     let cells = 64u64 << 20;

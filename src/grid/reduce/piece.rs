@@ -30,7 +30,7 @@ pub const STREAMS: usize = 8;
 /// The longest row that is looked at together with those of other bases.
 pub const SHORT: usize = 64;
 /// The same where each base has one.
-const MIDDLING: usize = 4096;
+pub const MIDDLING: usize = 4096;
 
 impl<'a, B> Piece<'a, B> {
     /// Whether its rows are best looked at together with those of other bases.

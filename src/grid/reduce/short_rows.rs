@@ -2,7 +2,7 @@
 //! they keep memory waiting: rows of several bases are added up together.
 
 use crate::grid::reduce::cell::{Cell, Keep, SumInto};
-use crate::grid::reduce::piece::{Base, Piece, SHORT, STREAMS, prefetch};
+use crate::grid::reduce::piece::{Base, MIDDLING, Piece, SHORT, STREAMS, prefetch};
 use crate::grid::reduce::sums::{Sums, add_kept, add_rest, exception, run, settle, settled};
 
 /// The most rows of a column between two looks at its sum, which has room for more.
@@ -109,15 +109,18 @@ fn add_narrow<C: SumInto<T>, T, K: Keep<C>>(
     let exception = exception::<C, T>(keep);
     for base in bases {
         let mut sum = C::Partial::default();
-        // No more than `MOST_ROWS` cells, or rows of [`SHORT`].
+        // Of one row, or of a few short ones.
+        const { assert!(MIDDLING <= u16::MAX as usize && MOST_STARTS * SHORT <= u16::MAX as usize) };
         let mut count = C::Count::default();
         for start in starts {
             let cells = &start[base.offset..][..piece.length];
             prefetch(cells, piece.ahead);
             for cell in cells {
                 let cell = C::load(*cell);
-                let is_counted =
-                    exception.map_or_else(|| keep.keeps(cell), |exception| cell.is_same(exception));
+                let is_counted = match exception {
+                    Some(exception) => cell.is_same(exception),
+                    None => keep.keeps(cell),
+                };
                 count += is_counted.into();
             }
             for cell in cells {
@@ -167,9 +170,9 @@ fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LINE: usize>(
     }
     let of_rows = across::<C, T>(partial);
     let exception = exception::<C, T>(keep);
-    let counted = if exception.is_some() { 0 } else { starts.len() };
+    let expected = if exception.is_some() { 0 } else { starts.len() };
     let is_counted =
-        !(K::KEEPS_NUMBERS || sums.is_hopeful && are_all::<C>(&counts, length, counted));
+        !(K::KEEPS_NUMBERS || sums.is_hopeful && are_all::<C>(&counts, length, expected));
     // By constant numbers: otherwise counts were not kept in registers.
     let mut of_counts = [0; STREAMS];
     if is_counted {

@@ -149,6 +149,9 @@ pub fn sum_columns<C: SumInto<T>, T, K: Keep<C>>(
     if piece.has_short_columns() {
         return sum_short_columns::<C, T, K>(piece, keep, sums);
     }
+    if piece.length < WIDTH {
+        return sum_few_columns(piece, keep, sums);
+    }
     let mut tile = [C::Partial::default(); TILE];
     let mut counts = [C::Count::default(); TILE];
     piece.for_each_rows::<STREAMS, MOST_ROWS>(|group, rows| {
@@ -157,7 +160,7 @@ pub fn sum_columns<C: SumInto<T>, T, K: Keep<C>>(
             let whole = width / WIDTH * WIDTH;
             let mut is_counted = !K::KEEPS_NUMBERS;
             if K::KEEPS_NUMBERS {
-                counts.fill(C::Count::from(rows.len() as u16));
+                counts[..width].fill(C::Count::from(rows.len() as u16));
             }
             for at in (0..whole).step_by(WIDTH) {
                 let mut is_hopeful = K::KEEPS_NUMBERS;
@@ -199,6 +202,28 @@ pub fn sum_columns<C: SumInto<T>, T, K: Keep<C>>(
             let counts = is_counted.then_some(&*counts);
             sums.add::<C>(group + start, tile, counts, rows.len());
         }
+    });
+}
+
+/// The same of fewer columns than [`WIDTH`]: room for a tile of them would take longer to make than they take to be added up.
+#[multiversion(targets(
+    "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
+    "x86_64+avx2+fma"
+))]
+fn sum_few_columns<C: SumInto<T>, T, K: Keep<C>>(
+    piece: &Piece<'_, C::Bytes>,
+    keep: K,
+    sums: &mut Sums<'_, T>,
+) {
+    let length = piece.length.min(WIDTH);
+    piece.for_each_rows::<STREAMS, MOST_ROWS>(|group, rows| {
+        let mut lanes = Lanes::<C, T>::new();
+        for row in rows {
+            lanes.add_rest(&row[..length], keep);
+        }
+        let (partial, counts) = (&mut lanes.partial[..length], &mut lanes.counts[..length]);
+        settle::<C, T>(keep, partial, counts, rows.len());
+        sums.add::<C>(group, partial, Some(&*counts), rows.len());
     });
 }
 
@@ -300,7 +325,11 @@ pub fn add_rest<C: SumInto<T>, T>(
 /// The number that is rather added up with all others, counted, and taken away in the end.
 #[inline(always)]
 pub fn exception<C: SumInto<T>, T>(keep: impl Keep<C>) -> Option<C> {
-    keep.exception().filter(|_| C::Partial::IS_EXACT)
+    if C::Partial::IS_EXACT {
+        keep.exception()
+    } else {
+        None
+    }
 }
 
 /// Makes sums and counts those of the cells that count, of so many in each column.

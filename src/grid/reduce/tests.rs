@@ -31,7 +31,7 @@ const SHAPES: [[usize; 3]; 8] = [
     [2, 1, 4200],
     [70, 11, 2],
 ];
-const FILL: i64 = 77;
+const FILL: f64 = 77.0;
 
 /// Numbers that look random, the same every time.
 struct Numbers(u64);
@@ -57,9 +57,15 @@ fn bits(cell_type: CellType, number: f64) -> u64 {
 }
 
 /// A chunk of small numbers, so that their sums are exact. Four of so many are missing, infinite, or no numbers.
-fn chunk(cell_type: CellType, cells: usize, numbers: &mut Numbers, wild: Option<u64>) -> Vec<f64> {
+fn chunk(
+    cell_type: CellType,
+    cells: usize,
+    numbers: &mut Numbers,
+    wild: Option<u64>,
+    fill: f64,
+) -> Vec<f64> {
     let cell = |numbers: &mut Numbers| match wild.map_or(9, |wild| numbers.below(wild)) {
-        0 => FILL as f64,
+        0 => fill,
         1 if cell_type.is_float() => f64::NAN,
         2 if cell_type.is_float() => f64::INFINITY,
         3 if cell_type.is_float() => f64::NEG_INFINITY,
@@ -101,11 +107,21 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
     // None, some in most rows, and few.
     let wild = [None, Some(40), Some(3000)][numbers.below(3) as usize];
     let (is_filled, is_bounded) = (numbers.below(2) == 0, numbers.below(2) == 0);
+    // A number at the end of its type, whose sums leave it.
+    let fill = match cell_type {
+        CellType::I16 if is_filled => i16::MIN.into(),
+        CellType::I32 if is_filled => i32::MIN.into(),
+        CellType::I64 if is_filled => i64::MIN as f64,
+        CellType::U8 if is_filled => u8::MAX.into(),
+        CellType::U16 if is_filled => u16::MAX.into(),
+        CellType::U32 if is_filled => u32::MAX.into(),
+        _ => FILL,
+    };
     let bounds: [f64; 2] = [-20.0, 30.0];
     let count = 1 + numbers.below(3) as usize * 5;
     let cells = shape.iter().product();
     let chunks: Vec<Vec<f64>> = (0..count)
-        .map(|_| chunk(cell_type, cells, numbers, wild))
+        .map(|_| chunk(cell_type, cells, numbers, wild, fill))
         .collect();
 
     let mut expected = vec![Expected::default(); groups];
@@ -124,7 +140,7 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
         for chunk in &chunks {
             let cell = chunk[number];
             let is_kept = !cell.is_nan()
-                && (!is_filled || cell != FILL as f64)
+                && (!is_filled || cell != fill)
                 && (!is_bounded || (bounds[0].max(least(cell_type))..=bounds[1]).contains(&cell));
             expected[group].cells += 1;
             if is_kept {
@@ -149,7 +165,7 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
         groups,
         wanted,
         is_bounded.then(|| (bound(bounds[0]), bound(bounds[1]))),
-        is_filled.then(|| bits(cell_type, FILL as f64)),
+        is_filled.then(|| bits(cell_type, fill)),
     );
     let layout = Layout::new(&axes, 0);
     let size = cell_type.size();

@@ -13,7 +13,7 @@ use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 
 use crate::format::storage::Access;
 use crate::grid::Selection;
-use crate::grid::reduce::Counts;
+use crate::grid::reduce::{CellType, Counts};
 use crate::provider::aggregate::aggregation::Aggregation;
 use crate::provider::aggregate::axis_filters::{AxisFilters, narrow};
 use crate::provider::aggregate::columns::Columns;
@@ -32,11 +32,10 @@ const WIDE: u64 = 4;
 const CELLS: u64 = 128;
 /// Groups of a chunk below which their results stay in a cache anyway.
 const FEW_GROUPS: u64 = 4096;
-/// The most bytes of chunks that are taken at once, and of a cell.
+/// The most bytes of chunks that are taken at once.
 const BATCH_BYTES: u64 = 32 << 20;
-/// The same of chunks that are decoded or copied, which are better still in a cache when they are looked at.
-const COPIED_BYTES: u64 = 8 << 20;
-const CELL_BYTES: u64 = 8;
+/// The same of chunks that are decoded or copied: memory that each worker takes, and which is better not far from the processor.
+const COPIED_BYTES: u64 = 4 << 20;
 /// Groups whose results do not stay in a cache until all chunks have been looked at.
 const MANY_GROUPS: u64 = 1 << 15;
 /// Units per worker, so that none waits long for the last.
@@ -91,7 +90,7 @@ struct Order {
     batched: (usize, u64),
     /// Chunks along each axis.
     counts: Vec<u64>,
-    /// Bytes of so many chunks, once decoded.
+    /// Bytes of so many chunks, once decoded; none where they lie in the file as their cells do.
     bytes: u64,
 }
 
@@ -377,7 +376,8 @@ impl JobPart {
         along.map(position).collect()
     }
 
-    /// Whether cells are looked at where they lie in the file, as far as the first chunk tells, which take so many bytes.
+    /// Whether cells, which are added up as so many bytes of each attribute, lie in the file like that. As far as the first chunk
+    /// tells.
     fn is_mapped(&self, sizes: &[u64], options: &ReadOptions) -> bool {
         let grid = &self.part.grid;
         let stored = self.blocks.chunk(0).ok().map(|chunk| {
@@ -411,17 +411,20 @@ impl JobPart {
         let axis = (0..counts.len())
             .filter(reduced)
             .max_by_key(|axis| counts[*axis])?;
-        let mut size = 1;
-        let bytes = rows
-            .saturating_mul(groups)
-            .saturating_mul(CELL_BYTES)
-            .saturating_mul(self.attributes.len() as u64);
+        let (mut size, mut is_mapped) = (1, false);
         let sizes = self.attributes.iter().map(|attribute| {
             let format = self.part.grid.cell_format(*attribute, options)?;
-            Some(format.cell_type.size() as u64)
+            // Halves are added up as singles, which are made of them.
+            Some(match format.cell_type {
+                CellType::F16 => CellType::F32.size() as u64,
+                other => other.size() as u64,
+            })
         });
-        let sizes = sizes.collect::<Option<Vec<_>>>().unwrap_or_default();
+        let sizes = sizes.collect::<Option<Vec<_>>>()?;
         let widest = sizes.iter().copied().max().unwrap_or(WIDE);
+        let bytes = rows
+            .saturating_mul(groups)
+            .saturating_mul(sizes.iter().sum());
         let inner = extents.iter().rposition(|extent| *extent > 1);
         let enough = if inner.is_some_and(|axis| reduced(&axis)) {
             CELLS
@@ -430,11 +433,8 @@ impl JobPart {
         };
         if groups >= FEW_GROUPS && rows < enough {
             let fair = total / (workers as u64 * UNITS_PER_WORKER);
-            let most = if self.is_mapped(&sizes, options) {
-                BATCH_BYTES
-            } else {
-                COPIED_BYTES
-            };
+            is_mapped = self.is_mapped(&sizes, options);
+            let most = if is_mapped { BATCH_BYTES } else { COPIED_BYTES };
             size = (enough / rows.max(1))
                 .min(counts[axis])
                 .min(fair)
@@ -451,7 +451,11 @@ impl JobPart {
             batched: (axis, size),
             counts,
             // Of a single chunk as of a scan's.
-            bytes: if size > 1 { bytes * size } else { 0 },
+            bytes: if size > 1 && !is_mapped {
+                bytes * size
+            } else {
+                0
+            },
         })
     }
 }

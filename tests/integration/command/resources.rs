@@ -67,7 +67,7 @@ fn an_interrupted_copy_takes_its_file_away() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 
-/// As `nohup` and `disown -h` start it.
+/// As `nohup` starts it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_closed_terminal_ends_it_unless_that_is_ignored() {

@@ -18,7 +18,7 @@ pub enum Ending {
     HungUp,
 }
 
-/// Every Ctrl-C, SIGTERM and SIGHUP from now on.
+/// Every Ctrl-C, SIGTERM and SIGHUP from now on, but for a SIGHUP that is ignored.
 #[cfg(unix)]
 pub struct Signals {
     interrupt: tokio::signal::unix::Signal,
