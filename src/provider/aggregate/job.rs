@@ -27,6 +27,7 @@ use crate::provider::source::{BlockList, GridPart};
 
 /// Rows of cells that are best added up at once; more of narrow cells, whose results are as many bytes as theirs.
 const ROWS: u64 = 16;
+/// Bytes of a cell that is not narrow.
 const WIDE: u64 = 4;
 /// The same where cells next to each other are in the same group: more of them, since less is done for each.
 const CELLS: u64 = 128;

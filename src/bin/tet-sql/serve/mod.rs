@@ -88,15 +88,13 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
     match ending? {
         Ending::Interrupted => Err(Failure::Interrupted),
         #[cfg(unix)]
-        Ending::Terminated => {
+        told @ (Ending::Terminated | Ending::HungUp) => {
             ending::remove_folders();
+            if told == Ending::HungUp {
+                std::process::exit(129);
+            }
             messages::note("terminated");
             std::process::exit(143);
-        }
-        #[cfg(unix)]
-        Ending::HungUp => {
-            ending::remove_folders();
-            std::process::exit(129);
         }
     }
 }
