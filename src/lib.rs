@@ -65,7 +65,7 @@
 //! the crate turns it off and chooses DataFusion's features itself. `sql`, a part of it, adds units and descriptions to
 //! `information_schema`.
 //!
-//! `serve` adds `tet-sql serve`, an Arrow Flight SQL server.
+//! `serve` (on by default) adds `tet-sql serve`, an Arrow Flight SQL server.
 
 #![deny(missing_docs)]
 
