@@ -28,9 +28,9 @@ Status = adbc_driver_manager.AdbcStatusCode
 
 
 @contextlib.contextmanager
-def server(binary, *arguments, token=None):
+def server(binary, *arguments, files=(WEATHER,), token=None):
     """A server on a free port; its address."""
-    command = [binary, "serve", str(WEATHER), "--listen", "127.0.0.1:0", *arguments]
+    command = [binary, "serve", *map(str, files), "--listen", "127.0.0.1:0", *arguments]
     environment = {"TOKEN": token} if token else {}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:
