@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::serve::ServeArguments;
 use crate::session::Input;
 use crate::size::parse_size;
+use crate::tet;
 use clap::{Args, ColorChoice, CommandFactory, Parser, ValueEnum};
 use clap_complete::Shell;
 use std::io::{self, Write};
@@ -25,10 +26,12 @@ A file is a schema called after its stem, each of its arrays a table. The first 
 
 /// SQL over chunked n-dimensional array files.
 #[derive(Debug, Parser)]
-#[command(name = "tet-sql", version, after_help = EXAMPLES)]
-#[cfg_attr(
-    feature = "serve",
-    command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)
+#[command(
+    name = "tet-sql",
+    version,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
 )]
 pub struct Arguments {
     /// Files to open: FILE or package (X.tet.d), NAME=FILE to choose the schema's name, or a folder for all in it
@@ -95,17 +98,19 @@ pub struct Arguments {
     #[arg(long)]
     pub no_history: bool,
 
-    #[cfg(feature = "serve")]
     #[command(subcommand)]
     pub subcommand: Option<Subcommand>,
 }
 
-/// What else the command does. A file of such a name is opened as `./serve`.
-#[cfg(feature = "serve")]
+/// The other commands of the executable. A file of such a name is opened as `./serve`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Subcommand {
     /// Answer queries over the network: Arrow Flight SQL, as ADBC and JDBC drivers speak it
+    #[cfg(feature = "serve")]
     Serve(Box<ServeArguments>),
+    /// Show, check, repair and convert files; the command `tet` is short for it
+    #[command(subcommand)]
+    Tet(tet::Command),
 }
 
 // Comments, not documentation, on what is flattened: clap would take it for that of the command.

@@ -40,6 +40,8 @@ mod statement;
 mod statements;
 mod tables;
 mod terminal;
+#[path = "../tet/tool.rs"]
+mod tet;
 mod text_file;
 mod tokens;
 
@@ -52,6 +54,10 @@ use std::cell::Cell;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Parsed apart, so that its help and its errors name the command `tet`.
+    if std::env::args_os().nth(1).is_some_and(|word| word == "tet") {
+        return tet::main(std::env::args_os().skip(1));
+    }
     let arguments = Arguments::parse();
     terminal::choose_colours(arguments.color);
     match arguments.describe(&mut std::io::stdout().lock()) {

@@ -9,10 +9,10 @@ use tet_sql::error::describe;
 use tet_sql::format::array::Compression;
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, convert};
 
-use crate::Failure;
-use crate::arguments::{Codec, ConvertArguments};
-use crate::lines::clean;
-use crate::signals;
+use super::Failure;
+use super::arguments::{Codec, ConvertArguments};
+use super::lines::clean;
+use super::signals;
 
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(100);

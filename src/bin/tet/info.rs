@@ -7,9 +7,9 @@ use tet_sql::Access;
 use tet_sql::format::tet::Dataset;
 use tet_sql::format::tet::anatomy::Anatomy;
 
-use crate::Failure;
-use crate::arguments::InfoArguments;
-use crate::lines::{clean, row, shape, table};
+use super::Failure;
+use super::arguments::InfoArguments;
+use super::lines::{clean, row, shape, table};
 
 /// Labels that are shown of an axis.
 const SOME_LABELS: usize = 8;

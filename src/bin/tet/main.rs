@@ -1,101 +1,48 @@
-//! The `tet` command: what is in `.tet` files, and whether they are sound.
+//! The `tet` command: runs `tet-sql tet`, with the same arguments, from the directory of this executable.
 //!
-//! Results go to standard output and everything else to standard error. The exit status is 0, 1 for a file that is not sound
-//! or cannot be read, 2 for wrong usage, and 129, 130 or 143 for a file that a signal kept from being written.
+//! Both commands need all of DataFusion, so one of them holds it.
 
 #![deny(missing_docs)]
 
-mod arguments;
-mod convert;
-mod info;
-mod lines;
-mod repair;
-mod signals;
-mod verify;
-
-use std::io::{self, Write};
-use std::process::ExitCode;
-
-use clap::{CommandFactory, Parser};
-
-use crate::arguments::{Arguments, Command};
-
-/// Why the command ends early.
-enum Failure {
-    /// What to say on standard error.
-    Message(String),
-    /// The reader of our output has seen enough.
-    BrokenPipe,
-}
-
-impl From<tet_sql::Error> for Failure {
-    fn from(error: tet_sql::Error) -> Self {
-        Self::Message(error.to_string())
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::BrokenPipe,
-            _ => Self::Message(format!("standard output: {error}")),
-        }
-    }
-}
-
-impl From<serde_json::Error> for Failure {
-    fn from(error: serde_json::Error) -> Self {
-        Self::from(io::Error::from(error))
-    }
-}
+use std::env::{args_os, consts::EXE_SUFFIX, current_exe};
+use std::io;
+use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let mut output = io::BufWriter::new(io::stdout().lock());
-    let result = match arguments.command {
-        Command::Info(arguments) => info::run(&arguments, &mut output),
-        Command::Verify(arguments) => verify::run(&arguments, &mut output),
-        Command::Repair(arguments) => repair::run(&arguments, &mut output),
-        Command::Index(arguments) => repair::run_index(&arguments, &mut output),
-        Command::Convert(arguments) => convert::run(&arguments, &mut output),
-        Command::Completions { shell } => {
-            // Into memory, since it panics where it cannot write.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "tet", &mut script);
-            let written = output.write_all(&script);
-            written.map(|()| true).map_err(Failure::from)
-        }
-        Command::Man => man(&mut output).map(|()| true).map_err(Failure::from),
-    };
-    if let (Err(Failure::Message(_)), Some(status)) = (&result, signals::status()) {
-        // That it was given up is what was asked for.
-        let _ = writeln!(io::stderr(), "cancelled");
-        return ExitCode::from(status);
-    }
-    let result = result.and_then(|is_sound| {
-        output.flush()?;
-        Ok(is_sound)
-    });
-    match result {
-        Ok(true) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(Failure::Message(message)) => {
-            // Nobody is left to tell if this fails.
-            let _ = writeln!(io::stderr(), "error: {message}");
-            ExitCode::from(1)
+    match run() {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("error: tet runs the command tet-sql of its own directory: {error}");
+            ExitCode::FAILURE
         }
     }
 }
 
-/// The manual page, and those of the commands behind it.
-fn man(output: &mut dyn Write) -> io::Result<()> {
-    let command = Arguments::command();
-    clap_mangen::Man::new(command.clone()).render(output)?;
-    for one in command.get_subcommands() {
-        let title = format!("tet-{}", one.get_name());
-        clap_mangen::Man::new(one.clone())
-            .title(title)
-            .render(output)?;
-    }
-    Ok(())
+/// Runs `tet-sql`, and returns only if that fails.
+#[cfg(unix)]
+fn run() -> io::Result<ExitCode> {
+    use std::os::unix::process::CommandExt;
+
+    let (path, mut command) = tet_sql()?;
+    let error = command.exec();
+    Err(io::Error::new(error.kind(), format!("{path}: {error}")))
+}
+
+/// Runs `tet-sql` and returns its exit status.
+#[cfg(not(unix))]
+fn run() -> io::Result<ExitCode> {
+    let (path, mut command) = tet_sql()?;
+    let status = command
+        .status()
+        .map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
+    let status = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(status.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// The path and the command line of `tet-sql tet`.
+fn tet_sql() -> io::Result<(String, Command)> {
+    let path = current_exe()?.with_file_name(format!("tet-sql{EXE_SUFFIX}"));
+    let mut command = Command::new(&path);
+    command.arg("tet").args(args_os().skip(1));
+    Ok((path.display().to_string(), command))
 }

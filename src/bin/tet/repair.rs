@@ -6,10 +6,10 @@ use tet_sql::Access;
 use tet_sql::format::tet::repair::{Repair, index, repair};
 use tet_sql::format::tet::verify::{Severity, VerifyOptions};
 
-use crate::Failure;
-use crate::arguments::{IndexArguments, RepairArguments};
-use crate::lines::clean;
-use crate::signals;
+use super::Failure;
+use super::arguments::{IndexArguments, RepairArguments};
+use super::lines::clean;
+use super::signals;
 
 /// Plans or makes repairs; whether the file is sound, or would be.
 pub fn run(arguments: &RepairArguments, output: &mut dyn Write) -> Result<bool, Failure> {

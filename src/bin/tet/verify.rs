@@ -6,9 +6,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tet_sql::Access;
 use tet_sql::format::tet::verify::{Report, Severity, VerifyOptions, verify};
 
-use crate::Failure;
-use crate::arguments::VerifyArguments;
-use crate::lines::{clean, shape};
+use super::Failure;
+use super::arguments::VerifyArguments;
+use super::lines::{clean, shape};
 
 /// Checks a file and writes what was found; whether it is sound.
 pub fn run(arguments: &VerifyArguments, output: &mut dyn Write) -> Result<bool, Failure> {

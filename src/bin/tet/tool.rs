@@ -1,0 +1,102 @@
+//! The `tet` command, which shows, checks, repairs and converts files. It is a part of the executable `tet-sql`.
+//!
+//! Results go to standard output and everything else to standard error. The exit status is 0, 1 for a file that is not sound
+//! or cannot be read, 2 for wrong usage, and 129, 130 or 143 for a file that a signal kept from being written.
+
+mod arguments;
+mod convert;
+mod info;
+mod lines;
+mod repair;
+mod signals;
+mod verify;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use self::arguments::Arguments;
+pub use self::arguments::Command;
+
+/// Why the command ends early.
+enum Failure {
+    /// What to say on standard error.
+    Message(String),
+    /// The reader of our output has seen enough.
+    BrokenPipe,
+}
+
+impl From<tet_sql::Error> for Failure {
+    fn from(error: tet_sql::Error) -> Self {
+        Self::Message(error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::BrokenPipe,
+            _ => Self::Message(format!("standard output: {error}")),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::from(io::Error::from(error))
+    }
+}
+
+/// Runs `tet` with a command line whose first word is the name of the program.
+pub fn main(line: impl Iterator<Item = OsString>) -> ExitCode {
+    let arguments = Arguments::parse_from(line);
+    let mut output = io::BufWriter::new(io::stdout().lock());
+    let result = match arguments.command {
+        Command::Info(arguments) => info::run(&arguments, &mut output),
+        Command::Verify(arguments) => verify::run(&arguments, &mut output),
+        Command::Repair(arguments) => repair::run(&arguments, &mut output),
+        Command::Index(arguments) => repair::run_index(&arguments, &mut output),
+        Command::Convert(arguments) => convert::run(&arguments, &mut output),
+        Command::Completions { shell } => {
+            // Into memory, since it panics where it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "tet", &mut script);
+            let written = output.write_all(&script);
+            written.map(|()| true).map_err(Failure::from)
+        }
+        Command::Man => man(&mut output).map(|()| true).map_err(Failure::from),
+    };
+    if let (Err(Failure::Message(_)), Some(status)) = (&result, signals::status()) {
+        // That it was given up is what was asked for.
+        let _ = writeln!(io::stderr(), "cancelled");
+        return ExitCode::from(status);
+    }
+    let result = result.and_then(|is_sound| {
+        output.flush()?;
+        Ok(is_sound)
+    });
+    match result {
+        Ok(true) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(Failure::Message(message)) => {
+            // Nobody is left to tell if this fails.
+            let _ = writeln!(io::stderr(), "error: {message}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// The manual page, and those of the commands behind it.
+fn man(output: &mut dyn Write) -> io::Result<()> {
+    let command = Arguments::command();
+    clap_mangen::Man::new(command.clone()).render(output)?;
+    for one in command.get_subcommands() {
+        let title = format!("tet-{}", one.get_name());
+        clap_mangen::Man::new(one.clone())
+            .title(title)
+            .render(output)?;
+    }
+    Ok(())
+}
