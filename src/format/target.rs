@@ -40,6 +40,17 @@ pub(crate) fn create_folder_beside(target: &Path) -> Result<TemporaryFolder> {
     .map_err(Error::io(target, "create"))
 }
 
+/// A new temporary folder of this path, for what is to become `target`.
+pub(crate) fn create_folder(path: &Path, target: &Path) -> Result<TemporaryFolder> {
+    let mut builder = Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+    let name = path.file_name().unwrap_or_default();
+    builder.prefix(name).rand_bytes(0);
+    Unfinished::create(|| builder.tempdir_in(folder_of(path)), TempDir::path)
+        .map_err(Error::io(target, "create"))
+}
+
 fn builder() -> Builder<'static, 'static> {
     let mut builder = Builder::new();
     builder.prefix(".tet-writing-").suffix(".tmp");
@@ -67,7 +78,7 @@ pub(crate) fn sync_name(target: &Path) {
 }
 
 /// Where a link leads: it is the file that is replaced, not the link to it.
-fn resolved(target: &Path) -> Cow<'_, Path> {
+pub(crate) fn resolved(target: &Path) -> Cow<'_, Path> {
     match target.is_symlink().then(|| target.canonicalize()) {
         Some(Ok(path)) => Cow::Owned(path),
         _ => Cow::Borrowed(target),

@@ -22,7 +22,7 @@ pub enum FileKind {
     Csv,
     /// `.json`, `.ndjson` and `.jsonl`: an object per line.
     Json,
-    /// `.arrow`: Arrow's IPC file format.
+    /// `.arrow` and `.feather`: Arrow's IPC file format.
     Arrow,
 }
 
@@ -39,6 +39,7 @@ const EXTENSIONS: &[(&str, FileKind)] = &[
     ("ndjson", FileKind::Json),
     ("jsonl", FileKind::Json),
     ("arrow", FileKind::Arrow),
+    ("feather", FileKind::Arrow),
 ];
 
 impl FileKind {

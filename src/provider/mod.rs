@@ -4,7 +4,6 @@
 //! of one.
 
 pub mod aggregate;
-mod aliases;
 pub mod aligned;
 pub mod arrays;
 mod axis_bounds;

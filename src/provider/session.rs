@@ -15,9 +15,8 @@ use datafusion::prelude::SessionContext;
 
 use crate::error::Error;
 use crate::provider::aggregate::ArrayAggregates;
-use crate::provider::aliases;
 use crate::provider::config::TetConfig;
-use crate::provider::copy::ArrayFormatFactory;
+use crate::provider::copy::{ArrayFormatFactory, RowFormatFactory};
 use crate::provider::external::{STORED_AS, TetTableFactory, TetUrlFactory};
 use crate::provider::functions;
 use crate::provider::introspection;
@@ -161,7 +160,9 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
     }
     let ours = ArrayFormatFactory::all().into_iter();
     let ours = ours.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
-    for format in ours.chain(aliases::all()) {
+    let of_rows = RowFormatFactory::all(&ctx.state()).into_iter();
+    let of_rows = of_rows.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
+    for format in ours.chain(of_rows) {
         // Overwriting never fails.
         let _ = ctx.state_ref().write().register_file_format(format, true);
     }

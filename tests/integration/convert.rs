@@ -256,3 +256,33 @@ async fn what_cannot_be_converted_leaves_nothing_behind() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 1);
     assert_eq!(std::fs::read(at("there.tet")).unwrap(), b"old");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_name_flags() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = folder.path().join("rows.csv");
+    std::fs::write(&rows, "lat,lon,t\n1.5,2.5,3.5\n1.5,2.5,4.5\n").unwrap();
+    let target = folder.path().join("rows.tet");
+    let with = |dims: &str, chunk: Option<Vec<u64>>| ConvertOptions {
+        dims: Some(dims.split(',').map(str::to_string).collect()),
+        chunk,
+        ..ConvertOptions::default()
+    };
+    for (options, expected) in [
+        (
+            ConvertOptions::default(),
+            "say which are dimensions: --dims ...",
+        ),
+        (
+            with("lat,lon", None),
+            "name those that are missing: --dims ...",
+        ),
+        (with("lat,height", None), "--dims names \"height\""),
+        (with("lat,lon", Some(vec![1])), "--chunk has 1 extents"),
+    ] {
+        let error = converted(&rows, &target, &options).await.unwrap_err();
+        assert!(error.contains(expected), "{error}");
+        assert!(!error.contains("OPTIONS"), "{error}");
+        assert!(!target.exists());
+    }
+}

@@ -13,6 +13,8 @@ mod command;
 mod convert;
 mod coordinates;
 mod copy;
+mod copy_axes;
+mod copy_rows;
 mod corpus;
 mod decoding;
 mod documentation;

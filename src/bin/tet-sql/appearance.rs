@@ -60,18 +60,27 @@ impl Format {
         })
     }
 
+    /// The endings of files, and the formats that they ask for.
+    pub const ENDINGS: [(&'static str, Self); 12] = [
+        ("csv", Self::Csv),
+        ("tsv", Self::Tsv),
+        ("tab", Self::Tsv),
+        ("json", Self::Json),
+        ("ndjson", Self::Ndjson),
+        ("jsonl", Self::Ndjson),
+        ("md", Self::Markdown),
+        ("markdown", Self::Markdown),
+        ("html", Self::Html),
+        ("htm", Self::Html),
+        ("tex", Self::Latex),
+        ("latex", Self::Latex),
+    ];
+
     /// The format that a file's ending asks for.
     pub fn of_ending(ending: &str) -> Option<Self> {
-        Some(match ending.to_ascii_lowercase().as_str() {
-            "csv" => Self::Csv,
-            "tsv" | "tab" => Self::Tsv,
-            "json" => Self::Json,
-            "ndjson" | "jsonl" => Self::Ndjson,
-            "md" | "markdown" => Self::Markdown,
-            "html" | "htm" => Self::Html,
-            "tex" | "latex" => Self::Latex,
-            _ => return None,
-        })
+        let mut endings = Self::ENDINGS.iter();
+        let (_, format) = endings.find(|(known, _)| ending.eq_ignore_ascii_case(known))?;
+        Some(*format)
     }
 
     /// Whether it is meant for people, who want no more rows than they can read.

@@ -23,6 +23,9 @@ pub async fn failure(context: &SessionContext, sql: &str, error: &DataFusionErro
     {
         message.truncate(short.len());
     }
+    if let Some(text) = copy_format(&message) {
+        message = text;
+    }
     let place = place(context, sql, error, &mut message);
     if let Some(suggestion) = table_suggestion(context, sql, &message).await {
         message += &suggestion;
@@ -31,6 +34,26 @@ pub async fn failure(context: &SessionContext, sql: &str, error: &DataFusionErro
         Some(place) => Failure::Message(format!("{message}\n{}", excerpt(sql, place))),
         None => Failure::Message(message),
     }
+}
+
+/// What is told instead where COPY does not know the format of its target.
+fn copy_format(message: &str) -> Option<String> {
+    const ENDINGS: &str = ".tet, .zarr, .parquet, .csv, .json, .ndjson, .jsonl, .arrow, .feather";
+    const UNKNOWN: &str = "There is no registered file format with ext ";
+    if message.contains("unable to get file extension!") {
+        return Some(format!(
+            "the target of COPY has no ending that says its format: {ENDINGS}; or STORED AS names one"
+        ));
+    }
+    let (_, ending) = message.split_once(UNKNOWN)?;
+    let instead = match ending {
+        "npy" | "npz" => "; tet convert makes NumPy's files of a .tet file or a .zarr directory",
+        "png" | "svg" | "html" => "; -o FILE, .once FILE and .plot FILE draw pictures",
+        _ => "",
+    };
+    Some(format!(
+        "COPY writes no file with the ending .{ending}; there are {ENDINGS}{instead}"
+    ))
 }
 
 /// Where the error is, in bytes of the statement. The words that say so are taken from the message.

@@ -15,14 +15,18 @@ use tet_sql::provider::arrays::is_array_file;
 
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The endings of files that COPY writes, with what it calls their formats.
-const COPIED: [(&str, &str); 5] = [
-    ("parquet", "PARQUET"),
-    ("arrow", "ARROW"),
-    ("feather", "ARROW"),
-    ("tet", "TET"),
-    ("zarr", "ZARR"),
+/// The endings of files that hold one result, and what it becomes there.
+const SINGLE: [(&str, Content); 7] = [
+    ("parquet", Content::Rows("PARQUET")),
+    ("arrow", Content::Rows("ARROW")),
+    ("feather", Content::Rows("ARROW")),
+    ("tet", Content::Rows("TET")),
+    ("zarr", Content::Rows("ZARR")),
+    ("png", Content::Picture),
+    ("svg", Content::Picture),
 ];
+/// The endings of files that hold the table of characters that a pipe gets; a name without an ending is one, too.
+const PLAIN: [&str; 4] = ["txt", "text", "log", "out"];
 
 /// Where results go, and how they look.
 ///
@@ -61,25 +65,29 @@ pub enum Target {
     Standard,
     /// A file of text.
     Text(Arc<TextFile>),
-    /// A file that COPY writes.
-    Copy(Arc<CopyTarget>),
+    /// A file that holds one result.
+    Single(Arc<SingleTarget>),
 }
 
-/// A file that COPY writes.
-pub struct CopyTarget {
+/// What a result becomes in a file that holds one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// The rows, in the format that COPY calls so.
+    Rows(&'static str),
+    /// A picture of the rows.
+    Picture,
+}
+
+/// A file that holds one result.
+pub struct SingleTarget {
     /// The file.
     pub path: PathBuf,
-    /// What COPY calls its format.
-    pub stored_as: &'static str,
+    /// What it holds.
+    pub content: Content,
     is_used: AtomicBool,
 }
 
-impl CopyTarget {
-    /// The file's ending.
-    pub fn ending(&self) -> String {
-        self.stored_as.to_ascii_lowercase()
-    }
-
+impl SingleTarget {
     /// Notes that a result is there.
     pub fn take(&self) {
         self.is_used.store(true, Ordering::Relaxed);
@@ -114,14 +122,14 @@ pub fn change(output: &SharedOutput, changed: Output) {
     *output.lock().unwrap_or_else(PoisonError::into_inner) = changed;
 }
 
-/// The output for a text, for which files of rows have no place: they wait for rows.
+/// The output for a text, for which files of one result have no place: they wait for rows.
 pub fn for_text(output: &SharedOutput) -> Output {
-    let is_copy = |place: &Place| matches!(place.target, Target::Copy(_));
+    let is_single = |place: &Place| matches!(place.target, Target::Single(_));
     let mut chosen = current(output);
-    if !chosen.once.as_ref().is_some_and(is_copy) {
+    if !chosen.once.as_ref().is_some_and(is_single) {
         chosen = for_result(output);
     }
-    if is_copy(&chosen.place) {
+    if is_single(&chosen.place) {
         chosen.place = Place::STANDARD;
     }
     chosen
@@ -179,31 +187,44 @@ impl Output {
             return Err(named("results go to files, not to commands".to_owned()));
         }
         let ending = path.extension().unwrap_or_default().to_string_lossy();
-        let copied = COPIED
+        let single = SINGLE
             .iter()
-            .find(|(copied, _)| ending.eq_ignore_ascii_case(copied));
+            .find(|(single, _)| ending.eq_ignore_ascii_case(single));
         // Truncating a mapped file would end the process, and no result is meant to replace an array file, whether it is
         // open under this name, another one, or not at all.
-        if self.is_input(path) || is_array_file(path) {
+        if is_array_file(path) {
             return Err(named(
                 "is an array file, which is not overwritten".to_owned(),
             ));
         }
-        if let Some((_, stored_as)) = copied {
-            let target = CopyTarget {
+        if self.is_input(path) {
+            return Err(named(
+                "is open as an input, which is not overwritten".to_owned(),
+            ));
+        }
+        if let Some((_, content)) = single {
+            let target = SingleTarget {
                 path: path.to_owned(),
-                stored_as,
+                content: *content,
                 is_used: AtomicBool::new(false),
             };
             return Ok(Place {
-                target: Target::Copy(Arc::new(target)),
+                target: Target::Single(Arc::new(target)),
                 format: None,
             });
+        }
+        let format = Format::of_ending(&ending);
+        let is_plain =
+            ending.is_empty() || PLAIN.iter().any(|one| ending.eq_ignore_ascii_case(one));
+        // Devices and pipes have names of their own.
+        let is_file = !path.exists() || path.is_file();
+        if format.is_none() && !is_plain && self.appearance.format.is_none() && is_file {
+            return Err(named(unknown_ending(&ending)));
         }
         let file = TextFile::open(path).map_err(|error| named(error.to_string()))?;
         Ok(Place {
             target: Target::Text(Arc::new(file)),
-            format: Format::of_ending(&ending),
+            format,
         })
     }
 
@@ -282,6 +303,25 @@ impl Output {
             },
         ))
     }
+}
+
+/// Says which endings are known.
+fn unknown_ending(ending: &str) -> String {
+    let single = SINGLE.iter().map(|(ending, _)| *ending);
+    let known = Format::ENDINGS.iter().map(|(ending, _)| *ending);
+    let known = single.chain(known).chain(PLAIN);
+    let known: Vec<_> = known.map(|ending| format!(".{ending}")).collect();
+    let instead = match ending.to_ascii_lowercase().as_str() {
+        "nc" | "nc4" | "cdf" | "h5" | "hdf5" => {
+            "; xarray makes NetCDF of a .zarr directory: xarray.open_zarr('x.zarr').to_netcdf('x.nc')"
+        }
+        "npy" | "npz" => "; tet convert makes NumPy's files of a .tet file or a .zarr directory",
+        _ => "",
+    };
+    format!(
+        "no format has the ending .{ending}; there are {}; a format chosen with --format or .mode is written under any name{instead}",
+        known.join(", ")
+    )
 }
 
 /// A buffered writer that remembers why it failed: the writers of formats keep only the text of an error.
@@ -442,13 +482,38 @@ mod tests {
         let output = opened(&folder.path().join("a.txt"), &[]).unwrap();
         assert_eq!(output.format(), Format::Table);
         let output = opened(&folder.path().join("a.parquet"), &[]).unwrap();
-        let Target::Copy(target) = output.target() else {
-            panic!("no file of COPY");
+        let Target::Single(target) = output.target() else {
+            panic!("no file of one result");
         };
-        assert_eq!(target.stored_as, "PARQUET");
+        assert_eq!(target.content, Content::Rows("PARQUET"));
         assert!(target.check().is_ok());
         target.take();
         assert!(target.check().is_err());
+    }
+
+    #[test]
+    fn an_unknown_ending_is_an_error_that_lists_the_known_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["o.nc", "o.npz", "o.xlsx", "o.dat"] {
+            let path = folder.path().join(name);
+            let Err(Failure::Message(error)) = opened(&path, &[]) else {
+                panic!("{name}");
+            };
+            for known in [
+                ".csv", ".parquet", ".feather", ".tet", ".zarr", ".png", ".txt",
+            ] {
+                assert!(error.contains(known), "{error}");
+            }
+        }
+        // A format that was chosen holds under any name.
+        let mut output = Output::new(Vec::new(), false);
+        output.set_format(Format::Csv);
+        output.redirect(Some(&folder.path().join("o.dat"))).unwrap();
+        assert_eq!(output.format(), Format::Csv);
+        assert!(opened(&folder.path().join("o"), &[]).is_ok());
+        let output = opened(&folder.path().join("o.PNG"), &[]).unwrap();
+        let is_picture = |target: &SingleTarget| target.content == Content::Picture;
+        assert!(matches!(output.target(), Target::Single(target) if is_picture(target)));
     }
 
     #[test]

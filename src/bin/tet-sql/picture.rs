@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::plot::{self, Characters, Chart, Colours};
 use crate::reading::grouped;
 use crate::run::Shell;
+use crate::statement::Error;
 use crate::terminal;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
@@ -24,7 +25,10 @@ impl Shell {
         }
         let query = self.last_query()?;
         let context = self.context.clone();
-        let chart = self.engine.run(|_| chart(context, query))?;
+        let chart = self.engine.run(|_| async move {
+            let chart = chart(&context, &query).await;
+            Ok(chart?.0)
+        })?;
         match path {
             Some(path) => chart.write(&path).map_err(Failure::message),
             None => self.write_text(draw(&chart)),
@@ -32,8 +36,9 @@ impl Shell {
     }
 }
 
-async fn chart(context: SessionContext, query: String) -> Result<Chart, Failure> {
-    let frame = context.sql(&query).await?;
+/// The chart of a query's result, and the rows that it has.
+pub async fn chart(context: &SessionContext, query: &str) -> Result<(Chart, usize), Error> {
+    let frame = context.sql(query).await?;
     let units = plot::units(frame.logical_plan());
     let mut stream = frame.execute_stream().await?;
     let schema = stream.schema();
@@ -46,11 +51,13 @@ async fn chart(context: SessionContext, query: String) -> Result<Chart, Failure>
             return Err(Failure::message(format!(
                 "the result has more than {} rows: GROUP BY or LIMIT leave what can be drawn",
                 grouped(MOST_ROWS)
-            )));
+            ))
+            .into());
         }
         batches.push(batch);
     }
-    Chart::of(&schema, &batches, &units).map_err(Failure::message)
+    let chart = Chart::of(&schema, &batches, &units).map_err(Failure::message)?;
+    Ok((chart, rows))
 }
 
 fn draw(chart: &Chart) -> String {

@@ -91,12 +91,17 @@ impl Shell {
     /// Chooses the format and the file of the results that follow, where they are given. A format that is given holds
     /// whatever the file's ending.
     pub fn arrange(&self, format: Option<Format>, file: Option<PathBuf>) -> Result<(), Failure> {
+        let choose_format = || {
+            if let Some(format) = format {
+                self.choose_format(format);
+            }
+        };
+        // Before, since it holds under any ending, and after, since it holds instead of that of the ending.
+        choose_format();
         if let Some(file) = file {
             self.redirect(move |output| output.redirect(Some(&file)))?;
         }
-        if let Some(format) = format {
-            self.choose_format(format);
-        }
+        choose_format();
         Ok(())
     }
 

@@ -97,6 +97,15 @@ impl From<Failure> for Error {
     }
 }
 
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Engine(error) => error.into(),
+            Error::Failure(failure) => failure,
+        }
+    }
+}
+
 async fn run(
     context: &SessionContext,
     sql: &str,
@@ -120,7 +129,7 @@ async fn run(
     }
     let output = output::for_result(output);
     let outcome = match output.target() {
-        Target::Copy(target) => {
+        Target::Single(target) => {
             if !is_query {
                 let path = target.path.display();
                 let message = format!("{path}: only the rows of a query are written to it");

@@ -1,14 +1,18 @@
 //! From or to rows: a query, and a `COPY` of its answer.
 
-use std::fs::OpenOptions;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+use datafusion::common::{
+    DataFusionError, Result, TableReference, exec_datafusion_err, exec_err, plan_err,
+};
+use datafusion::datasource::file_format::{FileFormatFactory, format_as_file_type};
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -16,14 +20,11 @@ use tokio::task::AbortHandle;
 use url::Url;
 
 use crate::error::{Error, describe};
-use crate::format::array::Compression;
-use crate::format::target::{self, TemporaryFolder};
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted};
+use crate::provider::copy::{ArrayFormatFactory, CopyOptions, Spelling};
 use crate::provider::file_kind::FileKind;
 use crate::provider::session::enable_tet;
 
-/// The file of rows under construction.
-const ROWS: &str = "rows.tmp";
 /// How often somebody may look at the progress.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -46,51 +47,73 @@ pub(super) async fn convert(
         read_options.dataset.clone_from(&options.dataset);
     }
     let ctx = enable_tet(ctx, read_options);
-    // Arrays are written beside their place by themselves. For rows, the engine gets a folder of its own, with which goes
-    // whatever it leaves behind.
-    let folder = match target.is_array() {
-        true => None,
-        false => Some(target::create_folder_beside(output)?),
+    let table = match source.is_array() {
+        true => text(input)?.to_string(),
+        false => url(input)?,
     };
-    let written = match &folder {
-        None => output.to_path_buf(),
-        Some(folder) => folder.path().join(ROWS),
+    let rows = ctx.table(TableReference::bare(table)).await?;
+    let (factory, given) = match array_format(source, target, options) {
+        Some(format) => (
+            Arc::new(format) as Arc<dyn FileFormatFactory>,
+            HashMap::new(),
+        ),
+        None => row_format(&ctx, target)?,
     };
-    let sql = format!(
-        "COPY (SELECT * FROM {}) TO {} STORED AS {}{}",
-        match source.is_array() {
-            true => quoted(input)?,
-            false => url(input)?,
-        },
-        match target.is_array() {
-            true => quoted(&written)?,
-            false => url(&written)?,
-        },
-        target.stored_as(),
-        copy_options(source, target, options)
-    );
-    let copied = copy(&ctx, &sql, progress).await;
-    let copied = copied.map_err(|error| named(error, output));
-    let put = match (&folder, &copied) {
-        (Some(_), Ok(_)) => put(&written, output),
-        _ => Ok(()),
-    };
-    if let Some(folder) = folder
-        && copied.is_err()
-    {
-        remove(folder).await;
-    }
-    put?;
+    let output_text = text(output)?.to_string();
+    let file_type = format_as_file_type(factory);
+    let builder = LogicalPlanBuilder::copy_to(
+        rows.into_unoptimized_plan(),
+        output_text,
+        file_type,
+        given,
+        Vec::new(),
+    )?;
+    let cells = copy(&ctx, builder.build()?, progress).await;
     Ok(Converted {
         arrays: 0,
-        cells: copied?,
+        cells: cells.map_err(|error| named(error, output))?,
         warnings: Vec::new(),
     })
 }
 
+/// The format of a file of arrays, with the options of the conversion.
+fn array_format(
+    source: FileKind,
+    target: FileKind,
+    options: &ConvertOptions,
+) -> Option<ArrayFormatFactory> {
+    let mut copied = CopyOptions::default();
+    copied.spelling = Spelling::Flags;
+    copied.dims.clone_from(&options.dims);
+    copied.chunk.clone_from(&options.chunk);
+    copied.compression = options.compression.unwrap_or(copied.compression);
+    copied.zone_maps = options.zone_maps;
+    if !source.is_array() {
+        copied.dataset.clone_from(&options.dataset);
+    }
+    ArrayFormatFactory::with_options(target, copied)
+}
+
+/// A format of DataFusion's, and its options.
+fn row_format(
+    ctx: &SessionContext,
+    target: FileKind,
+) -> Result<(Arc<dyn FileFormatFactory>, HashMap<String, String>)> {
+    let extension = target.stored_as().to_lowercase();
+    let state = ctx.state();
+    let Some(factory) = state.get_file_format_factory(&extension) else {
+        return plan_err!("there is no format {extension}");
+    };
+    let mut given = HashMap::new();
+    if target == FileKind::Csv {
+        given.insert("format.has_header".to_string(), "true".to_string());
+    }
+    Ok((factory, given))
+}
+
 /// Runs a `COPY`; gives the number of rows.
-async fn copy(ctx: &SessionContext, sql: &str, progress: &ConvertProgress) -> Result<u64> {
-    let plan = ctx.sql(sql).await?.create_physical_plan().await?;
+async fn copy(ctx: &SessionContext, plan: LogicalPlan, progress: &ConvertProgress) -> Result<u64> {
+    let plan = ctx.state().create_physical_plan(&plan).await?;
     let sources = leaves(&plan);
     progress.all.store(rows_of(&sources), Ordering::Relaxed);
     let mut running = tokio::spawn(collect(plan, ctx.task_ctx()));
@@ -141,29 +164,6 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Gives the finished rows their place.
-fn put(written: &Path, output: &Path) -> Result<()> {
-    // Without rows some formats write nothing.
-    let file = OpenOptions::new().append(true).create(true).open(written);
-    file.and_then(|file| file.sync_all())
-        .and_then(|()| std::fs::rename(written, output))
-        .map_err(Error::io(output, "rename the finished file to"))?;
-    target::sync_name(output);
-    Ok(())
-}
-
-/// Removes a folder for which something that was cancelled may still make files for a moment, and the folder with them.
-async fn remove(folder: TemporaryFolder) {
-    for _ in 0..20 {
-        // What cannot be removed now may be the next time.
-        let _ = std::fs::remove_dir_all(folder.path());
-        tokio::time::sleep(TICK).await;
-        if !folder.path().exists() {
-            break;
-        }
-    }
-}
-
 /// The rows that operators have to read; zero if that is not known.
 fn rows_of(sources: &[Arc<dyn ExecutionPlan>]) -> u64 {
     let statistics = StatisticsContext::new();
@@ -195,50 +195,19 @@ fn leaves(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
     children.into_iter().flat_map(leaves).collect()
 }
 
-/// A path in SQL: as a text if that is wanted, which is also what a table may be called.
-fn quoted(path: &Path) -> Result<String> {
+/// A path as text.
+fn text(path: &Path) -> Result<&str> {
     match path.to_str() {
-        Some(text) => Ok(format!("'{}'", text.replace('\'', "''"))),
+        Some(text) => Ok(text),
         None => exec_err!("{}: the name is not UTF-8", path.display()),
     }
 }
 
-/// The same as a URL, in which no character means a pattern.
+/// A path as a URL, in which no character means a pattern.
 fn url(path: &Path) -> Result<String> {
     let absolute = std::path::absolute(path).map_err(Error::io(path, "find"))?;
     match Url::from_file_path(&absolute) {
-        Ok(url) => Ok(format!("'{}'", url.as_str().replace('\'', "%27"))),
+        Ok(url) => Ok(url.to_string()),
         Err(()) => exec_err!("{}: the name is none of a file", path.display()),
-    }
-}
-
-fn copy_options(source: FileKind, target: FileKind, options: &ConvertOptions) -> String {
-    let mut given = Vec::new();
-    if target.is_array() {
-        if let Some(dims) = &options.dims {
-            given.push(format!("dims '{}'", dims.join(",").replace('\'', "''")));
-        }
-        if let Some(chunk) = &options.chunk {
-            let chunk: Vec<_> = chunk.iter().map(u64::to_string).collect();
-            given.push(format!("chunk '{}'", chunk.join(",")));
-        }
-        match options.compression {
-            Some(Compression::Zstd { level }) => given.push(format!("codec 'zstd', level {level}")),
-            Some(Compression::Raw) => given.push("codec 'raw'".to_string()),
-            None => {}
-        }
-        if let Some(dataset) = options.dataset.as_ref().filter(|_| !source.is_array()) {
-            given.push(format!("dataset '{}'", dataset.replace('\'', "''")));
-        }
-        if options.zone_maps {
-            given.push("zone_maps true".to_string());
-        }
-    }
-    if target == FileKind::Csv {
-        given.push("'format.has_header' 'true'".to_string());
-    }
-    match given.is_empty() {
-        true => String::new(),
-        false => format!(" OPTIONS ({})", given.join(", ")),
     }
 }

@@ -8,6 +8,7 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 
 use crate::format::array::ArrayWriter;
+use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::places::Places;
 use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 
@@ -25,6 +26,7 @@ pub(super) struct Assembly<'a> {
     pub fills: Vec<Vec<u8>>,
     /// The number of the first dataset in the writer.
     pub first_dataset: usize,
+    pub options: &'a CopyOptions,
     pub context: &'a TaskContext,
     /// Set when nobody waits any more.
     pub is_cancelled: &'a AtomicBool,
@@ -191,12 +193,13 @@ impl Assembly<'_> {
         starts.push(cells);
         let Ok(cells) = usize::try_from(cells) else {
             return plan_err!(
-                "a chunk of {cells} cells does not fit in memory; option chunk makes it smaller"
+                "a chunk of {cells} cells does not fit in memory; {} makes it smaller",
+                self.options.named("chunk")
             );
         };
         let mut arrays = Vec::with_capacity(self.fills.len());
         for fill in &self.fills {
-            arrays.push(filled(fill, cells)?);
+            arrays.push(filled(fill, cells, self.options)?);
         }
         let mut has_row = vec![0u64; cells.div_ceil(64)];
         let mut reader = spool.reader()?;
@@ -215,8 +218,9 @@ impl Assembly<'_> {
                         let codes: Vec<u32> = block.codes.iter().map(|codes| codes[row]).collect();
                         return exec_err!(
                             "two rows have the cell {}, where an array has one value; group the rows by all dimensions, or \
-                             name those that are missing: OPTIONS (dims '...')",
-                            (self.cell)(&codes)
+                             name those that are missing: {}",
+                            (self.cell)(&codes),
+                            self.options.spelled("dims", "...")
                         );
                     }
                     has_row[cell / 64] |= bit;
@@ -252,12 +256,13 @@ impl Assembly<'_> {
 }
 
 /// So many cells with the same value.
-fn filled(fill: &[u8], cells: usize) -> Result<Vec<u8>> {
+fn filled(fill: &[u8], cells: usize, options: &CopyOptions) -> Result<Vec<u8>> {
     let mut array = Vec::new();
     let bytes = cells.saturating_mul(fill.len());
     if array.try_reserve_exact(bytes).is_err() {
         return plan_err!(
-            "a chunk of {bytes} bytes does not fit in memory; option chunk makes it smaller"
+            "a chunk of {bytes} bytes does not fit in memory; {} makes it smaller",
+            options.named("chunk")
         );
     }
     if fill.iter().all(|byte| *byte == fill[0]) {

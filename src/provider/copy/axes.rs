@@ -11,6 +11,7 @@ use arrow::datatypes::{
 use arrow::row::{RowConverter, SortField};
 use datafusion::common::{Result, plan_err};
 
+use crate::grid::{Axis, Coordinates, Monotonicity};
 use crate::provider::copy::options::AxisOrder;
 
 /// Bytes that a coordinate takes beside its own: in the list, in the table, and as an allocation.
@@ -30,6 +31,8 @@ pub(super) struct AxisBuilder {
     memory: usize,
     /// The code of the row before.
     last: u32,
+    /// The axes of arrays that the coordinates come from.
+    sources: Vec<Axis>,
 }
 
 /// An axis: a coordinate per position, and the position of each code.
@@ -42,11 +45,13 @@ pub(in crate::provider) struct FinishedAxis {
 }
 
 impl AxisBuilder {
-    /// An axis of a name, with coordinates of a type and of which this is known.
+    /// An axis of a name, with coordinates of a type and of which this is known. Its coordinates come from the axes
+    /// `sources`, if from any.
     pub fn try_new(
         name: &str,
         data_type: &DataType,
         attributes: BTreeMap<String, String>,
+        sources: Vec<Axis>,
     ) -> Result<Self> {
         let data_type = coordinate_type(name, data_type)?;
         Ok(Self {
@@ -58,6 +63,7 @@ impl AxisBuilder {
             codes: HashMap::new(),
             memory: 0,
             last: 0,
+            sources,
         })
     }
 
@@ -186,13 +192,11 @@ impl AxisBuilder {
 
     /// The axis, when all rows have come.
     pub fn finish(&self, order: AxisOrder) -> Result<FinishedAxis> {
-        // Fewer than 2^32, as codes are.
-        let mut by_position: Vec<u32> = (0..self.distinct.len() as u32).collect();
-        if order == AxisOrder::Sorted {
-            by_position.sort_by(|one, other| {
-                self.distinct[*one as usize].cmp(&self.distinct[*other as usize])
-            });
-        }
+        let by_position = match order {
+            AxisOrder::Sorted => self.sorted(),
+            AxisOrder::Appearance => self.all_codes(),
+            AxisOrder::Source => self.in_source_order()?,
+        };
         let mut positions = vec![0; by_position.len()];
         for (position, code) in by_position.iter().enumerate() {
             positions[*code as usize] = position as u32;
@@ -207,6 +211,58 @@ impl AxisBuilder {
             positions,
             attributes: self.attributes.clone(),
         })
+    }
+
+    fn all_codes(&self) -> Vec<u32> {
+        // Fewer than 2^32, as codes are.
+        (0..self.distinct.len() as u32).collect()
+    }
+
+    /// The codes by ascending coordinates.
+    fn sorted(&self) -> Vec<u32> {
+        let mut codes = self.all_codes();
+        codes.sort_by(|one, other| {
+            self.distinct[*one as usize].cmp(&self.distinct[*other as usize])
+        });
+        codes
+    }
+
+    /// The codes in the order of their coordinates along the source axes, one axis after another; coordinates that are on
+    /// none of them follow in ascending order.
+    fn in_source_order(&self) -> Result<Vec<u32>> {
+        let mut sorted = self.sorted();
+        let directions = self.sources.iter().map(Axis::monotonicity);
+        let directions = directions.collect::<Result<Vec<_>, _>>()?;
+        if directions.iter().all(|one| *one == Monotonicity::Ascending) {
+            return Ok(sorted);
+        }
+        if directions
+            .iter()
+            .all(|one| *one == Monotonicity::Descending)
+        {
+            sorted.reverse();
+            return Ok(sorted);
+        }
+        let mut is_placed = vec![false; self.distinct.len()];
+        let mut codes = Vec::with_capacity(self.distinct.len());
+        let mut place = |code: u32| {
+            if !std::mem::replace(&mut is_placed[code as usize], true) {
+                codes.push(code);
+            }
+        };
+        for source in &self.sources {
+            // Positions without coordinates of their own count upwards.
+            let Coordinates::Values(values) = source.coordinates()? else {
+                continue;
+            };
+            let rows = self
+                .converter
+                .convert_columns(&[self.coordinates(values)?])?;
+            let known = rows.iter().filter_map(|row| self.codes.get(row.as_ref()));
+            known.for_each(|code| place(*code));
+        }
+        sorted.into_iter().for_each(place);
+        Ok(codes)
     }
 }
 
@@ -256,12 +312,16 @@ fn coordinate_type(name: &str, data_type: &DataType) -> Result<DataType> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{Float64Array, Int64Array, StringArray};
+    use arrow::datatypes::Int64Type;
+
+    use crate::grid::CoordinateSource;
 
     use super::*;
 
     #[test]
     fn coordinates_are_numbered_as_they_come_and_sorted_in_the_end() {
-        let mut axis = AxisBuilder::try_new("x", &DataType::Int64, BTreeMap::new()).unwrap();
+        let mut axis =
+            AxisBuilder::try_new("x", &DataType::Int64, BTreeMap::new(), Vec::new()).unwrap();
         let first: ArrayRef = Arc::new(Int64Array::from(vec![5, 5, -1, 3, 5]));
         assert_eq!(axis.codes(&first).unwrap(), [0, 0, 1, 2, 0]);
         let second: ArrayRef = Arc::new(Int64Array::from(vec![3, 7]));
@@ -276,8 +336,41 @@ mod tests {
     }
 
     #[test]
+    fn coordinates_keep_the_order_of_their_source() {
+        let source = |values: Vec<i64>| {
+            Axis::with_values(
+                "x",
+                Arc::new(Int64Array::from(values)),
+                CoordinateSource::OwnValues,
+            )
+        };
+        let order = |sources: Vec<Axis>| {
+            let no_attributes = BTreeMap::new();
+            let mut axis =
+                AxisBuilder::try_new("x", &DataType::Int64, no_attributes, sources).unwrap();
+            let rows: ArrayRef = Arc::new(Int64Array::from(vec![5, -1, 3, 7]));
+            axis.codes(&rows).unwrap();
+            let axis = axis.finish(AxisOrder::Source).unwrap();
+            axis.coordinates
+                .as_primitive::<Int64Type>()
+                .values()
+                .to_vec()
+        };
+        assert_eq!(order(Vec::new()), [-1, 3, 5, 7]);
+        assert_eq!(order(vec![source(vec![-1, 0, 3, 5, 7])]), [-1, 3, 5, 7]);
+        let north = source(vec![9, 7, 5]);
+        let south = source(vec![3, 0, -1]);
+        assert_eq!(order(vec![north.clone(), south]), [7, 5, 3, -1]);
+        let shuffled = source(vec![5, 9, -1, 7, 3]);
+        assert_eq!(order(vec![shuffled]), [5, -1, 7, 3]);
+        // What no axis has comes last.
+        assert_eq!(order(vec![north, source(vec![0, 1])]), [7, 5, -1, 3]);
+    }
+
+    #[test]
     fn zeros_are_one_coordinate() {
-        let mut axis = AxisBuilder::try_new("x", &DataType::Float64, BTreeMap::new()).unwrap();
+        let mut axis =
+            AxisBuilder::try_new("x", &DataType::Float64, BTreeMap::new(), Vec::new()).unwrap();
         let zeros: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0]));
         assert_eq!(axis.codes(&zeros).unwrap(), [0, 0]);
     }
@@ -285,13 +378,17 @@ mod tests {
     #[test]
     fn what_is_no_coordinate_is_refused() {
         let nan: ArrayRef = Arc::new(Float64Array::from(vec![f64::NAN]));
-        let mut axis = AxisBuilder::try_new("x", &DataType::Float64, BTreeMap::new()).unwrap();
+        let mut axis =
+            AxisBuilder::try_new("x", &DataType::Float64, BTreeMap::new(), Vec::new()).unwrap();
         let error = axis.codes(&nan).unwrap_err().to_string();
         assert!(error.contains("dimension x is NaN"), "{error}");
         let null: ArrayRef = Arc::new(StringArray::from(vec![None::<&str>]));
-        let mut axis = AxisBuilder::try_new("x", &DataType::Utf8View, BTreeMap::new()).unwrap();
+        let mut axis =
+            AxisBuilder::try_new("x", &DataType::Utf8View, BTreeMap::new(), Vec::new()).unwrap();
         let error = axis.codes(&null).unwrap_err().to_string();
         assert!(error.contains("dimension x is NULL"), "{error}");
-        assert!(AxisBuilder::try_new("x", &DataType::Boolean, BTreeMap::new()).is_err());
+        assert!(
+            AxisBuilder::try_new("x", &DataType::Boolean, BTreeMap::new(), Vec::new()).is_err()
+        );
     }
 }

@@ -1,11 +1,13 @@
 //! Which columns are dimensions, and which are values.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Result, plan_err};
 
 use crate::format::tet::MAX_RANK;
+use crate::provider::copy::lineage::Origin;
+use crate::provider::copy::options::CopyOptions;
 use crate::provider::source::{DATASET, DIMENSION};
 
 /// The numbers of the columns, each in the order in which they come.
@@ -16,8 +18,8 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// The columns of a schema, by the names of the dimensions if they are given.
-    pub fn of(schema: &Schema, dims: Option<&[String]>) -> Result<Self> {
+    /// The columns of a schema, by the names of the dimensions if they are given, else by their origins and types.
+    pub fn of(schema: &Schema, origins: &[Origin], options: &CopyOptions) -> Result<Self> {
         let mut names = HashSet::new();
         for field in schema.fields() {
             if !names.insert(field.name()) {
@@ -27,20 +29,28 @@ impl Columns {
                 );
             }
         }
-        let columns = match dims {
-            Some(dims) => Self::by_name(schema, dims)?,
-            None => Self::by_type(schema)?,
+        let columns = match &options.dims {
+            Some(dims) => Self::by_name(schema, dims, options)?,
+            None => {
+                let columns = Self::by_origin(schema, origins, options)?;
+                match columns.measures.is_empty() {
+                    // All columns of a DISTINCT are keys.
+                    true => Self::by_origin(schema, &[], options)?,
+                    false => columns,
+                }
+            }
         };
         let (dimensions, measures) = (columns.dimensions.len(), columns.measures.len());
         if dimensions == 0 || measures == 0 {
             return plan_err!(
-                "of the columns {} {}; say which are dimensions: OPTIONS (dims '...'); each of the others becomes a dataset",
+                "of the columns {} {}; say which are dimensions: {}; each of the others becomes a dataset",
                 names_of(schema, 0..schema.fields().len()),
                 if dimensions == 0 {
                     "none is a dimension"
                 } else {
                     "all are dimensions, and none has values"
-                }
+                },
+                options.spelled("dims", "...")
             );
         }
         if dimensions > MAX_RANK {
@@ -52,7 +62,7 @@ impl Columns {
         Ok(columns)
     }
 
-    fn by_name(schema: &Schema, dims: &[String]) -> Result<Self> {
+    fn by_name(schema: &Schema, dims: &[String], options: &CopyOptions) -> Result<Self> {
         let mut dimensions = Vec::with_capacity(dims.len());
         for name in dims {
             let fields = schema.fields();
@@ -64,10 +74,11 @@ impl Columns {
             });
             match found {
                 Some(number) if !dimensions.contains(&number) => dimensions.push(number),
-                Some(_) => return plan_err!("option dims names {name:?} twice"),
+                Some(_) => return plan_err!("{} names {name:?} twice", options.named("dims")),
                 None => {
                     return plan_err!(
-                        "option dims names {name:?}, expected columns of {}",
+                        "{} names {name:?}, expected columns of {}",
+                        options.named("dims"),
                         names_of(schema, 0..fields.len())
                     );
                 }
@@ -80,40 +91,72 @@ impl Columns {
         })
     }
 
-    fn by_type(schema: &Schema) -> Result<Self> {
-        let fields = schema.fields();
-        let are_marked = fields.iter().any(|field| is_marked(field));
-        let (mut dimensions, mut measures, mut unclear) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, field) in fields.iter().enumerate() {
-            if is_marked(field) {
-                dimensions.push(number);
-            } else if field.metadata().contains_key(DATASET) {
-                measures.push(number);
-            } else if is_label(field.data_type()) {
-                dimensions.push(number);
-            } else if !field.data_type().is_integer() {
-                measures.push(number);
-            } else if are_marked {
-                unclear.push(number);
-            } else {
-                dimensions.push(number);
+    fn by_origin(schema: &Schema, origins: &[Origin], options: &CopyOptions) -> Result<Self> {
+        let unknown = Origin::default();
+        let fields = schema.fields().iter().enumerate();
+        let fields = fields.map(|(number, field)| (field, origins.get(number).unwrap_or(&unknown)));
+        let fields: Vec<_> = fields.collect();
+        let plain = fields.iter().filter(|(_, origin)| origin.is_plain);
+        let plain: BTreeSet<_> = plain.flat_map(|(_, origin)| &origin.coordinates).collect();
+        let roles = fields.iter().map(|(field, origin)| {
+            if !origin.coordinates.is_empty() {
+                // A column that follows from coordinates of other columns adds nothing to the address of a cell.
+                let mut coordinates = origin.coordinates.iter();
+                let is_needed = coordinates.any(|coordinate| !plain.contains(coordinate));
+                return Some(origin.is_plain || is_needed);
             }
-        }
-        if !unclear.is_empty() {
+            if origin.has_values {
+                return Some(false);
+            }
+            role_of(field)
+        });
+        let roles: Vec<Option<bool>> = roles.collect();
+        // Without any dimension of an array, integers are dimensions.
+        let has_dimensions = fields.iter().zip(&roles).any(|((field, origin), role)| {
+            *role == Some(true) && (is_marked(field) || !origin.coordinates.is_empty())
+        });
+        let numbers = |wanted: &dyn Fn(Option<bool>) -> bool| -> Vec<usize> {
+            let numbers = roles.iter().enumerate();
+            let numbers = numbers.filter(|(_, role)| wanted(**role));
+            numbers.map(|(number, _)| number).collect()
+        };
+        let unclear = numbers(&|role| role.is_none());
+        let certain = numbers(&|role| role == Some(true));
+        let dimensions = numbers(&|role| role != Some(false));
+        if has_dimensions && !unclear.is_empty() {
+            let dims = |numbers: &[usize]| {
+                let names = numbers.iter();
+                let names: Vec<_> = names
+                    .map(|number| schema.field(*number).name().as_str())
+                    .collect();
+                options.spelled("dims", &names.join(","))
+            };
             return plan_err!(
-                "{} may be dimensions or values; say which columns are dimensions: OPTIONS (dims '{}')",
+                "{} may be dimensions or values; say which columns are dimensions: {} if they are some, else {}",
                 names_of(schema, unclear.iter().copied()),
-                dimensions
-                    .iter()
-                    .map(|number| fields[*number].name().as_str())
-                    .collect::<Vec<_>>()
-                    .join(",")
+                dims(&dimensions),
+                dims(&certain)
             );
         }
         Ok(Self {
             dimensions,
-            measures,
+            measures: numbers(&|role| role == Some(false)),
         })
+    }
+}
+
+/// Returns `true` for a dimension, `false` for values, and `None` for a column that may be either.
+fn role_of(field: &Field) -> Option<bool> {
+    if is_marked(field) {
+        Some(true)
+    } else if field.metadata().contains_key(DATASET) {
+        Some(false)
+    } else if is_label(field.data_type()) {
+        Some(true)
+    } else if !field.data_type().is_integer() {
+        Some(false)
+    } else {
+        None
     }
 }
 
@@ -152,9 +195,11 @@ mod tests {
     }
 
     fn columns(fields: &[Field], dims: Option<&[&str]>) -> Result<(Vec<usize>, Vec<usize>)> {
-        let dims: Option<Vec<_>> =
-            dims.map(|dims| dims.iter().map(|name| name.to_string()).collect());
-        let columns = Columns::of(&Schema::new(fields.to_vec()), dims.as_deref())?;
+        let options = CopyOptions {
+            dims: dims.map(|dims| dims.iter().map(|name| name.to_string()).collect()),
+            ..CopyOptions::default()
+        };
+        let columns = Columns::of(&Schema::new(fields.to_vec()), &[], &options)?;
         Ok((columns.dimensions, columns.measures))
     }
 
@@ -197,7 +242,8 @@ mod tests {
                     field("v", DataType::Float32),
                 ],
                 None,
-                "n may be dimensions or values; say which columns are dimensions: OPTIONS (dims 'lat')",
+                "n may be dimensions or values; say which columns are dimensions: OPTIONS (dims 'lat,n') if they are \
+                 some, else OPTIONS (dims 'lat')",
             ),
             (
                 vec![lat.clone(), n.clone()],

@@ -30,6 +30,8 @@ use crate::provider::file_kind::FileKind;
 #[derive(Debug, Clone)]
 pub struct ArrayFormatFactory {
     kind: FileKind,
+    /// What holds where a statement says nothing else.
+    defaults: CopyOptions,
 }
 
 impl ArrayFormatFactory {
@@ -40,7 +42,20 @@ impl ArrayFormatFactory {
             #[cfg(feature = "zarr")]
             FileKind::Zarr,
         ];
-        kinds.into_iter().map(|kind| Self { kind }).collect()
+        let factories = kinds.into_iter();
+        factories
+            .filter_map(|kind| Self::with_options(kind, CopyOptions::default()))
+            .collect()
+    }
+
+    /// A factory with other options where a statement gives none; `None` for a format that rows are not written as.
+    pub(in crate::provider) fn with_options(kind: FileKind, defaults: CopyOptions) -> Option<Self> {
+        match kind {
+            FileKind::Tet => Some(Self { kind, defaults }),
+            #[cfg(feature = "zarr")]
+            FileKind::Zarr => Some(Self { kind, defaults }),
+            _ => None,
+        }
     }
 }
 
@@ -58,14 +73,14 @@ impl FileFormatFactory for ArrayFormatFactory {
     ) -> Result<Arc<dyn FileFormat>> {
         Ok(Arc::new(ArrayFormat {
             kind: self.kind,
-            options: CopyOptions::parse(format_options, self.kind)?,
+            options: self.defaults.clone().parse(format_options, self.kind)?,
         }))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
         Arc::new(ArrayFormat {
             kind: self.kind,
-            options: CopyOptions::default(),
+            options: self.defaults.clone(),
         })
     }
 }
@@ -88,7 +103,7 @@ impl FileFormat for ArrayFormat {
     fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
         match compression.is_compressed() {
             false => Ok(self.get_ext()),
-            true => plan_err!("arrays compress their chunks: OPTIONS (codec 'zstd')"),
+            true => plan_err!("arrays compress their chunks: OPTIONS (compression 'zstd')"),
         }
     }
 
@@ -138,7 +153,7 @@ impl FileFormat for ArrayFormat {
         }
         let path = local_path(&conf.original_url)?;
         let schema = Arc::clone(conf.output_schema());
-        let sink = ArraySink::try_new(self.kind, path, schema, self.options.clone())?;
+        let sink = ArraySink::try_new(self.kind, path, schema, &input, self.options.clone())?;
         Ok(Arc::new(DataSinkExec::new(
             input,
             Arc::new(sink),

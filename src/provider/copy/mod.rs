@@ -9,14 +9,18 @@ mod assembly;
 mod axes;
 mod columns;
 mod format;
+mod lineage;
 mod measure;
 mod options;
 mod places;
+mod row_formats;
 mod sink;
 mod spool;
 mod target;
 
 pub(in crate::provider) use axes::FinishedAxis;
 pub use format::ArrayFormatFactory;
+pub(in crate::provider) use options::Spelling;
 pub use options::{AxisOrder, CopyOptions};
+pub(in crate::provider) use row_formats::RowFormatFactory;
 pub(in crate::provider) use target::{CoordinateDataset, chunk_shape};

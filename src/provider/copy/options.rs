@@ -16,15 +16,15 @@ const ATTRIBUTE_PREFIX: &str = "attribute.";
 const LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
 
 /// How rows become an array.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyOptions {
-    /// `dims`: the columns that are dimensions, in their order; the others are values. Unset: those that are dimensions
-    /// where they come from, texts, dates and times, and, if none comes from an array, integers.
+    /// `dims`: the columns that are dimensions, in their order; the others are values. Unset: the keys of `GROUP BY`, else
+    /// those that are dimensions where they come from, texts, dates and times, and, if none comes from an array, integers.
     pub dims: Option<Vec<String>>,
     /// `chunk`: extents of the chunks, one per dimension. Unset: halves of the shape, down to 4 MiB.
     pub chunk: Option<Vec<u64>>,
-    /// `codec` and `level`: how chunks are stored.
+    /// `compression` (or `codec`) and `level`: how chunks are stored. Unset: zstd of level 3.
     pub compression: Compression,
     /// `dataset`: the name of the only dataset. Unset: the column's, or, if that is `value`, that of the dataset it comes
     /// from.
@@ -40,29 +40,62 @@ pub struct CopyOptions {
     pub zone_maps: bool,
     /// `zarr_format 2`: whether a Zarr hierarchy is one of version 2.
     pub is_zarr_2: bool,
+    /// How messages name the options.
+    pub(in crate::provider) spelling: Spelling,
+}
+
+impl Default for CopyOptions {
+    fn default() -> Self {
+        Self {
+            dims: None,
+            chunk: None,
+            compression: Compression::ZSTD,
+            dataset: None,
+            axis_order: AxisOrder::default(),
+            fill_value: None,
+            attributes: BTreeMap::new(),
+            zone_maps: false,
+            is_zarr_2: false,
+            spelling: Spelling::Sql,
+        }
+    }
+}
+
+/// How options are given, which is how messages name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::provider) enum Spelling {
+    /// `OPTIONS (dims 'time,lat')`.
+    Sql,
+    /// `--dims time,lat`.
+    Flags,
 }
 
 /// The order of coordinates along an axis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AxisOrder {
-    /// `sorted`: ascending.
+    /// `source`: as along the axis of the array that the dimension comes from; ascending where there is none, as for
+    /// computed dimensions and those of tables of rows.
     #[default]
+    Source,
+    /// `sorted`: ascending.
     Sorted,
     /// `appearance`: as they first appear in the rows.
     Appearance,
 }
 
 impl CopyOptions {
-    /// The options of a statement.
+    /// These options, but for those that a statement gives.
     ///
     /// # Errors
     /// If there is no such option, or its value is none.
     pub(in crate::provider) fn parse(
+        self,
         given: &HashMap<String, String>,
         kind: FileKind,
     ) -> Result<Self> {
-        let mut options = Self::default();
+        let mut options = self;
         let mut level = None;
+        let mut codec = None;
         let mut given: Vec<_> = given.iter().collect();
         given.sort();
         for (key, value) in given {
@@ -74,22 +107,26 @@ impl CopyOptions {
             match key.to_ascii_lowercase().as_str() {
                 "dims" => options.dims = Some(list(value)),
                 "chunk" => options.chunk = Some(extents(value)?),
-                "codec" => {
-                    options.compression = match value.to_ascii_lowercase().as_str() {
-                        "raw" => Compression::Raw,
-                        "zstd" => Compression::ZSTD,
-                        _ => return config_err!("option codec is {value:?}, expected raw or zstd"),
+                "codec" | "compression" => {
+                    let (compression, its_level) = compression(key, value)?;
+                    if codec.is_some_and(|other| other != compression) {
+                        return config_err!(
+                            "options codec and compression differ; give one of them"
+                        );
                     }
+                    codec = Some(compression);
+                    level = level.or(its_level);
                 }
-                "level" => level = Some(number(value, "level", LEVELS)?),
+                "level" => level = Some(number(value, key, LEVELS)?),
                 "dataset" => options.dataset = Some(value.clone()),
                 "axis_order" => {
                     options.axis_order = match value.to_ascii_lowercase().as_str() {
+                        "source" => AxisOrder::Source,
                         "sorted" => AxisOrder::Sorted,
                         "appearance" => AxisOrder::Appearance,
                         _ => {
                             return config_err!(
-                                "option axis_order is {value:?}, expected sorted or appearance"
+                                "option axis_order is {value:?}, expected source, sorted or appearance"
                             );
                         }
                     }
@@ -122,21 +159,64 @@ impl CopyOptions {
                         _ => "zarr_format",
                     };
                     return config_err!(
-                        "there is no option {key} of COPY ... STORED AS {}; there are dims, chunk, codec, level, dataset, \
-                         axis_order, fill_value, {own}, attribute.NAME and attribute.DATASET.NAME",
+                        "there is no option {key} of COPY ... STORED AS {}; there are dims, chunk, compression (or codec), level, \
+                         dataset, axis_order, fill_value, {own}, attribute.NAME and attribute.DATASET.NAME",
                         kind.stored_as()
                     );
                 }
             }
         }
-        match (level, &mut options.compression) {
-            (None, _) => {}
-            (Some(given), Compression::Zstd { level }) => *level = given,
-            (Some(_), Compression::Raw) => {
-                return config_err!("option level means nothing without codec 'zstd'");
+        options.compression = match (codec, level) {
+            (None, None) => options.compression,
+            (Some(Codec::Raw), None) => Compression::Raw,
+            (Some(Codec::Raw), Some(_)) => {
+                return config_err!("option level means nothing without zstd compression");
             }
-        }
+            (Some(Codec::Zstd), None) => Compression::ZSTD,
+            (_, Some(level)) => Compression::Zstd { level },
+        };
         Ok(options)
+    }
+
+    /// An option with a value, as it would be given.
+    pub(in crate::provider) fn spelled(&self, option: &str, value: &str) -> String {
+        match self.spelling {
+            Spelling::Sql => format!("OPTIONS ({option} '{value}')"),
+            Spelling::Flags => format!("--{} {value}", option.replace('_', "-")),
+        }
+    }
+
+    /// The name of an option, as a message begins with it.
+    pub(in crate::provider) fn named(&self, option: &str) -> String {
+        match self.spelling {
+            Spelling::Sql => format!("option {option}"),
+            Spelling::Flags => format!("--{}", option.replace('_', "-")),
+        }
+    }
+}
+
+/// How chunks are encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Codec {
+    Raw,
+    Zstd,
+}
+
+/// The codec of `zstd`, `zstd(9)`, `raw`, `none` or `uncompressed`, and its level.
+fn compression(option: &str, text: &str) -> Result<(Codec, Option<i32>)> {
+    let lower = text.trim().to_ascii_lowercase();
+    let level = lower
+        .strip_prefix("zstd(")
+        .and_then(|rest| rest.strip_suffix(')'));
+    match lower.as_str() {
+        "zstd" => Ok((Codec::Zstd, None)),
+        "raw" | "none" | "uncompressed" => Ok((Codec::Raw, None)),
+        _ => match level {
+            Some(level) => Ok((Codec::Zstd, Some(number(level, option, LEVELS)?))),
+            None => config_err!(
+                "option {option} is {text:?}, expected zstd, zstd(LEVEL), or raw (also none, uncompressed)"
+            ),
+        },
     }
 }
 
@@ -184,7 +264,7 @@ mod tests {
         let given = given
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string()));
-        CopyOptions::parse(&given.collect(), FileKind::Tet)
+        CopyOptions::default().parse(&given.collect(), FileKind::Tet)
     }
 
     #[test]
@@ -208,15 +288,37 @@ mod tests {
     }
 
     #[test]
+    fn chunks_are_compressed_unless_told_otherwise() {
+        let compression = |given: &[(&str, &str)]| parse(given).map(|options| options.compression);
+        assert_eq!(compression(&[]).unwrap(), Compression::ZSTD);
+        for name in ["codec", "compression", "format.compression"] {
+            for raw in ["raw", "none", "UNCOMPRESSED"] {
+                assert_eq!(compression(&[(name, raw)]).unwrap(), Compression::Raw);
+            }
+            let of_level_9 = Compression::Zstd { level: 9 };
+            assert_eq!(compression(&[(name, "zstd(9)")]).unwrap(), of_level_9);
+            assert_eq!(
+                compression(&[(name, "zstd"), ("level", "9")]).unwrap(),
+                of_level_9
+            );
+            let error = compression(&[(name, "raw"), ("level", "9")]).unwrap_err();
+            assert!(error.to_string().contains("level means nothing"), "{error}");
+        }
+        let both = compression(&[("codec", "raw"), ("compression", "zstd")]);
+        assert!(both.unwrap_err().to_string().contains("differ"));
+    }
+
+    #[test]
     fn what_is_no_option_is_refused() {
         for (key, value, expected) in [
             ("dimensions", "a", "there is no option dimensions"),
             ("chunk", "10,x", "option chunk has \"x\""),
             ("chunk", "0", "expected a number from 1"),
-            ("codec", "lzma", "expected raw or zstd"),
-            ("level", "3", "without codec 'zstd'"),
+            ("codec", "lzma", "option codec is \"lzma\", expected zstd"),
+            ("compression", "gzip", "option compression is \"gzip\""),
+            ("compression", "zstd(40)", "expected a number from 1 to 22"),
             ("zone_maps", "maybe", "expected true or false"),
-            ("axis_order", "up", "expected sorted or appearance"),
+            ("axis_order", "up", "expected source, sorted or appearance"),
         ] {
             let error = parse(&[(key, value)]).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

@@ -14,7 +14,7 @@ use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::datasource::sink::DataSink;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::StreamExt;
 
 use crate::format::array::{DatasetMetadata, DatasetSpec};
@@ -24,6 +24,7 @@ use crate::provider::arrays::{Writing, base, create_file, group};
 use crate::provider::copy::assembly::Assembly;
 use crate::provider::copy::axes::AxisBuilder;
 use crate::provider::copy::columns::Columns;
+use crate::provider::copy::lineage::Origin;
 use crate::provider::copy::measure::Measure;
 use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::places::Places;
@@ -51,23 +52,31 @@ pub(super) struct ArraySink {
     kind: FileKind,
     path: PathBuf,
     schema: SchemaRef,
+    /// Of each column of the schema.
+    origins: Vec<Origin>,
     columns: Columns,
     options: CopyOptions,
 }
 
 impl ArraySink {
-    /// Finds out what the columns are.
+    /// A sink for the rows of `input`, which are of this schema.
+    ///
+    /// # Errors
+    /// If its columns cannot become the dimensions and values of arrays.
     pub fn try_new(
         kind: FileKind,
         path: PathBuf,
         schema: SchemaRef,
+        input: &Arc<dyn ExecutionPlan>,
         options: CopyOptions,
     ) -> Result<Self> {
-        let columns = Columns::of(&schema, options.dims.as_deref())?;
+        let origins = Origin::of_columns(input);
+        let columns = Columns::of(&schema, &origins, &options)?;
         let sink = Self {
             kind,
             path,
             schema,
+            origins,
             columns,
             options,
         };
@@ -82,15 +91,17 @@ impl ArraySink {
                 .any(|axis| axis.name() == base(&measure.name))
             {
                 return plan_err!(
-                    "a dataset and a dimension are both called {:?}, which would make its values the coordinates; OPTIONS \
-                     (dataset '...') gives it another name",
-                    measure.name
+                    "a dataset and a dimension are both called {:?}, which would make its values the coordinates; {} gives \
+                     it another name",
+                    measure.name,
+                    sink.options.spelled("dataset", "...")
                 );
             }
         }
         if sink.options.dataset.is_some() && sink.columns.measures.len() > 1 {
             return plan_err!(
-                "option dataset names the only dataset, but there are {}, called like their columns",
+                "{} names the only dataset, but there are {}, called like their columns",
+                sink.options.named("dataset"),
                 sink.columns.measures.len()
             );
         }
@@ -98,7 +109,8 @@ impl ArraySink {
             && chunk.len() != sink.columns.dimensions.len()
         {
             return plan_err!(
-                "option chunk has {} extents, expected one for each of the {} dimensions",
+                "{} has {} extents, expected one for each of the {} dimensions",
+                sink.options.named("chunk"),
                 chunk.len(),
                 sink.columns.dimensions.len()
             );
@@ -316,8 +328,9 @@ impl Rows {
     fn try_new(sink: &ArraySink) -> Result<Self> {
         let axes = sink.columns.dimensions.iter().map(|number| {
             let field = sink.field(*number);
-            let attributes = carried(field);
-            AxisBuilder::try_new(field.name(), field.data_type(), attributes)
+            let origin = sink.origins.get(*number);
+            let sources = origin.map_or_else(Vec::new, |origin| origin.axes.clone());
+            AxisBuilder::try_new(field.name(), field.data_type(), carried(field), sources)
         });
         let measures = sink.columns.measures.iter().map(|number| {
             let field = sink.field(*number);
@@ -382,8 +395,9 @@ impl Rows {
         let Some(cells) = cells.filter(|cells| *cells <= SMALL || cells / count <= SPARSE) else {
             return plan_err!(
                 "{count} rows would make an array of {shape:?} cells over {}, nearly all of them missing; are all of these \
-                 dimensions? OPTIONS (dims '...') says which are",
-                names.join(", ")
+                 dimensions? {} says which are",
+                names.join(", "),
+                options.spelled("dims", "...")
             );
         };
         let mut fills = Vec::with_capacity(self.measures.len());
@@ -455,6 +469,7 @@ impl Rows {
             places: Places::new(&positions, ChunkGrid::new(shape, chunk_shape)),
             fills,
             first_dataset,
+            options,
             context,
             is_cancelled,
             cell: &|codes| {

@@ -7,7 +7,7 @@ fn results_become_files_by_their_ending() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
     let query = "SELECT lat, lon, value FROM temperature WHERE time = '2024-01-01T00:00:00'";
-    for name in ["a.parquet", "a.arrow", "a.tet", "a.zarr"] {
+    for name in ["a.parquet", "a.arrow", "a.feather", "a.tet", "a.zarr"] {
         let file = path(name);
         assert_eq!(answer(&[WEATHER, "-o", &file, "-c", query]), "", "{name}");
         let sum = format!("SELECT count(*) AS n, round(sum(value)) AS s FROM '{file}'");
@@ -210,4 +210,71 @@ fn nothing_is_written_in_a_read_only_session() {
         ]),
         "x\n1\n"
     );
+}
+
+#[test]
+fn unknown_endings_are_refused_with_those_that_are_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    for name in ["o.nc", "o.npz", "o.xlsx"] {
+        let file = path(name);
+        let output = format!(".output '{file}'");
+        for arguments in [
+            ["-o", &file, "-c", "SELECT 1"],
+            ["-c", &output, "-c", "SELECT 1"],
+        ] {
+            let told = complaint(&arguments);
+            assert!(told.contains(".csv") && told.contains(".zarr"), "{told}");
+        }
+        let copy = format!("COPY (SELECT 1 AS x) TO '{file}'");
+        let told = complaint(&["-c", &copy]);
+        assert!(
+            told.contains("COPY writes no file with the ending"),
+            "{told}"
+        );
+        assert!(
+            told.contains(".parquet") && told.contains(".zarr"),
+            "{told}"
+        );
+    }
+    let told = complaint(&["-c", &format!("COPY (SELECT 1 AS x) TO '{}'", path("o"))]);
+    assert!(told.contains("STORED AS names one"), "{told}");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+    // A format that is given holds under any name; no ending is a table of characters.
+    let file = path("o.dat");
+    answer(&["--format", "csv", "-o", &file, "-c", "SELECT 1 AS x"]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n1\n");
+    let mode = format!(".mode json\n.output '{}'\nSELECT 1 AS x;", path("p.dat"));
+    run_with_input(&[], &mode);
+    assert_eq!(
+        std::fs::read_to_string(path("p.dat")).unwrap(),
+        "[{\"x\":1}]\n"
+    );
+    for name in ["o", "o.txt"] {
+        answer(&["-o", &path(name), "-c", "SELECT 1 AS x"]);
+        assert!(
+            std::fs::read_to_string(path(name))
+                .unwrap()
+                .contains("| x |")
+        );
+    }
+}
+
+#[test]
+fn a_picture_is_a_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let query = "SELECT lat, lon, avg(value) AS mean FROM temperature GROUP BY lat, lon";
+    for (name, start) in [("map.png", b"\x89PNG".as_slice()), ("map.svg", b"<svg")] {
+        let path = folder.path().join(name);
+        let file = path.to_str().unwrap();
+        answer(&[WEATHER, "-o", file, "-c", query]);
+        let picture = std::fs::read(&path).unwrap();
+        assert!(picture.starts_with(start), "{name}");
+        let told = complaint(&[WEATHER, "-o", file, "-c", "SELECT 1 AS x WHERE false"]);
+        assert!(told.contains("no rows"), "{told}");
+        let told = complaint(&[WEATHER, "-o", file, "-c", query, "-c", query]);
+        assert!(told.contains("has a result already"), "{told}");
+        assert_eq!(std::fs::read(&path).unwrap(), picture);
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 2);
 }

@@ -100,7 +100,7 @@ const GROUPS: [Group; 5] = [
                 arguments: "[FILE]",
                 summary: "write results to a file (none: the terminal)",
                 more: "The ending chooses the format: .csv, .tsv, .json, .ndjson, .md, .html, .tex hold the results that follow; \
-                       .parquet, .arrow, .tet and .zarr hold one.",
+                       .parquet, .arrow, .feather, .tet and .zarr hold one, .png and .svg a picture of one.",
             },
             Command {
                 names: &[".once"],

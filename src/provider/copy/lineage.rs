@@ -1,0 +1,213 @@
+//! Where the columns of a plan come from: dimensions of arrays, keys of a `GROUP BY`, values.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+
+use crate::grid::Axis;
+use crate::provider::scan::ArrayScan;
+
+/// A dimension or key that identifies the rows of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Coordinate {
+    /// The dimension of this name.
+    Dimension(String),
+    /// The key of this number in the topmost `GROUP BY`.
+    Key(usize),
+}
+
+/// The origin of one column of a plan.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Origin {
+    /// The coordinates from which the column follows; empty if it depends on anything else.
+    pub coordinates: BTreeSet<Coordinate>,
+    /// The column is its only coordinate, not computed from it.
+    pub is_plain: bool,
+    /// The axes from which a plain column takes its values. Several arrays may feed one column (`UNION ALL`, tables of
+    /// many files); their axes are in the order of the arrays.
+    pub axes: Vec<Axis>,
+    /// The column is computed from the values of an array, or by an aggregate function.
+    pub has_values: bool,
+}
+
+impl Origin {
+    /// The origin of each column of a plan.
+    pub fn of_columns(plan: &Arc<dyn ExecutionPlan>) -> Vec<Self> {
+        let columns = 0..plan.schema().fields().len();
+        if let Some(source) = plan.downcast_ref::<DataSourceExec>() {
+            return match source.data_source().downcast_ref::<ArrayScan>() {
+                Some(scan) => columns.map(|column| Self::of_scan(scan, column)).collect(),
+                None => columns.map(|_| Self::default()).collect(),
+            };
+        }
+        let children = plan.children();
+        // Once for all columns of an input: expressions may use each of them many times.
+        let inputs = children.iter().map(|child| Self::of_columns(child));
+        let inputs: Vec<_> = inputs.collect();
+        if let (Some(projection), [input]) = (plan.downcast_ref::<ProjectionExec>(), &inputs[..]) {
+            let projected = projection.expr().iter();
+            return projected
+                .map(|projected| Self::of_expression(&projected.expr, input))
+                .collect();
+        }
+        if let (Some(aggregate), [input]) = (plan.downcast_ref::<AggregateExec>(), &inputs[..]) {
+            return columns
+                .map(|column| Self::of_aggregate(aggregate, column, input))
+                .collect();
+        }
+        if plan.downcast_ref::<UnionExec>().is_some() {
+            return columns
+                .map(|column| {
+                    let origins = inputs.iter().filter_map(|input| input.get(column).cloned());
+                    origins.reduce(Self::union).unwrap_or_default()
+                })
+                .collect();
+        }
+        let is_window = plan.downcast_ref::<WindowAggExec>().is_some()
+            || plan.downcast_ref::<BoundedWindowAggExec>().is_some();
+        columns
+            .map(|column| match below(plan, &children, column) {
+                Some((child, column)) => {
+                    let origin = inputs[child].get(column).cloned().unwrap_or_default();
+                    match children.len() > 1 {
+                        true => origin.joined(),
+                        false => origin,
+                    }
+                }
+                None if is_window => Self::of_values(),
+                None => Self::default(),
+            })
+            .collect()
+    }
+
+    fn of_aggregate(aggregate: &AggregateExec, column: usize, input: &[Self]) -> Self {
+        let groups = aggregate.group_expr();
+        match groups.expr().get(column) {
+            Some(_) if groups.has_grouping_set() => Self::default(),
+            Some((expression, _)) => Self {
+                coordinates: [Coordinate::Key(column)].into(),
+                is_plain: true,
+                has_values: false,
+                axes: Self::of_expression(expression, input).axes,
+            },
+            None => Self::of_values(),
+        }
+    }
+
+    /// The origin of the same column behind a join. The keys of one side do not tell the rows of the join apart.
+    fn joined(mut self) -> Self {
+        let is_key = |coordinate: &Coordinate| matches!(coordinate, Coordinate::Key(_));
+        if self.coordinates.iter().any(is_key) {
+            self.coordinates.clear();
+            self.is_plain = false;
+        }
+        self
+    }
+
+    fn of_values() -> Self {
+        Self {
+            has_values: true,
+            ..Self::default()
+        }
+    }
+
+    fn of_scan(scan: &ArrayScan, column: usize) -> Self {
+        let source = scan.source();
+        let field = scan.plan().projection.get(column);
+        let Some(field) = field.and_then(|number| source.schema().fields().get(*number)) else {
+            return Self::default();
+        };
+        let name = field.name();
+        if !source.dimensions().contains(&name.as_str()) {
+            return Self::of_values();
+        }
+        let grids = source.grids();
+        let axes = grids.iter().filter_map(|grid| {
+            let mut axes = grid.axes().iter();
+            axes.find(|axis| axis.name() == name).cloned()
+        });
+        Self {
+            coordinates: [Coordinate::Dimension(name.clone())].into(),
+            is_plain: true,
+            axes: axes.collect(),
+            has_values: false,
+        }
+    }
+
+    fn of_expression(expression: &Arc<dyn PhysicalExpr>, input: &[Self]) -> Self {
+        let of_column = |column: &Column| input.get(column.index()).cloned().unwrap_or_default();
+        if let Some(column) = expression.downcast_ref::<Column>() {
+            return of_column(column);
+        }
+        let columns = collect_columns(expression);
+        let origins: Vec<_> = columns.iter().map(of_column).collect();
+        let mut computed = Self {
+            has_values: origins.iter().any(|origin| origin.has_values),
+            ..Self::default()
+        };
+        if !is_volatile(expression) && origins.iter().all(|origin| !origin.coordinates.is_empty()) {
+            let coordinates = origins.into_iter().flat_map(|origin| origin.coordinates);
+            computed.coordinates = coordinates.collect();
+        }
+        computed
+    }
+
+    /// The origin of a column whose rows come from both.
+    fn union(mut self, other: Self) -> Self {
+        let is_same = self.coordinates == other.coordinates && self.is_plain == other.is_plain;
+        self.has_values |= other.has_values;
+        if is_same {
+            self.axes.extend(other.axes);
+        } else {
+            self.coordinates.clear();
+            self.axes.clear();
+            self.is_plain = false;
+        }
+        self
+    }
+}
+
+/// The input column that a node passes on unchanged as a column of its output: the number of the input, and of the column.
+fn below(
+    plan: &Arc<dyn ExecutionPlan>,
+    children: &[&Arc<dyn ExecutionPlan>],
+    column: usize,
+) -> Option<(usize, usize)> {
+    let schema = plan.schema();
+    let name = schema.fields().get(column)?.name();
+    // Joins put the columns of their sides next to each other; other nodes add columns behind those of their input.
+    let mut start = 0;
+    for (child, input) in children.iter().enumerate() {
+        let input = input.schema();
+        let field = column
+            .checked_sub(start)
+            .and_then(|column| input.fields().get(column));
+        if field.is_some_and(|field| field.name() == name) {
+            return Some((child, column - start));
+        }
+        start += input.fields().len();
+    }
+    // Semi joins, and nodes with a projection of their own.
+    let mut found = Vec::new();
+    for (child, input) in children.iter().enumerate() {
+        for (number, field) in input.schema().fields().iter().enumerate() {
+            if field.name() == name {
+                found.push((child, number));
+            }
+        }
+    }
+    match found[..] {
+        [only] => Some(only),
+        _ => None,
+    }
+}

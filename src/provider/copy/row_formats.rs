@@ -1,0 +1,390 @@
+//! DataFusion's formats of rows (CSV, Parquet, JSON, Arrow), so that a `COPY` that fails leaves nothing behind.
+//!
+//! DataFusion writes the files of a `COPY` under their final names, as rows come. Here they are written to a temporary
+//! directory beside the target, and renamed once all of them are complete.
+
+use std::collections::HashMap;
+use std::fmt::{self, Debug, Formatter};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::{GetExt, Result, Statistics, internal_err, plan_err};
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use datafusion::datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::datasource::physical_plan::{FileScanConfig, FileSinkConfig, FileSource};
+use datafusion::datasource::sink::{DataSink, DataSinkExec};
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::execution::session_state::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::object_store::{ObjectMeta, ObjectStore};
+use datafusion::physical_expr::{LexOrdering, LexRequirement};
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
+use url::Url;
+
+use crate::error::Error;
+use crate::format::target::{self, TemporaryFolder};
+
+/// The extensions of the formats, and what DataFusion calls them.
+const EXTENSIONS: [(&str, &str); 7] = [
+    ("csv", "csv"),
+    ("parquet", "parquet"),
+    ("arrow", "arrow"),
+    ("feather", "arrow"),
+    ("json", "json"),
+    ("ndjson", "json"),
+    ("jsonl", "json"),
+];
+/// Attempts at removing a directory in which an aborted writer may still create files, and the pause between them.
+const ATTEMPTS: usize = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A format of rows of DataFusion under one of its extensions.
+#[derive(Debug)]
+pub(in crate::provider) struct RowFormatFactory {
+    extension: &'static str,
+    format: Arc<dyn FileFormatFactory>,
+}
+
+impl RowFormatFactory {
+    /// A factory for each extension whose format the session has.
+    pub fn all(state: &SessionState) -> Vec<Self> {
+        let factories = EXTENSIONS.iter().filter_map(|(extension, format)| {
+            let format = state.get_file_format_factory(format)?;
+            let format = match format.downcast_ref::<Self>() {
+                Some(other) => Arc::clone(&other.format),
+                None => format,
+            };
+            Some(Self { extension, format })
+        });
+        factories.collect()
+    }
+}
+
+impl GetExt for RowFormatFactory {
+    fn get_ext(&self) -> String {
+        self.extension.to_string()
+    }
+}
+
+impl FileFormatFactory for RowFormatFactory {
+    fn create(
+        &self,
+        state: &dyn Session,
+        format_options: &HashMap<String, String>,
+    ) -> Result<Arc<dyn FileFormat>> {
+        let format = self.format.create(state, format_options)?;
+        Ok(Arc::new(RowFormat(format)))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(RowFormat(self.format.default()))
+    }
+}
+
+/// A format of DataFusion, but for what `COPY` writes.
+#[derive(Debug)]
+struct RowFormat(Arc<dyn FileFormat>);
+
+#[async_trait]
+impl FileFormat for RowFormat {
+    fn get_ext(&self) -> String {
+        self.0.get_ext()
+    }
+
+    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
+        self.0.get_ext_with_compression(compression)
+    }
+
+    fn compression_type(&self) -> Option<FileCompressionType> {
+        self.0.compression_type()
+    }
+
+    async fn infer_schema(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        self.0.infer_schema(state, store, objects).await
+    }
+
+    async fn infer_stats(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<Statistics> {
+        self.0.infer_stats(state, store, table_schema, object).await
+    }
+
+    async fn infer_ordering(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<Option<LexOrdering>> {
+        self.0
+            .infer_ordering(state, store, table_schema, object)
+            .await
+    }
+
+    async fn infer_stats_and_ordering(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<FileMeta> {
+        self.0
+            .infer_stats_and_ordering(state, store, table_schema, object)
+            .await
+    }
+
+    async fn create_physical_plan(
+        &self,
+        state: &dyn Session,
+        conf: FileScanConfig,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.0.create_physical_plan(state, conf).await
+    }
+
+    async fn create_writer_physical_plan(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        state: &dyn Session,
+        conf: FileSinkConfig,
+        order_requirements: Option<LexRequirement>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some(place) = Place::of(&conf)? else {
+            let format = &self.0;
+            return format
+                .create_writer_physical_plan(input, state, conf, order_requirements)
+                .await;
+        };
+        let conf = FileSinkConfig {
+            table_paths: vec![place.url()?],
+            ..conf
+        };
+        let writer = self.0.create_writer_physical_plan(
+            Arc::clone(&input),
+            state,
+            conf,
+            order_requirements.clone(),
+        );
+        let sink = RowSink {
+            writer: writer.await?,
+            place,
+        };
+        sink.inner()?;
+        let sink = Arc::new(sink);
+        Ok(Arc::new(DataSinkExec::new(input, sink, order_requirements)))
+    }
+
+    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
+        self.0.file_source(table_schema)
+    }
+}
+
+/// Where the files of a `COPY` are written, and where they go in the end.
+#[derive(Debug)]
+struct Place {
+    target: PathBuf,
+    /// The target is a directory of files.
+    is_folder: bool,
+    /// The temporary directory, which exists only while rows are written.
+    folder: PathBuf,
+}
+
+impl Place {
+    /// The place of a `COPY` to the local file system; `None` for any other statement or store.
+    fn of(conf: &FileSinkConfig) -> Result<Option<Self>> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let original = conf.original_url.as_str();
+        let Some(url) = conf.table_paths.first().filter(|_| !original.is_empty()) else {
+            return Ok(None);
+        };
+        let target = match original.contains("://") {
+            false => PathBuf::from(original),
+            true if url.scheme() == "file" => match url.get_url().to_file_path() {
+                Ok(path) => path,
+                Err(()) => return plan_err!("{original}: is not the path of a file"),
+            },
+            true => return Ok(None),
+        };
+        let target = std::path::absolute(target).map_err(Error::io(Path::new(original), "find"))?;
+        // A slash at the end means a directory, as does a name without an extension.
+        let is_folder = target.is_dir()
+            || original.ends_with('/')
+            || !conf.file_output_mode.single_file_output(url);
+        let target = target::resolved(&target).into_owned();
+        let mut existing = target.ancestors().skip(1);
+        let existing = existing.find(|folder| folder.is_dir());
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let name = format!(
+            ".tet-writing-{}-{}-{}.tmp",
+            std::process::id(),
+            NUMBER.fetch_add(1, Ordering::Relaxed),
+            since.map_or(0, |since| since.subsec_nanos())
+        );
+        Ok(Some(Self {
+            folder: existing.unwrap_or(Path::new("/")).join(name),
+            target,
+            is_folder,
+        }))
+    }
+
+    /// What is written within the temporary directory, under the name that the target has.
+    fn written(&self) -> PathBuf {
+        self.folder
+            .join(self.target.file_name().unwrap_or_default())
+    }
+
+    /// The path of what is written, as a URL.
+    fn url(&self) -> Result<ListingTableUrl> {
+        let url = match self.is_folder {
+            true => Url::from_directory_path(self.written()),
+            false => Url::from_file_path(self.written()),
+        };
+        match url {
+            Ok(url) => ListingTableUrl::parse(url),
+            Err(()) => plan_err!("{}: is not the path of a file", self.target.display()),
+        }
+    }
+
+    /// Moves the finished files to their places.
+    fn put(&self) -> Result<(), Error> {
+        if let Some(parent) = self.target.parent() {
+            std::fs::create_dir_all(parent).map_err(Error::io(&self.target, "create"))?;
+        }
+        let written = self.written();
+        if self.is_folder {
+            return put_folder(&written, &self.target);
+        }
+        if !written.exists() {
+            // Without rows some formats write nothing.
+            File::create(&written).map_err(Error::io(&self.target, "create"))?;
+        }
+        put_file(&written, &self.target)
+    }
+}
+
+fn put_file(written: &Path, target: &Path) -> Result<(), Error> {
+    let file = File::open(written);
+    file.and_then(|file| file.sync_all())
+        .and_then(|()| std::fs::rename(written, target))
+        .map_err(Error::io(target, "rename the finished file to"))?;
+    target::sync_name(target);
+    Ok(())
+}
+
+fn put_folder(written: &Path, target: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(target).map_err(Error::io(target, "create"))?;
+    if !written.exists() {
+        return Ok(());
+    }
+    for entry in written.read_dir().map_err(Error::io(written, "list"))? {
+        let path = entry.map_err(Error::io(written, "list"))?.path();
+        let target = target.join(path.file_name().unwrap_or_default());
+        match path.is_dir() {
+            true => put_folder(&path, &target)?,
+            false => put_file(&path, &target)?,
+        }
+    }
+    Ok(())
+}
+
+/// Writes files of rows beside their place, and renames them once they are complete.
+struct RowSink {
+    /// DataFusion's operator, whose sink writes into the temporary directory.
+    writer: Arc<dyn ExecutionPlan>,
+    place: Place,
+}
+
+impl RowSink {
+    fn inner(&self) -> Result<&dyn DataSink> {
+        match self.writer.downcast_ref::<DataSinkExec>() {
+            Some(writer) => Ok(writer.sink()),
+            None => internal_err!("{} is not a sink of rows", self.writer.name()),
+        }
+    }
+}
+
+impl Debug for RowSink {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowSink")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for RowSink {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.inner() {
+            Ok(inner) => inner.fmt_as(t, f),
+            Err(_) => write!(f, "RowSink"),
+        }
+    }
+}
+
+#[async_trait]
+impl DataSink for RowSink {
+    fn metrics(&self) -> Option<MetricsSet> {
+        self.inner().ok()?.metrics()
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        match self.inner() {
+            Ok(inner) => inner.schema(),
+            // The constructor has checked it; any schema will do.
+            Err(_) => self.writer.properties().eq_properties.schema(),
+        }
+    }
+
+    async fn write_all(
+        &self,
+        data: SendableRecordBatchStream,
+        context: &Arc<TaskContext>,
+    ) -> Result<u64> {
+        let target = &self.place.target;
+        let folder = Leftovers(Some(target::create_folder(&self.place.folder, target)?));
+        let rows = self.inner()?.write_all(data, context).await?;
+        self.place.put()?;
+        folder.remove();
+        Ok(rows)
+    }
+}
+
+/// The temporary directory. Unless it is removed in the end, it is removed until it stays away: blocking writes of an
+/// aborted task go on for a moment, and create their file again, with its directory.
+struct Leftovers(Option<TemporaryFolder>);
+
+impl Leftovers {
+    fn remove(mut self) {
+        self.0.take();
+    }
+}
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        let Some(folder) = self.0.take() else {
+            return;
+        };
+        let _ = std::fs::remove_dir_all(folder.path());
+        std::thread::spawn(move || {
+            for _ in 0..ATTEMPTS {
+                std::thread::sleep(PAUSE);
+                let _ = std::fs::remove_dir_all(folder.path());
+            }
+        });
+    }
+}
