@@ -1,5 +1,6 @@
 //! Tables made by SQL: `CREATE EXTERNAL TABLE ... STORED AS TET` and `FROM 'weather.tet'`.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,6 +9,7 @@ use datafusion::common::{Result, plan_err};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::CreateExternalTable;
 
+use crate::format::{foreign, remote};
 use crate::provider::files::FileTable;
 use crate::provider::location::Location;
 use crate::provider::options::TetOptions;
@@ -146,6 +148,15 @@ fn is_word(name: &str) -> bool {
     name.chars().all(|c| c.is_alphanumeric() || c == '_')
 }
 
+/// Says what to do about a location that DataFusion could not make a table of.
+fn advice(url: &str, other: &Result<Option<Arc<dyn TableProvider>>>) -> Option<String> {
+    let elsewhere = remote(url).filter(|_| match other {
+        Err(error) => error.to_string().contains("No suitable object store"),
+        Ok(_) => true,
+    });
+    elsewhere.or_else(|| foreign(Path::new(url.strip_prefix("file://").unwrap_or(url))))
+}
+
 #[async_trait]
 impl UrlTableFactory for TetUrlFactory {
     async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
@@ -154,7 +165,11 @@ impl UrlTableFactory for TetUrlFactory {
                 // A word is rather the name of a table that is not there, or is to be made, than the folder that
                 // happens to be called so.
                 Err(_) if is_word(url) => Ok(None),
-                table => table,
+                Ok(Some(table)) => Ok(Some(table)),
+                other => match advice(url, &other) {
+                    Some(advice) => plan_err!("{url}: {advice}"),
+                    None => other,
+                },
             };
         }
         let table = open_location(url, &self.defaults, &self.session)?;

@@ -1,12 +1,14 @@
 //! Which files a location means: one, those of a folder, or those that match a pattern; and which of their datasets.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
 
 use crate::error::Error;
+use crate::format::remote;
 use crate::format::tet::is_package;
-use crate::provider::arrays::{is_array_folder, is_array_name};
+use crate::provider::arrays::{is_array_folder, is_array_name, member_of_hierarchy};
 
 /// Folders within each other that are searched.
 const MAX_DEPTH: usize = 32;
@@ -22,8 +24,12 @@ pub(super) struct Location {
 
 impl Location {
     /// What a location means: a path that exists; else, behind its last `#`, the name of a dataset; else a pattern with
-    /// `*`, `?`, `[...]` or `**`. A folder means every `.tet` file and `.tet.d` package in it, at any depth.
+    /// `*`, `?`, `[...]` or `**`. A folder means every `.tet` file and `.tet.d` package in it, at any depth; one within a
+    /// Zarr hierarchy means that array of the hierarchy.
     pub fn parse(text: &str) -> Result<Self> {
+        if let Some(advice) = remote(text) {
+            return plan_err!("{text}: {advice}");
+        }
         let text = text.strip_prefix("file://").unwrap_or(text);
         let (path, dataset) = match text.rsplit_once('#') {
             Some((path, dataset)) if !Path::new(text).exists() && !dataset.is_empty() => {
@@ -31,23 +37,34 @@ impl Location {
             }
             _ => (text, None),
         };
-        let files = files(path)?;
+        let (files, member) = files(path)?;
+        let dataset = dataset.or(member);
         Ok(Self { files, dataset })
     }
 
-    /// Whether a table's name means files of arrays: `.tet`, `.npy` or `.npz`, a `.tet.d` package, or a pattern for them.
+    /// Whether a table's name means files of arrays: `.tet`, `.npy` or `.npz`, a `.tet.d` package, a Zarr hierarchy or an
+    /// array in one, or a pattern for them.
     pub fn is_meant(text: &str) -> bool {
         let path = text.rsplit_once('#').map(|(path, _)| path);
-        is_array_name(text) || path.is_some_and(is_array_name)
+        let is_pattern = text.contains(['*', '?', '[']);
+        is_array_name(text)
+            || path.is_some_and(is_array_name)
+            || (is_pattern && text.contains(".zarr/"))
+            || (text.contains('/') && member_of_hierarchy(Path::new(text)).is_some())
     }
 }
 
-fn files(text: &str) -> Result<Vec<PathBuf>> {
+/// The files, and the array that the text names within them.
+fn files(text: &str) -> Result<(Vec<PathBuf>, Option<String>)> {
     let path = Path::new(text);
+    if let Some((hierarchy, array)) = member_of_hierarchy(path) {
+        return Ok((vec![hierarchy.to_path_buf()], Some(array)));
+    }
     if is_array_folder(path) {
-        return Ok(vec![path.to_path_buf()]);
+        return Ok((vec![path.to_path_buf()], None));
     }
     let mut files = Vec::new();
+    let mut members = HashSet::new();
     if path.is_dir() {
         search(path, MAX_DEPTH, &mut files)?;
         if files.is_empty() {
@@ -62,6 +79,11 @@ fn files(text: &str) -> Result<Vec<PathBuf>> {
             let path = path.map_err(|error| {
                 Error::io(error.path(), "list")(std::io::Error::other(error.to_string()))
             })?;
+            if let Some((hierarchy, array)) = member_of_hierarchy(&path) {
+                files.push(hierarchy.to_path_buf());
+                members.insert(array);
+                continue;
+            }
             // Of a package only the published generation counts, wherever the pattern leads.
             let folders = path.ancestors();
             let folder = folders.filter(|folder| is_array_folder(folder)).last();
@@ -79,7 +101,10 @@ fn files(text: &str) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     files.dedup();
-    Ok(files)
+    // A pattern may match the arrays of a hierarchy rather than one of each.
+    let mut members = members.into_iter();
+    let member = members.next().filter(|_| members.next().is_none());
+    Ok((files, member))
 }
 
 /// Whether a path is a `.tet` file or a package.
@@ -170,6 +195,7 @@ mod tests {
             "a.tet#g/b",
             "a.npy",
             "a.npz#b",
+            "x/*.zarr/t2m",
         ] {
             assert!(Location::is_meant(yes), "{yes}");
         }

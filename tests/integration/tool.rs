@@ -360,3 +360,79 @@ fn completions_and_manual_pages_are_written() {
         assert!(text(&written.stdout).contains(expected), "{arguments:?}");
     }
 }
+
+#[cfg(feature = "zarr")]
+#[test]
+fn zarr_directories_are_shown_and_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.zarr");
+    let store = path.to_str().unwrap();
+    let converted = tet(&["convert", "weather_small.tet", store]);
+    assert!(converted.status.success(), "{}", text(&converted.stderr));
+    let shown = tet(&["info", store, "--all"]);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let shown = text(&shown.stdout);
+    assert!(
+        shown.starts_with(&format!("{store}: zarr version 3, ")),
+        "{shown}"
+    );
+    assert!(shown.contains("48 x 10 x 20"), "{shown}");
+    assert!(shown.contains("time, lat, lon"), "{shown}");
+    let json: Value = serde_json::from_slice(&tet(&["info", store, "--json"]).stdout).unwrap();
+    let datasets = json["datasets"].as_array().unwrap();
+    let temperature = datasets
+        .iter()
+        .find(|dataset| dataset["name"] == "temperature");
+    assert_eq!(
+        temperature.unwrap()["shape"],
+        serde_json::json!([48, 10, 20])
+    );
+    let verified = tet(&["verify", store, "--deep"]);
+    assert_eq!(
+        verified.status.code(),
+        Some(0),
+        "{}",
+        text(&verified.stdout)
+    );
+    assert!(text(&verified.stdout).contains(": sound; "));
+    // A chunk that cannot be decoded.
+    let chunks = path.join("temperature/c");
+    let mut chunk = chunks;
+    while chunk.is_dir() {
+        chunk = chunk.read_dir().unwrap().next().unwrap().unwrap().path();
+    }
+    let bytes = fs::read(&chunk).unwrap();
+    fs::write(&chunk, &bytes[..bytes.len() / 2]).unwrap();
+    let verified = tet(&["verify", store, "--deep"]);
+    assert_eq!(verified.status.code(), Some(1));
+    let told = text(&verified.stdout);
+    assert!(
+        told.contains("1 ERRORS") && told.contains("temperature"),
+        "{told}"
+    );
+    let refused = tet(&["index", store]);
+    assert!(text(&refused.stderr).contains("tet index takes .tet files"));
+}
+
+#[test]
+fn what_is_no_file_of_arrays_is_told_what_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("a.csv");
+    fs::write(&csv, "a,b\n1,2\n").unwrap();
+    let netcdf = folder.path().join("a.nc");
+    fs::write(&netcdf, b"\x89HDF\r\n\x1a\n").unwrap();
+    for command in ["info", "verify"] {
+        let told = tet(&[command, csv.to_str().unwrap()]);
+        assert_eq!(told.status.code(), Some(1));
+        let told = text(&told.stderr);
+        assert!(
+            told.contains(&format!("tet {command} takes .tet files")),
+            "{told}"
+        );
+        let told = text(&tet(&[command, netcdf.to_str().unwrap()]).stderr);
+        assert!(
+            told.contains("a NetCDF-4 file (HDF5) is not read"),
+            "{told}"
+        );
+    }
+}

@@ -20,9 +20,12 @@ Examples:
   tet-sql --format csv -o mean.csv w=weather.tet -c 'SELECT * FROM w.pressure'
   tet-sql archive/ -f report.sql
   tet-sql -c \"SELECT max(value) FROM 'era5.tet#t2m' WHERE lat > 60\"
+  tet-sql stations.csv means.parquet era5.zarr weather.tet
+  tet-sql -o map.png weather.tet -c 'SELECT lat, lon, avg(value) FROM temperature GROUP BY lat, lon'
   tet-sql --demo -c .tables
 
-A file is a schema called after its stem, each of its arrays a table. The first file is the default schema.";
+A file of arrays is a schema called after its stem, each of its arrays a table. The first one is the default schema. A file of
+rows is a table of the default schema, called after its stem.";
 
 /// SQL over chunked n-dimensional array files.
 #[derive(Debug, Parser)]
@@ -34,7 +37,8 @@ A file is a schema called after its stem, each of its arrays a table. The first 
     disable_help_subcommand = true
 )]
 pub struct Arguments {
-    /// Files to open: FILE or package (X.tet.d), NAME=FILE to choose the schema's name, or a folder for all in it
+    /// Files to open: of arrays (.tet, X.tet.d, .zarr, .npy, .npz) or rows (.csv, .parquet, .json, .arrow); NAME=FILE
+    /// chooses the name; a folder stands for all .tet files in it
     #[arg(value_name = "FILES")]
     pub files: Vec<PathBuf>,
 
@@ -56,7 +60,7 @@ pub struct Arguments {
     pub format: Option<Format>,
 
     /// Write results to a file instead of standard output: of the format of its ending (.csv, .tsv, .json, .ndjson, .md,
-    /// .html, .tex), or one result to a .parquet, .arrow, .tet or .zarr file
+    /// .html, .tex), one result to a .parquet, .arrow, .feather, .tet or .zarr file, or a picture of it (.png, .svg)
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 

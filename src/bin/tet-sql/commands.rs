@@ -240,31 +240,34 @@ impl Shell {
     fn open(&self, path: PathBuf, name: Option<String>) -> Result<(), Failure> {
         let context = self.context.clone();
         let options = self.options.clone();
-        let schema = self.engine.run(|_| async move {
-            let input = match name {
-                Some(name) => Input::Named(name, path),
-                None => Input::resolve(&path)?,
-            };
-            Ok(match input {
-                Input::Named(name, path) => {
-                    context.register_tet_file_as(&name, &path, options).await?
+        let (path, warnings) = self.engine.run(|_| async move {
+            let input = Input::resolve(&path)?;
+            let schema = match (input, name) {
+                (Input::Rows(stem, path), name) => {
+                    session::register_rows(&context, &name.unwrap_or(stem), &path).await?;
+                    return Ok((path, Vec::new()));
                 }
-                Input::File(path) => context.register_tet_file(&path, options).await?,
-                Input::Folder(path) => {
+                (Input::Folder(path), _) => {
                     let path = path.display();
                     return Err(Failure::message(format!(
                         "{path}: is a folder, expected a file"
                     )));
                 }
-            })
+                (Input::Named(_, path) | Input::File(path), Some(name))
+                | (Input::Named(name, path), None) => {
+                    context.register_tet_file_as(&name, &path, options).await?
+                }
+                (Input::File(path), None) => context.register_tet_file(&path, options).await?,
+            };
+            Ok((schema.path().to_owned(), schema.warnings().to_vec()))
         })?;
         if !self.manner.quiet {
-            for warning in schema.warnings() {
+            for warning in &warnings {
                 messages::warning(warning);
             }
         }
         let mut output = output::current(&self.output);
-        output.add_input(schema.path().to_owned());
+        output.add_input(path);
         output::change(&self.output, output);
         Ok(())
     }

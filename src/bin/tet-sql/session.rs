@@ -6,6 +6,7 @@ use crate::messages;
 use datafusion::catalog::{
     CatalogProvider, CatalogProviderList, MemoryCatalogProviderList, MemorySchemaProvider,
 };
+use datafusion::common::TableReference;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::SessionStateBuilder;
@@ -13,8 +14,12 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sysinfo::System;
-use tet_sql::provider::arrays::is_array_folder;
+use tet_sql::error::describe;
+use tet_sql::format::remote;
+use tet_sql::provider::arrays::{is_array_file, is_array_folder};
+use tet_sql::provider::convert::FileKind;
 use tet_sql::{Access, TetConfig, TetOptions, TetSchema, TetSessionExt, enable_tet};
+use url::Url;
 
 /// The least memory a file may ask for: with less, hardly any query could sort or group.
 const LEAST_BUDGET: u64 = 256 << 20;
@@ -59,6 +64,8 @@ pub enum Input {
     Named(String, PathBuf),
     /// A folder of files.
     Folder(PathBuf),
+    /// A file of rows (CSV, Parquet, JSON, Arrow), and the name of its table.
+    Rows(String, PathBuf),
 }
 
 impl Input {
@@ -68,10 +75,16 @@ impl Input {
             return Ok(Self::Folder(argument.to_owned()));
         }
         if argument.exists() {
-            return Ok(Self::File(argument.to_owned()));
+            return match has_rows(argument) {
+                true => Ok(Self::Rows(stem(argument), argument.to_owned())),
+                false => Ok(Self::File(argument.to_owned())),
+            };
         }
-        let missing =
-            |path: &Path| Failure::message(format!("{}: no such file or folder", path.display()));
+        let missing = |path: &Path| {
+            let advice = remote(&path.to_string_lossy());
+            let text = advice.unwrap_or_else(|| "no such file or folder".to_owned());
+            Failure::message(format!("{}: {text}", path.display()))
+        };
         let named = argument.to_str().and_then(|text| text.split_once('='));
         match named {
             Some((name, path)) if !name.is_empty() && !name.contains(std::path::is_separator) => {
@@ -81,6 +94,8 @@ impl Input {
                         "{}: a folder holds many files, so it cannot be called {name}",
                         path.display()
                     )))
+                } else if has_rows(path) {
+                    Ok(Self::Rows(name.to_owned(), path.to_owned()))
                 } else if path.exists() {
                     Ok(Self::Named(name.to_owned(), path.to_owned()))
                 } else {
@@ -90,6 +105,40 @@ impl Input {
             _ => Err(missing(argument)),
         }
     }
+}
+
+/// Returns `true` for a file whose name is that of a format of rows, unless its first bytes are those of a file of arrays.
+fn has_rows(path: &Path) -> bool {
+    let is_named_so = FileKind::of(path).is_ok_and(|kind| !kind.is_array());
+    is_named_so && path.is_file() && !is_array_file(path)
+}
+
+/// The name of a file without its extension.
+fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+/// Registers a file of rows as a table of the default schema.
+pub async fn register_rows(
+    context: &SessionContext,
+    name: &str,
+    path: &Path,
+) -> Result<(), Failure> {
+    let named = |text: &str| Failure::message(format!("{}: {text}", path.display()));
+    let table = TableReference::bare(name.to_owned());
+    if context.table_exist(table.clone())? {
+        return Err(named(&format!(
+            "there is a table called \"{name}\" already; choose another name: NAME=FILE"
+        )));
+    }
+    // A URL has no characters that DataFusion would take for a pattern.
+    let absolute = std::path::absolute(path)?;
+    let url = Url::from_file_path(absolute).map_err(|()| named("is not the path of a file"))?;
+    let rows = context.table_provider(TableReference::bare(url.as_str()));
+    let rows = rows.await.map_err(|error| named(&describe(&error)))?;
+    context.register_table(table, rows)?;
+    Ok(())
 }
 
 /// Opens the files. The first one becomes the default schema and sets the memory for queries.
@@ -109,8 +158,12 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
     context.register_catalog(&names.default_catalog, Arc::<Catalog>::clone(&catalog));
     let context = enable_tet(context, settings.options.clone());
     let mut schemas: Vec<Arc<TetSchema>> = Vec::new();
+    let mut rows = Vec::new();
     for input in &settings.inputs {
-        schemas.extend(register(&context, input, &settings).await?);
+        match input {
+            Input::Rows(name, path) => rows.push((name, path)),
+            _ => schemas.extend(register(&context, input, &settings).await?),
+        }
     }
     if !settings.quiet {
         for schema in &schemas {
@@ -124,19 +177,23 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
         None => file_budget(schemas.first().map(Arc::as_ref)),
     };
     limit_memory(&context, memory, settings.spill_folder)?;
-    if !settings.quoted_paths {
-        // Instead of those that make tables of paths.
-        let catalogs = Arc::new(MemoryCatalogProviderList::new());
-        catalogs.register_catalog(names.default_catalog, catalog);
-        context.register_catalog_list(catalogs);
-    }
     if let Some(first) = schemas.first() {
         let state = context.state_ref();
         let mut state = state.write();
         let options = state.config_mut().options_mut();
         options.catalog.default_schema = first.name().to_owned();
     }
+    for (name, path) in &rows {
+        register_rows(&context, name, path).await?;
+    }
+    if !settings.quoted_paths {
+        // Instead of those that make tables of paths.
+        let catalogs = Arc::new(MemoryCatalogProviderList::new());
+        catalogs.register_catalog(names.default_catalog, catalog);
+        context.register_catalog_list(catalogs);
+    }
     let files = schemas.iter().map(|schema| schema.path().to_owned());
+    let files = files.chain(rows.into_iter().map(|(_, path)| path.clone()));
     Ok(Session {
         files: files.collect(),
         context,
@@ -166,6 +223,8 @@ async fn register(
             }
             folder.schemas
         }
+        // Registered in the default schema, once that is known.
+        Input::Rows(..) => Vec::new(),
     })
 }
 
@@ -232,6 +291,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let plain = folder.path().join("b.tet");
         std::fs::write(&plain, "").unwrap();
+        let rows = folder.path().join("b.CSV");
+        std::fs::write(&rows, "").unwrap();
+        let named_rows = PathBuf::from(format!("c={}", rows.display()));
+        assert_eq!(
+            Input::resolve(&rows).unwrap(),
+            Input::Rows("b".to_owned(), rows.clone())
+        );
+        assert_eq!(
+            Input::resolve(&named_rows).unwrap(),
+            Input::Rows("c".to_owned(), rows)
+        );
         let odd = folder.path().join("a=b.tet");
         std::fs::write(&odd, "").unwrap();
         let named = PathBuf::from(format!("a={}", plain.display()));

@@ -17,7 +17,7 @@ Examples:
 
 To ask a file in SQL: tet-sql weather.tet";
 
-/// Looks into .tet files and checks them.
+/// Looks into files of arrays (.tet, Zarr, .npy, .npz), checks and converts them.
 #[derive(Debug, Parser)]
 #[command(name = "tet", version, after_help = EXAMPLES)]
 pub struct Arguments {
@@ -49,6 +49,7 @@ pub enum Command {
 const INFO_EXAMPLES: &str = "\
 Examples:
   tet info weather.tet                      the datasets
+  tet info weather.zarr --metadata          of a Zarr directory, with attributes
   tet info weather.tet --chunks -n 100      the first hundred rows of the chunk index
   tet info weather.tet --metadata           names of dimensions, labels, attributes
   tet info archive.tet.d --all              everything of a package's current generation";
@@ -56,7 +57,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = INFO_EXAMPLES)]
 pub struct InfoArguments {
-    /// A .tet file, or a package (X.tet.d)
+    /// A .tet file, a package (X.tet.d), a Zarr directory, a .npy or .npz file
     pub file: PathBuf,
     /// The datasets (the default)
     #[arg(long)]
@@ -88,12 +89,13 @@ const VERIFY_EXAMPLES: &str = "\
 Examples:
   tet verify weather.tet
   tet verify weather.tet --deep             decode every chunk, compare it with its zone map
+  tet verify weather.zarr --deep            decode every chunk of a Zarr directory
   tet verify weather.tet --json | jq .findings";
 
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub struct VerifyArguments {
-    /// A .tet file, or a package (X.tet.d)
+    /// A .tet file, a package (X.tet.d), a Zarr directory, a .npy or .npz file
     pub file: PathBuf,
     /// Decode every chunk, not only the first 128
     #[arg(long)]
@@ -151,7 +153,7 @@ Examples:
   tet convert 'weather.tet#temperature' temperature.parquet
 
 The names say which formats are meant: .tet, .zarr, .npy and .npz have arrays; .parquet, .csv, .json (also .ndjson, .jsonl) and
-.arrow have rows. Arrays become arrays as they are stored, with their attributes and coordinates; everything else goes by
+.arrow (also .feather) have rows. Arrays become arrays as they are stored, with their attributes and coordinates; everything else goes by
 way of rows.";
 
 #[derive(Debug, Args)]
@@ -174,7 +176,7 @@ pub struct ConvertArguments {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub chunk: Option<Vec<u64>>,
-    /// How chunks are stored [default: raw if they are raw, else zstd; of rows raw]
+    /// How chunks are stored [default: raw if they are raw, else zstd]
     #[arg(long)]
     pub codec: Option<Codec>,
     /// The level of zstd [default: 3]

@@ -10,16 +10,17 @@ use tet_sql::format::tet::anatomy::Anatomy;
 use super::Failure;
 use super::arguments::InfoArguments;
 use super::lines::{clean, row, shape, table};
+use super::other;
 
 /// Labels that are shown of an axis.
 const SOME_LABELS: usize = 8;
 
 /// Which sections are wanted.
-struct Sections {
+pub struct Sections {
     layout: bool,
-    datasets: bool,
-    metadata: bool,
-    chunks: bool,
+    pub datasets: bool,
+    pub metadata: bool,
+    pub chunks: bool,
     history: bool,
 }
 
@@ -42,12 +43,15 @@ impl Sections {
 
 /// Shows what is in a file; whether all of it could be read.
 pub fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<bool, Failure> {
-    let anatomy = Anatomy::of(&arguments.file, Access::Pread)?;
     let sections = Sections::of(arguments);
     let most = match arguments.rows {
         0 => u64::MAX,
         rows => rows,
     };
+    if let Some(file) = other::open(&arguments.file, "info")? {
+        return other::info(&file, &sections, most, arguments.json, output);
+    }
+    let anatomy = Anatomy::of(&arguments.file, Access::Pread)?;
     let mut problems: Vec<String> = anatomy.problems.iter().map(ToString::to_string).collect();
     let chunks = match (&anatomy.opened, sections.chunks) {
         (Some(_), true) => match chunk_rows(&anatomy, most) {
@@ -112,14 +116,16 @@ fn chunk_rows(anatomy: &Anatomy, most: u64) -> Result<Vec<ChunkLine>, tet_sql::E
     Ok(lines)
 }
 
-fn dtype(dataset: &Dataset) -> String {
+/// The element type of a dataset.
+pub fn dtype(dataset: &Dataset) -> String {
     match dataset.dtype() {
         Some(dtype) => dtype.to_string(),
         None => "unknown".to_string(),
     }
 }
 
-fn chunk_count(dataset: &Dataset) -> String {
+/// The number of chunks of a dataset.
+pub fn chunk_count(dataset: &Dataset) -> String {
     if dataset.chunk_shape().contains(&0) {
         return "?".to_string();
     }

@@ -9,10 +9,12 @@ use tet_sql::format::tet::verify::{Severity, VerifyOptions};
 use super::Failure;
 use super::arguments::{IndexArguments, RepairArguments};
 use super::lines::clean;
+use super::other;
 use super::signals;
 
 /// Plans or makes repairs; whether the file is sound, or would be.
 pub fn run(arguments: &RepairArguments, output: &mut dyn Write) -> Result<bool, Failure> {
+    other::refuse(&arguments.file, "repair")?;
     if arguments.apply {
         signals::end_tidily(|| false)?;
     }
@@ -63,6 +65,7 @@ fn text(repair: &Repair, output: &mut dyn Write) -> Result<(), Failure> {
 
 /// Makes zone maps, or takes them away.
 pub fn run_index(arguments: &IndexArguments, output: &mut dyn Write) -> Result<bool, Failure> {
+    other::refuse(&arguments.file, "index")?;
     signals::end_tidily(|| false)?;
     index(&arguments.file, arguments.clear)?;
     let what = match arguments.clear {

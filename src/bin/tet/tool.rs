@@ -7,6 +7,7 @@ mod arguments;
 mod convert;
 mod info;
 mod lines;
+mod other;
 mod repair;
 mod signals;
 mod verify;

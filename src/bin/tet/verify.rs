@@ -4,11 +4,12 @@ use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tet_sql::Access;
-use tet_sql::format::tet::verify::{Report, Severity, VerifyOptions, verify};
+use tet_sql::format::tet::verify::{Report, Severity, VerifyOptions, verify, verify_arrays};
 
 use super::Failure;
 use super::arguments::VerifyArguments;
 use super::lines::{clean, shape};
+use super::other;
 
 /// Checks a file and writes what was found; whether it is sound.
 pub fn run(arguments: &VerifyArguments, output: &mut dyn Write) -> Result<bool, Failure> {
@@ -19,10 +20,14 @@ pub fn run(arguments: &VerifyArguments, output: &mut dyn Write) -> Result<bool, 
         threads: arguments.threads.map_or(cores, usize::from),
     };
     let bar = bar();
-    let report = verify(&arguments.file, options, &|done, all| {
+    let progress = |done, all| {
         bar.set_length(all);
         bar.set_position(done);
-    });
+    };
+    let report = match other::open(&arguments.file, "verify")? {
+        Some(file) => Ok(verify_arrays(&file, options, &progress)),
+        None => verify(&arguments.file, options, &progress),
+    };
     bar.finish_and_clear();
     let report = report?;
     if arguments.json {

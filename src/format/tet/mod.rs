@@ -39,7 +39,7 @@ pub use index::{ChunkRow, Codec, MemoryBudget, StoredRow};
 pub(crate) use limits::{MAX_ATTRIBUTES, MAX_LABELS, MAX_TEXT, is_allowed};
 pub use package::is_package;
 pub use postings::{DatasetPostings, ValuePostings};
-pub(crate) use superblock::MAGIC;
+pub use superblock::MAGIC;
 pub use superblock::MAX_RANK;
 pub use writer::TetWriter;
 pub use zones::{Zone, ZoneMaps};

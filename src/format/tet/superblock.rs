@@ -12,7 +12,7 @@ pub(crate) const SUPERBLOCK_BYTES: u64 = 32;
 /// Where the dataset records start: after the superblock and the length of the records.
 pub(crate) const RECORDS_OFFSET: u64 = 40;
 /// The first four bytes of every file.
-pub(crate) const MAGIC: [u8; 4] = *b"TETR";
+pub const MAGIC: [u8; 4] = *b"TETR";
 /// The one layout version there is.
 pub(crate) const LAYOUT_VERSION: u32 = 1;
 /// The flag bit that says that the file ends with a footer.

@@ -32,6 +32,7 @@ mod writer;
 pub use array::ZarrArray;
 pub use file::ZarrFile;
 pub use folder::ZarrFolder;
+pub(crate) use walk::is_array;
 pub use walk::is_hierarchy;
 pub use writer::{ZarrVersion, ZarrWriteOptions, ZarrWriter};
 

@@ -86,7 +86,7 @@ pub fn is_hierarchy(folder: &Path) -> bool {
 }
 
 /// Whether a folder is that of an array.
-pub(super) fn is_array(folder: &Path) -> bool {
+pub(crate) fn is_array(folder: &Path) -> bool {
     matches!(kind(folder), Ok(Kind::Array(_)))
 }
 

@@ -10,6 +10,7 @@ use datafusion::config::ConfigOptions;
 
 use crate::error::Error;
 use crate::format::array::{ArrayFile, ArrayWriter, DatasetSpec};
+use crate::format::foreign;
 use crate::format::npy::{NpyFile, NpyWriter};
 use crate::format::tet::{FileMetadata, MAGIC, TetFile, TetWriter, is_package};
 #[cfg(feature = "zarr")]
@@ -43,7 +44,10 @@ pub(crate) fn open_file(
     }
     match NUMPY.contains(&start(path).as_slice()) {
         true => Ok(Arc::new(NpyFile::open(path, options.access)?)),
-        false => Err(error),
+        false => Err(match foreign(path) {
+            Some(advice) => Error::invalid(path, advice),
+            None => error,
+        }),
     }
 }
 
@@ -65,6 +69,28 @@ pub fn is_array_folder(path: &Path) -> bool {
         return true;
     }
     is_package(path)
+}
+
+/// The array of a Zarr hierarchy that a path leads to (`store.zarr/t2m`): the hierarchy, and the name of the array in it.
+/// `None` for a path of anything else.
+pub(crate) fn member_of_hierarchy(path: &Path) -> Option<(&Path, String)> {
+    #[cfg(feature = "zarr")]
+    {
+        let is_array = zarr::is_array(path);
+        if !is_array && path.exists() {
+            return None;
+        }
+        let above = path.ancestors().skip(1);
+        let above = above.filter(|folder| !folder.as_os_str().is_empty());
+        let root = above.filter(|folder| zarr::is_hierarchy(folder)).last()?;
+        let name = path.strip_prefix(root).ok()?.to_str()?;
+        Some((root, name.replace(std::path::MAIN_SEPARATOR, "/")))
+    }
+    #[cfg(not(feature = "zarr"))]
+    {
+        let _ = path;
+        None
+    }
 }
 
 /// Whether a path leads to what is read as arrays: a file that begins as theirs do, or a folder that is one.

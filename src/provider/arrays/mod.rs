@@ -19,7 +19,7 @@ pub use dataset::ArrayDataset;
 pub(super) use decoding::{ARROW_TYPE, DATE, TIMESTAMP};
 pub(super) use formats::{Writing, create_file};
 pub use formats::{is_array_file, is_array_folder};
-pub(crate) use formats::{is_array_name, open_file};
+pub(crate) use formats::{is_array_name, member_of_hierarchy, open_file};
 pub(crate) use open::open;
 pub(super) use reader::StoredWindowReader;
 pub use tables::FileTables;

@@ -140,3 +140,102 @@ fn the_demo_needs_no_file_and_leaves_none() {
         "n\n32832\n"
     );
 }
+
+#[test]
+fn files_of_all_formats_are_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let stations = path("stations.csv");
+    std::fs::write(&stations, "station,name\nKSEA,Seattle\nEGLL,London\n").unwrap();
+    let means = path("means.parquet");
+    let query = "SELECT station, avg(value) AS mean FROM pressure GROUP BY station";
+    answer(&[WEATHER, "-o", &means, "-c", query]);
+    let lines = path("lines.jsonl");
+    std::fs::write(&lines, "{\"n\":1}\n{\"n\":2}\n").unwrap();
+    let query = "SELECT s.name, round(m.mean) AS mean, count(p.value) AS n FROM pressure p \
+                 JOIN stations s USING (station) JOIN means m USING (station) GROUP BY 1, 2 ORDER BY 1";
+    let joined = answer(&[
+        &stations, &means, WEATHER, &lines, "--format", "csv", "-c", query,
+    ]);
+    let direct = "SELECT CASE station WHEN 'KSEA' THEN 'Seattle' ELSE 'London' END AS name, \
+                  round(avg(value)) AS mean, count(value) AS n FROM pressure \
+                  WHERE station IN ('KSEA', 'EGLL') GROUP BY 1 ORDER BY 1";
+    assert_eq!(joined, answer(&[WEATHER, "--format", "csv", "-c", direct]));
+    let count = ["--format", "csv", "-c", "SELECT count(*) AS n FROM lines"];
+    assert_eq!(answer(&[&[lines.as_str()], &count[..]].concat()), "n\n2\n");
+    let named = format!("other={lines}");
+    let count = ["--format", "csv", "-c", "SELECT sum(n) AS n FROM other"];
+    assert_eq!(answer(&[&[named.as_str()], &count[..]].concat()), "n\n3\n");
+    // At the prompt, and never over what is read.
+    let script = format!(
+        ".open {lines}\n.open {lines} AS b\nSELECT count(*) AS n FROM lines, b;\n.output {lines}\n"
+    );
+    let output = run_with_input(&["--format", "csv"], &script);
+    assert_eq!(text(&output.stdout), "n\n4\n");
+    assert!(text(&output.stderr).contains("is open as an input"));
+    let twice = complaint(&[&lines, &lines, "-c", "SELECT 1"]);
+    assert!(twice.contains("choose another name: NAME=FILE"), "{twice}");
+}
+
+#[cfg(feature = "zarr")]
+#[test]
+fn arrays_of_a_hierarchy_are_reached_by_their_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.zarr");
+    let store = store.to_str().unwrap();
+    let copy = format!("COPY (SELECT * FROM temperature) TO '{store}'");
+    let csv = ["--format", "csv", "-c"];
+    answer(&[&[WEATHER], &csv[..], &[copy.as_str()]].concat());
+    // With its coordinates, which lie beside it.
+    for location in [
+        format!("{store}/temperature"),
+        format!("{store}/temperature/"),
+        format!("{}/*.zarr/temperature", folder.path().display()),
+    ] {
+        let query = format!("SELECT max(lat) AS north, count(*) AS n FROM '{location}'");
+        let answer = answer(&[&csv[..], &[query.as_str()]].concat());
+        assert_eq!(answer, "north,n\n45,9600\n", "{location}");
+    }
+    let told = complaint(&["-c", &format!("SELECT * FROM '{store}/humidity'")]);
+    assert!(told.contains("\"temperature\""), "{told}");
+}
+
+#[test]
+fn other_formats_and_places_are_told_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    for (name, bytes, expected) in [
+        (
+            "a.nc",
+            b"\x89HDF\r\n\x1a\n".as_slice(),
+            "open_dataset('a.nc').to_zarr('a.zarr')",
+        ),
+        ("b.nc", b"CDF\x01", "a NetCDF file is not read"),
+        ("a.h5", b"\x89HDF\r\n\x1a\n", "an HDF5 file is not read"),
+        ("a.grib2", b"GRIB", "engine='cfgrib'"),
+    ] {
+        let file = path(name);
+        std::fs::write(&file, bytes).unwrap();
+        for arguments in [
+            vec![file.as_str(), "-c", "SELECT 1"],
+            vec!["-c", &format!("SELECT * FROM '{file}'")],
+            vec!["-c", &format!(".open {file}")],
+        ] {
+            let told = complaint(&arguments);
+            assert!(told.contains(expected), "{arguments:?}: {told}");
+        }
+    }
+    for place in [
+        "s3://bucket/era5.zarr",
+        "s3://bucket/a.parquet",
+        "gs://bucket/a.nc",
+    ] {
+        for arguments in [
+            vec![place, "-c", "SELECT 1"],
+            vec!["-c", &format!("SELECT * FROM '{place}'")],
+        ] {
+            let told = complaint(&arguments);
+            assert!(told.contains("copy it here first"), "{arguments:?}: {told}");
+        }
+    }
+}

@@ -2,10 +2,13 @@
 //!
 //! Opening a file is quick since it trusts what it need not look at; this looks at all of it.
 
+mod arrays;
 mod metadata;
 mod package;
 mod payloads;
 mod rows;
+
+pub use arrays::verify_arrays;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,129 @@
+//! Checking files of arrays of any format, by opening them and decoding their chunks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::Error;
+use crate::format::array::{ArrayFile, ChunkReader, Dataset};
+use crate::format::tet::verify::{Report, Subject, VerifyOptions};
+
+/// Chunks of a dataset that are decoded without being asked for all.
+const SOME_CHUNKS: u64 = 128;
+/// Chunks that a worker takes at a time.
+const BATCH: u64 = 16;
+
+/// Checks an open file of any format: its metadata, its datasets, and its chunks, all of them if `options.deep` is set and
+/// else the first 128 of each dataset. `progress` is told how many chunks of how many are decoded.
+pub fn verify_arrays(
+    file: &Arc<dyn ArrayFile>,
+    options: VerifyOptions,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Report {
+    let mut report = Report::new(file.path());
+    report.datasets = file.datasets().len() as u64;
+    report.begin("parse", "the metadata of all arrays");
+    for warning in file.warnings() {
+        report.warn(
+            Subject::default(),
+            warning.clone(),
+            "what it speaks of is not read; the rest is",
+        );
+    }
+    report.begin("datasets", format!("{} datasets", report.datasets));
+    let mut readable = Vec::new();
+    for dataset in file.datasets() {
+        match dataset.check(file.path()) {
+            Ok(_) => readable.push(dataset),
+            Err(error) => report.failure(&error, "the dataset cannot be read, the others can"),
+        }
+    }
+    let counted = readable.iter().map(|dataset| (*dataset, chunks(dataset)));
+    let counted: Vec<_> = counted.collect();
+    report.chunks = counted
+        .iter()
+        .fold(0, |all, (_, count)| all.saturating_add(*count));
+    let wanted = counted.iter().map(|(dataset, count)| match options.deep {
+        true => (*dataset, *count),
+        false => (*dataset, SOME_CHUNKS.min(*count)),
+    });
+    let wanted: Vec<_> = wanted.collect();
+    let count = wanted
+        .iter()
+        .fold(0u64, |all, (_, count)| all.saturating_add(*count));
+    let rest = match count < report.chunks {
+        true => "; --deep decodes all",
+        false => "",
+    };
+    report.begin(
+        "chunk_decode",
+        format!("{count} of {} chunks{rest}", report.chunks),
+    );
+    for error in decode(file, &wanted, count, options, progress) {
+        report.failure(
+            &error,
+            "the chunk cannot be read, others can; write the dataset again from its source",
+        );
+    }
+    report
+}
+
+/// The chunks of a dataset.
+fn chunks(dataset: &Dataset) -> u64 {
+    let grid = dataset.chunk_grid();
+    grid.iter()
+        .fold(1, |count, along| count.saturating_mul(*along))
+}
+
+/// Decodes the first chunks of each dataset on several threads; the errors, in the order of the chunks.
+fn decode(
+    file: &Arc<dyn ArrayFile>,
+    wanted: &[(&Dataset, u64)],
+    all: u64,
+    options: VerifyOptions,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Vec<Error> {
+    let next = AtomicU64::new(0);
+    let done = AtomicU64::new(0);
+    let found = Mutex::new(Vec::new());
+    let work = || {
+        let mut reader = ChunkReader::new(Arc::clone(file), options.access);
+        loop {
+            let start = next.fetch_add(BATCH, Ordering::Relaxed);
+            if start >= all {
+                return;
+            }
+            let end = all.min(start.saturating_add(BATCH));
+            for number in start..end {
+                let mut ordinal = number;
+                let dataset = wanted.iter().find(|(_, count)| {
+                    let is_here = ordinal < *count;
+                    ordinal = if is_here { ordinal } else { ordinal - count };
+                    is_here
+                });
+                let Some((dataset, _)) = dataset else {
+                    continue;
+                };
+                if let Err(error) = decode_chunk(&mut reader, dataset, ordinal) {
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    found.push((number, error));
+                }
+            }
+            let decoded = done.fetch_add(end - start, Ordering::Relaxed) + end - start;
+            progress(decoded, all);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_by_key(|(number, _)| *number);
+    found.into_iter().map(|(_, error)| error).collect()
+}
+
+fn decode_chunk(reader: &mut ChunkReader, dataset: &Dataset, ordinal: u64) -> Result<(), Error> {
+    reader.open(dataset, &dataset.chunk_at(ordinal))?;
+    while !reader.advance()? {}
+    Ok(())
+}
