@@ -21,6 +21,8 @@ use crate::provider::external::{STORED_AS, TetTableFactory, TetUrlFactory};
 use crate::provider::functions;
 use crate::provider::introspection;
 use crate::provider::location::is_tet;
+use crate::provider::long_limits::SpillLongLimits;
+use crate::provider::nested_loops::RestartBuildSides;
 use crate::provider::options::TetOptions;
 use crate::provider::schema::TetSchema;
 use crate::provider::table::ArrayTable;
@@ -142,6 +144,13 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         if !rules.iter().any(|other| other.name() == rule.name()) {
             let distribution = rules.iter().position(|rule| rule.name() == DISTRIBUTION);
             rules.insert(distribution.unwrap_or(rules.len()), rule);
+        }
+    }
+    let last: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 2] =
+        [Arc::new(SpillLongLimits), Arc::new(RestartBuildSides)];
+    for rule in last {
+        if !rules.iter().any(|other| other.name() == rule.name()) {
+            rules.push(rule);
         }
     }
     let ctx: SessionContext = ctx

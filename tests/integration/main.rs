@@ -41,6 +41,7 @@ mod row_by_row;
 mod scans;
 #[cfg(feature = "serve")]
 mod serve;
+mod short_memory;
 mod sql;
 mod sqllogic;
 mod tables;

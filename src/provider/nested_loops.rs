@@ -1,0 +1,165 @@
+//! Nested-loop joins whose build side does not fit in memory.
+//!
+//! DataFusion's [`NestedLoopJoinExec`] then executes its build side a second time and spills it. Operators that keep state in the plan,
+//! such as `RepartitionExec`, panic when they are executed twice. And joins that emit rows of the build side by themselves (LEFT,
+//! LEFT SEMI, LEFT ANTI, LEFT MARK) emit them once for each partition of the probe side, so that the result is wrong.
+
+use std::fmt::{self, Formatter};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinType, Result, internal_err, resources_datafusion_err};
+use datafusion::config::ConfigOptions;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::execution_plan::{
+    ChildrenPropertiesMode, ReplaceChildrenOptions, reset_plan_states,
+};
+use datafusion::physical_plan::joins::NestedLoopJoinExec;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    replace_children_if_necessary,
+};
+
+/// Operators of a recursive query, which cannot be executed again on their own.
+const RECURSIVE: [&str; 2] = ["RecursiveQueryExec", "WorkTableExec"];
+
+/// Puts a [`BuildSideExec`] between each nested-loop join and its build side.
+#[derive(Debug, Default)]
+pub(crate) struct RestartBuildSides;
+
+impl PhysicalOptimizerRule for RestartBuildSides {
+    fn name(&self) -> &str {
+        "RestartBuildSides"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = plan.transform_up(|plan| {
+            let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() else {
+                return Ok(Transformed::no(plan));
+            };
+            let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
+            if left.is::<BuildSideExec>() {
+                return Ok(Transformed::no(plan));
+            }
+            let emits_build_rows = matches!(
+                join.join_type(),
+                JoinType::Left
+                    | JoinType::Full
+                    | JoinType::LeftSemi
+                    | JoinType::LeftAnti
+                    | JoinType::LeftMark
+            );
+            let partitions = right.output_partitioning().partition_count();
+            let build_side = BuildSideExec {
+                restarts: !(emits_build_rows && partitions > 1 || is_recursive(&left)?),
+                has_started: AtomicBool::new(false),
+                input: left,
+            };
+            let children: Vec<Arc<dyn ExecutionPlan>> = vec![Arc::new(build_side), right];
+            replace_children_if_necessary(plan, children).map(Transformed::yes)
+        });
+        Ok(plan?.data)
+    }
+}
+
+fn is_recursive(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|plan| Ok(RECURSIVE.contains(&plan.name())))
+}
+
+/// The build side of a nested-loop join. Executed again, it starts afresh, or fails where the join would be wrong.
+#[derive(Debug)]
+struct BuildSideExec {
+    input: Arc<dyn ExecutionPlan>,
+    /// Whether it may be executed again.
+    restarts: bool,
+    /// The join executes it again only if the first time did not fit in memory.
+    has_started: AtomicBool,
+}
+
+impl DisplayAs for BuildSideExec {
+    fn fmt_as(&self, _kind: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("BuildSideExec")
+    }
+}
+
+impl ExecutionPlan for BuildSideExec {
+    fn name(&self) -> &'static str {
+        "BuildSideExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Self {
+                input,
+                restarts: self.restarts,
+                has_started: AtomicBool::new(false),
+            })),
+            _ => internal_err!("BuildSideExec has one child"),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if !self.has_started.swap(true, Ordering::Relaxed) {
+            return self.input.execute(partition, context);
+        }
+        if !self.restarts {
+            return Err(resources_datafusion_err!(
+                "the build side of a nested-loop join does not fit in the memory limit; with an equality between the two sides it \
+                 would be a hash join, which takes less"
+            ));
+        }
+        reset_plan_states(Arc::clone(&self.input))?.execute(partition, context)
+    }
+}

@@ -1,0 +1,85 @@
+//! Plans of DataFusion that have to do with less memory than they would like.
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::Int64Type;
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use std::sync::Arc;
+use tet_sql::{TetOptions, enable_tet};
+
+/// A session with this many bytes for queries.
+fn session(bytes: usize, batch_size: usize) -> SessionContext {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(4)
+        .with_batch_size(batch_size);
+    config.options_mut().execution.sort_spill_reservation_bytes = bytes / 16;
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(FairSpillPool::new(bytes)))
+        .build_arc()
+        .unwrap();
+    enable_tet(
+        SessionContext::new_with_config_rt(config, runtime),
+        TetOptions::new(),
+    )
+}
+
+async fn run(context: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>, DataFusionError> {
+    context.sql(sql).await?.collect().await
+}
+
+fn numbers(batches: &[RecordBatch]) -> Vec<i64> {
+    let columns = batches
+        .iter()
+        .map(|batch| batch.column(0).as_primitive::<Int64Type>());
+    columns
+        .flat_map(|column| column.values().to_vec())
+        .collect()
+}
+
+/// Pairs of 500 rows of a kilobyte, each side repartitioned.
+fn pairs(join: &str) -> String {
+    let side =
+        "(SELECT value, repeat('x', 1000 + value % 2) AS text FROM range(500) WHERE value % 7 < 7)";
+    format!(
+        "SELECT count(*) FROM {side} a {join} JOIN {side} b ON a.value > b.value AND length(a.text) + length(b.text) > 0"
+    )
+}
+
+#[tokio::test]
+async fn nested_loop_joins_spill_or_say_that_memory_is_short() {
+    let expected = 500 * 499 / 2;
+    for bytes in [64 << 20, 256 << 10] {
+        let context = session(bytes, 100);
+        let counted = run(&context, &pairs("INNER")).await;
+        assert_eq!(numbers(&counted.unwrap()), [expected], "{bytes}");
+    }
+    // The row 0 of the left side has no match.
+    let counted = run(&session(64 << 20, 100), &pairs("LEFT")).await;
+    assert_eq!(numbers(&counted.unwrap()), [expected + 1]);
+    match run(&session(256 << 10, 100), &pairs("LEFT")).await {
+        Err(error) => {
+            let root = error.find_root();
+            assert!(
+                matches!(root, DataFusionError::ResourcesExhausted(_)),
+                "{error}"
+            );
+        }
+        Ok(batches) => assert_eq!(numbers(&batches), [expected + 1]),
+    }
+}
+
+#[tokio::test]
+async fn sorts_with_long_limits_spill() {
+    let mut sorted: Vec<i64> = (0..1_000_000).collect();
+    sorted.sort_by_key(|value| value * 7919 % 1_000_003);
+    let context = session(6 << 20, 8192);
+    for (limit, offset) in [(3, 900_000), (2, 1)] {
+        let sql = format!(
+            "SELECT value FROM range(1000000) ORDER BY value * 7919 % 1000003 LIMIT {limit} OFFSET {offset}"
+        );
+        let rows = run(&context, &sql).await.unwrap();
+        assert_eq!(numbers(&rows), sorted[offset..offset + limit]);
+    }
+}
