@@ -1,6 +1,7 @@
 //! An end that others ask for: SIGTERM and SIGHUP, which are not of a statement, as Ctrl-C is, but of the process.
 
 use crate::failure::Failure;
+use crate::leftovers;
 use crate::messages;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -14,9 +15,15 @@ static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// How often a folder is removed in which statements may still be making files.
 const ATTEMPTS: usize = 10;
 
-/// Makes a temporary folder that is removed when it is dropped, or the process is told to end.
+/// Makes a temporary folder that is removed when it is dropped, or the process is told to end. What was left there by processes that
+/// were killed is removed, too.
 pub fn temporary_folder() -> std::io::Result<TempDir> {
-    make("tet-sql-", |builder| builder.tempdir())
+    let folder = make(leftovers::PREFIX, |builder| builder.tempdir())?;
+    leftovers::mark(folder.path());
+    let of_us = folder.path().to_owned();
+    // It may take long to remove gigabytes. What is not removed before the process ends is left to the next one.
+    std::thread::spawn(move || leftovers::remove_beside(&of_us));
+    Ok(folder)
 }
 
 /// The same beside a file, for what is to become that file.

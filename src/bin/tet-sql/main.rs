@@ -20,6 +20,7 @@ mod failure;
 mod formats;
 mod init;
 mod labels;
+mod leftovers;
 mod messages;
 mod meta;
 mod nearest;

@@ -74,3 +74,42 @@ fn nothing_is_left_behind() {
         assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     }
 }
+
+#[test]
+fn a_killed_server_is_cleaned_up_after() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .env("TMPDIR", folder.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(lines.next().unwrap().unwrap().starts_with("listening on "));
+        child
+    };
+    let folders = || -> Vec<_> {
+        let entries = folder.path().read_dir().unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let mut killed = start();
+    let left = folders();
+    assert_eq!(left.len(), 1);
+    std::fs::write(left[0].join("spilled"), "rows").unwrap();
+    let mut other = start();
+    assert!(left[0].exists(), "it is in use");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let mut next = start();
+    let mut attempts = 0..600;
+    while left[0].exists() && attempts.next().is_some() {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(!left[0].exists());
+    assert_eq!(folders().len(), 2, "one of each running server");
+    for server in [&mut other, &mut next] {
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
+}

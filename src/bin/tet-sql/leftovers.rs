@@ -1,0 +1,122 @@
+//! Temporary folders of processes that were killed.
+//!
+//! Each temporary folder holds a file that its process keeps locked. The operating system releases the lock however the process
+//! ends, so a folder whose lock can be taken belongs to nobody. Process numbers would not do: they are used again, and containers
+//! that share a folder do not see each other's processes.
+
+use std::fs::{File, Metadata, TryLockError};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// How the names of temporary folders begin.
+pub const PREFIX: &str = "tet-sql-";
+
+/// The locked file in a temporary folder.
+const LOCK: &str = "in-use";
+
+/// The locks that this process holds until it ends.
+static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// Marks a new folder as in use by this process. A folder that cannot be marked, for want of locks on its file system, is never taken
+/// for a leftover.
+pub fn mark(folder: &Path) {
+    let unlocked = folder.join("new");
+    let Ok(file) = File::create(&unlocked) else {
+        return;
+    };
+    // Under its own name the file is never seen unlocked.
+    if file.try_lock().is_ok() && std::fs::rename(&unlocked, folder.join(LOCK)).is_ok() {
+        HELD.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(file);
+    } else {
+        let _ = std::fs::remove_file(&unlocked);
+    }
+}
+
+/// Removes the leftovers beside a folder, those of its owner alone.
+pub fn remove_beside(folder: &Path) {
+    let (Some(parent), Ok(ours)) = (folder.parent(), folder.symlink_metadata()) else {
+        return;
+    };
+    let Ok(entries) = parent.read_dir() else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_ours = |found: &Metadata| found.is_dir() && same_owner(found, &ours);
+        if name.to_string_lossy().starts_with(PREFIX)
+            && entry.metadata().is_ok_and(|found| is_ours(&found))
+        {
+            remove_if_left(&entry.path());
+        }
+    }
+}
+
+/// Removes a folder if the process that made it has ended.
+fn remove_if_left(folder: &Path) {
+    let Ok(lock) = File::open(folder.join(LOCK)) else {
+        return;
+    };
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return,
+    }
+    // The mark goes last, so that a removal that is cut short is taken up by the next process.
+    for entry in folder.read_dir().into_iter().flatten().flatten() {
+        if entry.file_name() == LOCK {
+            continue;
+        }
+        let path = entry.path();
+        let _ = match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            true => std::fs::remove_dir_all(&path),
+            false => std::fs::remove_file(&path),
+        };
+    }
+    let _ = std::fs::remove_dir_all(folder);
+}
+
+#[cfg(unix)]
+fn same_owner(left: &Metadata, right: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    left.uid() == right.uid()
+}
+
+/// On Windows every user has a temporary folder of their own.
+#[cfg(not(unix))]
+fn same_owner(_left: &Metadata, _right: &Metadata) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_holds_is_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = |name: &str| {
+            let path = parent.path().join(name);
+            std::fs::create_dir_all(path.join("datafusion-x")).unwrap();
+            std::fs::write(path.join("datafusion-x/spilled"), "rows").unwrap();
+            path
+        };
+        let (ours, held, left) = (
+            folder("tet-sql-a"),
+            folder("tet-sql-b"),
+            folder("tet-sql-c"),
+        );
+        let (unmarked, other) = (folder("tet-sql-d"), folder("other"));
+        mark(&ours);
+        mark(&held);
+        std::fs::write(left.join(LOCK), "").unwrap();
+        std::fs::write(other.join(LOCK), "").unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(&other, parent.path().join("tet-sql-e")).unwrap();
+        remove_beside(&ours);
+        assert!(!left.exists());
+        for kept in [ours, held, unmarked, other] {
+            assert!(kept.join("datafusion-x/spilled").exists(), "{kept:?}");
+        }
+    }
+}
