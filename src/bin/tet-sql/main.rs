@@ -19,6 +19,7 @@ mod export;
 mod failure;
 mod formats;
 mod init;
+mod interruptible;
 mod labels;
 mod leftovers;
 mod messages;

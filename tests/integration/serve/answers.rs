@@ -312,3 +312,19 @@ async fn a_schema_may_be_asked_for_alone() {
     let schema = Schema::try_from(&schema).unwrap();
     assert_eq!(schema, info.try_decode_schema().unwrap());
 }
+
+#[tokio::test]
+async fn a_statement_that_runs_again_is_evaluated_again() {
+    let server = Server::start(&[WEATHER]);
+    let mut client = server.client().await;
+    let now = "SELECT now() AS now";
+    let first = text(&query(&mut client, now).await.unwrap());
+    assert_ne!(text(&query(&mut client, now).await.unwrap()), first);
+    let mut prepared = client.prepare(now.to_owned(), None).await.unwrap();
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        let info = prepared.execute().await.unwrap();
+        answers.push(text(&fetch(&mut client, info).await.unwrap()));
+    }
+    assert_ne!(answers[0], answers[1]);
+}

@@ -14,8 +14,7 @@ use arrow_flight::{
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::IpcWriteOptions;
 use prost::Message;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 #[tokio::test]
 async fn a_query_ends_with_its_time() {

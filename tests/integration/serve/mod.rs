@@ -1,7 +1,9 @@
 //! `tet-sql serve` as its clients see it: the command as a process of its own, and arrow-flight's client of Flight SQL.
 
 mod answers;
+mod connections;
 mod ending;
+mod hostile;
 mod limits;
 mod security;
 
@@ -14,6 +16,8 @@ use arrow_flight::sql::client::FlightSqlServiceClient;
 use futures::TryStreamExt;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
@@ -28,6 +32,8 @@ struct Server {
     child: Child,
     /// `grpc://127.0.0.1:PORT`, or with TLS `grpc+tls://...`.
     address: String,
+    /// The lines on standard error after the first one.
+    log: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
@@ -47,9 +53,32 @@ impl Server {
             .strip_prefix("listening on ")
             .expect(&first)
             .to_owned();
-        // What comes later would stop the server if nobody read it.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, address }
+        let log = Arc::<Mutex<Vec<String>>>::default();
+        let written = Arc::clone(&log);
+        // A full pipe would stop the server.
+        std::thread::spawn(move || {
+            lines.for_each(|line| written.lock().unwrap().push(line.unwrap()));
+        });
+        Self {
+            child,
+            address,
+            log,
+        }
+    }
+
+    fn log(&self) -> String {
+        self.log.lock().unwrap().join("\n")
+    }
+
+    /// Waits for a line of the log.
+    async fn logged(&self, text: &str) {
+        for _ in 0..600 {
+            if self.log().contains(text) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("not in the log: {text}\n{}", self.log());
     }
 
     fn endpoint(&self) -> Endpoint {

@@ -68,6 +68,18 @@ pub struct ServeArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_rows: Option<u64>,
 
+    /// How many connections there are at the same time; others wait until one is closed
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_connections: u16,
+
+    /// How many connections one client address (IPv4 address, or IPv6 /64) has; others are closed at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_per_address: u16,
+
+    /// How long a new connection may take until its first request is let in; then it is closed
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    pub connect_limit: Duration,
+
     /// How long running queries may take to end after Ctrl-C or SIGTERM
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub grace: Duration,
@@ -134,7 +146,7 @@ mod tests {
             Some(Subcommand::Serve(arguments)) => {
                 arguments.check().map_err(|error| error.to_string())
             }
-            None => Err("no subcommand".to_owned()),
+            Some(Subcommand::Tet(_)) | None => Err("no subcommand".to_owned()),
         }
     }
 
@@ -192,6 +204,8 @@ mod tests {
             &["--tls-client-ca", "c"],
             &["--token-file", "t", "--token-env", "T"],
             &["--max-queries", "0"],
+            &["--max-connections", "0"],
+            &["--max-per-address", "0"],
             &["--time-limit", "0s"],
             &["--max-rows", "0"],
         ] {

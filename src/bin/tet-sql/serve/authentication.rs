@@ -2,6 +2,8 @@
 
 use crate::failure::Failure;
 use crate::serve::arguments::ServeArguments;
+use crate::serve::connections::Peer;
+use crate::serve::log::Log;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -27,6 +29,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub struct Authentication {
     /// Compared in place of the token, so that the time this takes says nothing about it.
     expected: Option<[u8; 32]>,
+    log: Log,
 }
 
 impl Authentication {
@@ -43,7 +46,10 @@ impl Authentication {
                 .map_err(|error| Failure::message(format!("{origin}: {error}")))?;
             (origin, text)
         } else {
-            return Ok(Self { expected: None });
+            return Ok(Self {
+                expected: None,
+                log: Log::default(),
+            });
         };
         Self::with_token(text.trim())
             .map_err(|problem| Failure::message(format!("{origin}: {problem}")))
@@ -58,6 +64,7 @@ impl Authentication {
         }
         Ok(Self {
             expected: Some(digest(token)),
+            log: Log::default(),
         })
     }
 
@@ -89,8 +96,20 @@ impl Authentication {
 
 impl Interceptor for Authentication {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
-        if self.expected.is_some() {
-            self.check(request.metadata())?;
+        let peer = request.extensions().get::<Peer>();
+        if self.expected.is_some()
+            && let Err(status) = self.check(request.metadata())
+        {
+            if let Some(Peer { address, .. }) = peer {
+                let had = request.metadata().contains_key(HEADER);
+                let what = if had { "wrong token" } else { "no token" };
+                self.log
+                    .note(&format!("{address}: request refused: {what}"));
+            }
+            return Err(status);
+        }
+        if let Some(peer) = peer {
+            peer.admit();
         }
         Ok(request)
     }

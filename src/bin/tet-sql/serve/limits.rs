@@ -1,10 +1,9 @@
 //! What a query may take.
 
 use crate::serve::arguments::ServeArguments;
+use crate::serve::runtimes::{Place, Runtimes};
 use crate::serve::status::status;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tonic::{Code, Status};
 
@@ -17,7 +16,6 @@ pub struct Limits {
     time: Duration,
     wait: Duration,
     rows: Option<u64>,
-    places: Arc<Semaphore>,
     queries: u16,
 }
 
@@ -28,7 +26,6 @@ impl Limits {
             time: arguments.time_limit.min(FAR),
             wait: arguments.wait_limit.min(FAR),
             rows: arguments.max_rows,
-            places: Arc::new(Semaphore::new(usize::from(arguments.max_queries))),
             queries: arguments.max_queries,
         }
     }
@@ -52,12 +49,10 @@ impl Limits {
         status(Code::DeadlineExceeded, &message)
     }
 
-    /// A place among the running queries, which is free again when it is dropped. Waits for one, but not for ever.
-    pub async fn place(&self) -> Result<OwnedSemaphorePermit, Status> {
-        let place = Arc::clone(&self.places).acquire_owned();
-        match timeout(self.wait, place).await {
-            Ok(Ok(place)) => Ok(place),
-            Ok(Err(_)) => Err(status(Code::Unavailable, "the server is ending")),
+    /// Waits for one of the runtimes, but at most as long as `--wait-limit` says.
+    pub async fn place(&self, runtimes: &Runtimes) -> Result<Place, Status> {
+        match timeout(self.wait, runtimes.place()).await {
+            Ok(place) => place,
             Err(_) => {
                 let message = format!(
                     "resource exhausted: {} queries are running, and none has ended within {:?}",

@@ -6,15 +6,20 @@
 mod arguments;
 mod authentication;
 mod bindings;
+mod connections;
 mod duration;
 mod flight;
 mod information;
 mod ipc;
 mod limits;
+mod log;
 mod metadata;
+mod panics;
 mod parameters;
+mod plans;
 mod queries;
 mod running;
+mod runtimes;
 mod service;
 mod signals;
 mod statement;
@@ -31,10 +36,13 @@ use crate::ending;
 use crate::failure::Failure;
 use crate::messages;
 use crate::serve::authentication::Authentication;
+use crate::serve::connections::Connections;
 use crate::serve::flight::Flight;
 use crate::serve::limits::Limits;
+use crate::serve::log::Log;
 use crate::serve::queries::Queries;
 use crate::serve::running::Running;
+use crate::serve::runtimes::Runtimes;
 use crate::serve::service::Service;
 use crate::serve::signals::{Ending, Signals};
 use crate::session::{self, Session, Settings};
@@ -44,18 +52,14 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 /// Threads that send, receive and encrypt.
 const NETWORK_THREADS: usize = 2;
-/// Planning a statement of thousands of terms needs far more than the usual two megabytes. Only what is used of it takes
-/// memory.
-const STACK_BYTES: usize = 64 << 20;
 /// How long what was told to stop may take to do so.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The largest request: a statement, or a part of its parameters.
@@ -75,16 +79,8 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
         .thread_name("tet-sql-network")
         .enable_all()
         .build()?;
-    let workers = Builder::new_multi_thread()
-        .worker_threads(arguments.resources.threads())
-        .thread_stack_size(STACK_BYTES)
-        .thread_name("tet-sql")
-        .enable_all()
-        .build()?;
-    let ending = network.block_on(serve(arguments, workers.handle().clone()));
+    let ending = network.block_on(serve(arguments));
     network.shutdown_timeout(PATIENCE);
-    // Some operators compute for long without a pause at which they could be stopped.
-    workers.shutdown_timeout(PATIENCE);
     match ending? {
         Ending::Interrupted => Err(Failure::Interrupted),
         #[cfg(unix)]
@@ -99,7 +95,7 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
     }
 }
 
-async fn serve(arguments: ServeArguments, workers: Handle) -> Result<Ending, Failure> {
+async fn serve(arguments: ServeArguments) -> Result<Ending, Failure> {
     let mut signals = Signals::listen()?;
     let authentication = Authentication::of_arguments(&arguments)?;
     let tls = tls::of_arguments(&arguments)?;
@@ -111,7 +107,12 @@ async fn serve(arguments: ServeArguments, workers: Handle) -> Result<Ending, Fai
         demo.as_ref().map(Demo::path),
         spill.as_ref().map(|folder| folder.path().to_owned()),
     )?;
-    let opening = workers.spawn(session::open(settings));
+    let (most, log) = (usize::from(arguments.max_queries), Log::default());
+    panics::log_briefly(log.clone());
+    let threads = arguments.resources.threads();
+    let workers = Runtimes::new("tet-sql", threads, most, log.clone());
+    let planners = Runtimes::new("tet-sql-planner", 1, most, log);
+    let opening = tokio::spawn(session::open(settings));
     let session: Session = tokio::select! {
         opened = opening => opened.map_err(|_| Failure::message("internal error: opening was given up"))??,
         ending = signals.next() => return Ok(ending),
@@ -123,7 +124,6 @@ async fn serve(arguments: ServeArguments, workers: Handle) -> Result<Ending, Fai
     let scheme = if tls.is_some() { "grpc+tls" } else { "grpc" };
 
     let mut server = Server::builder()
-        .tcp_nodelay(true)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .max_concurrent_streams(STREAMS);
@@ -132,14 +132,14 @@ async fn serve(arguments: ServeArguments, workers: Handle) -> Result<Ending, Fai
     }
     let running = Running::default();
     let limits = Limits::of_arguments(&arguments);
-    let queries = Queries::new(session.context, workers, limits, running.clone());
+    let queries = Queries::new(session.context, workers, planners, limits, running.clone());
     let service = Service::new(queries, authentication.clone(), arguments.time_limit)
         .map_err(|status| Failure::message(status.message()))?;
     let service =
         FlightServiceServer::new(Flight(service)).max_decoding_message_size(LARGEST_REQUEST);
     let service = InterceptedService::new(service, authentication);
     let (stop, stopped) = oneshot::channel::<()>();
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = Connections::new(listener, &arguments, Log::default()).incoming();
     let serving = server
         .add_service(service)
         .serve_with_incoming_shutdown(incoming, async {

@@ -1,9 +1,12 @@
 //! Parameters of prepared statements: their places in SQL, their types, and rows of their values.
 
 use crate::serve::ipc;
+use crate::serve::panics::untrusted;
 use crate::serve::status::{of_arrow, status, wrong};
 use crate::serve::wire::plain_type;
 use crate::tokens::Tokens;
+use arrow_flight::FlightData;
+use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use datafusion::arrow::array::RecordBatch;
@@ -13,8 +16,10 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::Token;
+use futures::{FutureExt, StreamExt, stream};
 use prost::bytes::Bytes;
 use std::collections::HashMap;
+use std::fmt::Display;
 use tonic::{Code, Status};
 
 /// The most parameters of a statement.
@@ -163,15 +168,60 @@ impl Parameters {
     }
 }
 
+/// Messages with rows of parameters, as a client sends them.
+#[derive(Default)]
+pub struct Received {
+    messages: Vec<FlightData>,
+    bytes: usize,
+}
+
+impl Received {
+    /// Adds a message, unless they are too many.
+    pub fn add(&mut self, message: FlightData) -> Result<(), Status> {
+        ipc::check_header(&message.data_header)?;
+        // A message without anything in it takes memory, too.
+        self.bytes += 64 + message.data_header.len() + message.data_body.len();
+        if self.bytes > 2 * BYTES {
+            return Err(too_many(&format!("{BYTES} bytes")));
+        }
+        self.messages.push(message);
+        Ok(())
+    }
+
+    /// Packs the rows of the messages. They are a client's, so that decoding them may panic.
+    pub fn pack(self) -> Result<Bytes, Status> {
+        untrusted(|| {
+            let messages = stream::iter(self.messages.into_iter().map(Ok));
+            let mut batches = FlightRecordBatchStream::new_from_flight_data(messages);
+            let mut packing: Option<Packing> = None;
+            // All messages are there, so that the stream is never pending.
+            while let Some(Some(batch)) = batches.next().now_or_never() {
+                let batch = batch.map_err(|error| broken(&error))?;
+                let mut rows = match packing.take() {
+                    Some(rows) => rows,
+                    None => Packing::new(batch.schema_ref())?,
+                };
+                rows.add(&batch)?;
+                packing = Some(rows);
+            }
+            let rows = match (packing, batches.schema()) {
+                (Some(rows), _) => rows,
+                (None, Some(schema)) => Packing::new(schema)?,
+                (None, None) => return Err(wrong("parameters without a schema")),
+            };
+            rows.finish()
+        })
+    }
+}
+
 /// Packs rows of parameters.
-pub struct Packing {
+struct Packing {
     writer: StreamWriter<Vec<u8>>,
     rows: usize,
 }
 
 impl Packing {
-    /// Of rows with this schema.
-    pub fn new(schema: &Schema) -> Result<Self, Status> {
+    fn new(schema: &Schema) -> Result<Self, Status> {
         let writer = StreamWriter::try_new(Vec::new(), schema);
         Ok(Self {
             writer: writer.map_err(|error| of_arrow(&error))?,
@@ -180,7 +230,7 @@ impl Packing {
     }
 
     /// Adds rows, unless they are too many.
-    pub fn add(&mut self, batch: &RecordBatch) -> Result<(), Status> {
+    fn add(&mut self, batch: &RecordBatch) -> Result<(), Status> {
         self.rows += batch.num_rows();
         if self.rows > ROWS {
             return Err(too_many(&format!("{ROWS} rows")));
@@ -193,8 +243,7 @@ impl Packing {
         Ok(())
     }
 
-    /// The packed rows.
-    pub fn finish(self) -> Result<Bytes, Status> {
+    fn finish(self) -> Result<Bytes, Status> {
         let bytes = self.writer.into_inner();
         Ok(bytes.map_err(|error| of_arrow(&error))?.into())
     }
@@ -205,9 +254,15 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<RecordBatch>, Status> {
     if ipc::check_stream(bytes)? > ROWS as u64 {
         return Err(too_many(&format!("{ROWS} rows")));
     }
-    let broken = |error| wrong(format!("the parameters are broken: {error}"));
-    let reader = StreamReader::try_new(bytes, None).map_err(broken)?;
-    reader.collect::<Result<_, _>>().map_err(broken)
+    untrusted(|| {
+        let reader = StreamReader::try_new(bytes, None).map_err(|error| broken(&error))?;
+        let batches = reader.collect::<Result<_, _>>();
+        batches.map_err(|error| broken(&error))
+    })
+}
+
+fn broken(error: &impl Display) -> Status {
+    wrong(format!("the parameters are broken: {error}"))
 }
 
 fn too_many(limit: &str) -> Status {

@@ -1,28 +1,30 @@
 //! Runs queries within their limits.
 
+use crate::engine::Cancellation;
 use crate::serve::limits::Limits;
-use crate::serve::running::{Registration, Running};
+use crate::serve::parameters::{Received, number_places};
+use crate::serve::plans::Plans;
+use crate::serve::running::Running;
+use crate::serve::runtimes::Runtimes;
 use crate::serve::statement::Statement;
-use crate::serve::status::{of_arrow, of_engine, of_flight, status};
+use crate::serve::status::{of_arrow, of_engine, of_flight};
 use crate::serve::ticket::Execution;
 use crate::serve::wire::convert;
 use arrow_flight::FlightData;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::ParamValues;
 use datafusion::prelude::SessionContext;
 use futures::stream::{self, BoxStream};
-use futures::{StreamExt, TryStreamExt};
-use std::pin::Pin;
+use futures::{Stream, StreamExt, TryStreamExt};
+use prost::bytes::Bytes;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Sleep, sleep_until, timeout, timeout_at};
-use tonic::{Code, Status};
+use tokio::time::{sleep_until, timeout};
+use tonic::Status;
 
 /// Messages of a result that are made before the client takes them; each has about two megabytes at most.
 const AHEAD: usize = 2;
@@ -30,23 +32,35 @@ const AHEAD: usize = 2;
 /// What is sent for a result.
 pub type Answer = BoxStream<'static, Result<FlightData, Status>>;
 
-/// Runs queries on the worker threads. The threads of the network only pass results on, so that a query that computes
-/// for long without a pause keeps nobody from being heard.
+/// Runs queries, each on a runtime of its own. The threads of the network only pass results on, and planning for a client and small
+/// requests have runtimes apart, so that they are answered while queries compute.
 pub struct Queries {
     context: SessionContext,
-    workers: Handle,
+    /// For executions.
+    workers: Runtimes,
+    /// For everything that is short.
+    planners: Runtimes,
     limits: Arc<Limits>,
     running: Running,
+    plans: Arc<Plans>,
 }
 
 impl Queries {
     /// Queries of a session.
-    pub fn new(context: SessionContext, workers: Handle, limits: Limits, running: Running) -> Self {
+    pub fn new(
+        context: SessionContext,
+        workers: Runtimes,
+        planners: Runtimes,
+        limits: Limits,
+        running: Running,
+    ) -> Self {
         Self {
             context,
             workers,
+            planners,
             limits: Arc::new(limits),
             running,
+            plans: Arc::default(),
         }
     }
 
@@ -55,24 +69,52 @@ impl Queries {
         &self.running
     }
 
-    /// The schema of a result that is about to be asked for.
-    pub async fn schema(&self, execution: Execution) -> Result<SchemaRef, Status> {
-        let context = self.context.clone();
+    /// Plans a statement as the client wrote it: its text with numbered parameters, and its plan.
+    pub async fn prepare(&self, sql: String) -> Result<(String, Statement), Status> {
+        if Plans::may_have(&sql) {
+            let sql = number_places(&sql)?;
+            if let Some(statement) = self.plans.get(&sql) {
+                return Ok((sql, statement));
+            }
+        }
+        let (context, plans) = (self.context.clone(), Arc::clone(&self.plans));
         self.work(async move {
-            let statement = Statement::plan(&context, &execution.sql).await?;
-            Ok(opening(&statement, &execution)?.1)
+            let sql = number_places(&sql)?;
+            let statement = planned(&context, &plans, &sql).await?;
+            Ok((sql, statement))
         })
         .await
     }
 
-    /// The schemas of the result and of the parameters of a statement that is being prepared.
-    pub async fn prepare(&self, sql: String) -> Result<(SchemaRef, Schema), Status> {
-        let context = self.context.clone();
-        self.work(async move {
-            let statement = Statement::plan(&context, &sql).await?;
-            Ok((statement.schema(), statement.parameter_schema()))
-        })
-        .await
+    /// The schema of the result of an execution of a statement.
+    pub async fn schema(
+        &self,
+        statement: Statement,
+        execution: &Execution,
+    ) -> Result<SchemaRef, Status> {
+        if statement.has_no_parameters() {
+            return Ok(statement.schema());
+        }
+        let execution = execution.clone();
+        self.work(async move { Ok(opening(&statement, &execution)?.1) })
+            .await
+    }
+
+    /// Receives the rows of parameters of a prepared statement, and packs them.
+    pub async fn receive(
+        &self,
+        mut messages: impl Stream<Item = Result<FlightData, Status>> + Unpin,
+    ) -> Result<Bytes, Status> {
+        let receiving = async {
+            let mut received = Received::default();
+            while let Some(message) = messages.try_next().await? {
+                received.add(message)?;
+            }
+            Ok(received)
+        };
+        let received = timeout(self.limits.time(), receiving).await;
+        let received = received.unwrap_or_else(|_| Err(self.limits.too_late()))?;
+        self.work(async { received.pack() }).await
     }
 
     /// Something short that the session is asked, within the time of a query.
@@ -88,8 +130,8 @@ impl Queries {
         &self,
         work: impl Future<Output = Result<T, Status>> + Send + 'static,
     ) -> Result<T, Status> {
-        let task = Task(self.workers.spawn(work));
-        match timeout(self.limits.time(), task).await {
+        let place = self.limits.place(&self.planners).await?;
+        match timeout(self.limits.time(), place.spawn(work)?).await {
             Ok(result) => result,
             Err(_) => Err(self.limits.too_late()),
         }
@@ -101,28 +143,33 @@ impl Queries {
         let place = tokio::select! {
             biased;
             Ok(why) = &mut stop => return Err(why),
-            place = self.limits.place() => place?,
+            place = self.limits.place(&self.workers) => place?,
         };
-        let deadline = self.limits.deadline();
         let (sender, receiver) = mpsc::channel(AHEAD);
         let (context, limits) = (self.context.clone(), Arc::clone(&self.limits));
-        let task = self.workers.spawn(async move {
-            // A query that cannot be stopped keeps its place until it ends.
-            let _place = place;
-            // The task has a clock of its own: a client that takes nothing does not look at that of the answer.
-            let work = produce(context, Arc::clone(&limits), execution, sender);
-            match timeout_at(deadline, work).await {
-                Ok(result) => result,
-                Err(_) => Err(limits.too_late()),
+        let cancellation = Cancellation::default();
+        let work = produce(
+            context,
+            Arc::clone(&self.plans),
+            Arc::clone(&limits),
+            execution,
+            cancellation.clone(),
+            sender,
+        );
+        let (deadline, task) = (limits.deadline(), place.spawn(work)?);
+        // On a clock of its own: a client that takes nothing does not poll its answer.
+        let watch = tokio::spawn(async move {
+            let (_registration, _cancellation) = (registration, CancelOnDrop(cancellation));
+            tokio::select! {
+                biased;
+                result = task => result,
+                Ok(why) = stop => Err(why),
+                () = sleep_until(deadline) => Err(limits.too_late()),
             }
         });
         let results = Results {
             receiver,
-            task: Task(task),
-            stop,
-            deadline: Box::pin(sleep_until(deadline)),
-            limits: Arc::clone(&self.limits),
-            _registration: registration,
+            watch: Some(AbortOnDrop(watch)),
         };
         let answer = stream::unfold(Some(results), |results| async {
             let mut results = results?;
@@ -146,47 +193,75 @@ pub fn answer(batch: RecordBatch) -> Answer {
         .boxed()
 }
 
-/// What a query gives, on the side of the network.
+/// The messages of a query's result, on the side of the network.
 struct Results {
     receiver: mpsc::Receiver<FlightData>,
-    task: Task<()>,
-    stop: oneshot::Receiver<Status>,
-    deadline: Pin<Box<Sleep>>,
-    limits: Arc<Limits>,
-    _registration: Registration,
+    /// Gives the result of the query, and cancels the query if it is dropped. None after the query has ended.
+    watch: Option<AbortOnDrop>,
 }
 
 impl Results {
     async fn next(&mut self) -> Result<Option<FlightData>, Status> {
-        let (receiver, task) = (&mut self.receiver, &mut self.task);
-        let next = async {
-            match receiver.recv().await {
-                Some(data) => Ok(Some(data)),
-                // The end, or an error, or a panic.
-                None => task.await.map(|()| None),
+        if let Some(AbortOnDrop(watch)) = &mut self.watch {
+            tokio::select! {
+                biased;
+                Some(data) = self.receiver.recv() => return Ok(Some(data)),
+                result = watch => {
+                    self.watch = None;
+                    result.map_err(|_| Status::internal("internal error: the query was given up"))??;
+                }
             }
-        };
-        tokio::select! {
-            biased;
-            Ok(why) = &mut self.stop => Err(why),
-            () = &mut self.deadline => Err(self.limits.too_late()),
-            data = next => data,
         }
+        Ok(self.receiver.recv().await)
     }
+}
+
+/// A task that is aborted when this is dropped.
+struct AbortOnDrop(JoinHandle<Result<(), Status>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Cancels a query when this is dropped.
+struct CancelOnDrop(Cancellation);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// The plan of a statement, which is kept for the requests that follow.
+async fn planned(context: &SessionContext, plans: &Plans, sql: &str) -> Result<Statement, Status> {
+    if let Some(statement) = plans.get(sql) {
+        return Ok(statement);
+    }
+    let statement = Statement::plan(context, sql).await?;
+    plans.keep(sql, &statement);
+    Ok(statement)
 }
 
 /// Runs a query to its end, or until nobody listens.
 async fn produce(
     context: SessionContext,
+    plans: Arc<Plans>,
     limits: Arc<Limits>,
     execution: Execution,
+    cancellation: Cancellation,
     sender: mpsc::Sender<FlightData>,
 ) -> Result<(), Status> {
-    let statement = Statement::plan(&context, &execution.sql).await?;
+    let statement = planned(&context, &plans, &execution.sql).await?;
     let (rows, schema) = opening(&statement, &execution)?;
     let streams = stream::iter(rows).then(move |values| {
         let bound = statement.clone().bind(&values);
-        async move { bound?.stream().await.map_err(FlightError::from) }
+        let (context, cancellation) = (context.clone(), cancellation.clone());
+        async move {
+            let stream = bound?.stream(&context, cancellation).await;
+            stream.map_err(FlightError::from)
+        }
     });
     let batches = streams
         .map_ok(|batches| batches.map_err(|error| FlightError::from(of_engine(&error))))
@@ -219,29 +294,4 @@ fn opening(
         None => statement.schema(),
     };
     Ok((rows, schema))
-}
-
-/// Work on the worker threads that is given up when this is dropped.
-struct Task<T>(JoinHandle<Result<T, Status>>);
-
-impl<T> Future for Task<T> {
-    type Output = Result<T, Status>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // A panic has been told by its hook.
-        let broken = |_| {
-            Err(status(
-                Code::Internal,
-                "internal error: the query was given up",
-            ))
-        };
-        let result = std::task::ready!(Pin::new(&mut self.0).poll(context));
-        Poll::Ready(result.unwrap_or_else(broken))
-    }
-}
-
-impl<T> Drop for Task<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }

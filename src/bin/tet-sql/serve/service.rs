@@ -3,15 +3,11 @@
 use crate::serve::authentication::{Authentication, HEADER};
 use crate::serve::bindings::Bindings;
 use crate::serve::information;
-use crate::serve::ipc::check_header;
 use crate::serve::metadata;
-use crate::serve::parameters::{Packing, number_places};
 use crate::serve::queries::{Answer, Queries, answer};
 use crate::serve::statement::refused;
 use crate::serve::status::{of_arrow, of_flight, status, wrong};
 use crate::serve::ticket::{Execution, Prepared};
-use arrow_flight::decode::FlightRecordBatchStream;
-use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::metadata::{SqlInfoData, XdbcTypeInfoData};
 use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
@@ -32,8 +28,8 @@ use arrow_flight::{
 use arrow_ipc::writer::IpcWriteOptions;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
+use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use futures::{StreamExt, TryStreamExt, future};
 use prost::Message;
 use prost::bytes::Bytes;
 use std::time::Duration;
@@ -65,17 +61,6 @@ impl Service {
             about: information::about(time_limit)?,
             types: information::types()?,
         })
-    }
-
-    /// Where the result of an execution is to be had.
-    async fn announce(
-        &self,
-        execution: Execution,
-        request: Request<FlightDescriptor>,
-    ) -> Result<Response<FlightInfo>, Status> {
-        let ticket = execution.ticket();
-        let schema = self.queries.schema(execution).await?;
-        info(ticket, &schema, request)
     }
 
     /// A prepared statement with what is bound to it now.
@@ -148,8 +133,10 @@ impl FlightSqlService for Service {
         query: CommandStatementQuery,
         request: Request<FlightDescriptor>,
     ) -> Result<Response<FlightInfo>, Status> {
-        let sql = number_places(&query.query)?;
-        self.announce(Execution::new(sql, None), request).await
+        let (sql, statement) = self.queries.prepare(query.query).await?;
+        let execution = Execution::new(sql, None);
+        let schema = self.queries.schema(statement, &execution).await?;
+        info(execution.ticket(), &schema, request)
     }
 
     async fn do_get_statement(
@@ -166,12 +153,11 @@ impl FlightSqlService for Service {
         query: ActionCreatePreparedStatementRequest,
         _request: Request<Action>,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
-        let sql = number_places(&query.query)?;
-        let (result, parameters) = self.queries.prepare(sql.clone()).await?;
+        let (sql, statement) = self.queries.prepare(query.query).await?;
         Ok(ActionCreatePreparedStatementResult {
             prepared_statement_handle: Prepared::new(sql).handle(),
-            dataset_schema: encoded(&result)?,
-            parameter_schema: encoded(&parameters)?,
+            dataset_schema: encoded(&statement.schema())?,
+            parameter_schema: encoded(&statement.parameter_schema())?,
         })
     }
 
@@ -191,27 +177,8 @@ impl FlightSqlService for Service {
         request: Request<PeekableFlightDataStream>,
     ) -> Result<DoPutPreparedStatementResult, Status> {
         let prepared = Prepared::of_handle(&query.prepared_statement_handle)?;
-        let data = request
-            .into_inner()
-            .and_then(|data| future::ready(check_header(&data.data_header).map(|()| data)))
-            .map_err(FlightError::from);
-        let mut stream = FlightRecordBatchStream::new_from_flight_data(data);
-        let mut packing: Option<Packing> = None;
-        // What is too much is refused before more of it comes.
-        while let Some(batch) = stream.try_next().await.map_err(of_flight)? {
-            let mut rows = match packing.take() {
-                Some(rows) => rows,
-                None => Packing::new(batch.schema_ref())?,
-            };
-            rows.add(&batch)?;
-            packing = Some(rows);
-        }
-        let rows = match (packing, stream.schema()) {
-            (Some(rows), _) => rows,
-            (None, Some(schema)) => Packing::new(schema)?,
-            (None, None) => return Err(wrong("parameters without a schema")),
-        };
-        self.bindings.bind(prepared.id()?, rows.finish()?)?;
+        let rows = self.queries.receive(request.into_inner()).await?;
+        self.bindings.bind(prepared.id()?, rows)?;
         Ok(DoPutPreparedStatementResult {
             prepared_statement_handle: Some(query.prepared_statement_handle),
         })
@@ -222,7 +189,10 @@ impl FlightSqlService for Service {
         query: CommandPreparedStatementQuery,
         request: Request<FlightDescriptor>,
     ) -> Result<Response<FlightInfo>, Status> {
-        self.announce(self.execution(&query)?, request).await
+        let execution = self.execution(&query)?;
+        let (_, statement) = self.queries.prepare(execution.sql.clone()).await?;
+        let schema = self.queries.schema(statement, &execution).await?;
+        info(execution.ticket(), &schema, request)
     }
 
     async fn do_get_prepared_statement(

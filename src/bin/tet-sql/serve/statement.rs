@@ -1,22 +1,27 @@
 //! Statements that only read.
 
+use crate::engine::Cancellation;
+use crate::interruptible::interruptible;
+use crate::serve::panics::untrusted;
 use crate::serve::parameters::{self, Parameters};
-use crate::serve::status::{of_engine, status, wrong};
+use crate::serve::status::{of_engine, of_statement, status, wrong};
 use crate::serve::wire::result_schema;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::ParamValues;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::context::{SQLOptions, SessionState};
+use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::SessionContext;
+use std::sync::Arc;
 use tet_sql::error::describe;
 use tonic::{Code, Status};
 
-/// A planned statement, with a session of its own: nothing that it does is seen by others.
-#[derive(Clone)]
+/// A planned statement.
+#[derive(Debug, Clone)]
 pub struct Statement {
-    state: SessionState,
+    sql: Arc<str>,
     plan: LogicalPlan,
     parameters: Parameters,
 }
@@ -24,9 +29,10 @@ pub struct Statement {
 impl Statement {
     /// Plans a statement: a query, EXPLAIN, SHOW or DESCRIBE. All others are refused.
     pub async fn plan(context: &SessionContext, sql: &str) -> Result<Self, Status> {
-        let state = context.state();
-        let plan = state.create_logical_plan(sql).await;
-        let plan = plan.map_err(|error| of_engine(&error))?;
+        let plan = match context.state().create_logical_plan(sql).await {
+            Ok(plan) => plan,
+            Err(error) => return Err(of_statement(context, sql, &error).await),
+        };
         let only_reads = SQLOptions::new()
             .with_allow_ddl(false)
             .with_allow_dml(false)
@@ -35,10 +41,20 @@ impl Statement {
         only_reads.map_err(|error| refused(&describe(&error)))?;
         let parameters = Parameters::of(&plan).map_err(|error| of_engine(&error))?;
         Ok(Self {
-            state,
+            sql: sql.into(),
             plan,
             parameters,
         })
+    }
+
+    /// The plan.
+    pub fn logical_plan(&self) -> &LogicalPlan {
+        &self.plan
+    }
+
+    /// Returns `true` if the statement has no parameters.
+    pub fn has_no_parameters(&self) -> bool {
+        self.parameters.is_empty()
     }
 
     /// The schema of its result, as it is sent.
@@ -67,7 +83,10 @@ impl Statement {
                     "the statement has parameters that have no values: {names}"
                 )))
             }
-            Some(bytes) => self.parameters.rows(&parameters::decode(bytes)?),
+            Some(bytes) => {
+                let batches = parameters::decode(bytes)?;
+                untrusted(|| self.parameters.rows(&batches))
+            }
         }
     }
 
@@ -80,11 +99,22 @@ impl Statement {
         Ok(self)
     }
 
-    /// Runs it.
-    pub async fn stream(self) -> Result<SendableRecordBatchStream, Status> {
-        let frame = DataFrame::new(self.state, self.plan);
-        let stream = frame.execute_stream().await;
-        stream.map_err(|error| of_engine(&error))
+    /// Runs the statement until it is cancelled, with a state of its own: nothing that it does is seen by others.
+    pub async fn stream(
+        self,
+        context: &SessionContext,
+        cancellation: Cancellation,
+    ) -> Result<SendableRecordBatchStream, Status> {
+        let frame = DataFrame::new(context.state(), self.plan);
+        let task = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await;
+        let stream = plan
+            .and_then(|plan| interruptible(plan, &cancellation))
+            .and_then(|plan| execute_stream(plan, task));
+        match stream {
+            Ok(stream) => Ok(stream),
+            Err(error) => Err(of_statement(context, &self.sql, &error).await),
+        }
     }
 }
 

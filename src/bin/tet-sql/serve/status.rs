@@ -1,8 +1,11 @@
 //! What clients are told of errors.
 
+use crate::excerpt;
+use crate::failure::Failure;
 use arrow_flight::error::FlightError;
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
+use datafusion::prelude::SessionContext;
 use tet_sql::error::describe;
 use tonic::{Code, Status};
 
@@ -24,9 +27,21 @@ pub fn wrong(message: impl AsRef<str>) -> Status {
     status(Code::InvalidArgument, message.as_ref())
 }
 
-/// What came of the engine.
+/// An error of DataFusion.
 pub fn of_engine(error: &DataFusionError) -> Status {
-    let code = match error.find_root() {
+    status(code(error), &describe(error))
+}
+
+/// An error of a statement, with the line where it is and what may have been meant.
+pub async fn of_statement(context: &SessionContext, sql: &str, error: &DataFusionError) -> Status {
+    match excerpt::failure(context, sql, error).await {
+        Failure::Message(message) => status(code(error), &message),
+        _ => of_engine(error),
+    }
+}
+
+fn code(error: &DataFusionError) -> Code {
+    match error.find_root() {
         DataFusionError::Plan(_)
         | DataFusionError::SQL(..)
         | DataFusionError::SchemaError(..)
@@ -36,8 +51,7 @@ pub fn of_engine(error: &DataFusionError) -> Status {
         DataFusionError::NotImplemented(_) => Code::Unimplemented,
         DataFusionError::ResourcesExhausted(_) => Code::ResourceExhausted,
         _ => Code::Internal,
-    };
-    status(code, &describe(error))
+    }
 }
 
 /// What came of encoding.
