@@ -45,10 +45,10 @@
 //! and `min` and `max` of coordinates, read no chunk at all.
 //!
 //! Zone maps and value postings, where a file has them, rule out chunks for predicates over values, and answer `min`, `max`
-//! and `count` of whole chunks. Joins, `ORDER BY ... LIMIT` and scalar subqueries rule out chunks by both while a scan
-//! runs. `EXPLAIN` shows the selection, `EXPLAIN ANALYZE` what was read.
+//! and `count` of whole chunks. In a session that [`enable_tet`] made, joins, `ORDER BY ... LIMIT` and scalar subqueries rule
+//! out chunks by both while a scan runs. `EXPLAIN` shows the selection, `EXPLAIN ANALYZE` what was read.
 //!
-//! In a session that [`enable_tet`] made, [aggregates](provider::aggregate) grouped by dimensions are reductions of the
+//! In such a session, [aggregates](provider::aggregate) grouped by dimensions are reductions of the
 //! stored [cells](grid::reduce), without rows.
 //!
 //! # Layers

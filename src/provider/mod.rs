@@ -20,6 +20,7 @@ pub mod external;
 mod file_blocks;
 mod file_kind;
 pub mod files;
+pub mod filter_pushdown;
 pub mod functions;
 mod grid_blocks;
 mod grid_reader;

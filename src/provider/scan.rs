@@ -26,7 +26,6 @@ use datafusion::physical_expr::{
 };
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::expressions::Column;
-use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 
@@ -197,6 +196,27 @@ impl ArrayScan {
             config.optimizer.repartition_file_min_size,
         );
         Ok(scan)
+    }
+
+    /// The scan with more filters over its output that rule out blocks while it runs; `None` if none of these does. The
+    /// rows that the scan gives still have to be filtered.
+    ///
+    /// Only [`FilterPushdown`](crate::provider::filter_pushdown::FilterPushdown) calls this. The scan refuses what
+    /// DataFusion's rule of the same name offers, since that one mistakes columns for others of the same name.
+    pub(super) fn with_filters(&self, filters: &[Arc<dyn PhysicalExpr>]) -> Option<Self> {
+        // A filter above a limit does not apply to the rows behind the limit.
+        if self.plan.fetch.is_some() {
+            return None;
+        }
+        // Filters without dynamic parts were known when the scan was planned.
+        let mut dynamic = filters.iter().filter(|filter| pruning::is_dynamic(filter));
+        let first = dynamic.next()?;
+        let known = self.plan.dynamic_filter.iter();
+        let all = known.chain([first]).chain(dynamic).cloned();
+        Some(self.with_plan(ScanPlan {
+            dynamic_filter: physical_conjunction_opt(all),
+            ..self.plan.as_ref().clone()
+        }))
     }
 
     /// The scan as a plan node.
@@ -425,32 +445,6 @@ impl DataSource for ArrayScan {
         Ok(SortOrderPushdownResult::Inexact {
             inner: Arc::new(scan),
         })
-    }
-
-    fn try_pushdown_filters(
-        &self,
-        filters: Vec<Arc<dyn PhysicalExpr>>,
-        _config: &ConfigOptions,
-    ) -> Result<FilterPushdownPropagation<Arc<dyn DataSource>>> {
-        // The engine applies all of them to the rows. Those that were known when the scan was planned have had their
-        // say; the others will rule out blocks.
-        let answers = vec![PushedDown::No; filters.len()];
-        let propagation = FilterPushdownPropagation::with_parent_pushdown_result(answers);
-        // Of a scan that stops after some rows, in their order, the filters speak of those rows only.
-        if self.plan.fetch.is_some() {
-            return Ok(propagation);
-        }
-        let known = self.plan.dynamic_filter.iter().cloned();
-        let dynamic = filters.into_iter().filter(pruning::is_dynamic);
-        let all: Vec<_> = known.chain(dynamic).collect();
-        if all.len() == usize::from(self.plan.dynamic_filter.is_some()) {
-            return Ok(propagation);
-        }
-        let plan = ScanPlan {
-            dynamic_filter: physical_conjunction_opt(all),
-            ..self.plan.as_ref().clone()
-        };
-        Ok(propagation.with_updated_node(Arc::new(self.with_plan(plan))))
     }
 
     fn apply_expressions(

@@ -18,6 +18,7 @@ use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::config::TetConfig;
 use crate::provider::copy::{ArrayFormatFactory, RowFormatFactory};
 use crate::provider::external::{STORED_AS, TetTableFactory, TetUrlFactory};
+use crate::provider::filter_pushdown::FilterPushdown;
 use crate::provider::functions;
 use crate::provider::introspection;
 use crate::provider::location::is_tet;
@@ -153,6 +154,7 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
             rules.push(rule);
         }
     }
+    FilterPushdown::replace_in(&mut rules);
     let ctx: SessionContext = ctx
         .into_state_builder()
         .with_session_id(session_id)

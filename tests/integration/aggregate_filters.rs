@@ -3,14 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr, lit};
-use datafusion::physical_plan::filter_pushdown::{
-    ChildFilterPushdownResult, ChildPushdownResult, FilterPushdownPhase,
-};
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use tet_sql::TetOptions;
@@ -93,6 +89,7 @@ async fn as_the_last_rule() {
     use datafusion::execution::SessionStateBuilder;
     use datafusion::prelude::SessionConfig;
     use tet_sql::provider::aggregate::ArrayAggregates;
+    use tet_sql::provider::filter_pushdown::FilterPushdown;
 
     let spec = DatasetSpec::new("v", Dtype::F32, &[20, 4], &[1, 4]).with_dim_names(["time", "lon"]);
     let datasets = [(spec, cells!((0..80).map(|n| n as f32)))];
@@ -100,7 +97,12 @@ async fn as_the_last_rule() {
     let state = SessionStateBuilder::new()
         .with_config(SessionConfig::new().with_target_partitions(2))
         .with_default_features()
-        .with_physical_optimizer_rule(Arc::new(ArrayAggregates::new()))
+        .build();
+    let mut rules = state.physical_optimizers().to_vec();
+    FilterPushdown::replace_in(&mut rules);
+    rules.push(Arc::new(ArrayAggregates::new()));
+    let state = SessionStateBuilder::new_from_existing(state)
+        .with_physical_optimizer_rules(rules)
         .build();
     let ctx = SessionContext::new_with_state(state);
     tet_sql::TetSessionExt::register_tet(&ctx, "v".into(), &path, TetOptions::new())
@@ -137,16 +139,9 @@ async fn filters_that_change_are_followed() {
             let Some(operator) = plan.downcast_ref::<ArrayAggregateExec>() else {
                 return Ok(Transformed::no(plan));
             };
-            let filters = ChildPushdownResult {
-                parent_filters: vec![ChildFilterPushdownResult {
-                    filter: Arc::<DynamicFilterPhysicalExpr>::clone(&filter),
-                    child_results: Vec::new(),
-                }],
-                self_filters: Vec::new(),
-            };
-            let (phase, config) = (FilterPushdownPhase::Post, ConfigOptions::new());
-            let answer = operator.handle_child_pushdown_result(phase, filters, &config)?;
-            Ok(Transformed::yes(answer.updated_node.unwrap()))
+            let filter: Arc<dyn PhysicalExpr> = Arc::<DynamicFilterPhysicalExpr>::clone(&filter);
+            let operator = operator.with_filters(&[filter])?.unwrap();
+            Ok(Transformed::yes(Arc::new(operator)))
         })
         .unwrap()
         .data;

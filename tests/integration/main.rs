@@ -25,6 +25,7 @@ mod grouped_files;
 mod hostile;
 mod interop;
 mod introspection;
+mod joins;
 mod known_chunks;
 mod memory;
 mod mutations;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err};
-use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{
@@ -14,9 +13,6 @@ use datafusion::physical_expr::{
 };
 use datafusion::physical_plan::execution_plan::{
     Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
-};
-use datafusion::physical_plan::filter_pushdown::{
-    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
@@ -117,6 +113,25 @@ impl ArrayAggregateExec {
             dynamic_filter,
             ..self
         }
+    }
+
+    /// The operator with more filters over its output that rule out chunks while it runs; `None` if none of these does.
+    /// The rows that the operator gives still have to be filtered: a group that a filter drops may lack cells.
+    ///
+    /// # Errors
+    /// If a filter speaks of a column that is not there.
+    pub fn with_filters(&self, filters: &[Arc<dyn PhysicalExpr>]) -> Result<Option<Self>> {
+        let mut all: Vec<_> = self.dynamic_filter.iter().cloned().collect();
+        let known = all.len();
+        for filter in filters {
+            if is_dynamic(filter) {
+                all.extend(self.over_table(filter)?);
+            }
+        }
+        if all.len() == known {
+            return Ok(None);
+        }
+        Ok(Some(self.clone().with_dynamic_filter(conjunction_opt(all))))
     }
 
     /// A filter over the groups' columns in terms of the table's; `None` if it asks for more than that.
@@ -227,30 +242,6 @@ impl ExecutionPlan for ArrayAggregateExec {
         _children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
-    }
-
-    fn handle_child_pushdown_result(
-        &self,
-        _phase: FilterPushdownPhase,
-        filters: ChildPushdownResult,
-        _config: &ConfigOptions,
-    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        // The engine applies all of them to the rows. A group that a filter takes away may be short of cells.
-        let filters = filters.parent_filters;
-        let answers = vec![PushedDown::No; filters.len()];
-        let answers = FilterPushdownPropagation::with_parent_pushdown_result(answers);
-        let mut all: Vec<_> = self.dynamic_filter.iter().cloned().collect();
-        let known = all.len();
-        for filter in filters.iter().map(|filter| &filter.filter) {
-            if is_dynamic(filter) {
-                all.extend(self.over_table(filter)?);
-            }
-        }
-        if all.len() == known {
-            return Ok(answers);
-        }
-        let operator = self.clone().with_dynamic_filter(conjunction_opt(all));
-        Ok(answers.with_updated_node(Arc::new(operator)))
     }
 
     fn execute(

@@ -1,0 +1,4 @@
+//! Joins of tables whose columns have the same names.
+
+mod generated;
+mod same_names;
