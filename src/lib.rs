@@ -79,6 +79,8 @@ pub use format::storage::Access;
 pub use provider::config::TetConfig;
 pub use provider::description::{AttributeDescription, DimensionDescription, TableDescription};
 pub use provider::external::{TetTableFactory, open_location};
+#[cfg(feature = "sql")]
+pub use provider::join_keys::create_logical_plan;
 pub use provider::options::TetOptions;
 pub use provider::schema::TetSchema;
 pub use provider::session::{TetFolder, TetSessionExt, enable_tet};

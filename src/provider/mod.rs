@@ -26,6 +26,8 @@ mod grid_blocks;
 mod grid_reader;
 pub mod grid_table;
 pub mod introspection;
+#[cfg(feature = "sql")]
+pub mod join_keys;
 mod joined_axis;
 mod location;
 mod long_limits;

@@ -52,7 +52,8 @@ async fn copy(
     };
     let url = url.as_str().replace('\'', "%27");
     let copy = format!("COPY (\n{sql}\n) TO '{url}' STORED AS {stored_as}");
-    let frame = context.sql(&copy).await?;
+    let plan = tet_sql::create_logical_plan(&context.state(), &copy).await?;
+    let frame = context.execute_logical_plan(plan).await?;
     let plan = frame.create_physical_plan().await?;
     let mut bar = Progress::of(&plan, progress, cancellation);
     let batches = collect(Arc::clone(&plan), context.task_ctx()).await?;

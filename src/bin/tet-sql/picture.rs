@@ -38,7 +38,8 @@ impl Shell {
 
 /// The chart of a query's result, and the rows that it has.
 pub async fn chart(context: &SessionContext, query: &str) -> Result<(Chart, usize), Error> {
-    let frame = context.sql(query).await?;
+    let plan = tet_sql::create_logical_plan(&context.state(), query).await?;
+    let frame = context.execute_logical_plan(plan).await?;
     let units = plot::units(frame.logical_plan());
     let mut stream = frame.execute_stream().await?;
     let schema = stream.schema();

@@ -113,7 +113,7 @@ async fn run(
     manner: Manner,
     cancellation: Cancellation,
 ) -> Result<Outcome, Error> {
-    let plan = context.state().create_logical_plan(sql).await?;
+    let plan = tet_sql::create_logical_plan(&context.state(), sql).await?;
     if manner.read_only && writes(&plan)? {
         return Err(Failure::message("--read-only: this statement writes").into());
     }

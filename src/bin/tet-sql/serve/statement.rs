@@ -29,7 +29,7 @@ pub struct Statement {
 impl Statement {
     /// Plans a statement: a query, EXPLAIN, SHOW or DESCRIBE. All others are refused.
     pub async fn plan(context: &SessionContext, sql: &str) -> Result<Self, Status> {
-        let plan = match context.state().create_logical_plan(sql).await {
+        let plan = match tet_sql::create_logical_plan(&context.state(), sql).await {
             Ok(plan) => plan,
             Err(error) => return Err(of_statement(context, sql, &error).await),
         };

@@ -1,0 +1,202 @@
+//! Parts of the syntax tree of joins.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::TableReference;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName, Query, SelectItem,
+    TableFactor, TableWithJoins, VisitMut, VisitorMut,
+};
+
+/// A column of joined tables.
+#[derive(Debug, Clone)]
+pub(super) struct Column {
+    pub name: String,
+    /// Its value, in terms of the tables' own columns.
+    pub expr: Expr,
+    /// Whether it is the key of a `USING` or `NATURAL` join.
+    pub is_key: bool,
+}
+
+/// The rows of which table a join always keeps, and so the key of which one is never missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    Left,
+    Right,
+    Both,
+    /// Those of the left table, and the right table's columns are gone.
+    OnlyLeft,
+    /// Those of the right table, and the left table's columns are gone.
+    OnlyRight,
+}
+
+/// Puts the values of keys in place of their names.
+pub(super) struct Keys {
+    pub columns: Vec<Column>,
+    pub normalizes: bool,
+    /// How many queries deep the visit is. Names in nested queries are first those of the nested query's tables.
+    pub depth: usize,
+}
+
+impl VisitorMut for Keys {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Identifier(name) = expr
+            && self.depth == 0
+        {
+            let name = normalize(name, self.normalizes);
+            if let Some(key) = self.columns.iter().find(|key| key.name == name) {
+                *expr = key.expr.clone();
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+pub(super) fn replace_in(node: &mut impl VisitMut, keys: &Keys) {
+    let mut keys = Keys {
+        columns: keys.columns.clone(),
+        normalizes: keys.normalizes,
+        depth: 0,
+    };
+    let _ = node.visit(&mut keys);
+}
+
+/// Calls a function for the outermost queries of a node, before what is in them is visited.
+struct Outermost<'a> {
+    change: &'a mut dyn FnMut(&mut Query),
+    depth: usize,
+}
+
+impl VisitorMut for Outermost<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if self.depth == 0 {
+            (self.change)(query);
+        }
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+}
+
+pub(super) fn exchange(node: &mut impl VisitMut, change: &mut dyn FnMut(&mut Query)) {
+    let _ = node.visit(&mut Outermost { change, depth: 0 });
+}
+
+pub(super) fn has_keys(tables: &TableWithJoins) -> bool {
+    let is_nested = |table: &TableFactor| matches!(table, TableFactor::NestedJoin { table_with_joins, alias: None } if has_keys(table_with_joins));
+    is_nested(&tables.relation)
+        || tables.joins.iter().any(|join| {
+            let mut operator = join.join_operator.clone();
+            let constraint = constraint(&mut operator).map(|(_, constraint)| constraint.clone());
+            is_nested(&join.relation)
+                || matches!(
+                    constraint,
+                    Some(JoinConstraint::Using(_) | JoinConstraint::Natural)
+                )
+        })
+}
+
+pub(super) fn constraint(operator: &mut JoinOperator) -> Option<(Kept, &mut JoinConstraint)> {
+    Some(match operator {
+        JoinOperator::Join(on)
+        | JoinOperator::Inner(on)
+        | JoinOperator::CrossJoin(on)
+        | JoinOperator::Left(on)
+        | JoinOperator::LeftOuter(on) => (Kept::Left, on),
+        JoinOperator::Right(on) | JoinOperator::RightOuter(on) => (Kept::Right, on),
+        JoinOperator::FullOuter(on) => (Kept::Both, on),
+        JoinOperator::LeftSemi(on) | JoinOperator::LeftAnti(on) => (Kept::OnlyLeft, on),
+        JoinOperator::RightSemi(on) | JoinOperator::RightAnti(on) => (Kept::OnlyRight, on),
+        _ => return None,
+    })
+}
+
+/// The index of the only column of a name.
+pub(super) fn the_only(columns: &[Column], name: &str) -> Option<usize> {
+    let mut same = columns.iter().enumerate();
+    let mut same = same.by_ref().filter(|(_, column)| column.name == name);
+    match (same.next(), same.next()) {
+        (Some((index, _)), None) => Some(index),
+        _ => None,
+    }
+}
+
+pub(super) fn normalize(ident: &Ident, normalizes: bool) -> String {
+    if normalizes && ident.quote_style.is_none() {
+        ident.value.to_ascii_lowercase()
+    } else {
+        ident.value.clone()
+    }
+}
+
+/// A column as an item of a SELECT, under its own name.
+pub(super) fn named(column: &Column) -> SelectItem {
+    match &column.expr {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => {
+            SelectItem::UnnamedExpr(column.expr.clone())
+        }
+        expr => SelectItem::ExprWithAlias {
+            expr: expr.clone(),
+            alias: quoted(&column.name),
+        },
+    }
+}
+
+fn quoted(name: &str) -> Ident {
+    Ident::with_quote('"', name)
+}
+
+/// The column of a table.
+pub(super) fn column(table: Option<&TableReference>, name: &str) -> Expr {
+    let Some(table) = table else {
+        return Expr::Identifier(quoted(name));
+    };
+    let parts = [table.catalog(), table.schema(), Some(table.table())];
+    let parts = parts.into_iter().flatten().chain([name]);
+    Expr::CompoundIdentifier(parts.map(quoted).collect())
+}
+
+pub(super) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp {
+        left: Box::new(left),
+        op,
+        right: Box::new(right),
+    }
+}
+
+pub(super) fn coalesce(one: Expr, other: Expr) -> Expr {
+    let args = [one, other].map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new("coalesce")]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: args.into(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
