@@ -37,6 +37,7 @@ mod names;
 mod nested_loops;
 pub mod options;
 mod partitions;
+pub mod probe_sides;
 mod pruning;
 mod pushdown;
 pub mod scan;

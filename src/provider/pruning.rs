@@ -8,15 +8,17 @@ use arrow::array::{ArrayRef, AsArray, BooleanArray, PrimitiveArray, RecordBatch}
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, Schema, SchemaRef};
 use datafusion::common::pruning::PruningStatistics;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, ScalarValue};
-use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::{ColumnarValue, Operator};
 use datafusion::physical_expr::expressions::{
-    DynamicFilterPhysicalExpr, DynamicFilterTracking, InListExpr, Literal, lit,
+    BinaryExpr, CaseExpr, DynamicFilterPhysicalExpr, DynamicFilterTracking, InListExpr, Literal,
+    lit,
 };
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
+use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 
 use crate::grid::{IndexSet, IndexSetBuilder};
@@ -291,6 +293,7 @@ impl Pruner {
             self.is_checked = true;
             self.known.clear();
             let filter = with_subquery_values(&self.filter)?;
+            let filter = without_cases(&snapshot_physical_expr(filter)?)?;
             self.predicate = pruning_predicate(&filter, &self.schema);
         }
         let Some(predicate) = &self.predicate else {
@@ -313,6 +316,32 @@ impl Pruner {
         self.known_from = position;
         Ok(self.known.first().copied().unwrap_or(true))
     }
+}
+
+/// A weaker filter in which every CASE is true if one of its results is. The keys of a partitioned hash join come as a
+/// CASE over the partitions, of which statistics say nothing.
+fn without_cases(filter: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+    let replaced = Arc::clone(filter).transform_down(|expr| {
+        if let Some(case) = expr.downcast_ref::<CaseExpr>() {
+            let results = case.when_then_expr().iter().map(|(_, then)| then);
+            let results = results.chain(case.else_expr()).cloned();
+            let either = |one, other| -> Arc<dyn PhysicalExpr> {
+                Arc::new(BinaryExpr::new(one, Operator::Or, other))
+            };
+            let any = results.reduce(either).unwrap_or_else(|| lit(false));
+            return Ok(Transformed::yes(any));
+        }
+        let is_junction = expr
+            .downcast_ref::<BinaryExpr>()
+            .is_some_and(|expr| matches!(expr.op(), Operator::And | Operator::Or));
+        // Anywhere else, for instance below NOT, a weaker part may make the whole stronger.
+        let further = match is_junction {
+            true => TreeNodeRecursion::Continue,
+            false => TreeNodeRecursion::Jump,
+        };
+        Ok(Transformed::new(expr, false, further))
+    })?;
+    Ok(replaced.data)
 }
 
 /// The filter with the values of its scalar subqueries, which are known by the time that a scan runs.

@@ -25,6 +25,7 @@ use crate::provider::location::is_tet;
 use crate::provider::long_limits::SpillLongLimits;
 use crate::provider::nested_loops::RestartBuildSides;
 use crate::provider::options::TetOptions;
+use crate::provider::probe_sides::ArrayProbeSides;
 use crate::provider::schema::TetSchema;
 use crate::provider::table::ArrayTable;
 use crate::provider::url_catalogs::UrlCatalogs;
@@ -32,6 +33,8 @@ use crate::provider::zip::ZipJoins;
 
 /// The engine's rule that distributes a plan over partitions.
 const DISTRIBUTION: &str = "EnsureRequirements";
+/// DataFusion's rule that chooses the build sides of joins.
+const JOIN_SELECTION: &str = "join_selection";
 /// Names that a schema cannot have.
 const RESERVED: [&str; 1] = ["information_schema"];
 
@@ -153,6 +156,13 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         if !rules.iter().any(|other| other.name() == rule.name()) {
             rules.push(rule);
         }
+    }
+    if !rules
+        .iter()
+        .any(|rule| rule.name() == ArrayProbeSides::NAME)
+        && let Some(selection) = rules.iter().position(|rule| rule.name() == JOIN_SELECTION)
+    {
+        rules.insert(selection + 1, Arc::new(ArrayProbeSides::new()));
     }
     FilterPushdown::replace_in(&mut rules);
     let ctx: SessionContext = ctx

@@ -1,0 +1,161 @@
+//! Arrays as probe sides of joins with tables of unknown size.
+
+use std::sync::Arc;
+
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinType, Result};
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode,
+};
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+
+use crate::provider::scan::ArrayScan;
+
+/// Bytes of a file per row at least, when the rows are not counted.
+const BYTES_PER_ROW: u64 = 4;
+
+/// Makes arrays the probe side of joins whose other side has no row count, such as a CSV or JSON file.
+///
+/// DataFusion swaps the sides of a join only if it knows the sizes of both. As written, `array JOIN csv` would collect the
+/// array in memory. The row count of an array is exact, so this rule collects the other side, unless its files are large
+/// enough to hold more rows. The keys of that side then reach the scan of the array as a dynamic filter, and the array is
+/// not repartitioned.
+///
+/// [`enable_tet`](crate::enable_tet) puts it behind DataFusion's `join_selection`, whose setting
+/// `datafusion.optimizer.join_reordering` switches it off as well.
+#[derive(Debug, Default)]
+pub struct ArrayProbeSides {}
+
+impl ArrayProbeSides {
+    /// The name of the rule.
+    pub const NAME: &str = "array_probe_sides";
+
+    /// Creates the rule.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl PhysicalOptimizerRule for ArrayProbeSides {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if !config.optimizer.join_reordering {
+            return Ok(plan);
+        }
+        let few = config.optimizer.hash_join_single_partition_threshold_rows as u64;
+        let replaced = plan.transform_up(|plan| {
+            Ok(match replace(&plan, few)? {
+                Some(replaced) => Transformed::yes(replaced),
+                None => Transformed::no(plan),
+            })
+        })?;
+        Ok(replaced.data)
+    }
+
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// The join with the array as its probe side; `None` if it stays. Arrays of few rows may be collected.
+fn replace(plan: &Arc<dyn ExecutionPlan>, few: u64) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let is_array = |array: &Arc<dyn ExecutionPlan>, other: &Arc<dyn ExecutionPlan>| {
+        is_larger_array(array, other, few)
+    };
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        // The sides of NOT IN are not interchangeable.
+        if join.null_aware {
+            return Ok(None);
+        }
+        if join.join_type().supports_swap() && is_array(join.left(), join.right())? {
+            return join.swap_inputs(PartitionMode::CollectLeft).map(Some);
+        }
+        if *join.partition_mode() != PartitionMode::CollectLeft
+            && is_array(join.right(), join.left())?
+        {
+            let mode = PartitionMode::CollectLeft;
+            return join
+                .builder()
+                .with_partition_mode(mode)
+                .build_exec()
+                .map(Some);
+        }
+    } else if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+        let is_swappable = join.join_type().supports_swap()
+            // The columns of these are not the other's.
+            && !matches!(join.join_type(), JoinType::LeftMark | JoinType::RightMark);
+        if is_swappable && is_array(join.left(), join.right())? {
+            return join.swap_inputs().map(Some);
+        }
+    } else if let Some(join) = plan.downcast_ref::<CrossJoinExec>()
+        && is_array(join.left(), join.right())?
+    {
+        return join.swap_inputs().map(Some);
+    }
+    Ok(None)
+}
+
+/// Returns `true` if one side of a join is an array of more than `few` rows, and the other side is of unknown size but
+/// probably smaller.
+fn is_larger_array(
+    array: &Arc<dyn ExecutionPlan>,
+    other: &Arc<dyn ExecutionPlan>,
+    few: u64,
+) -> Result<bool> {
+    if rows(other)?.is_some() {
+        return Ok(false);
+    }
+    let Some(rows) = rows(array)?.filter(|rows| *rows > few) else {
+        return Ok(false);
+    };
+    let has_array = array.exists(|node| {
+        let source = node.downcast_ref::<DataSourceExec>();
+        Ok(source.is_some_and(|source| source.data_source().is::<ArrayScan>()))
+    })?;
+    Ok(has_array && rows_of_leaves(other)? < rows)
+}
+
+fn rows(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<u64>> {
+    let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
+    Ok(match statistics.num_rows {
+        Precision::Exact(rows) | Precision::Inexact(rows) => Some(rows as u64),
+        Precision::Absent => None,
+    })
+}
+
+/// Most rows that the leaves of a plan probably give, as far as that is known.
+fn rows_of_leaves(plan: &Arc<dyn ExecutionPlan>) -> Result<u64> {
+    let mut sum = 0u64;
+    plan.apply(|node| {
+        if !node.children().is_empty() {
+            return Ok(TreeNodeRecursion::Continue);
+        }
+        let files = node
+            .downcast_ref::<DataSourceExec>()
+            .and_then(|source| source.data_source().downcast_ref::<FileScanConfig>());
+        let of_node = match (rows(node)?, files) {
+            (Some(rows), _) => rows,
+            (None, Some(scan)) => {
+                let files = scan.file_groups.iter().flat_map(|group| group.iter());
+                files.map(|file| file.object_meta.size).sum::<u64>() / BYTES_PER_ROW
+            }
+            (None, None) => 0,
+        };
+        sum = sum.saturating_add(of_node);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(sum)
+}
