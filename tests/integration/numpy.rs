@@ -49,6 +49,36 @@ async fn numbers_of_every_order() {
     assert_eq!(ask("empty.npy", "SELECT count(*) FROM FILE").await, ["0"]);
 }
 
+/// Names that lead out of the archive would do so wherever it is converted to.
+#[test]
+fn members_with_names_that_lead_elsewhere_are_left_out() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.npz");
+    let array = std::fs::read(data("npy/c_order.npy")).unwrap();
+    let mut archive = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
+    for name in ["a/b..c", "../x", "a/../../x", "/etc/x", "..\\x", ".."] {
+        let options = zip::write::SimpleFileOptions::default();
+        archive.start_file(format!("{name}.npy"), options).unwrap();
+        archive.write_all(&array).unwrap();
+    }
+    archive.finish().unwrap();
+    let schema = tet_sql::TetSchema::open("s", &path, TetOptions::new()).unwrap();
+    let names: Vec<_> = schema
+        .file()
+        .datasets()
+        .iter()
+        .map(|one| one.name())
+        .collect();
+    assert_eq!(names, ["a/b..c"]);
+    assert_eq!(schema.warnings().len(), 5, "{:?}", schema.warnings());
+    assert!(
+        schema.warnings()[0].contains("its name leads out of the archive"),
+        "{:?}",
+        schema.warnings()
+    );
+}
+
 #[tokio::test]
 async fn times_and_texts() {
     let times = ask("times.npy", "SELECT dim_0, value FROM FILE ORDER BY 1").await;

@@ -105,7 +105,7 @@ impl NpyFile {
             file.push(&stem, &start, 0, length, Source::Whole(storage))?;
             return Ok(file);
         }
-        for (member, start) in members::list(path, &storage)? {
+        for (member, start) in members::list(path, &storage, &mut file.warnings)? {
             let name = member.dataset.clone();
             let (offset, length) = (member.offset, member.length);
             let added = start.and_then(|start| match member.is_compressed {

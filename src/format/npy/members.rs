@@ -8,6 +8,7 @@ use zip::read::ZipArchive;
 use zip::{CompressionMethod, result::ZipError};
 
 use crate::error::{Error, Place, Result};
+use crate::format::handles::{self, SHARED};
 use crate::format::npy::header::MAX_HEADER;
 use crate::format::storage::{Access, Storage};
 
@@ -41,8 +42,13 @@ pub(super) fn is_archive(storage: &Storage) -> Result<bool> {
     Ok(MAGICS.iter().any(|magic| *magic == start[..]))
 }
 
-/// The arrays of an archive, each with the first bytes of its `.npy` file, as many as a header can have.
-pub(super) fn list(path: &Path, storage: &Storage) -> Result<Vec<(Member, Result<Vec<u8>>)>> {
+/// The arrays of an archive, each with the first bytes of its `.npy` file, as many as a header can have. Members whose
+/// names lead out of it are left out, with a warning.
+pub(super) fn list(
+    path: &Path,
+    storage: &Storage,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<(Member, Result<Vec<u8>>)>> {
     let mut archive = open(path)?;
     let mut members = Vec::new();
     for index in 0..archive.len().min(MAX_MEMBERS) {
@@ -52,6 +58,15 @@ pub(super) fn list(path: &Path, storage: &Storage) -> Result<Vec<(Member, Result
         let Some(dataset) = name.strip_suffix(EXTENSION).filter(|name| !name.is_empty()) else {
             continue;
         };
+        // Written elsewhere, such a name could lead out of where it is written.
+        let mut parts = dataset.split(['/', '\\']);
+        if dataset.starts_with(['/', '\\']) || parts.any(|part| part == "..") {
+            warnings.push(format!(
+                "{}: the member {name:?} is left out: its name leads out of the archive",
+                path.display()
+            ));
+            continue;
+        }
         let malformed = |field, found: String, expected: String| {
             let place = Place::dataset(path, dataset);
             Err(Error::malformed(place, field, found, expected))
@@ -124,7 +139,7 @@ impl Member {
 }
 
 fn open(path: &Path) -> Result<ZipArchive<File>> {
-    let file = File::open(path).map_err(Error::io(path, "open"))?;
+    let file = handles::open(path, &SHARED).map_err(Error::io(path, "open"))?;
     ZipArchive::new(file).map_err(unreadable(path))
 }
 
