@@ -299,6 +299,86 @@ fn locks_of_publications_that_stopped_are_put_aside() {
     assert!(text(&tet(&["repair", file]).stdout).contains("nothing to repair"));
 }
 
+/// A digit of an index that is another one makes queries wrong: each is found, and mended.
+#[test]
+fn indexes_are_compared_with_cells_and_labels() {
+    for (name, kind) in [
+        ("dtypes/dtype_u8_zstd.tet", "value_postings"),
+        ("weather_small.tet", "value_postings"),
+        ("weather_small.tet", "coord_label_postings"),
+        ("weather_small.tet", "sorted_axis_range"),
+    ] {
+        digits_of_an_index(name, kind);
+    }
+}
+
+fn digits_of_an_index(name: &str, kind: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let sound = fs::read(data(name)).unwrap();
+    let find = |what: &[u8], from: usize| {
+        let rest = sound[from..].windows(what.len());
+        from + rest.take_while(|window| *window != what).count()
+    };
+    let start = find(format!("\"{kind}\"").as_bytes(), 0);
+    let end = find(b"\n    }", start);
+    let digits: Vec<usize> = (start..end)
+        .filter(|place| sound[*place].is_ascii_digit())
+        .collect();
+    assert!(digits.len() > 100, "{}", digits.len());
+    // Some of them.
+    for place in digits.iter().step_by(digits.len() / 40) {
+        let mut bytes = sound.clone();
+        bytes[*place] = match bytes[*place] {
+            b'0' => b'1',
+            digit => digit - 1,
+        };
+        fs::write(&path, bytes).unwrap();
+        let report = deep(&path);
+        let mut checks = report.checks.iter();
+        let check = checks.find(|check| check.name == "secondary_index");
+        let is_found = !report.ok && check.unwrap().errors > 0;
+        assert!(is_found, "{name}, {kind}: byte {place}");
+    }
+    let file = path.to_str().unwrap();
+    let applied = tet(&["repair", file, "--apply"]);
+    assert!(applied.status.success(), "{applied:?}");
+    assert!(text(&applied.stdout).starts_with("drop_secondary_index: "));
+    assert!(deep(&path).ok);
+    // As it is, it is sound.
+    fs::write(&path, &sound).unwrap();
+    let report = deep(&path);
+    assert!(report.ok, "{report:?}");
+    let mut checks = report.checks.iter();
+    let check = checks.find(|check| check.name == "secondary_index");
+    assert!(check.unwrap().note.contains("compared with their cells"));
+}
+
+/// What is left of a truncated file's last chunk is no footer, and stays.
+#[test]
+fn truncated_files_keep_what_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let file = path.to_str().unwrap();
+    let whole = fs::read(data("weather_small.tet")).unwrap();
+    // In the middle of the payload of chunk 2.
+    let left = &whole[..13700];
+    fs::write(&path, left).unwrap();
+    let plan = text(&tet(&["repair", file]).stdout);
+    assert!(
+        plan.starts_with(
+            "clear_footer_flag: the file is truncated to 13700 bytes: the footer is lost, and 114 of 116 chunks"
+        ),
+        "{plan}"
+    );
+    assert!(!plan.contains("cut off the"), "{plan}");
+    tet(&["repair", file, "--apply"]);
+    let kept = fs::read(&path).unwrap();
+    assert_eq!(kept.len(), left.len());
+    let changed = kept.iter().zip(left).filter(|(one, other)| one != other);
+    assert_eq!(changed.count(), 1, "only the flag");
+}
+
 #[test]
 fn zone_maps_are_made_and_taken_away() {
     let folder = tempfile::tempdir().unwrap();

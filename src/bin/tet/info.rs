@@ -211,8 +211,9 @@ fn as_text(
         writeln!(output, "history")?;
         let mut lines = vec![row(["op", "source", "at"])];
         for step in anatomy.footer.iter().flat_map(|footer| &footer.history) {
+            let at = date(&step.at).unwrap_or_else(|| step.at.clone());
             lines.push(
-                [&step.op, &step.source, &step.at]
+                [&step.op, &step.source, &at]
                     .map(|text| clean(text))
                     .to_vec(),
             );
@@ -220,6 +221,12 @@ fn as_text(
         table(output, &lines)?;
     }
     Ok(())
+}
+
+/// Decimal seconds since 1970 as a date and time; `None` if that is not what a text says.
+fn date(seconds: &str) -> Option<String> {
+    let instant = chrono::DateTime::from_timestamp(seconds.trim().parse().ok()?, 0)?;
+    Some(instant.format("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 fn layout(anatomy: &Anatomy, output: &mut dyn Write) -> Result<(), Failure> {

@@ -233,6 +233,16 @@ impl TetFile {
         Ok(end)
     }
 
+    /// The rows of the index whose payloads do not end within the file, as those of a truncated one.
+    pub(crate) fn truncated_rows(&self, access: Access) -> Result<u64> {
+        let mut truncated = 0;
+        self.stored_rows(access, u64::MAX, |_, row| {
+            let end = row.payload_offset.checked_add(row.stored_bytes);
+            truncated += u64::from(end.is_none_or(|end| end > self.length()));
+        })?;
+        Ok(truncated)
+    }
+
     /// The file's bytes.
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage

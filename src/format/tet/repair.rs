@@ -115,7 +115,8 @@ fn has_errors(report: &Report, check: &str) -> bool {
     checks.any(|known| known.name == check && known.errors > 0)
 }
 
-/// A footer that cannot be read is cut off.
+/// A footer that cannot be read is cut off. That of a truncated file is not there: what lies at the end is the rest of a
+/// chunk, which stays.
 fn footer(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     if !has_errors(&repair.report, "footer") {
         return Ok(());
@@ -124,15 +125,31 @@ fn footer(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     let Some(file) = &anatomy.opened else {
         return Ok(());
     };
-    let end = file.last_payload_end(Access::Pread)?;
-    let mut step = Step {
-        name: "cut_footer",
-        what: format!(
-            "the footer cannot be read: cut off the {} bytes behind the payloads, clear flag bit 0; names, labels and \
-             attributes are lost",
-            anatomy.length - end
-        ),
-        kept: None,
+    let truncated = file.truncated_rows(Access::Pread)?;
+    let end = match truncated {
+        0 => file.last_payload_end(Access::Pread)?,
+        _ => anatomy.length,
+    };
+    let mut step = match truncated {
+        0 => Step {
+            name: "cut_footer",
+            what: format!(
+                "the footer cannot be read: cut off the {} bytes behind the payloads, clear flag bit 0; names, labels and \
+                 attributes are lost",
+                anatomy.length - end
+            ),
+            kept: None,
+        },
+        count => Step {
+            name: "clear_footer_flag",
+            what: format!(
+                "the file is truncated to {} bytes: the footer is lost, and {count} of {} chunks are lost or cut off; clear \
+                 flag bit 0, so that the other chunks can be read, without names, labels and attributes",
+                anatomy.length,
+                file.chunk_rows()
+            ),
+            kept: None,
+        },
     };
     if apply {
         let removed = file
@@ -145,7 +162,8 @@ fn footer(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     Ok(())
 }
 
-/// Zone maps that are not those of the cells are made again, an index that cannot be read is dropped.
+/// Zone maps that are not those of the cells are made again, an index that cannot be read or is not that of the cells is
+/// dropped.
 fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     let stale = has_errors(&repair.report, "zone_maps");
     let broken = has_errors(&repair.report, "secondary_index");
@@ -183,7 +201,8 @@ fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     });
     let mut index_step = broken.then(|| Step {
         name: "drop_secondary_index",
-        what: "the secondary index cannot be used: drop it".to_string(),
+        what: "the secondary index cannot be read, or is not that of the cells: drop it"
+            .to_string(),
         kept: None,
     });
     if apply {

@@ -3,6 +3,7 @@
 //! Opening a file is quick since it trusts what it need not look at; this looks at all of it.
 
 mod arrays;
+mod labels;
 mod metadata;
 mod package;
 mod payloads;
@@ -23,7 +24,7 @@ const MOST_FINDINGS: usize = 20;
 /// How a file is checked.
 #[derive(Debug, Clone, Copy)]
 pub struct VerifyOptions {
-    /// Whether every chunk is decoded, and compared with its zone map. Else only the first 128 are.
+    /// Whether every chunk is decoded, and compared with zone maps and value postings. Else only the first 128 are.
     pub deep: bool,
     /// How the file is read.
     pub access: Access,
@@ -242,7 +243,7 @@ pub fn verify(
     if let Some(problem) = of_footer {
         report.failure(
             problem,
-            "the data can be read without it: tet-sql --ignore-footer; tet repair cuts it off",
+            "the data can be read without it: with tet-sql --ignore-footer, or after tet repair",
         );
     }
     let Some(file) = &anatomy.opened else {

@@ -1,13 +1,14 @@
-//! Payloads: whether they lie apart, can be decoded, and are what the zone maps say.
+//! Payloads: whether they lie apart, can be decoded, and are what the zone maps and value postings say.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Error;
-use crate::format::array::{ChunkReader, Dataset, DatasetMetadata, Fill};
+use crate::format::array::{ChunkReader, Dataset, DatasetMetadata, Dtype, Fill};
 use crate::format::tet::file::TetFile;
+use crate::format::tet::postings::{DatasetPostings, ValuePostings};
 use crate::format::tet::verify::rows::Row;
-use crate::format::tet::verify::{Report, Subject, VerifyOptions};
+use crate::format::tet::verify::{Report, Subject, VerifyOptions, labels};
 use crate::format::tet::writer::zone_map;
 use crate::format::tet::zones::{Zone, ZoneMaps};
 
@@ -20,6 +21,15 @@ const UNDECODABLE: &str =
     "the chunk cannot be read, others can; write the dataset again from its source";
 const STALE: &str = "queries may leave out rows: tet repair mends it, or SET tet.zone_maps = false";
 
+const STALE_LABELS: &str =
+    "queries here do not use it, other readers may leave out rows: tet repair drops it";
+
+/// What files say of the values of their chunks, to be compared with the cells.
+struct Indexes {
+    zone_maps: Option<Arc<ZoneMaps>>,
+    postings: Option<Arc<ValuePostings>>,
+}
+
 /// Looks at the payloads of rows.
 pub(super) fn check(
     file: &Arc<TetFile>,
@@ -30,45 +40,57 @@ pub(super) fn check(
 ) {
     check_places(file, rows, report);
     report.begin("zone_maps", "the least and greatest value of each chunk");
-    let zone_maps = match file.zone_maps(options.access) {
-        Ok(Some(zone_maps)) => Some(zone_maps),
-        Ok(None) => {
-            report.note("the file has none");
-            None
-        }
-        Err(error) => {
-            report.failure(&error, STALE);
-            None
-        }
+    let zone_maps = file.zone_maps(options.access);
+    let postings = file.value_postings(options.access);
+    let indexes = Indexes {
+        zone_maps: zone_maps.as_ref().ok().and_then(Option::clone),
+        postings: postings.as_ref().ok().and_then(Option::clone),
     };
     let count = match options.deep {
         true => rows.len(),
         false => rows.len().min(SOME_CHUNKS),
     };
-    let found = decode(
-        file,
-        &rows[..count],
-        zone_maps.as_deref(),
-        options,
-        progress,
-    );
+    let found = decode(file, &rows[..count], &indexes, options, progress);
     let checked = format!("{count} of {} chunks", rows.len());
-    if zone_maps.is_some() {
-        report.note(format!("{checked} compared with their cells"));
-    }
-    for (row, found) in &found {
-        if let Found::Stale(message) = found {
-            let dataset = &file.datasets()[row.dataset as usize];
-            let subject = Subject::chunk(dataset.name(), &dataset.chunk_at(row.ordinal));
-            report.error(subject, message.clone(), STALE);
+    let compared = format!("{checked} compared with their cells");
+    let stale = |report: &mut Report, message_of: fn(&Found) -> Option<&String>| {
+        for (row, found) in &found {
+            if let Some(message) = message_of(found) {
+                let dataset = &file.datasets()[row.dataset as usize];
+                let subject = Subject::chunk(dataset.name(), &dataset.chunk_at(row.ordinal));
+                report.error(subject, message.clone(), STALE);
+            }
         }
-    }
-    report.begin("secondary_index", "postings of the values of chunks");
-    match file.value_postings(options.access) {
-        Ok(Some(_)) => {}
+    };
+    match &zone_maps {
+        Ok(Some(_)) => report.note(compared.clone()),
         Ok(None) => report.note("the file has none"),
-        Err(error) => report.failure(&error, STALE),
+        Err(error) => report.failure(error, STALE),
     }
+    stale(report, |found| match found {
+        Found::StaleZone(message) => Some(message),
+        _ => None,
+    });
+    report.begin("secondary_index", "postings of the values of chunks");
+    match &postings {
+        Ok(Some(_)) => {
+            report.note(compared);
+            match labels::check(file, options.access) {
+                Ok(found) => {
+                    for (dataset, message) in found {
+                        report.error(Subject::dataset(&dataset), message, STALE_LABELS);
+                    }
+                }
+                Err(error) => report.failure(&error, STALE_LABELS),
+            }
+        }
+        Ok(None) => report.note("the file has none"),
+        Err(error) => report.failure(error, STALE),
+    }
+    stale(report, |found| match found {
+        Found::StalePostings(message) => Some(message),
+        _ => None,
+    });
     let rest = match count < rows.len() {
         true => "; --deep decodes all",
         false => "",
@@ -131,14 +153,15 @@ fn check_places(file: &TetFile, rows: &[Row], report: &mut Report) {
 /// What is wrong with a chunk.
 enum Found {
     Undecodable(Error),
-    Stale(String),
+    StaleZone(String),
+    StalePostings(String),
 }
 
 /// Decodes chunks on several threads; what is wrong, in the order of the rows.
 fn decode(
     file: &Arc<TetFile>,
     rows: &[Row],
-    zone_maps: Option<&ZoneMaps>,
+    indexes: &Indexes,
     options: VerifyOptions,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Vec<(Row, Found)> {
@@ -154,12 +177,10 @@ fn decode(
             };
             let dataset = &file.datasets()[row.dataset as usize];
             let metadata = file.metadata(dataset);
-            let zone = zone_maps
-                .and_then(|zone_maps| zone_maps.zone(dataset, &dataset.chunk_at(row.ordinal)));
-            let what = decode_one(&mut reader, dataset, metadata, row, zone, options);
-            if let Err(what) = what {
+            let what = decode_one(&mut reader, dataset, metadata, row, indexes, options);
+            if !what.is_empty() {
                 let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                found.push((number, *row, what));
+                found.extend(what.into_iter().map(|what| (number, *row, what)));
             }
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             if done.is_multiple_of(PROGRESS_EVERY) || done == rows.len() as u64 {
@@ -182,43 +203,105 @@ fn decode(
         .collect()
 }
 
+/// Decodes one chunk, and compares its cells with what the indexes say of them; everything that is wrong.
 fn decode_one(
     reader: &mut ChunkReader,
     dataset: &Dataset,
     metadata: Option<&DatasetMetadata>,
     row: &Row,
-    zone: Option<Zone>,
+    indexes: &Indexes,
     options: VerifyOptions,
-) -> Result<(), Found> {
+) -> Vec<Found> {
     let chunk = dataset.chunk_at(row.ordinal);
-    let opened = reader.open(dataset, &chunk).map_err(Found::Undecodable)?;
-    while !reader.advance().map_err(Found::Undecodable)? {}
+    let zone = indexes.zone_maps.as_ref();
+    let zone = zone.and_then(|zone_maps| zone_maps.zone(dataset, &chunk));
+    let postings = indexes.postings.as_ref();
+    let postings = postings.and_then(|postings| postings.of(dataset));
     // Whether the bytes can be read at all shows only when they are.
-    if !options.deep && zone.is_none() {
-        return Ok(());
-    }
-    let cells = reader.cells(0..opened.raw_bytes as usize);
-    let cells = cells.map_err(Found::Undecodable)?;
-    let (Some(zone), Some(dtype)) = (zone, dataset.dtype()) else {
-        return Ok(());
+    let is_read = options.deep || zone.is_some() || postings.is_some();
+    let cells = match decoded(reader, dataset, &chunk, is_read) {
+        Ok(cells) => cells,
+        Err(error) => return vec![Found::Undecodable(error)],
+    };
+    let Some((cells, dtype)) = cells.zip(dataset.dtype()) else {
+        return Vec::new();
     };
     let fill = metadata.and_then(|metadata| Fill::of(metadata, dtype));
-    let real = zone_map::zone(dtype, fill, cells);
-    if real == zone {
-        return Ok(());
+    let zone = zone.and_then(|zone| {
+        let real = zone_map::zone(dtype, fill, cells);
+        (real != zone).then(|| {
+            Found::StaleZone(format!(
+                "the zone map says {}, expected {} as the cells are",
+                described(&zone),
+                described(&real)
+            ))
+        })
+    });
+    let postings =
+        postings.and_then(|postings| stale_posting(postings, row.ordinal, dtype, fill, cells));
+    zone.into_iter()
+        .chain(postings.map(Found::StalePostings))
+        .collect()
+}
+
+/// The cells of a chunk, if they are to be read and not only decompressed.
+fn decoded<'a>(
+    reader: &'a mut ChunkReader,
+    dataset: &Dataset,
+    chunk: &[u64],
+    is_read: bool,
+) -> Result<Option<&'a [u8]>, Error> {
+    let opened = reader.open(dataset, chunk)?;
+    while !reader.advance()? {}
+    match is_read {
+        true => reader.cells(0..opened.raw_bytes as usize).map(Some),
+        false => Ok(None),
     }
-    let text = |zone: &Zone| {
-        let range = match zone.range {
-            None => "no value".to_string(),
-            Some((least, greatest)) => {
-                format!("bits {least:#x} to {greatest:#x}")
-            }
-        };
-        format!("{} missing of {}, {range}", zone.nulls, zone.elements)
+}
+
+fn described(zone: &Zone) -> String {
+    let range = match zone.range {
+        None => "no value".to_string(),
+        Some((least, greatest)) => format!("bits {least:#x} to {greatest:#x}"),
     };
-    Err(Found::Stale(format!(
-        "the zone map says {}, expected {} as the cells are",
-        text(&zone),
-        text(&real)
-    )))
+    format!("{} missing of {}, {range}", zone.nulls, zone.elements)
+}
+
+/// The first value that a chunk has, but not by the postings, or that it has by the postings alone.
+fn stale_posting(
+    postings: &DatasetPostings,
+    ordinal: u64,
+    dtype: Dtype,
+    fill: Option<Fill>,
+    cells: &[u8],
+) -> Option<String> {
+    let size = dtype.size() as usize;
+    // A bit for each of the values, of which there are few.
+    let mut seen = vec![false; postings.values().len()];
+    for cell in cells.chunks_exact(size) {
+        let mut bits = [0; 8];
+        bits[..size].copy_from_slice(cell);
+        let bits = u64::from_le_bytes(bits);
+        match postings.values().binary_search(&bits) {
+            Ok(nth) => seen[nth] = true,
+            Err(_) if dtype.is_nan(bits) || fill.is_some_and(|fill| fill.bits() == bits) => {}
+            Err(_) => {
+                return Some(format!(
+                    "the chunk has the value of bits {bits:#x}, expected only values that the postings list"
+                ));
+            }
+        }
+    }
+    (0..seen.len()).find_map(|nth| {
+        let is_posted = postings.contains_nth(nth, ordinal);
+        let bits = postings.values()[nth];
+        (seen[nth] != is_posted).then(|| match is_posted {
+            true => format!(
+                "the postings say that the chunk has the value of bits {bits:#x}, expected one of its values"
+            ),
+            false => format!(
+                "the postings leave the chunk out for the value of bits {bits:#x}, expected it there as the cells are"
+            ),
+        })
+    })
 }

@@ -1,0 +1,235 @@
+//! The entries of a secondary index that are about labels, against the labels. Queries here leave them unread, other readers
+//! may not.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::Deserialize;
+use serde::de::SeqAccess;
+
+use crate::error::Result;
+use crate::format::array::Dataset;
+use crate::format::storage::Access;
+use crate::format::tet::document::{Failure, Key, Rows};
+use crate::format::tet::entry::Coordinates;
+use crate::format::tet::file::TetFile;
+
+/// An entry, as far as it is about labels.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Entry {
+    SortedAxisRange {
+        dataset_id: u64,
+        axis: usize,
+        segments: Vec<Segment>,
+    },
+    CoordLabelPostings {
+        dataset_id: u64,
+        axis: usize,
+        postings: Vec<Posting>,
+    },
+    #[serde(other)]
+    Other,
+}
+
+/// The least and the greatest number among the labels along some chunks, as 64-bit floats.
+#[derive(Deserialize)]
+struct Segment {
+    lo_le: String,
+    hi_le: String,
+    chunks: Vec<Coordinates>,
+}
+
+/// The chunks along which a label stands.
+#[derive(Deserialize)]
+struct Posting {
+    label: String,
+    chunks: Vec<Coordinates>,
+}
+
+/// What is wrong with the entries about labels, each with the dataset's name.
+///
+/// # Errors
+/// If the index cannot be read.
+pub(super) fn check(file: &TetFile, access: Access) -> Result<Vec<(String, String)>> {
+    let embedded = file.footer().secondary_index;
+    let Some(document) = file.document(embedded, "secondary_index_ref", "INDEX.json")? else {
+        return Ok(Vec::new());
+    };
+    let mut entries = Entries {
+        file,
+        found: Vec::new(),
+    };
+    document.read(access, &mut entries)?;
+    Ok(entries.found)
+}
+
+struct Entries<'a> {
+    file: &'a TetFile,
+    found: Vec<(String, String)>,
+}
+
+impl Rows for Entries<'_> {
+    const KEY: Key = Key::Indexes;
+
+    fn read<'de, A: SeqAccess<'de>>(&mut self, mut rows: A, _: &Failure) -> Result<(), A::Error> {
+        while let Some(entry) = rows.next_element::<Entry>()? {
+            let (id, axis) = match &entry {
+                Entry::SortedAxisRange {
+                    dataset_id, axis, ..
+                }
+                | Entry::CoordLabelPostings {
+                    dataset_id, axis, ..
+                } => (*dataset_id, *axis),
+                Entry::Other => continue,
+            };
+            let dataset = usize::try_from(id)
+                .ok()
+                .and_then(|id| self.file.datasets().get(id));
+            let (name, message) = match dataset {
+                None => (String::new(), Some(format!("there is no dataset {id}"))),
+                Some(dataset) => {
+                    let axis = Axis::of(self.file, dataset, axis);
+                    (
+                        dataset.name().to_string(),
+                        axis.and_then(|axis| axis.check(&entry)).err(),
+                    )
+                }
+            };
+            self.found.extend(message.map(|message| (name, message)));
+        }
+        Ok(())
+    }
+}
+
+/// An axis with its labels.
+struct Axis<'a> {
+    dataset: &'a Dataset,
+    number: usize,
+    labels: &'a [String],
+    /// Chunks of the dataset for each along this axis.
+    others: u64,
+}
+
+impl<'a> Axis<'a> {
+    fn of(file: &'a TetFile, dataset: &'a Dataset, number: usize) -> Result<Self, String> {
+        let checked = dataset.check(file.storage().path());
+        checked.map_err(|error| error.to_string())?;
+        let metadata = file.metadata(dataset);
+        let labels = metadata.and_then(|metadata| {
+            let shape = dataset.shape();
+            (number < shape.len()).then(|| metadata.labels(&metadata.dim_names, number, shape))?
+        });
+        let extent = dataset.shape().get(number).copied().unwrap_or_default();
+        let labels = labels.filter(|(labels, _)| labels.len() as u64 == extent);
+        let (Some((labels, _)), Some(count)) = (labels, dataset.chunk_count()) else {
+            return Err(format!("axis {number} has no labels, but an index of them"));
+        };
+        let along = dataset.chunk_grid()[number].max(1);
+        Ok(Self {
+            dataset,
+            number,
+            labels,
+            others: count / along,
+        })
+    }
+
+    fn check(&self, entry: &Entry) -> Result<(), String> {
+        match entry {
+            Entry::SortedAxisRange { segments, .. } => self.check_segments(segments),
+            Entry::CoordLabelPostings { postings, .. } => self.check_postings(postings),
+            Entry::Other => Ok(()),
+        }
+    }
+
+    /// The chunk indices along this axis of some chunks, which must be all chunks with these.
+    fn along(&self, chunks: &[Coordinates], what: &str) -> Result<BTreeSet<u64>, String> {
+        let mut different = BTreeSet::new();
+        let mut along = BTreeSet::new();
+        for chunk in chunks {
+            let is_fitting = chunk.as_slice().len() == self.dataset.shape().len();
+            let ordinal = self.dataset.chunk_ordinal(chunk.as_slice());
+            let ordinal = ordinal.filter(|_| is_fitting);
+            let ordinal = ordinal.ok_or_else(|| {
+                format!(
+                    "{what} lists chunk {:?}, which there is not",
+                    chunk.as_slice()
+                )
+            })?;
+            different.insert(ordinal);
+            along.insert(chunk.as_slice()[self.number]);
+        }
+        match different.len() as u64 == self.others.saturating_mul(along.len() as u64) {
+            true => Ok(along),
+            false => Err(format!(
+                "{what} lists {} chunks, expected all {} along each label of axis {}",
+                different.len(),
+                self.others,
+                self.number
+            )),
+        }
+    }
+
+    fn check_postings(&self, postings: &[Posting]) -> Result<(), String> {
+        let extent = self.dataset.chunk_shape()[self.number];
+        let mut expected: HashMap<&str, BTreeSet<u64>> = HashMap::new();
+        for (label, position) in self.labels.iter().zip(0u64..) {
+            let along = expected.entry(label).or_default();
+            along.insert(position / extent);
+        }
+        for Posting { label, chunks } in postings {
+            let along = self.along(chunks, &format!("the label {label:?}"))?;
+            if expected.remove(label.as_str()) != Some(along) {
+                return Err(format!(
+                    "the label {label:?} is not along the chunks that the index lists for it, expected those of axis {}",
+                    self.number
+                ));
+            }
+        }
+        match expected.keys().min() {
+            None => Ok(()),
+            Some(label) => Err(format!("the index leaves out the label {label:?}")),
+        }
+    }
+
+    fn check_segments(&self, segments: &[Segment]) -> Result<(), String> {
+        let numbers = self.labels.iter().map(|label| label.trim().parse::<f64>());
+        let numbers: Vec<f64> = numbers
+            .collect::<Result<_, _>>()
+            .map_err(|_| format!("axis {} has labels that are no numbers", self.number))?;
+        let extent = usize::try_from(self.dataset.chunk_shape()[self.number]);
+        let parts: Vec<&[f64]> = numbers.chunks(extent.unwrap_or(usize::MAX)).collect();
+        let mut left: BTreeSet<u64> = (0..parts.len() as u64).collect();
+        for segment in segments {
+            let along = self.along(&segment.chunks, "a range")?;
+            let values = along.iter().flat_map(|chunk| parts[*chunk as usize]);
+            let least = values.clone().copied().fold(f64::INFINITY, f64::min);
+            let greatest = values.copied().fold(f64::NEG_INFINITY, f64::max);
+            let ends = [&segment.lo_le, &segment.hi_le].map(|text| float(text));
+            let [Some(low), Some(high)] = ends else {
+                return Err("a range has an end that is no 64-bit float".to_string());
+            };
+            if (low.min(high), low.max(high)) != (least, greatest) {
+                return Err(format!(
+                    "a range goes from {low} to {high}, expected {least} to {greatest} as the labels of axis {}",
+                    self.number
+                ));
+            }
+            left.retain(|chunk| !along.contains(chunk));
+        }
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(format!(
+                "the ranges leave out chunks along axis {}",
+                self.number
+            )),
+        }
+    }
+}
+
+/// The number that the hexadecimal digits of its little-endian bytes say.
+fn float(digits: &str) -> Option<f64> {
+    let bits = u64::from_str_radix(digits, 16)
+        .ok()
+        .filter(|_| digits.len() == 16)?;
+    Some(f64::from_bits(bits.swap_bytes()))
+}
