@@ -76,6 +76,7 @@ pub mod provider;
 
 pub use error::Error;
 pub use format::storage::Access;
+pub use provider::Unpack;
 pub use provider::config::TetConfig;
 pub use provider::description::{AttributeDescription, DimensionDescription, TableDescription};
 pub use provider::external::{TetTableFactory, open_location};

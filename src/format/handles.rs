@@ -150,15 +150,15 @@ impl Clock {
 
 /// What tells whether a path still leads to the same, unchanged file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Identity {
+pub(crate) struct Identity {
     #[cfg(unix)]
     device_and_inode: (u64, u64),
-    length: u64,
+    pub length: u64,
     modified: Option<SystemTime>,
 }
 
 impl Identity {
-    fn of(metadata: &Metadata) -> Self {
+    pub fn of(metadata: &Metadata) -> Self {
         Self {
             #[cfg(unix)]
             device_and_inode: {
@@ -168,6 +168,15 @@ impl Identity {
             length: metadata.len(),
             modified: metadata.modified().ok(),
         }
+    }
+
+    /// Returns `true` if both are of one file, or directory, whatever has changed of it. Where files have no numbers, all
+    /// are taken for one.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        #[cfg(unix)]
+        return self.device_and_inode == other.device_and_inode;
+        #[cfg(not(unix))]
+        return true;
     }
 }
 
@@ -264,8 +273,13 @@ impl Drop for PooledFile {
     }
 }
 
-/// Opens a file; if the process may not open any more, after closing those of the pool.
+/// Opens a regular file; if the process may not open any more, after closing those of the pool. Anything else is invalid
+/// input: opening a pipe would wait for its other end.
 pub(crate) fn open(path: &Path, pool: &Pool) -> io::Result<File> {
+    if !path.metadata()?.is_file() {
+        let message = "it is no regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
     match File::open(path) {
         Err(error) if is_out_of_handles(&error) => {
             pool.shrink();

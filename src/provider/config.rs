@@ -6,6 +6,7 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigField, Exte
 use datafusion::common::{Result, config_err};
 
 use crate::format::storage::Access;
+use crate::provider::unpack::Unpack;
 
 /// The session's defaults, under the prefix `tet`: `SET tet.nan_as_null = false`.
 ///
@@ -24,6 +25,8 @@ pub struct TetConfig {
     /// leading dimensions. Off by default: over any table of declared order, DataFusion 55.2 moves the LIMIT of
     /// `SELECT ..., count(*) OVER () ... ORDER BY ... LIMIT n` below the window and answers wrongly.
     pub declare_ordering: bool,
+    /// `tet.unpack`: `auto`, `always` or `never`. Files that are open already stay as they are.
+    pub unpack: Unpack,
     /// `tet.zone_maps`: whether zone maps and value postings drop chunks and answer minima and maxima. They are what the
     /// file's writer says of its values; nothing but reading the values shows whether it is true.
     pub zone_maps: bool,
@@ -41,6 +44,7 @@ impl Default for TetConfig {
             fill_as_null: true,
             access: Access::Mmap,
             declare_ordering: false,
+            unpack: Unpack::Auto,
             zone_maps: true,
             array_aggregates: true,
             zip_joins: true,
@@ -80,9 +84,16 @@ impl ExtensionOptions for TetConfig {
                 }
                 Err(message) => config_err!("tet.access: {message}"),
             },
+            "unpack" => match value.parse() {
+                Ok(unpack) => {
+                    self.unpack = unpack;
+                    Ok(())
+                }
+                Err(message) => config_err!("tet.{message}"),
+            },
             _ => config_err!(
                 "no option tet.{key}; there are tet.nan_as_null, tet.fill_as_null, tet.access, \
-                 tet.declare_ordering, tet.zone_maps, tet.array_aggregates and tet.zip_joins"
+                 tet.unpack, tet.declare_ordering, tet.zone_maps, tet.array_aggregates and tet.zip_joins"
             ),
         }
     }
@@ -108,6 +119,12 @@ impl ExtensionOptions for TetConfig {
                 "access",
                 self.access.to_string(),
                 "How .tet files are read: mmap or pread",
+            ),
+            entry(
+                "unpack",
+                self.unpack.to_string(),
+                "When files opened from now on are unpacked by scale_factor and add_offset: auto (integers of Zarr), always \
+                 or never",
             ),
             entry(
                 "declare_ordering",

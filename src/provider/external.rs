@@ -1,5 +1,6 @@
 //! Tables made by SQL: `CREATE EXTERNAL TABLE ... STORED AS TET` and `FROM 'weather.tet'`.
 
+use std::fs::Metadata;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory, UrlTableFactory};
 use datafusion::common::{Result, plan_err};
 use datafusion::config::ConfigOptions;
+use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::logical_expr::CreateExternalTable;
 
 use crate::format::{foreign, remote};
@@ -126,21 +128,49 @@ impl TableProviderFactory for TetTableFactory {
 #[derive(Debug)]
 pub(super) struct TetUrlFactory {
     defaults: TetOptions,
-    session: ConfigOptions,
-    next: Arc<dyn UrlTableFactory>,
+    /// What makes tables of other paths, and knows the session.
+    next: Arc<DynamicListTableFactory>,
 }
 
 impl TetUrlFactory {
-    pub fn new(
-        defaults: TetOptions,
-        session: ConfigOptions,
-        next: Arc<dyn UrlTableFactory>,
-    ) -> Self {
-        Self {
-            defaults,
-            session,
-            next,
+    pub fn new(defaults: TetOptions, next: Arc<DynamicListTableFactory>) -> Self {
+        Self { defaults, next }
+    }
+
+    /// The session's settings as they are now.
+    fn settings(&self) -> ConfigOptions {
+        let session = self.next.session_store().get_session().upgrade();
+        session.map_or_else(ConfigOptions::new, |session| {
+            session.read().config_options().clone()
+        })
+    }
+}
+
+/// Makes the tables of files of rows, but not of pipes and devices.
+#[derive(Debug)]
+pub(super) struct RegularFilesFactory(pub Arc<dyn TableProviderFactory>);
+
+#[async_trait]
+impl TableProviderFactory for RegularFilesFactory {
+    async fn create(
+        &self,
+        state: &dyn Session,
+        command: &CreateExternalTable,
+    ) -> Result<Arc<dyn TableProvider>> {
+        for location in &command.locations {
+            refuse_special(location)?;
         }
+        self.0.create(state, command).await
+    }
+}
+
+/// Refuses a path to something else than a file or a directory: DataFusion would wait for the other end of a pipe.
+fn refuse_special(location: &str) -> Result<()> {
+    let path = Path::new(location.strip_prefix("file://").unwrap_or(location));
+    let is_special = |metadata: Metadata| !(metadata.is_file() || metadata.is_dir());
+    match path.metadata().is_ok_and(is_special) {
+        true => plan_err!("{location}: is no regular file"),
+        false => Ok(()),
     }
 }
 
@@ -160,6 +190,9 @@ fn advice(url: &str, other: &Result<Option<Arc<dyn TableProvider>>>) -> Option<S
 #[async_trait]
 impl UrlTableFactory for TetUrlFactory {
     async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if !is_word(url) {
+            refuse_special(url)?;
+        }
         if !Location::is_meant(url) {
             return match self.next.try_new(url).await {
                 // A word is rather the name of a table that is not there, or is to be made, than the folder that
@@ -172,7 +205,7 @@ impl UrlTableFactory for TetUrlFactory {
                 },
             };
         }
-        let table = open_location(url, &self.defaults, &self.session)?;
+        let table = open_location(url, &self.defaults, &self.settings())?;
         Ok(Some(Arc::new(table)))
     }
 }

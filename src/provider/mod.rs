@@ -48,5 +48,8 @@ mod sorted_blocks;
 pub mod source;
 mod stream;
 pub mod table;
+mod unpack;
 mod url_catalogs;
 pub mod zip;
+
+pub use unpack::Unpack;

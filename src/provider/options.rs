@@ -8,6 +8,7 @@ use datafusion::common::{Result, plan_err};
 use crate::format::storage::Access;
 use crate::format::tet::OpenOptions;
 use crate::provider::config::TetConfig;
+use crate::provider::unpack::Unpack;
 
 /// Options for opening and reading `.tet` files.
 ///
@@ -39,9 +40,12 @@ pub struct TetOptions {
     /// Whether coordinate datasets with CF time units (`hours since 1900-01-01`) become timestamps. On unless turned
     /// off. Bound on opening.
     pub decode_times: bool,
-    /// Whether values are unpacked by the CF attributes `scale_factor` and `add_offset`, to Float64. Off unless turned
-    /// on, since converted files carry the attributes of data that is unpacked already. Bound on opening.
-    pub unpack: bool,
+    /// When values are unpacked by the CF attributes `scale_factor` and `add_offset`, to Float64. Bound on opening.
+    /// Unset: `tet.unpack`.
+    pub unpack: Option<Unpack>,
+    /// Refuses to read what lies outside of a Zarr hierarchy and is linked into it. Off, there is a warning on opening. Bound
+    /// on opening.
+    pub refuse_outward_links: bool,
     /// Whether a table over files has a column `file` with the path of each. Bound on creation of the table; a table
     /// over a single dataset of an open file takes no notice of it.
     pub file_column: bool,
@@ -67,7 +71,8 @@ impl Default for TetOptions {
             dims: None,
             decode_coords: true,
             decode_times: true,
-            unpack: false,
+            unpack: None,
+            refuse_outward_links: false,
             file_column: false,
             access: None,
             nan_as_null: None,
@@ -144,9 +149,15 @@ impl TetOptions {
         self
     }
 
-    /// Chooses whether values are unpacked by `scale_factor` and `add_offset`.
-    pub fn with_unpack(mut self, unpack: bool) -> Self {
-        self.unpack = unpack;
+    /// Fixes when values are unpacked by `scale_factor` and `add_offset`, whatever the session says.
+    pub fn with_unpack(mut self, unpack: Unpack) -> Self {
+        self.unpack = Some(unpack);
+        self
+    }
+
+    /// Refuses to follow links that lead out of a Zarr hierarchy.
+    pub fn with_refused_outward_links(mut self, refused: bool) -> Self {
+        self.refuse_outward_links = refused;
         self
     }
 
@@ -162,7 +173,7 @@ impl TetOptions {
         self
     }
 
-    /// Sets an option by its name, as in `OPTIONS (dataset 'temperature', unpack true)`. `dims` takes names between commas.
+    /// Sets an option by its name, as in `OPTIONS (dataset 'temperature', unpack 'always')`. `dims` takes names between commas.
     ///
     /// # Errors
     /// If there is no such option, or it cannot have this value.
@@ -191,7 +202,6 @@ impl TetOptions {
             "ignore_footer" => self.ignore_footer = switch()?,
             "decode_coords" => self.decode_coords = switch()?,
             "decode_times" => self.decode_times = switch()?,
-            "unpack" => self.unpack = switch()?,
             "file_column" => self.file_column = switch()?,
             "nan_as_null" => self.nan_as_null = Some(switch()?),
             "fill_as_null" => self.fill_as_null = Some(switch()?),
@@ -200,6 +210,10 @@ impl TetOptions {
             "access" => match value.parse() {
                 Ok(access) => self.access = Some(access),
                 Err(message) => return plan_err!("option access: {message}"),
+            },
+            "unpack" => match value.parse() {
+                Ok(unpack) => self.unpack = Some(unpack),
+                Err(message) => return plan_err!("option {message}"),
             },
             _ => {
                 return plan_err!(
@@ -217,6 +231,16 @@ impl TetOptions {
         OpenOptions {
             access: self.read_options(session).access,
             ignore_footer: self.ignore_footer,
+        }
+    }
+
+    /// These options, where those that shape the schema no longer follow the session.
+    pub(crate) fn bound(&self, session: &ConfigOptions) -> Self {
+        let config = session.extensions.get::<TetConfig>();
+        let default = config.map_or(Unpack::default(), |config| config.unpack);
+        Self {
+            unpack: Some(self.unpack.unwrap_or(default)),
+            ..self.clone()
         }
     }
 

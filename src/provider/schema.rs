@@ -54,6 +54,7 @@ impl TetSchema {
         path: &Path,
         options: TetOptions,
     ) -> Result<Self, Error> {
+        let options = options.bound(session);
         let file = open_file(path, &options, session)?;
         let mut warnings = file.warnings().to_vec();
         let found = FileTables::new(&file, &options);

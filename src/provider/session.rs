@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::catalog::UrlTableFactory;
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
@@ -17,7 +16,7 @@ use crate::error::Error;
 use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::config::TetConfig;
 use crate::provider::copy::{ArrayFormatFactory, RowFormatFactory};
-use crate::provider::external::{STORED_AS, TetTableFactory, TetUrlFactory};
+use crate::provider::external::{RegularFilesFactory, STORED_AS, TetTableFactory, TetUrlFactory};
 use crate::provider::filter_pushdown::FilterPushdown;
 use crate::provider::functions;
 use crate::provider::introspection;
@@ -134,10 +133,8 @@ pub trait TetSessionExt {
 /// ```
 pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
     add_config(&ctx);
-    let session = ctx.copied_config().options().as_ref().clone();
     let listing = Arc::new(DynamicListTableFactory::default());
-    let next: Arc<dyn UrlTableFactory> = Arc::<DynamicListTableFactory>::clone(&listing);
-    let urls = TetUrlFactory::new(defaults.clone(), session, next);
+    let urls = TetUrlFactory::new(defaults.clone(), Arc::clone(&listing));
     let catalogs = Arc::clone(ctx.state_ref().read().catalog_list());
     let catalogs = UrlCatalogs::new(catalogs, Arc::new(urls));
     let session_id = ctx.session_id();
@@ -172,6 +169,9 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         .with_physical_optimizer_rules(rules)
         .build()
         .into();
+    for factory in ctx.state_ref().write().table_factories_mut().values_mut() {
+        *factory = Arc::new(RegularFilesFactory(Arc::clone(factory)));
+    }
     for format in STORED_AS {
         let factory = Arc::new(TetTableFactory::new(defaults.clone()));
         let state = ctx.state_ref();

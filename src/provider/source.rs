@@ -30,8 +30,6 @@ use crate::provider::options::ReadOptions;
 pub(super) const DIMENSION: &str = "tet:dimension";
 /// The key of field metadata by which a column says that it holds the values of a dataset, and of which one.
 pub(super) const DATASET: &str = "tet:dataset";
-/// The key of field metadata by which a column says that it is no longer packed as its attributes say.
-pub(super) const UNPACKED: &str = "tet:unpacked";
 
 /// A table as a sequence of blocks of rows.
 pub trait BlockSource: Debug + Send + Sync {

@@ -1,7 +1,7 @@
 //! Where coordinates come from, and what odd ones answer.
 
 use tet_sql::format::tet::{DatasetSpec, Dtype};
-use tet_sql::{Access, ArrayTable, TetOptions};
+use tet_sql::{Access, ArrayTable, TetOptions, TetSchema};
 
 use crate::cells;
 use crate::cells::data;
@@ -310,7 +310,7 @@ async fn times_of_the_cf_conventions() {
         ]
     );
 
-    // What cannot become a timestamp is refused; the other datasets are none the worse for it.
+    // What cannot become a timestamp stays a number, with a warning.
     for (units, calendar, expected) in [
         ("days since 2000-01-01", Some("noleap"), "calendar is"),
         ("days since 2000-01-01", Some("360_day"), "calendar is"),
@@ -319,14 +319,23 @@ async fn times_of_the_cf_conventions() {
     ] {
         let file = with_time(units, calendar, [0.0, 1.0, 2.0]);
         let (_folder, path, ctx) = sample(&file, TetOptions::new()).await;
-        let message = error(&ctx, "SELECT * FROM data").await;
-        assert!(message.contains(expected), "{message}");
-        assert!(message.contains("dataset \"time\""), "{message}");
-        assert!(message.contains("decode_times"), "{message}");
-        assert_eq!(rows(&ctx, "SELECT * FROM other").await, ["0 0", "1 1"]);
-        let ctx = open(&path, TetOptions::new().with_decode_times(false)).await;
-        let found = rows(&ctx, "SELECT time, value FROM data WHERE x = 1").await;
-        assert_eq!(found, ["0.0 1", "1.0 3", "2.0 5"]);
+        let schema = TetSchema::open("s", &path, TetOptions::new()).unwrap();
+        let [warning] = schema.warnings() else {
+            panic!("{:?}", schema.warnings());
+        };
+        assert!(warning.contains(expected), "{warning}");
+        assert!(warning.contains("dataset \"time\""), "{warning}");
+        assert!(
+            warning.ends_with("the coordinates stay numbers"),
+            "{warning}"
+        );
+        let plain = open(&path, TetOptions::new().with_decode_times(false)).await;
+        for ctx in [ctx, plain] {
+            let found = rows(&ctx, "SELECT time, value FROM data WHERE x = 1").await;
+            assert_eq!(found, ["0.0 1", "1.0 3", "2.0 5"]);
+            let found = rows(&ctx, "SELECT value FROM data WHERE time > 1").await;
+            assert_eq!(found, ["4", "5"]);
+        }
     }
     // Numbers are looked at when they are needed, and no earlier.
     for (hours, expected) in [

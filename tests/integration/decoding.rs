@@ -1,7 +1,7 @@
 //! Values that are not the stored numbers: texts behind codes, and packed values.
 
 use tet_sql::format::tet::{Dtype, OpenOptions, TetFile};
-use tet_sql::{ArrayTable, TetOptions};
+use tet_sql::{ArrayTable, TetOptions, Unpack};
 
 use crate::cells;
 use crate::cells::data;
@@ -77,7 +77,7 @@ async fn packed_values_are_unpacked_on_request() {
         rows(&ctx, "SELECT value FROM t").await,
         ["0", "10", "NULL", "-4"]
     );
-    let ctx = open(&path, TetOptions::new().with_unpack(true)).await;
+    let ctx = open(&path, TetOptions::new().with_unpack(Unpack::Always)).await;
     assert_eq!(
         rows(&ctx, "SELECT value FROM t").await,
         ["273.0", "278.0", "NULL", "271.0"]
@@ -93,7 +93,7 @@ async fn packed_values_are_unpacked_on_request() {
         "SELECT CAST(max(value) AS DOUBLE) FROM temperature",
     )
     .await;
-    let twice = open(&path, TetOptions::new().with_unpack(true)).await;
+    let twice = open(&path, TetOptions::new().with_unpack(Unpack::Always)).await;
     let twice = rows(&twice, "SELECT CAST(max(value) AS DOUBLE) FROM temperature").await;
     let [plain, twice] = [plain, twice].map(|rows| rows[0].parse::<f64>().unwrap());
     let expected = plain * 0.009999999776482582 + 273.1499938964844;

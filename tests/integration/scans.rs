@@ -14,7 +14,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::{StreamExt, TryStreamExt};
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
 use tet_sql::provider::options::ReadOptions;
-use tet_sql::{Access, ArrayTable, TetOptions, TetSessionExt};
+use tet_sql::{Access, ArrayTable, TetOptions, TetSessionExt, Unpack};
 use tetration::catalog::embed_indexes_in_tet;
 
 /// u16 cells that count up, shape (12, 10, 8) in chunks of (3, 4, 8): 4 x 3 x 1 chunks, the last along `y` clipped.
@@ -365,7 +365,7 @@ async fn zone_maps_of_infinities_scaled_by_zero_are_left_unused() {
     writer.finish().unwrap();
     embed_indexes_in_tet(&path, 0).unwrap();
     let ctx = SessionContext::new();
-    let options = TetOptions::new().with_unpack(true);
+    let options = TetOptions::new().with_unpack(Unpack::Always);
     ctx.register_tet("a".into(), &path, options).await.unwrap();
     let fives = ctx
         .sql("SELECT value FROM a WHERE value = 5")

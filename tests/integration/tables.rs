@@ -310,7 +310,7 @@ async fn options_of_external_tables() {
         ),
         (
             "dataset 'pressure', unpack 'maybe'",
-            "option unpack is 'maybe', expected true or false",
+            "option unpack is 'maybe', expected auto, always or never",
         ),
         (
             "dataset 'pressure', dims 'a,a'",

@@ -11,7 +11,7 @@ use clap::{Args, ColorChoice, CommandFactory, Parser, ValueEnum};
 use clap_complete::Shell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use tet_sql::{Access, TetOptions};
+use tet_sql::{Access, TetOptions, Unpack};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -158,9 +158,10 @@ pub struct Reading {
     #[arg(long)]
     no_decode_coords: bool,
 
-    /// Unpack values by their attributes scale_factor and add_offset
-    #[arg(long)]
-    unpack: bool,
+    /// When values are unpacked by their attributes scale_factor and add_offset: auto (integers of Zarr), always or
+    /// never
+    #[arg(long, value_name = "WHEN", default_value_t = Unpack::Auto)]
+    pub unpack: Unpack,
 
     /// Open files without the names, labels and attributes of their footers
     #[arg(long)]
@@ -218,8 +219,7 @@ impl Reading {
             .with_text_labels(self.text_labels)
             .with_ignore_footer(self.ignore_footer)
             .with_decode_times(!self.no_decode_times)
-            .with_decode_coords(!self.no_decode_coords)
-            .with_unpack(self.unpack);
+            .with_decode_coords(!self.no_decode_coords);
         if let Some(dims) = &self.dims {
             options.set("dims", &dims.join(","))?;
         }
@@ -258,6 +258,7 @@ mod tests {
             ["--format", "xml"],
             ["--memory-limit", "much"],
             ["--access", "magic"],
+            ["--unpack", "a.tet"],
         ] {
             let line = ["tet-sql"].into_iter().chain(wrong);
             assert!(Arguments::try_parse_from(line).is_err(), "{wrong:?}");

@@ -116,6 +116,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
         inputs: arguments::inputs(&arguments.files, demo.as_ref().map(demo::Demo::path))?,
         options: options.clone(),
         access: arguments.resources.access(),
+        unpack: arguments.reading.unpack,
         memory_limit: arguments.resources.memory_limit,
         quoted_paths: true,
         threads,

@@ -18,7 +18,7 @@ use tet_sql::error::describe;
 use tet_sql::format::remote;
 use tet_sql::provider::arrays::{is_array_file, is_array_folder};
 use tet_sql::provider::convert::FileKind;
-use tet_sql::{Access, TetConfig, TetOptions, TetSchema, TetSessionExt, enable_tet};
+use tet_sql::{Access, TetConfig, TetOptions, TetSchema, TetSessionExt, Unpack, enable_tet};
 use url::Url;
 
 /// The least memory a file may ask for: with less, hardly any query could sort or group.
@@ -35,6 +35,8 @@ pub struct Settings {
     pub options: TetOptions,
     /// How to read them, as the session's default.
     pub access: Access,
+    /// When values are unpacked, as the session's default.
+    pub unpack: Unpack,
     /// Bytes for queries; none: what the first file asks for.
     pub memory_limit: Option<u64>,
     /// The partitions of a query.
@@ -145,6 +147,7 @@ pub async fn register_rows(
 pub async fn open(settings: Settings) -> Result<Session, Failure> {
     let mut defaults = TetConfig::default();
     defaults.access = settings.access;
+    defaults.unpack = settings.unpack;
     let mut config = SessionConfig::new()
         .with_target_partitions(settings.threads)
         .with_information_schema(true)
@@ -336,6 +339,7 @@ mod tests {
             inputs: Vec::new(),
             options: TetOptions::new(),
             access: Access::Mmap,
+            unpack: Unpack::Auto,
             memory_limit: Some(12345),
             threads: 3,
             spill_folder: None,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use tet_sql::Unpack;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -88,7 +89,7 @@ pub struct InfoArguments {
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   tet verify weather.tet
-  tet verify weather.tet --deep             decode every chunk, compare it with its zone map
+  tet verify weather.tet --deep             decode every chunk, compare it with the indexes
   tet verify weather.zarr --deep            decode every chunk of a Zarr directory
   tet verify weather.tet --json | jq .findings";
 
@@ -114,7 +115,7 @@ Examples:
   tet repair weather.tet --apply            do it; what is taken away is kept beside the file
 
 A footer that cannot be read is cut off, zone maps that are not those of the cells are made again, indexes that cannot be read
-are dropped, locks of publications that have stopped are put aside. Data, index and directory are never touched.";
+or are not those of the cells are dropped, locks of publications that have stopped are put aside. Data, index and directory are never touched.";
 
 #[derive(Debug, Args)]
 #[command(after_help = REPAIR_EXAMPLES)]
@@ -185,6 +186,10 @@ pub struct ConvertArguments {
     /// Of rows, the columns that are dimensions; of arrays without names, the dimensions' names
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub dims: Option<Vec<String>>,
+    /// When values are unpacked by their attributes scale_factor and add_offset: auto (integers of Zarr, unless OUT is
+    /// Zarr, too), always or never
+    #[arg(long, value_name = "WHEN", default_value_t = Unpack::Auto)]
+    pub unpack: Unpack,
     /// Embed zone maps in a .tet file
     #[arg(long)]
     pub zone_maps: bool,

@@ -23,6 +23,7 @@ pub fn run(arguments: &ConvertArguments, output: &mut dyn Write) -> Result<bool,
     options.dataset.clone_from(&arguments.dataset);
     options.chunk.clone_from(&arguments.chunk);
     options.dims.clone_from(&arguments.dims);
+    options.unpack = arguments.unpack;
     options.zone_maps = arguments.zone_maps;
     options.overwrite = arguments.overwrite;
     options.compression = match (arguments.codec, arguments.level) {

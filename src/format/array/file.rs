@@ -34,6 +34,13 @@ pub trait ArrayFile: Debug + Send + Sync {
     /// What was odd on opening without standing in the way.
     fn warnings(&self) -> &[String];
 
+    /// Returns `true` if the attributes of the CF conventions (`scale_factor`, `add_offset`, `missing_value`) describe
+    /// the cells as they are stored. Those of formats that are converted to may be left over from data that was
+    /// unpacked since.
+    fn attributes_describe_cells(&self) -> bool {
+        false
+    }
+
     /// The version of the format that the file is written in, where it says one.
     fn layout_version(&self) -> Option<u32> {
         None

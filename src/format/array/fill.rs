@@ -18,7 +18,11 @@ pub(crate) struct Fill {
 impl Fill {
     /// The fill value of a dataset. Text that is no value of the dataset's type means that there is none.
     pub fn of(metadata: &DatasetMetadata, dtype: Dtype) -> Option<Self> {
-        let text = fill_text(metadata)?;
+        Self::parse(fill_text(metadata)?, dtype)
+    }
+
+    fn parse(text: &str, dtype: Dtype) -> Option<Self> {
+        let text = text.trim();
         let bits = match dtype {
             Dtype::F32 => text.parse::<f32>().ok()?.to_bits().into(),
             Dtype::F64 => text.parse::<f64>().ok()?.to_bits(),
@@ -32,6 +36,44 @@ impl Fill {
             Dtype::U64 => text.parse().ok()?,
         };
         Some(Self { bits })
+    }
+
+    /// All values that mean that a cell is missing, by the rules of xarray: those of `_FillValue` and `missing_value`, which
+    /// may be lists; else that of `fill_value`. Text that is no value of the dataset's type is passed over.
+    pub fn all(metadata: &DatasetMetadata, dtype: Dtype) -> Vec<Self> {
+        let [fill, missing, other] = FILL_ATTRIBUTES.map(|key| metadata.attrs.get(key));
+        let of_text = |text: &String| -> Vec<Self> {
+            let list = text
+                .strip_prefix('[')
+                .and_then(|text| text.strip_suffix(']'));
+            let texts = list.unwrap_or(text).split(',');
+            texts.filter_map(|text| Self::parse(text, dtype)).collect()
+        };
+        let mut fills: Vec<Self> = Vec::new();
+        let texts = match (fill, missing) {
+            (None, None) => [other, None],
+            both => [both.0, both.1],
+        };
+        for one in texts.into_iter().flatten().flat_map(of_text) {
+            if !fills.contains(&one) {
+                fills.push(one);
+            }
+        }
+        fills
+    }
+
+    /// The value as the text of an attribute.
+    pub fn text(self, dtype: Dtype) -> String {
+        let bits = self.bits;
+        match dtype {
+            Dtype::F16 => f16::from_bits(bits as u16).to_string(),
+            Dtype::F32 => f32::from_bits(bits as u32).to_string(),
+            Dtype::F64 => f64::from_bits(bits).to_string(),
+            Dtype::I16 => (bits as i16).to_string(),
+            Dtype::I32 => (bits as i32).to_string(),
+            Dtype::I64 => (bits as i64).to_string(),
+            Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => bits.to_string(),
+        }
     }
 
     /// The bit pattern, zero-extended.
@@ -69,6 +111,28 @@ mod tests {
         assert_eq!(one("-9999.0", Dtype::I16), None);
         assert_eq!(one("256", Dtype::U8), None);
         assert_eq!(one("AAAAAAAA+H8=", Dtype::F64), None);
+    }
+
+    #[test]
+    fn all_values_that_mean_missing() {
+        let all = |attributes: &[(&str, &str)], dtype| {
+            let mut metadata = DatasetMetadata::default();
+            for (key, value) in attributes {
+                metadata.attrs.insert(key.to_string(), value.to_string());
+            }
+            let fills = Fill::all(&metadata, dtype).into_iter();
+            fills.map(Fill::bits).collect::<Vec<_>>()
+        };
+        let attributes = [
+            ("missing_value", "[3, 4,x,3]"),
+            ("_FillValue", "5"),
+            ("fill_value", "6"),
+        ];
+        assert_eq!(all(&attributes, Dtype::U8), [5, 3, 4]);
+        assert_eq!(all(&attributes[2..], Dtype::U8), [6]);
+        assert_eq!(all(&[("_FillValue", "-9999")], Dtype::U8), [] as [u64; 0]);
+        let both = [("_FillValue", "2"), ("missing_value", "2.0")];
+        assert_eq!(all(&both, Dtype::F64), [2f64.to_bits()]);
     }
 
     #[test]

@@ -10,6 +10,10 @@ use crate::format::zarr::json::clipped;
 
 /// The attribute with the value that stands for missing cells.
 pub(super) const FILL_VALUE: &str = "_FillValue";
+/// The attribute with further values that stand for missing cells.
+const MISSING_VALUE: &str = "missing_value";
+/// The attribute that says whether integers have a sign, whatever their type.
+const UNSIGNED: &str = "_Unsigned";
 /// The attribute by which xarray names dimensions in version 2.
 pub(super) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
@@ -31,15 +35,24 @@ pub(super) fn metadata(
         if let Some(text) = text(value)
             && key != FILL_VALUE
             && key != DIMENSIONS
+            && !(key == UNSIGNED && element.integers().is_some())
         {
-            metadata.attrs.insert(key.clone(), text);
+            let missing = match key.as_str() {
+                MISSING_VALUE => missing_text(value, element),
+                _ => None,
+            };
+            metadata.attrs.insert(key.clone(), missing.unwrap_or(text));
         }
     }
     let fill = attributes
         .get(FILL_VALUE)
         .filter(|fill| !fill.is_null())
         .or(fill);
-    if let Some(text) = fill.and_then(|fill| fill_text(fill, element)) {
+    if let Some(mut text) = fill.and_then(|fill| fill_text(fill, element)) {
+        if attributes.contains_key(UNSIGNED) {
+            // Written for the type of the other sign.
+            text = wrapped(text, element);
+        }
         metadata.attrs.insert(FILL_VALUE.to_string(), text);
     }
     if let Kind::Time { units, is_instant } = &element.kind {
@@ -69,6 +82,28 @@ pub(super) fn metadata(
     metadata
 }
 
+/// The element type, once the attributes have said whether integers have a sign.
+pub(super) fn with_sign(element: Element, attributes: &Value) -> Element {
+    match attributes.get(UNSIGNED) {
+        Some(unsigned) => element.with_unsigned(unsigned),
+        None => element,
+    }
+}
+
+/// The values of missing cells, as JSON if there are several; `None` if there is none that could be read.
+fn missing_text(value: &Value, element: &Element) -> Option<String> {
+    let Value::Array(list) = value else {
+        return fill_text(value, element);
+    };
+    let texts = list.iter().filter_map(|value| fill_text(value, element));
+    let texts: Vec<String> = texts.collect();
+    match texts.as_slice() {
+        [] => None,
+        [only] => Some(only.clone()),
+        several => Some(format!("[{}]", several.join(","))),
+    }
+}
+
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -92,14 +127,15 @@ fn distinct(names: &Value, dimensions: usize) -> Option<Vec<String>> {
     is_usable.then_some(names)
 }
 
-/// The value of missing cells. NaN needs none, and neither do texts, of which none is missing.
+/// The value of missing cells. NaN needs none, and neither do texts, of which none is missing. Of integers it is an
+/// integer, also where it is written as a float (`-9999.0`).
 fn fill_text(fill: &Value, element: &Element) -> Option<String> {
     if matches!(element.kind, Kind::Text(_)) {
         return None;
     }
     match fill {
         Value::Bool(fill) => Some(u8::from(*fill).to_string()),
-        Value::Number(number) => Some(number.to_string()),
+        Value::Number(number) => Some(integer_text(number, element).unwrap_or(number.to_string())),
         Value::String(fill) => {
             let value = match fill.parse::<f64>() {
                 Ok(value) => value,
@@ -109,7 +145,7 @@ fn fill_text(fill: &Value, element: &Element) -> Option<String> {
             match Number::from_f64(value) {
                 // An integer's text may have more digits than a float holds.
                 Some(_) if fill.parse::<i128>().is_ok() => Some(fill.clone()),
-                Some(number) => Some(number.to_string()),
+                Some(number) => Some(integer_text(&number, element).unwrap_or(number.to_string())),
                 None if value.is_nan() => None,
                 None => Some(value.to_string()),
             }
@@ -118,6 +154,28 @@ fn fill_text(fill: &Value, element: &Element) -> Option<String> {
             fill_text(&list[0], element)
         }
         other => Some(clipped(&other.to_string())),
+    }
+}
+
+/// A number without a fraction as an integer, for cells that are integers.
+fn integer_text(number: &Number, element: &Element) -> Option<String> {
+    element.integers()?;
+    let value: i128 = match (number.as_i64(), number.as_u64(), number.as_f64()) {
+        (Some(value), ..) => value.into(),
+        (_, Some(value), _) => value.into(),
+        (.., Some(value)) if value.fract() == 0.0 && value.abs() < 2e19 => value as i128,
+        _ => return None,
+    };
+    Some(value.to_string())
+}
+
+/// An integer that the cells cannot hold as the one with the same bytes, which they can.
+fn wrapped(text: String, element: &Element) -> String {
+    match (element.integers(), text.parse::<i128>()) {
+        (Some((least, _, count)), Ok(value)) => {
+            (least + (value - least).rem_euclid(count)).to_string()
+        }
+        _ => text,
     }
 }
 
@@ -204,6 +262,31 @@ mod tests {
         assert_eq!(fill(json!(true), "bool").unwrap(), "1");
         assert_eq!(fill(json!("x"), "float64"), None);
         assert_eq!(fill(json!(""), "string"), None);
+    }
+
+    #[test]
+    fn missing_integers() {
+        let attributes = |attributes: Value, name: &str| {
+            let element = with_sign(element(name), &attributes);
+            let attrs = metadata(&attributes, None, None, &element, 1).attrs;
+            let of = |key: &str| attrs.get(key).cloned().unwrap_or_default();
+            [FILL_VALUE, MISSING_VALUE].map(of)
+        };
+        let floats = json!({"_FillValue": -9999.0, "missing_value": [-1.0, 7, "NaN"]});
+        assert_eq!(attributes(floats.clone(), "int16"), ["-9999", "[-1,7]"]);
+        assert_eq!(attributes(floats, "float32"), ["-9999.0", "[-1.0,7]"]);
+        assert_eq!(
+            attributes(json!({"_FillValue": 0.5, "missing_value": [3.0]}), "uint8"),
+            ["0.5", "3"]
+        );
+        let both = |unsigned: &str| {
+            json!({
+                "_Unsigned": unsigned, "_FillValue": -1, "missing_value": -1,
+            })
+        };
+        // As xarray, which leaves missing_value alone.
+        assert_eq!(attributes(both("true"), "int8"), ["255", "-1"]);
+        assert_eq!(attributes(both("false"), "uint16"), ["-1", "-1"]);
     }
 
     #[test]

@@ -125,6 +125,10 @@ impl Chain {
                     continue;
                 }
                 "bytes" | "endian" | "vlen-utf8" if is_text => set(ToBytes::Raw)?,
+                // How they were configured does not matter to decompression.
+                _ if let Some(compression) = Compression::named(name) => {
+                    bytes_to_bytes.push(BytesCodec::Compression(compression));
+                }
                 _ => match zarrs_codec(codec)? {
                     Codec::ArrayToArray(_) if is_text && name == "transpose" => {}
                     Codec::ArrayToArray(_) | Codec::ArrayToBytes(_) if is_text => {
@@ -132,12 +136,7 @@ impl Chain {
                     }
                     Codec::ArrayToArray(codec) => array_to_array.push(codec),
                     Codec::ArrayToBytes(codec) => set(ToBytes::Cells(codec))?,
-                    Codec::BytesToBytes(codec) => {
-                        bytes_to_bytes.push(match Compression::named(name) {
-                            Some(compression) => BytesCodec::Compression(compression),
-                            None => BytesCodec::Other(codec),
-                        });
-                    }
+                    Codec::BytesToBytes(codec) => bytes_to_bytes.push(BytesCodec::Other(codec)),
                 },
             }
             names.push(name.to_string());
@@ -253,9 +252,10 @@ impl Chain {
             let last = given[given.len() - 1];
             given.push(match codec {
                 BytesCodec::Compression(_) => match last.size() {
-                    // The worst that any of them makes of incompressible bytes, and more.
+                    // More than any of them makes of incompressible bytes, and so little more that codecs upon codecs
+                    // cannot make a small chunk large.
                     Some(size) => BytesRepresentation::BoundedSize(
-                        size.saturating_mul(2).saturating_add(4096),
+                        size.saturating_add(size / 32).saturating_add(4096),
                     ),
                     None => BytesRepresentation::UnboundedSize,
                 },

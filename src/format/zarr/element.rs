@@ -211,6 +211,44 @@ impl Element {
         })
     }
 
+    /// The type that the attribute `_Unsigned` of the NetCDF conventions makes of an integer type: the same bytes,
+    /// read without or with a sign.
+    pub fn with_unsigned(mut self, unsigned: &Value) -> Self {
+        let is_unsigned = match unsigned {
+            Value::Bool(unsigned) => *unsigned,
+            Value::String(text) if text == "true" => true,
+            Value::String(text) if text == "false" => false,
+            _ => return self,
+        };
+        let (dtype, kind) = match (is_unsigned, &self.kind, self.dtype) {
+            (true, Kind::Int8, _) => (Dtype::U8, Kind::Number),
+            (true, Kind::Number, Dtype::I16) => (Dtype::U16, Kind::Number),
+            (true, Kind::Number, Dtype::I32) => (Dtype::U32, Kind::Number),
+            (true, Kind::Number, Dtype::I64) => (Dtype::U64, Kind::Number),
+            (false, Kind::Number, Dtype::U8) => (Dtype::I16, Kind::Int8),
+            (false, Kind::Number, Dtype::U16) => (Dtype::I16, Kind::Number),
+            (false, Kind::Number, Dtype::U32) => (Dtype::I32, Kind::Number),
+            (false, Kind::Number, Dtype::U64) => (Dtype::I64, Kind::Number),
+            _ => return self,
+        };
+        (self.dtype, self.kind) = (dtype, kind);
+        self
+    }
+
+    /// The least and the greatest cell, and the number of different ones, if the cells are integers.
+    pub fn integers(&self) -> Option<(i128, i128, i128)> {
+        let bits = match (&self.kind, self.dtype) {
+            (Kind::Text(_), _) | (_, Dtype::F16 | Dtype::F32 | Dtype::F64) => return None,
+            (Kind::Int8, _) => 8,
+            (_, dtype) => dtype.size() * 8,
+        };
+        let count = 1i128 << bits;
+        Some(match self.dtype {
+            Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => (0, count - 1, count),
+            _ => (-count / 2, count / 2 - 1, count),
+        })
+    }
+
     /// Bytes of a stored cell, if all have the same number.
     pub fn stored_size(&self) -> Option<u64> {
         match &self.kind {
@@ -281,6 +319,31 @@ mod tests {
             assert_eq!(of(text), None, "{text}");
         }
         assert_eq!(Element::of_v2(&json!([["a", "<f4"]])), None);
+    }
+
+    #[test]
+    fn the_attribute_unsigned_changes_how_bytes_are_read() {
+        let of = |dtype: &str, unsigned: Value| {
+            let element = Element::of_v2(&json!(dtype)).unwrap();
+            let stored = element.stored_size();
+            let element = element.with_unsigned(&unsigned);
+            assert_eq!(element.stored_size(), stored, "{dtype}");
+            (element.dtype, element.integers())
+        };
+        assert_eq!(of("|i1", json!("true")), (Dtype::U8, Some((0, 255, 256))));
+        assert_eq!(of("<i4", json!(true)).0, Dtype::U32);
+        assert_eq!(
+            of("|u1", json!("false")),
+            (Dtype::I16, Some((-128, 127, 256)))
+        );
+        assert_eq!(of(">u2", json!("false")).0, Dtype::I16);
+        // Nothing to change, and nothing that says so.
+        assert_eq!(of("<u2", json!("true")).0, Dtype::U16);
+        assert_eq!(of("<f4", json!("true")), (Dtype::F32, None));
+        assert_eq!(of("|b1", json!("false")).0, Dtype::U8);
+        for other in [json!("yes"), json!(1), Value::Null] {
+            assert_eq!(of("<i2", other).0, Dtype::I16);
+        }
     }
 
     #[test]

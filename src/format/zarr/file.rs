@@ -8,6 +8,7 @@ use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, StoredC
 use crate::format::storage::{Access, Storage};
 use crate::format::zarr::MAX_CHUNK_BYTES;
 use crate::format::zarr::folder::ZarrFolder;
+use crate::format::zarr::root::OutwardLinks;
 
 /// Codecs that make chunks smaller.
 const COMPRESSORS: [&str; 6] = ["blosc", "zstd", "gzip", "zlib", "bz2", "lz4"];
@@ -24,9 +25,9 @@ impl ZarrFile {
     /// Opens a hierarchy.
     ///
     /// # Errors
-    /// As [`ZarrFolder::open`].
-    pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
-        let folder = ZarrFolder::open(path)?;
+    /// As [`ZarrFolder::open_with`].
+    pub fn open(path: impl AsRef<Path>, access: Access, links: OutwardLinks) -> Result<Self> {
+        let folder = ZarrFolder::open_with(path, links)?;
         let arrays = folder.arrays().iter().enumerate();
         let datasets = arrays.map(|(number, array)| {
             let (shape, chunk_shape) = (array.shape(), array.chunk_shape());
@@ -79,6 +80,10 @@ impl ArrayFile for ZarrFile {
 
     fn warnings(&self) -> &[String] {
         self.folder.warnings()
+    }
+
+    fn attributes_describe_cells(&self) -> bool {
+        true
     }
 
     fn layout_version(&self) -> Option<u32> {

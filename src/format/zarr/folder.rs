@@ -1,20 +1,21 @@
 //! Opening a hierarchy, and reading the chunks of its arrays.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Place, Result};
+use crate::format::handles::{self, Identity, SHARED};
 use crate::format::zarr::array::ZarrArray;
-use crate::format::zarr::chain::{Cells, guarded};
+use crate::format::zarr::chain::Cells;
 use crate::format::zarr::element::{Kind, TextKind};
 use crate::format::zarr::metadata::Description;
+use crate::format::zarr::root::{OutwardLinks, Root, Source};
 use crate::format::zarr::shard::{ShardIndex, Shards};
 use crate::format::zarr::text::{self, Codes};
 use crate::format::zarr::walk::{self, Node};
-use crate::format::zarr::{MAX_CHUNK_BYTES, cells, json};
+use crate::format::zarr::{MAX_CHUNK_BYTES, cells};
 
 /// Texts that all arrays of a hierarchy may have, since their codes are held in memory.
 const MAX_ALL_TEXTS: u64 = 4 << 20;
@@ -24,17 +25,18 @@ const MAX_INDEX_BYTES: usize = 64 << 20;
 /// A Zarr hierarchy in a folder, opened for reading. Chunks may be read by several threads at once.
 #[derive(Debug)]
 pub struct ZarrFolder {
-    path: PathBuf,
+    root: Root,
     arrays: Vec<ZarrArray>,
-    folders: Vec<PathBuf>,
+    /// Where the chunks of each array lie, and its documents.
+    folders: Vec<(PathBuf, Vec<Source>)>,
     warnings: Vec<String>,
     indexes: Mutex<Indexes>,
 }
 
-/// The indexes of shards that were read, by array and shard.
+/// The indexes of shards that were read, by array and shard, each with what its file was like.
 #[derive(Debug, Default)]
 struct Indexes {
-    kept: HashMap<(usize, Vec<u64>), Arc<ShardIndex>>,
+    kept: HashMap<(usize, Vec<u64>), (Identity, Arc<ShardIndex>)>,
     bytes: usize,
 }
 
@@ -56,11 +58,19 @@ impl ZarrFolder {
     /// If the folder is no hierarchy, its own metadata is broken, it is a single array that cannot be read,
     /// or there are more than 100,000 arrays.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        Self::open_with(path, OutwardLinks::Follow)
+    }
+
+    /// Opens a hierarchy, with a choice of what links that lead out of it mean.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(path: impl AsRef<Path>, links: OutwardLinks) -> Result<Self> {
         let mut warnings = Vec::new();
-        let nodes = walk::find(path, &mut warnings)?;
+        let root = Root::open(path.as_ref(), links)?;
+        let nodes = walk::find(&root, &mut warnings)?;
         let mut folder = Self {
-            path: path.to_path_buf(),
+            root,
             arrays: Vec::new(),
             folders: Vec::new(),
             warnings,
@@ -75,7 +85,7 @@ impl ZarrFolder {
 
     /// The path as it was given.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.root.path()
     }
 
     /// The arrays, sorted by name.
@@ -95,7 +105,7 @@ impl ZarrFolder {
         let (description, metadata) = match described {
             Ok(described) => described,
             Err(found) if is_root => {
-                let place = Place::dataset(&self.path, &name);
+                let place = Place::dataset(self.root.path(), &name);
                 return Err(Error::malformed(
                     place,
                     "metadata",
@@ -110,7 +120,7 @@ impl ZarrFolder {
             }
         };
         let kind = description.element.kind.clone();
-        self.folders.push(node.folder);
+        self.folders.push((node.folder, node.sources));
         self.arrays.push(ZarrArray {
             name,
             metadata,
@@ -129,7 +139,7 @@ impl ZarrFolder {
                     let name = &self.arrays[number].name;
                     let warning = format!("array {name:?} is left out: {found}");
                     if is_root {
-                        return Err(Error::invalid(&self.path, warning));
+                        return Err(Error::invalid(self.root.path(), warning));
                     }
                     self.warnings.push(warning);
                     self.arrays.pop();
@@ -142,8 +152,7 @@ impl ZarrFolder {
 
     /// What the folder is called, without its extension.
     fn stem(&self) -> String {
-        let absolute = std::path::absolute(&self.path);
-        let stem = absolute.as_deref().unwrap_or(&self.path).file_stem();
+        let stem = self.root.absolute().file_stem();
         stem.map_or("array".to_string(), |stem| {
             stem.to_string_lossy().into_owned()
         })
@@ -199,7 +208,8 @@ impl ZarrFolder {
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no such array or chunk, [`Error::Malformed`] if its bytes are broken or
-    /// larger than 2 GiB, [`Error::Io`] if they cannot be read.
+    /// larger than 2 GiB, [`Error::Io`] if they cannot be read. If the hierarchy was replaced since it was opened, or the
+    /// array's metadata has changed, that is an error, too.
     pub fn read_chunk(&self, array: usize, chunk: &[u64], cells: &mut Vec<u8>) -> Result<()> {
         cells.clear();
         let described = &self.checked(array, chunk)?.description;
@@ -212,9 +222,12 @@ impl ZarrFolder {
             return Ok(());
         }
         let Some(stored_size) = element.stored_size() else {
-            return Err(Error::invalid(&self.path, "texts without codes"));
+            return Err(Error::invalid(self.root.path(), "texts without codes"));
         };
-        match self.decoded(array, chunk, None)? {
+        let decoded = self.decoded(array, chunk, None);
+        // Behind the read: whatever came of it may be another hierarchy's.
+        self.root.check_unchanged(&self.folders[array].1)?;
+        match decoded? {
             Some(stored) => {
                 let stored = cells::crop(stored, &described.chunk_shape, &extents, stored_size);
                 *cells = cells::convert(&element.kind, element.dtype, stored);
@@ -243,7 +256,7 @@ impl ZarrFolder {
     fn checked(&self, array: usize, chunk: &[u64]) -> Result<&ZarrArray> {
         let Some(found) = self.arrays.get(array) else {
             return Err(Error::invalid(
-                &self.path,
+                self.root.path(),
                 format!("no array number {array}"),
             ));
         };
@@ -255,7 +268,7 @@ impl ZarrFolder {
                 .any(|(position, count)| position >= count)
         {
             return Err(Error::invalid(
-                &self.path,
+                self.root.path(),
                 format!(
                     "array {:?}, chunk {chunk:?}: outside the chunk grid {grid:?}",
                     found.name
@@ -274,7 +287,7 @@ impl ZarrFolder {
     ) -> Result<Option<Vec<u8>>> {
         let found = &self.arrays[array];
         let described = &found.description;
-        let place = || Place::chunk(&self.path, &found.name, chunk);
+        let place = || Place::chunk(self.root.path(), &found.name, chunk);
         let bytes = match text_bytes {
             Some(bytes) => Some(bytes),
             None => cells::byte_count(&described.chunk_shape, described.element.dtype.size()),
@@ -316,12 +329,11 @@ impl ZarrFolder {
         let found = &self.arrays[array];
         let described = &found.description;
         let Some(shards) = described.chain.shards() else {
-            let path = self.file(array, chunk)?;
-            let length = file_length(&path)?;
-            return Ok(length.map(|length| Stored {
+            let found = self.root.find(&self.file(array, chunk))?;
+            return Ok(found.map(|(path, metadata)| Stored {
                 path,
                 offset: 0,
-                length,
+                length: metadata.len(),
             }));
         };
         // The shape of a shard is one of whole chunks, or the array would have been left out.
@@ -336,12 +348,13 @@ impl ZarrFolder {
             .zip(&grid)
             .map(|(position, count)| position / count)
             .collect();
-        let path = self.file(array, &shard)?;
-        let Some(length) = file_length(&path)? else {
+        let Some((path, metadata)) = self.root.find(&self.file(array, &shard))? else {
             return Ok(None);
         };
+        let length = metadata.len();
+        let identity = Identity::of(&metadata);
         let broken = |found: String| {
-            let place = Place::chunk(&self.path, &self.arrays[array].name, chunk);
+            let place = Place::chunk(self.root.path(), &self.arrays[array].name, chunk);
             Error::malformed(
                 place,
                 "shard index",
@@ -349,7 +362,7 @@ impl ZarrFolder {
                 "the places of the shard's chunks",
             )
         };
-        let index = self.index(array, shards, &shard, &grid, &path, length)?;
+        let index = self.index(array, shards, &shard, &grid, &path, identity)?;
         let mut ordinal = 0;
         for (position, count) in chunk.iter().zip(&grid) {
             ordinal = ordinal * count + position % count;
@@ -369,11 +382,14 @@ impl ZarrFolder {
         shard: &[u64],
         grid: &[u64],
         path: &Path,
-        length: u64,
+        identity: Identity,
     ) -> Result<Arc<ShardIndex>> {
+        let length = identity.length;
         let key = (array, shard.to_vec());
         let lock = || self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(index) = lock().kept.get(&key) {
+        if let Some((of, index)) = lock().kept.get(&key)
+            && *of == identity
+        {
             return Ok(Arc::clone(index));
         }
         let place = || Place::dataset(path, &self.arrays[array].name);
@@ -397,32 +413,14 @@ impl ZarrFolder {
             *indexes = Indexes::default();
         }
         indexes.bytes += index.bytes();
-        indexes.kept.insert(key, Arc::clone(&index));
+        indexes.kept.insert(key, (identity, Arc::clone(&index)));
         Ok(index)
     }
 
     /// The file of a chunk or a shard.
-    fn file(&self, array: usize, chunk: &[u64]) -> Result<PathBuf> {
-        let zarrs = &self.arrays[array].description.zarrs;
-        let key = guarded(|| Ok::<_, String>(zarrs.chunk_key(chunk)))
-            .map_err(|message| Error::invalid(&self.path, message))?;
-        Ok(self.folders[array].join(key.as_str()))
-    }
-}
-
-/// Bytes of a file, `None` if it is not there.
-fn file_length(path: &Path) -> Result<Option<u64>> {
-    match std::fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
-        // Opening a pipe could take for ever.
-        Ok(_) => Err(Error::malformed(
-            Place::file(path),
-            "chunk",
-            "no file",
-            "one",
-        )),
-        Err(error) if json::is_absent(&error) => Ok(None),
-        Err(error) => Err(Error::io(path, "read")(error)),
+    fn file(&self, array: usize, chunk: &[u64]) -> PathBuf {
+        let key = self.arrays[array].description.keys.key(chunk);
+        self.folders[array].0.join(key)
     }
 }
 
@@ -440,7 +438,7 @@ fn read_range(stored: &Stored, place: impl Fn() -> Place) -> Result<Vec<u8>> {
         let place = place();
         move |error| Error::io(&stored.path, action)(error).at(&place)
     };
-    let mut file = File::open(&stored.path).map_err(io("open"))?;
+    let mut file = handles::open(&stored.path, &SHARED).map_err(io("open"))?;
     if stored.offset > 0 {
         file.seek(SeekFrom::Start(stored.offset))
             .map_err(io("read"))?;

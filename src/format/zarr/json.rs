@@ -1,35 +1,24 @@
 //! The JSON documents of a hierarchy, which Python may have written with numbers that JSON does not have.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::error::{Error, Place, Result};
+use crate::format::handles::Identity;
+use crate::format::zarr::root::Root;
 
 /// Bytes of the longest document that is read. Consolidated metadata is the longest there is.
 const MAX_BYTES: u64 = 64 << 20;
 /// Characters of a parser's message that are repeated.
 const MAX_MESSAGE: usize = 200;
 
-/// The bytes of a document, `None` if there is no such file.
-pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>> {
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if is_absent(&error) => return Ok(None),
-        Err(error) => return Err(Error::io(path, "read")(error)),
+/// The bytes of a document of a hierarchy, and what its file was like; `None` if there is no such file.
+pub(super) fn read(root: &Root, path: &Path) -> Result<Option<(Vec<u8>, Identity)>> {
+    let Some((file, metadata)) = root.open_document(path)? else {
+        return Ok(None);
     };
-    if !metadata.is_file() {
-        let place = Place::file(path);
-        return Err(Error::malformed(
-            place,
-            "metadata",
-            "no file",
-            "a JSON document",
-        ));
-    }
-    let file = File::open(path).map_err(Error::io(path, "open"))?;
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)
@@ -42,7 +31,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>> {
             "a shorter document",
         ));
     }
-    Ok(Some(bytes))
+    Ok(Some((bytes, Identity::of(&metadata))))
 }
 
 /// Whether an error says that there is no such file. A file in the place of a folder of its path says that too.

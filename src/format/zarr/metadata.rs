@@ -15,6 +15,7 @@ use crate::format::zarr::cells;
 use crate::format::zarr::chain::{Chain, codec_name, guarded};
 use crate::format::zarr::element::{Element, Kind, TextKind};
 use crate::format::zarr::json::clipped;
+use crate::format::zarr::keys::ChunkKeys;
 use crate::format::zarr::walk::Documents;
 
 /// How an array is stored.
@@ -27,6 +28,7 @@ pub(super) struct Description {
     /// Of what has a file of its own: a chunk, or a shard.
     pub file_shape: Vec<u64>,
     pub chain: Chain,
+    pub keys: ChunkKeys,
     pub codecs: String,
     /// The text of absent chunks, if cells are texts.
     pub fill_text: String,
@@ -65,6 +67,7 @@ impl Description {
         let dtype = field(array, "dtype");
         let element = Element::of_v2(dtype)
             .ok_or_else(|| unexpected("dtype", dtype, "numbers, booleans, times or texts"))?;
+        let element = attributes::with_sign(element, attributes);
         let is_text = matches!(element.kind, Kind::Text(_));
         let shape = shape("shape", field(array, "shape"))?;
         let file_shape = chunk_extents("chunks", field(array, "chunks"), &shape)?;
@@ -88,13 +91,20 @@ impl Description {
                 "none on texts",
             ));
         }
-        let compressor = field(array, "compressor");
+        let mut compressor = field(array, "compressor").clone();
+        if let Some("zlib" | "gzip" | "bz2") = field(&compressor, "id").as_str()
+            && let Some(configuration) = compressor.as_object_mut()
+        {
+            // Decompression does not ask for it, but `zarrs` does.
+            configuration.entry("level").or_insert(json!(1));
+        }
         let names: Vec<String> = filters
             .iter()
-            .chain([compressor])
+            .chain([&compressor])
             .filter_map(|codec| Some(field(codec, "id").as_str()?.to_string()))
             .collect();
         let fill = field(array, "fill_value");
+        let keys = ChunkKeys::of_v2(array.get("dimension_separator"))?;
         let document = json!({
             "zarr_format": 2,
             "shape": shape,
@@ -104,7 +114,6 @@ impl Description {
             "fill_value": element.stand_in_fill(fill, false),
             "order": array.get("order").unwrap_or(&json!("C")),
             "filters": if filters.is_empty() { Value::Null } else { json!(filters) },
-            "dimension_separator": array.get("dimension_separator").unwrap_or(&json!(".")),
         });
         let metadata =
             serde_json::from_value(document).map_err(|error| clipped(&error.to_string()))?;
@@ -120,6 +129,7 @@ impl Description {
             shape,
             file_shape,
             chain,
+            keys,
             codecs: if names.is_empty() {
                 "raw".to_string()
             } else {
@@ -136,6 +146,8 @@ impl Description {
         let element = Element::of_v3(data_type, is_big_endian(codecs)).ok_or_else(|| {
             unexpected("data_type", data_type, "numbers, booleans, times or texts")
         })?;
+        let attributes = field(document, "attributes");
+        let element = attributes::with_sign(element, attributes);
         let is_text = matches!(element.kind, Kind::Text(_));
         let shape = shape("shape", field(document, "shape"))?;
         let grid = field(document, "chunk_grid");
@@ -151,14 +163,14 @@ impl Description {
         }
         let chain = Chain::of_v3(codecs, is_text).map_err(|found| format!("codecs: {found}"))?;
         let fill = field(document, "fill_value");
-        let default_keys = json!({"name": "default"});
+        let keys = ChunkKeys::of_v3(document.get("chunk_key_encoding"))?;
         let metadata = json!({
             "zarr_format": 3,
             "node_type": "array",
             "shape": shape,
             "data_type": element.stand_in,
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": file_shape}},
-            "chunk_key_encoding": document.get("chunk_key_encoding").unwrap_or(&default_keys),
+            "chunk_key_encoding": {"name": "default"},
             "fill_value": element.stand_in_fill(fill, true),
             // The codecs proper are those of the chain.
             "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
@@ -180,7 +192,6 @@ impl Description {
             }
             None => file_shape.clone(),
         };
-        let attributes = field(document, "attributes");
         let names = document.get("dimension_names");
         let metadata = attributes::metadata(attributes, names, None, &element, shape.len());
         let description = Self {
@@ -192,6 +203,7 @@ impl Description {
             file_shape,
             codecs: chain.names(),
             chain,
+            keys,
             zarrs,
         };
         Ok((description, metadata))

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::error::{Error, Place, Result};
 use crate::format::zarr::json;
+use crate::format::zarr::root::{OutwardLinks, Root, Source};
 
 /// Folders within each other that are looked into.
 pub(super) const MAX_DEPTH: usize = 32;
@@ -20,6 +21,8 @@ pub(super) const DOCUMENTS: [&str; 5] =
 const MAX_ARRAYS: usize = 100_000;
 /// Folders that are looked into, those of arrays and those without metadata among them.
 const MAX_FOLDERS: usize = 200_000;
+/// Names in the directories of arrays that are looked at for links.
+const MAX_LOOKED_AT: usize = 10_000;
 
 /// An array, by its documents.
 pub(super) struct Node {
@@ -27,6 +30,8 @@ pub(super) struct Node {
     pub name: String,
     pub folder: PathBuf,
     pub documents: Documents,
+    /// The files of the documents.
+    pub sources: Vec<Source>,
 }
 
 /// What describes an array.
@@ -37,40 +42,28 @@ pub(super) enum Documents {
 
 /// What a folder is.
 enum Kind {
-    Array(Documents),
+    Array(Documents, Vec<Source>),
     Group,
     /// Without metadata. It may still have arrays below.
     Plain,
 }
 
 /// The arrays below `root`, sorted by path, and what was left out.
-pub(super) fn find(root: &Path, warnings: &mut Vec<String>) -> Result<Vec<Node>> {
-    if !std::fs::metadata(root)
-        .map_err(Error::io(root, "open"))?
-        .is_dir()
-    {
-        let place = Place::file(root);
-        return Err(Error::malformed(
-            place,
-            "path",
-            "no folder",
-            "a Zarr hierarchy",
-        ));
-    }
+pub(super) fn find(root: &Root, warnings: &mut Vec<String>) -> Result<Vec<Node>> {
+    let folder = root.absolute();
     let mut walk = Walk {
         root,
         nodes: Vec::new(),
         folders: 0,
         linked: HashSet::new(),
+        looked_at: 0,
         warnings,
     };
-    match kind(root)? {
-        Kind::Array(documents) => walk.nodes.push(Node {
-            name: String::new(),
-            folder: root.to_path_buf(),
-            documents,
-        }),
-        Kind::Group => walk.enter(root, "", 0)?,
+    match kind(root, folder)? {
+        Kind::Array(documents, sources) => {
+            walk.push(String::new(), folder.to_path_buf(), documents, sources)?;
+        }
+        Kind::Group => walk.enter(folder, "", 0)?,
         Kind::Plain => walk.consolidated()?,
     }
     let mut nodes = walk.nodes;
@@ -87,14 +80,18 @@ pub fn is_hierarchy(folder: &Path) -> bool {
 
 /// Whether a folder is that of an array.
 pub(crate) fn is_array(folder: &Path) -> bool {
-    matches!(kind(folder), Ok(Kind::Array(_)))
+    let kind = Root::open(folder, OutwardLinks::Follow).and_then(|root| kind(&root, folder));
+    matches!(kind, Ok(Kind::Array(..)))
 }
 
-fn kind(folder: &Path) -> Result<Kind> {
-    let document = |name: &str| -> Result<Option<Value>> {
+fn kind(root: &Root, folder: &Path) -> Result<Kind> {
+    let mut sources = Vec::new();
+    let mut document = |name: &str| -> Result<Option<Value>> {
         let path = folder.join(name);
-        let bytes = json::read(&path)?;
-        bytes.map(|bytes| json::parse(&path, &bytes)).transpose()
+        let (bytes, identity) = json::read(root, &path)?.unzip();
+        let value = bytes.map(|bytes| json::parse(&path, &bytes)).transpose()?;
+        sources.push((path, identity));
+        Ok(value)
     };
     if let Some(value) = document("zarr.json")? {
         let malformed = |field, expected| {
@@ -109,14 +106,14 @@ fn kind(folder: &Path) -> Result<Kind> {
             return malformed("zarr_format", "3");
         }
         return match value.get("node_type").and_then(Value::as_str) {
-            Some("array") => Ok(Kind::Array(Documents::V3(value))),
+            Some("array") => Ok(Kind::Array(Documents::V3(value), sources)),
             Some("group") => Ok(Kind::Group),
             _ => malformed("node_type", "\"array\" or \"group\""),
         };
     }
     if let Some(array) = document(".zarray")? {
         let attributes = document(".zattrs")?.unwrap_or_default();
-        return Ok(Kind::Array(Documents::V2 { array, attributes }));
+        return Ok(Kind::Array(Documents::V2 { array, attributes }, sources));
     }
     if folder.join(".zgroup").is_file() {
         return Ok(Kind::Group);
@@ -125,11 +122,13 @@ fn kind(folder: &Path) -> Result<Kind> {
 }
 
 struct Walk<'a> {
-    root: &'a Path,
+    root: &'a Root,
     nodes: Vec<Node>,
     folders: usize,
     /// Where links led that were followed.
     linked: HashSet<PathBuf>,
+    /// Names in the directories of arrays that were looked at.
+    looked_at: usize,
     warnings: &'a mut Vec<String>,
 }
 
@@ -149,7 +148,7 @@ impl Walk<'_> {
             };
             let path = entry.path();
             let is_folder = if file_type.is_symlink() {
-                path.is_dir() && self.is_followed(folder, &path)
+                path.is_dir() && self.is_followed(folder, &path) && self.may_follow(&path)
             } else {
                 file_type.is_dir()
             };
@@ -164,8 +163,10 @@ impl Walk<'_> {
                 "" => entry_name,
                 name => format!("{name}/{entry_name}"),
             };
-            match kind(&path) {
-                Ok(Kind::Array(documents)) => self.push(name, path, documents)?,
+            match kind(self.root, &path) {
+                Ok(Kind::Array(documents, sources)) => {
+                    self.push(name, path, documents, sources)?;
+                }
                 Ok(Kind::Group | Kind::Plain) if depth + 1 < MAX_DEPTH => {
                     match self.enter(&path, &name, depth + 1) {
                         // What is beside it can still be read.
@@ -193,14 +194,68 @@ impl Walk<'_> {
         }
     }
 
-    fn push(&mut self, name: String, folder: PathBuf, documents: Documents) -> Result<()> {
+    /// Whether a link that leads somewhere else than back may be followed: those that lead out of the hierarchy are told.
+    fn may_follow(&mut self, link: &Path) -> bool {
+        if !self.root.is_outside(link) {
+            return true;
+        }
+        let is_followed = self.root.links() == OutwardLinks::Follow;
+        self.warnings.push(format!(
+            "{}: is a link that leads out of the Zarr hierarchy; {}",
+            link.display(),
+            match is_followed {
+                true => "it is followed",
+                false => "it is left out",
+            }
+        ));
+        is_followed
+    }
+
+    /// Tells of the first link in the directory of an array that leads out of the hierarchy.
+    fn look_for_links(&mut self, folder: &Path) {
+        let mut folders = vec![folder.to_path_buf()];
+        while let Some(folder) = folders.pop() {
+            // What cannot be listed is told when it is read.
+            for entry in folder.read_dir().into_iter().flatten().flatten() {
+                self.looked_at += 1;
+                if self.looked_at > MAX_LOOKED_AT {
+                    return;
+                }
+                let Ok(kind) = entry.file_type() else {
+                    continue;
+                };
+                let path = entry.path();
+                if kind.is_dir() {
+                    folders.push(path);
+                } else if kind.is_symlink() && self.root.is_outside(&path) {
+                    self.warnings.push(format!(
+                        "{}: is a link that leads out of the Zarr hierarchy; chunks are read from there",
+                        path.display()
+                    ));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn push(
+        &mut self,
+        name: String,
+        folder: PathBuf,
+        documents: Documents,
+        sources: Vec<Source>,
+    ) -> Result<()> {
         if self.nodes.len() == MAX_ARRAYS {
             return Err(self.too_many(MAX_ARRAYS, "arrays"));
+        }
+        if self.root.links() == OutwardLinks::Follow {
+            self.look_for_links(&folder);
         }
         self.nodes.push(Node {
             name,
             folder,
             documents,
+            sources,
         });
         Ok(())
     }
@@ -215,7 +270,7 @@ impl Walk<'_> {
 
     fn too_many(&self, most: usize, what: &str) -> Error {
         Error::malformed(
-            Place::file(self.root),
+            Place::file(self.root.path()),
             "hierarchy",
             format!("one of more than {most} {what}"),
             "fewer",
@@ -224,10 +279,10 @@ impl Walk<'_> {
 
     /// The arrays that `.zmetadata` lists, in a folder that has no other metadata.
     fn consolidated(&mut self) -> Result<()> {
-        let path = self.root.join(".zmetadata");
-        let Some(bytes) = json::read(&path)? else {
+        let path = self.root.absolute().join(".zmetadata");
+        let Some((bytes, identity)) = json::read(self.root, &path)? else {
             return Err(Error::malformed(
-                Place::file(self.root),
+                Place::file(self.root.path()),
                 "folder",
                 "one without zarr.json, .zgroup, .zarray and .zmetadata",
                 "a Zarr hierarchy",
@@ -258,7 +313,9 @@ impl Walk<'_> {
                 array: array.unwrap_or_default(),
                 attributes: attributes.unwrap_or_default(),
             };
-            self.push(name.to_string(), self.root.join(name), documents)?;
+            let folder = self.root.absolute().join(name);
+            let sources = vec![(path.clone(), Some(identity.clone()))];
+            self.push(name.to_string(), folder, documents, sources)?;
         }
         Ok(())
     }

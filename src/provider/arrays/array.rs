@@ -27,6 +27,8 @@ pub(in crate::provider) struct StoredArray {
     dataset: Dataset,
     dtype: Dtype,
     fill: Option<Fill>,
+    /// Further values of missing cells, beside the fill value.
+    other_fills: Vec<Fill>,
     decoding: Decoding,
     grid: ChunkGrid,
     kept_statistics: KeptStatistics,
@@ -47,11 +49,26 @@ impl StoredArray {
             let error = Error::malformed(place, field, found, expected);
             warnings.push(format!("{error}; {instead}"));
         };
+        let fills: Vec<Fill> = match file.attributes_describe_cells() {
+            true => Fill::all(metadata, dtype),
+            false => Fill::of(metadata, dtype).into_iter().collect(),
+        };
+        let (fill, other_fills) = match fills.split_first() {
+            Some((first, others)) => (Some(*first), others.to_vec()),
+            None => (None, Vec::new()),
+        };
         Ok(Self {
             file: Arc::clone(file),
             dtype,
-            fill: Fill::of(metadata, dtype),
-            decoding: Decoding::of(metadata, dtype, options, &mut warn),
+            fill,
+            other_fills,
+            decoding: Decoding::of(
+                metadata,
+                dtype,
+                options,
+                file.attributes_describe_cells(),
+                &mut warn,
+            ),
             grid: ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec()),
             dataset: dataset.clone(),
             kept_statistics: KeptStatistics::default(),
@@ -74,8 +91,39 @@ impl StoredArray {
         self.fill
     }
 
+    /// Returns `true` if several values mean that a cell is missing.
+    pub fn has_many_fills(&self) -> bool {
+        !self.other_fills.is_empty()
+    }
+
+    /// Puts the fill value in the place of every other value of missing cells.
+    pub fn unify_fills(&self, cells: &mut [u8]) {
+        let Some(fill) = self.fill else {
+            return;
+        };
+        let size = self.dtype.size() as usize;
+        let fill = fill.bits().to_le_bytes();
+        for cell in cells.chunks_exact_mut(size) {
+            let others = self.other_fills.iter();
+            let mut others = others.map(|other| other.bits().to_le_bytes());
+            if others.any(|other| *cell == other[..size]) {
+                cell.copy_from_slice(&fill[..size]);
+            }
+        }
+    }
+
     pub(super) fn decoding(&self) -> &Decoding {
         &self.decoding
+    }
+
+    /// Returns `true` if the column's values are the stored numbers, scaled by attributes.
+    pub fn is_unpacked(&self) -> bool {
+        matches!(self.decoding, Decoding::Unpack { .. })
+    }
+
+    /// Returns `true` if an attribute of the dataset holds for the column's values.
+    pub fn keeps(&self, attribute: &str) -> bool {
+        self.decoding.keeps(attribute)
     }
 
     pub fn chunk_grid(&self) -> &ChunkGrid {
@@ -97,15 +145,23 @@ impl StoredArray {
         }
     }
 
+    /// The values of missing cells beside the fill value, where that is NULL.
+    fn others_of(&self, missing: Missing) -> &[Fill] {
+        match missing.fill {
+            Some(_) => &self.other_fills,
+            None => &[],
+        }
+    }
+
     pub fn may_have_nulls(&self, options: &ReadOptions) -> bool {
         self.missing(options).is_possible(self.dtype) || self.decoding.can_be_null()
     }
 
     pub fn cell_format(&self, options: &ReadOptions) -> Option<CellFormat> {
-        if !matches!(self.decoding, Decoding::None) {
+        let missing = self.missing(options);
+        if !matches!(self.decoding, Decoding::None) || !self.others_of(missing).is_empty() {
             return None;
         }
-        let missing = self.missing(options);
         Some(CellFormat {
             cell_type: match self.dtype {
                 Dtype::F16 => CellType::F16,
@@ -126,7 +182,7 @@ impl StoredArray {
 
     /// The column of stored cells.
     pub(super) fn column(&self, cells: Buffer, missing: Missing) -> Result<ArrayRef, Error> {
-        let stored = values::array(self.dtype, cells, missing);
+        let stored = values::array(self.dtype, cells, missing, self.others_of(missing));
         self.decoding.decode(stored, || self.place())
     }
 

@@ -65,6 +65,7 @@ pub(super) fn axes(
         given.map_or(&[], Vec::as_slice)
     };
     let mut axes = Vec::with_capacity(rank);
+    let mut of_coordinates = Vec::new();
     for (number, extent) in dataset.shape().iter().enumerate() {
         let name = match names.get(number) {
             Some(name) => name.clone(),
@@ -118,13 +119,14 @@ pub(super) fn axes(
         }
         axes.push(match found {
             Some((found, source)) => {
-                let values = shared.of(file, found, options)?;
+                let values = shared.of(file, found, options, &mut of_coordinates)?;
                 let attributes = coordinates::attributes(file.as_ref(), found, &values);
                 Axis::with_coordinates(name, *extent, values, source).with_attributes(attributes)
             }
             None => Axis::counted(name, *extent),
         });
     }
+    warnings.append(&mut of_coordinates);
     Ok(Axes {
         axes,
         are_named: names.len() == rank,

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, TimeUnit};
 
-use crate::error::Result;
+use crate::error::{Error, Place, Result};
 use crate::format::array::{ArrayFile, Categories, Dataset, DatasetMetadata, FILL_ATTRIBUTES};
-use crate::grid::{AxisCoordinates, CfTime, CoordinateReader, CoordinateSource};
+use crate::grid::{AxisCoordinates, CfTime, CfTimeError, CoordinateReader, CoordinateSource};
 use crate::provider::arrays::array::StoredArray;
-use crate::provider::arrays::decoding::{ARROW_TYPE, Decoding, refused, time};
+use crate::provider::arrays::decoding::{ARROW_TYPE, Decoding, OF_PACKED, refused, time};
 use crate::provider::options::TetOptions;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
@@ -29,6 +29,8 @@ pub(super) struct CoordinateDatasets {
     coordinates: HashMap<u64, Arc<AxisCoordinates>>,
     /// The one-dimensional datasets by their names without their groups; `None` where several are called so.
     by_base: Option<HashMap<String, Option<usize>>>,
+    /// Why some are no times, as far as that was told.
+    refused: Vec<CfTimeError>,
 }
 
 impl CoordinateDatasets {
@@ -52,20 +54,31 @@ impl CoordinateDatasets {
 
     /// The coordinates that a dataset holds.
     ///
+    /// Times that cannot become timestamps stay numbers, with one warning for all coordinates that they cannot for the
+    /// same reason.
+    ///
     /// # Errors
-    /// If they are times that cannot become timestamps, or the dataset cannot be read at all.
+    /// If the dataset cannot be read at all.
     pub fn of(
         &mut self,
         file: &Arc<dyn ArrayFile>,
         dataset: &Dataset,
         options: &TetOptions,
+        warnings: &mut Vec<String>,
     ) -> Result<Arc<AxisCoordinates>> {
         if let Some(known) = self.coordinates.get(&dataset.id()) {
             return Ok(Arc::clone(known));
         }
-        let coordinates = Arc::new(AxisCoordinates::deferred(CoordinateDataset::try_new(
-            file, dataset, options,
-        )?));
+        let (values, refused) = CoordinateDataset::try_new(file, dataset, options)?;
+        if let Some(error) = refused
+            && !self.refused.contains(&error)
+        {
+            let place = Place::dataset(file.path(), dataset.name());
+            let named = Error::malformed(place, error.field, &error.found, &error.expected);
+            warnings.push(format!("{named}; the coordinates stay numbers"));
+            self.refused.push(error);
+        }
+        let coordinates = Arc::new(AxisCoordinates::deferred(values));
         self.coordinates
             .insert(dataset.id(), Arc::clone(&coordinates));
         Ok(coordinates)
@@ -81,17 +94,25 @@ struct CoordinateDataset {
 }
 
 impl CoordinateDataset {
-    fn try_new(file: &Arc<dyn ArrayFile>, dataset: &Dataset, options: &TetOptions) -> Result<Self> {
+    /// The dataset, and why its numbers are no times although their units say so.
+    fn try_new(
+        file: &Arc<dyn ArrayFile>,
+        dataset: &Dataset,
+        options: &TetOptions,
+    ) -> Result<(Self, Option<CfTimeError>)> {
         let nothing = DatasetMetadata::default();
         let metadata = file.metadata(dataset).unwrap_or(&nothing);
         // What is odd about it is told where it is a table.
         let values = StoredArray::try_new(file, dataset, metadata, options, &mut Vec::new())?;
-        let time = match values.decoding() {
-            Decoding::Text(_) | Decoding::Time(..) => None,
-            _ if !options.decode_times => None,
-            _ => time(metadata).map_err(|error| refused(&values.place(), &error))?,
+        let (time, refused) = match values.decoding() {
+            Decoding::Text(_) | Decoding::Time(..) => (None, None),
+            _ if !options.decode_times => (None, None),
+            _ => match time(metadata) {
+                Ok(time) => (time, None),
+                Err(error) => (None, Some(error)),
+            },
         };
-        Ok(Self { values, time })
+        Ok((Self { values, time }, refused))
     }
 }
 
@@ -127,12 +148,15 @@ pub(super) fn attributes(
         return BTreeMap::new();
     };
     let are_times = coordinates.data_type().is_temporal();
+    let are_integers = coordinates.data_type().is_integer();
     let attributes = metadata.attrs.iter().filter(|(key, _)| {
         let is_of_storage = key.starts_with(Categories::ATTRIBUTE)
             || key.as_str() == ARROW_TYPE
             || FILL_ATTRIBUTES.contains(&key.as_str());
         let is_of_numbers = are_times && OF_TIMES.contains(&key.as_str());
-        !(is_of_storage || is_of_numbers)
+        // Coordinates that are no integers are unpacked already.
+        let is_of_packed = !are_integers && OF_PACKED.contains(&key.as_str());
+        !(is_of_storage || is_of_numbers || is_of_packed)
     });
     attributes
         .map(|(key, text)| (key.clone(), text.clone()))

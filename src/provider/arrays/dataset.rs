@@ -1,6 +1,6 @@
 //! One dataset of a file as a grid.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,16 +13,13 @@ use crate::grid::{Axis, ChunkGrid, CoordinateSource, IndexSet, Selection, Window
 use crate::provider::arrays::array::StoredArray;
 use crate::provider::arrays::columns::{self, Axes};
 use crate::provider::arrays::coordinates::{CoordinateDatasets, base};
-use crate::provider::arrays::decoding::Decoding;
 use crate::provider::arrays::reader::StoredWindowReader;
 use crate::provider::axis_bounds::axis_range;
 use crate::provider::description::{
     AttributeDescription, ChunkDescription, DimensionDescription, TableDescription,
 };
 use crate::provider::options::{ReadOptions, TetOptions};
-use crate::provider::source::{
-    BlockStatistics, CellFormat, DATASET, GridSource, UNPACKED, WindowReader,
-};
+use crate::provider::source::{BlockStatistics, CellFormat, DATASET, GridSource, WindowReader};
 
 /// Broken chunks that a description spells out; one is usually as telling as a million.
 const MAX_PROBLEMS: usize = 3;
@@ -68,11 +65,12 @@ impl ArrayDataset {
         let mut warnings = Vec::new();
         let array = StoredArray::try_new(file, dataset, metadata, options, &mut warnings)?;
         let axes = columns::axes(file, dataset, metadata, options, shared, &mut warnings)?;
-        let mut attributes: HashMap<_, _> = metadata.attrs.clone().into_iter().collect();
+        let kept = metadata.attrs.iter();
+        let kept = kept.filter(|(key, _)| array.decoding().keeps(key));
+        let mut attributes: HashMap<_, _> = kept
+            .map(|(key, text)| (key.clone(), text.clone()))
+            .collect();
         attributes.insert(DATASET.to_string(), dataset.name().to_string());
-        if matches!(array.decoding(), Decoding::Unpack { .. }) {
-            attributes.insert(UNPACKED.to_string(), String::new());
-        }
         let value = Field::new(
             columns::value_name(dataset, &axes.axes),
             array.data_type(),
@@ -211,15 +209,14 @@ impl GridSource for ArrayDataset {
 
     fn describe_attributes(&self) -> Vec<AttributeDescription> {
         let value = &self.attributes[0];
-        let mut metadata: BTreeMap<_, _> = value.metadata().clone().into_iter().collect();
-        metadata.remove(DATASET);
-        metadata.remove(UNPACKED);
+        let metadata = self.file().metadata(self.dataset());
+        let metadata = metadata.map(|metadata| metadata.attrs.clone());
         vec![AttributeDescription {
             name: value.name().clone(),
             stored_type: self.array.dtype().to_string(),
             data_type: value.data_type().clone(),
             fill: self.fill_text.clone(),
-            metadata,
+            metadata: metadata.unwrap_or_default(),
         }]
     }
 

@@ -7,7 +7,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Date32Type, Float64Type, Int64Type, TimeUnit};
 
 use crate::error::{Error, Place};
-use crate::format::array::{Categories, DatasetMetadata, Dtype};
+use crate::format::array::{Categories, DatasetMetadata, Dtype, FILL_ATTRIBUTES};
 use crate::grid::{CfTime, CfTimeError};
 use crate::provider::arrays::values;
 use crate::provider::options::TetOptions;
@@ -20,6 +20,10 @@ pub(in crate::provider) const TIMESTAMP: &str = "timestamp";
 /// How to get at numbers that cannot become timestamps.
 const RAW_TIMES: &str =
     "decode_times false, --no-decode-times of tet-sql, reads the numbers as they are";
+/// The attributes by which stored numbers are unpacked.
+pub(in crate::provider) const OF_PACKED: [&str; 2] = ["scale_factor", "add_offset"];
+/// Attributes whose numbers are packed as the cells are.
+const PACKED_ALIKE: [&str; 3] = ["valid_min", "valid_max", "valid_range"];
 const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
 
 /// How stored numbers become the values of the column.
@@ -41,11 +45,13 @@ pub(super) enum Decoding {
 }
 
 impl Decoding {
-    /// How the values of a dataset are decoded. Codes without readable texts stay codes, with a warning.
+    /// How the values of a dataset are decoded, whose attributes describe the stored cells or may be stale. Codes without
+    /// readable texts stay codes, with a warning.
     pub fn of(
         metadata: &DatasetMetadata,
         dtype: Dtype,
         options: &TetOptions,
+        describe_cells: bool,
         warn: &mut dyn FnMut(&'static str, String, String, &str),
     ) -> Self {
         if let Some(categories) = Categories::of(&metadata.attrs) {
@@ -84,7 +90,8 @@ impl Decoding {
                 ),
             }
         }
-        if !options.unpack {
+        let unpack = options.unpack.unwrap_or_default();
+        if !unpack.applies(dtype, describe_cells) {
             return Self::None;
         }
         let mut number = |key: &'static str, default: f64| match metadata.attrs.get(key) {
@@ -102,8 +109,9 @@ impl Decoding {
                 }
             },
         };
-        let (scale, is_scaled) = number("scale_factor", 1.0);
-        let (offset, is_offset) = number("add_offset", 0.0);
+        let [scale, offset] = OF_PACKED;
+        let (scale, is_scaled) = number(scale, 1.0);
+        let (offset, is_offset) = number(offset, 0.0);
         if is_scaled || is_offset {
             Self::Unpack { scale, offset }
         } else {
@@ -120,6 +128,15 @@ impl Decoding {
             Self::Time(_, false) => DataType::Timestamp(TimeUnit::Microsecond, None),
             Self::Unpack { .. } => DataType::Float64,
         }
+    }
+
+    /// Returns `true` if an attribute of the dataset holds for the decoded values, and does not describe the stored
+    /// numbers.
+    pub fn keeps(&self, attribute: &str) -> bool {
+        let is_of_storage = OF_PACKED.contains(&attribute)
+            || PACKED_ALIKE.contains(&attribute)
+            || FILL_ATTRIBUTES.contains(&attribute);
+        !(matches!(self, Self::Unpack { .. }) && is_of_storage)
     }
 
     /// Whether a cell that is not missing by its number may still have no value.

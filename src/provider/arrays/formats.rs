@@ -14,7 +14,9 @@ use crate::format::foreign;
 use crate::format::npy::{NpyFile, NpyWriter};
 use crate::format::tet::{FileMetadata, MAGIC, TetFile, TetWriter, is_package};
 #[cfg(feature = "zarr")]
-use crate::format::zarr::{self, ZarrFile, ZarrVersion, ZarrWriteOptions, ZarrWriter};
+use crate::format::zarr::{
+    self, OutwardLinks, ZarrFile, ZarrVersion, ZarrWriteOptions, ZarrWriter,
+};
 use crate::provider::file_kind::FileKind;
 use crate::provider::options::TetOptions;
 
@@ -32,6 +34,11 @@ pub(crate) fn open_file(
     options: &TetOptions,
     session: &ConfigOptions,
 ) -> Result<Arc<dyn ArrayFile>, Error> {
+    #[cfg(feature = "zarr")]
+    let links = match options.refuse_outward_links {
+        true => OutwardLinks::Refuse,
+        false => OutwardLinks::Follow,
+    };
     let options = options.open_options(session);
     // First, since there may be thousands: nothing else looks like one.
     let error = match TetFile::open(path, options) {
@@ -40,7 +47,7 @@ pub(crate) fn open_file(
     };
     #[cfg(feature = "zarr")]
     if !is_package(path) && zarr::is_hierarchy(path) {
-        return Ok(Arc::new(ZarrFile::open(path, options.access)?));
+        return Ok(Arc::new(ZarrFile::open(path, options.access, links)?));
     }
     match NUMPY.contains(&start(path).as_slice()) {
         true => Ok(Arc::new(NpyFile::open(path, options.access)?)),

@@ -16,7 +16,7 @@ mod wide;
 pub(super) use array::StoredArray;
 pub(super) use coordinates::{base, group};
 pub use dataset::ArrayDataset;
-pub(super) use decoding::{ARROW_TYPE, DATE, TIMESTAMP};
+pub(super) use decoding::{ARROW_TYPE, DATE, OF_PACKED, TIMESTAMP};
 pub(super) use formats::{Writing, create_file};
 pub use formats::{is_array_file, is_array_folder};
 pub(crate) use formats::{is_array_name, member_of_hierarchy, open_file};

@@ -23,6 +23,7 @@ pub(crate) fn open(
     options: &TetOptions,
     session: &ConfigOptions,
 ) -> Result<Arc<dyn GridSource>, Error> {
+    let options = &options.bound(session);
     let file = open_file(path, options, session)?;
     if let Some(name) = &options.dataset
         && file.dataset(name).is_some()

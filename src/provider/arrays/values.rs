@@ -56,26 +56,32 @@ pub(super) fn mapped_buffer(map: &Arc<Mmap>, range: std::ops::Range<usize>) -> B
     unsafe { Buffer::from_custom_allocation(NonNull::from(bytes).cast(), bytes.len(), owner) }
 }
 
-/// The array of these cells. A buffer that is not aligned for the type is copied.
-pub(super) fn array(dtype: Dtype, cells: Buffer, missing: Missing) -> ArrayRef {
+/// The array of these cells. A buffer that is not aligned for the type is copied. Further values beside the fill value may mean
+/// that a cell is missing, too.
+pub(super) fn array(dtype: Dtype, cells: Buffer, missing: Missing, others: &[Fill]) -> ArrayRef {
     match dtype {
-        Dtype::F16 => half_array(cells, missing),
+        Dtype::F16 => half_array(cells, missing, others),
         Dtype::F32 => float_array::<Float32Type>(
             cells,
             missing,
+            others,
             |value| value.is_nan(),
             |value| value.to_bits().into(),
         ),
         Dtype::F64 => {
-            float_array::<Float64Type>(cells, missing, |value| value.is_nan(), f64::to_bits)
+            float_array::<Float64Type>(cells, missing, others, |value| value.is_nan(), f64::to_bits)
         }
-        Dtype::I16 => integer_array::<Int16Type>(cells, missing, |value| (value as u16).into()),
-        Dtype::I32 => integer_array::<Int32Type>(cells, missing, |value| (value as u32).into()),
-        Dtype::I64 => integer_array::<Int64Type>(cells, missing, |value| value as u64),
-        Dtype::U8 => integer_array::<UInt8Type>(cells, missing, u64::from),
-        Dtype::U16 => integer_array::<UInt16Type>(cells, missing, u64::from),
-        Dtype::U32 => integer_array::<UInt32Type>(cells, missing, u64::from),
-        Dtype::U64 => integer_array::<UInt64Type>(cells, missing, |value| value),
+        Dtype::I16 => {
+            integer_array::<Int16Type>(cells, missing, others, |value| (value as u16).into())
+        }
+        Dtype::I32 => {
+            integer_array::<Int32Type>(cells, missing, others, |value| (value as u32).into())
+        }
+        Dtype::I64 => integer_array::<Int64Type>(cells, missing, others, |value| value as u64),
+        Dtype::U8 => integer_array::<UInt8Type>(cells, missing, others, u64::from),
+        Dtype::U16 => integer_array::<UInt16Type>(cells, missing, others, u64::from),
+        Dtype::U32 => integer_array::<UInt32Type>(cells, missing, others, u64::from),
+        Dtype::U64 => integer_array::<UInt64Type>(cells, missing, others, |value| value),
     }
 }
 
@@ -90,11 +96,18 @@ fn aligned<T: ArrowNativeType>(cells: Buffer) -> ScalarBuffer<T> {
 fn float_array<T: ArrowPrimitiveType>(
     cells: Buffer,
     missing: Missing,
+    others: &[Fill],
     is_nan: impl Fn(T::Native) -> bool,
     bits: impl Fn(T::Native) -> u64,
 ) -> ArrayRef {
     let values = aligned::<T::Native>(cells);
     let nulls = match (missing.nan, missing.fill) {
+        (nan, Some(fill)) if !others.is_empty() => nulls(&values, |value| {
+            let found = bits(value);
+            (nan && is_nan(value))
+                || found == fill.bits()
+                || others.iter().any(|other| found == other.bits())
+        }),
         (true, None) => nulls(&values, is_nan),
         (true, Some(fill)) => nulls(&values, |value| is_nan(value) || bits(value) == fill.bits()),
         (false, Some(fill)) => nulls(&values, |value| bits(value) == fill.bits()),
@@ -106,17 +119,14 @@ fn float_array<T: ArrowPrimitiveType>(
 fn integer_array<T: ArrowPrimitiveType>(
     cells: Buffer,
     missing: Missing,
+    others: &[Fill],
     bits: impl Fn(T::Native) -> u64,
 ) -> ArrayRef {
-    float_array::<T>(
-        cells,
-        Missing {
-            nan: false,
-            ..missing
-        },
-        |_| false,
-        bits,
-    )
+    let missing = Missing {
+        nan: false,
+        ..missing
+    };
+    float_array::<T>(cells, missing, others, |_| false, bits)
 }
 
 /// The cells of an f16 dataset.
@@ -124,13 +134,15 @@ pub(super) fn halves(cells: Buffer) -> ScalarBuffer<f16> {
     aligned(cells)
 }
 
-fn half_array(cells: Buffer, missing: Missing) -> ArrayRef {
+fn half_array(cells: Buffer, missing: Missing, others: &[Fill]) -> ArrayRef {
     let halves = halves(cells);
     let nulls = nulls(&halves, |value: f16| {
         (missing.nan && value.is_nan())
             || missing
                 .fill
-                .is_some_and(|fill| u64::from(value.to_bits()) == fill.bits())
+                .iter()
+                .chain(others)
+                .any(|fill| u64::from(value.to_bits()) == fill.bits())
     });
     let values: Vec<f32> = halves.iter().map(|value| value.to_f32()).collect();
     Arc::new(Float32Array::new(values.into(), nulls))
@@ -182,6 +194,7 @@ mod tests {
                 Dtype::F32,
                 Buffer::from(stored.clone()),
                 Missing { nan, fill },
+                &[],
             );
             let valid: Vec<_> = (0..4).map(|row| array.is_valid(row)).collect();
             assert_eq!(valid, expected);
@@ -197,7 +210,7 @@ mod tests {
             nan: true,
             fill: None,
         };
-        let array = array(Dtype::F32, buffer, missing);
+        let array = array(Dtype::F32, buffer, missing, &[]);
         assert_eq!(array.as_primitive::<Float32Type>().values(), &[1.0, 2.0]);
         assert_eq!(array.null_count(), 0);
     }
@@ -212,7 +225,7 @@ mod tests {
             nan: true,
             fill: None,
         };
-        let array = array(Dtype::F16, Buffer::from(stored), missing);
+        let array = array(Dtype::F16, Buffer::from(stored), missing, &[]);
         let array = array.as_primitive::<Float32Type>();
         assert_eq!(array.value(0), 1.5);
         assert!(array.is_null(1));

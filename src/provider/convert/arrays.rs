@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
 
+use arrow::array::{ArrayRef, AsArray};
+use arrow::datatypes::Float64Type;
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::config::ConfigOptions;
 
 use crate::format::array::{
-    ArrayFile, ArrayWriter, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec,
-    FILL_ATTRIBUTES, copy_chunk,
+    ArrayFile, ArrayWriter, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
+    FILL_ATTRIBUTES, Fill, copy_chunk,
 };
 use crate::format::npy::contiguous_chunk;
 use crate::format::storage::Access;
@@ -27,6 +29,7 @@ use crate::provider::copy::{CoordinateDataset, FinishedAxis, chunk_shape};
 use crate::provider::file_kind::FileKind;
 use crate::provider::options::{ReadOptions, TetOptions};
 use crate::provider::source::{GridSource, WindowReader};
+use crate::provider::unpack::Unpack;
 
 /// Windows that are between reading and writing: one that is read, one that waits, one that is written.
 const IN_FLIGHT: u64 = 3;
@@ -43,10 +46,21 @@ const MEANINGFUL: [&str; 6] = [
 
 /// What an array of the output is made of.
 enum Content {
-    /// The cells of a dataset of the input.
-    Dataset(Dataset),
+    /// A dataset of the input.
+    Array(Arc<StoredArray>, Copied),
     /// Coordinates that are labels in the input.
     Cells(Arc<[u8]>),
+}
+
+/// What is copied of a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Copied {
+    /// The cells as they are stored.
+    Cells,
+    /// The cells, where the fill value takes the place of every other value that means missing.
+    CellsWithOneFill,
+    /// The unpacked values.
+    Values,
 }
 
 /// Copies the arrays of a file.
@@ -100,15 +114,15 @@ pub(super) fn convert(
     }
     let mut writer = create_file(target, output, specs, &writing)?;
     let datasets = contents.iter().filter_map(|content| match content {
-        Content::Dataset(dataset) => cells(dataset),
+        Content::Array(array, _) => cells(array.dataset()),
         Content::Cells(_) => None,
     });
     progress.all.store(datasets.sum(), Ordering::Relaxed);
     for (number, content) in contents.iter().enumerate() {
         match content {
             Content::Cells(cells) => writer.write_dataset(number, cells)?,
-            Content::Dataset(dataset) => {
-                copy(&file, dataset, number, writer.as_mut(), options, progress)?;
+            Content::Array(array, copied) => {
+                copy(array, *copied, number, writer.as_mut(), options, progress)?;
             }
         }
     }
@@ -186,7 +200,33 @@ impl Plan<'_> {
             self.warnings.push(format!("{message}; it is left out"));
             return Ok(());
         }
-        let dtype = dataset.check(self.file.path())?;
+        let mut dtype = dataset.check(self.file.path())?;
+        let array = StoredArray::try_new(
+            self.file,
+            dataset,
+            &metadata,
+            &self.unpack_options(),
+            self.warnings,
+        )?;
+        let mut copied = Copied::Cells;
+        if array.is_unpacked() {
+            copied = Copied::Values;
+            dtype = Dtype::F64;
+            metadata.attrs.retain(|key, _| array.keeps(key));
+        } else if self.target == FileKind::Tet
+            && let Some(fill) = array.fill()
+            && (array.has_many_fills() || Fill::of(&metadata, dtype) != Some(fill))
+        {
+            // A .tet file has one fill value, that of the first attribute.
+            copied = Copied::CellsWithOneFill;
+            for attribute in FILL_ATTRIBUTES {
+                metadata.attrs.remove(attribute);
+            }
+            let [attribute, ..] = FILL_ATTRIBUTES;
+            metadata
+                .attrs
+                .insert(attribute.to_string(), fill.text(dtype));
+        }
         let shape = dataset.shape();
         if metadata.dim_names.is_empty()
             && let Some(dims) = &self.options.dims
@@ -219,8 +259,18 @@ impl Plan<'_> {
             .with_compression(compression)
             .with_metadata(metadata);
         self.specs.push(spec);
-        self.contents.push(Content::Dataset(dataset.clone()));
+        self.contents.push(Content::Array(Arc::new(array), copied));
         Ok(())
+    }
+
+    /// What is unpacked. A hierarchy of Zarr is read with its attributes again, so that its values can stay packed.
+    fn unpack_options(&self) -> TetOptions {
+        let unpack = match (self.options.unpack, self.target) {
+            #[cfg(feature = "zarr")]
+            (Unpack::Auto, FileKind::Zarr) => Unpack::Never,
+            (unpack, _) => unpack,
+        };
+        TetOptions::new().with_unpack(unpack)
     }
 
     fn chunk(&self, dataset: &Dataset, cell_bytes: u64) -> Vec<u64> {
@@ -325,10 +375,10 @@ fn unfit(shape: &[u64], metadata: &DatasetMetadata) -> Option<String> {
     })
 }
 
-/// Copies the cells of a dataset: one thread reads windows, another one cuts and writes their chunks.
+/// Copies an array: one thread reads windows, another one cuts and writes their chunks.
 fn copy(
-    file: &Arc<dyn ArrayFile>,
-    dataset: &Dataset,
+    stored: &Arc<StoredArray>,
+    copied: Copied,
     number: usize,
     writer: &mut dyn ArrayWriter,
     options: &ConvertOptions,
@@ -337,11 +387,7 @@ fn copy(
     let Some(described) = writer.dataset(number).cloned() else {
         return exec_err!("{}: no dataset number {number}", writer.path().display());
     };
-    // As it is stored, whatever it stands for.
-    let plain = DatasetMetadata::default();
-    let stored = StoredArray::try_new(file, dataset, &plain, &TetOptions::new(), &mut Vec::new())?;
-    let size = stored.dtype().size();
-    let stored = Arc::new(stored);
+    let size = described.check(writer.path())?.size();
     let most_bytes = options.memory as u64 / IN_FLIGHT;
     let extents = windows::extents(
         stored.chunk_grid(),
@@ -349,25 +395,26 @@ fn copy(
         size,
         most_bytes,
     );
-    let grid = ChunkGrid::new(dataset.shape().to_vec(), extents);
-    let windows = Selection::all(dataset.shape()).chunks(&grid);
+    let shape = described.shape();
+    let grid = ChunkGrid::new(shape.to_vec(), extents);
+    let windows = Selection::all(shape).chunks(&grid);
     let count = windows.count().unwrap_or(u64::MAX);
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel::<Result<(Window, Vec<u8>)>>(1);
-        let reading = Arc::clone(&stored);
+        let reading = Arc::clone(stored);
         let (windows, grid) = (&windows, &grid);
         scope.spawn(move || {
             let read_options = ReadOptions {
                 access: Access::Pread,
                 ..ReadOptions::default()
             };
-            let mut reader = StoredWindowReader::new(reading, &read_options);
+            let mut reader = StoredWindowReader::new(Arc::clone(&reading), &read_options);
             for nth in 0..count {
                 let Some(position) = windows.nth(nth) else {
                     return;
                 };
                 let window = grid.window(&position);
-                let read = read(&mut reader, &window, progress);
+                let read = read(&mut reader, &reading, copied, &window, progress);
                 let is_last = read.is_err();
                 // Nobody listens any more if writing has failed.
                 if sender.send(read.map(|cells| (window, cells))).is_err() || is_last {
@@ -386,6 +433,8 @@ fn copy(
 
 fn read(
     reader: &mut StoredWindowReader,
+    array: &StoredArray,
+    copied: Copied,
     window: &Window,
     progress: &ConvertProgress,
 ) -> Result<Vec<u8>> {
@@ -393,9 +442,24 @@ fn read(
     loop {
         progress.check()?;
         if reader.advance()? {
-            return Ok(reader.cells(0, 0..window.cells())?.to_vec());
+            let all = 0..window.cells();
+            if copied == Copied::Values {
+                return Ok(unpacked_cells(&reader.read(&[all])?[0]));
+            }
+            let mut cells = reader.cells(0, all)?.to_vec();
+            if copied == Copied::CellsWithOneFill {
+                array.unify_fills(&mut cells);
+            }
+            return Ok(cells);
         }
     }
+}
+
+/// The bytes of unpacked values, where NaN stands for those that are missing.
+fn unpacked_cells(values: &ArrayRef) -> Vec<u8> {
+    let values = values.as_primitive::<Float64Type>().iter();
+    let cells = values.map(|value| value.unwrap_or(f64::NAN).to_le_bytes());
+    cells.flatten().collect()
 }
 
 /// Cuts the chunks of a window, and writes them.

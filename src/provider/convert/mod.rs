@@ -14,6 +14,7 @@ use datafusion::common::{Result, exec_err, plan_err};
 
 use crate::format::array::Compression;
 use crate::provider::options::TetOptions;
+use crate::provider::unpack::Unpack;
 
 pub use crate::provider::file_kind::FileKind;
 
@@ -32,6 +33,9 @@ pub struct ConvertOptions {
     pub compression: Option<Compression>,
     /// Of rows, the columns that are dimensions; of arrays that name none, their names.
     pub dims: Option<Vec<String>>,
+    /// When values are unpacked by the attributes `scale_factor` and `add_offset`. [`Unpack::Auto`] unpacks where the
+    /// output is read without them, so that not every array stays as it is stored.
+    pub unpack: Unpack,
     /// Whether a `.tet` file embeds zone maps.
     pub zone_maps: bool,
     /// Whether a file that exists is replaced.
@@ -49,6 +53,7 @@ impl Default for ConvertOptions {
             chunk: None,
             compression: None,
             dims: None,
+            unpack: Unpack::Auto,
             zone_maps: false,
             overwrite: false,
             memory: MEMORY,
@@ -80,9 +85,9 @@ impl ConvertOptions {
             .collect()
     }
 
-    /// How array files are read: as they are stored.
+    /// How array files are read.
     fn read_options(&self) -> TetOptions {
-        let options = TetOptions::new();
+        let options = TetOptions::new().with_unpack(self.unpack);
         match &self.dims {
             Some(dims) => options.with_dims(dims.iter().map(String::as_str)),
             None => options,

@@ -20,7 +20,7 @@ use futures::StreamExt;
 use crate::format::array::{DatasetMetadata, DatasetSpec};
 use crate::format::tet::{MAX_ATTRIBUTES, is_allowed};
 use crate::grid::ChunkGrid;
-use crate::provider::arrays::{Writing, base, create_file, group};
+use crate::provider::arrays::{OF_PACKED, Writing, base, create_file, group};
 use crate::provider::copy::assembly::Assembly;
 use crate::provider::copy::axes::AxisBuilder;
 use crate::provider::copy::columns::Columns;
@@ -31,15 +31,13 @@ use crate::provider::copy::places::Places;
 use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 use crate::provider::copy::target::{Stored, chunk_shape};
 use crate::provider::file_kind::FileKind;
-use crate::provider::source::{DATASET, UNPACKED};
+use crate::provider::source::DATASET;
 
 /// The column of values of a table of one dataset, and the dataset of a column that comes from none.
 const VALUE: &str = "value";
-/// Attributes that do not hold for a copy: what its coordinates are called, and how its values are packed, if they no longer
-/// are.
+/// Attributes that do not hold for a copy: what its coordinates are called.
 const NOT_COPIED: [&str; 1] = ["coordinates"];
 const FILL_VALUE: &str = "_FillValue";
-const OF_PACKED: [&str; 2] = ["scale_factor", "add_offset"];
 /// Bytes of encoded rows that are kept in memory, if the pool has them.
 const MOST_MEMORY: usize = 64 << 20;
 /// Cells per row above which an array is rather a mistake, unless it is small.
@@ -178,8 +176,8 @@ impl ArraySink {
     /// The attributes of the dataset of a column: those of the column, then those of the options.
     fn metadata(&self, field: &Field, dataset: &str) -> DatasetMetadata {
         let mut metadata = DatasetMetadata::default();
-        let is_unpacked =
-            field.metadata().contains_key(UNPACKED) || !field.data_type().is_integer();
+        // Values that are no integers are unpacked already.
+        let is_unpacked = !field.data_type().is_integer();
         metadata.attrs = carried(field);
         metadata.attrs.retain(|key, _| {
             let is_stale = is_unpacked && OF_PACKED.contains(&key.as_str());

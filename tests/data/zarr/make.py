@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the Zarr folders of the tests, all in `stores.json`, and into `expected.json` what NumPy says is in them.
+"""Writes the Zarr folders of the tests, all in `stores.json`, into `expected.json` what NumPy says is in them, and into
+`decoded.json` what xarray makes of that.
 
-    pip install zarr xarray numpy
+    pip install zarr xarray numpy cftime
     python tests/data/zarr/make.py
 
 Written with zarr 3.1, xarray 2026.9 and NumPy 2.4.
@@ -17,12 +18,14 @@ import numcodecs
 import numpy as np
 import xarray as xr
 import zarr
+from numcodecs import zarr3
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
 
 warnings.simplefilter("ignore")
 HERE = Path(__file__).parent
 STORES = Path(tempfile.mkdtemp())
 EXPECTED = {}
+DECODED = {}
 
 
 def expect(store, name, values, dtype, **more):
@@ -156,6 +159,8 @@ def layouts():
         "blosc": dict(compressors=[BloscCodec(cname="lz4", shuffle="shuffle", typesize=4)]),
         "crc32c": dict(compressors=[Crc32cCodec()]),
         "big": dict(serializer=BytesCodec(endian="big")),
+        "numcodecs_zlib": dict(compressors=[zarr3.Zlib()]),
+        "numcodecs_bz2": dict(compressors=[zarr3.BZ2()]),
         "transpose": dict(filters=[TransposeCodec(order=(2, 0, 1))]),
         "keys_v2": dict(chunk_key_encoding={"name": "v2", "separator": "."}),
         "shards": dict(**shards, compressors=[ZstdCodec()]),
@@ -237,6 +242,73 @@ def datasets():
         expect(store, "lat", dataset.lat.values, "f64", dims=["lat"])
         expect(store, "lon", dataset.lon.values, "f32", dims=["lon"])
         expect(store, "name", dataset.name.values, "text", dims=["station"])
+        decode(store, "t2m", "count", "packed", "lat", "lon")
+
+
+def decode(store, *names):
+    """What xarray makes of arrays, as numbers in text; null where a cell is missing."""
+    for name in names:
+        with xr.open_zarr(fresh(store), consolidated=False) as dataset:
+            values = dataset[name].values.astype("f8").reshape(-1)
+        values = [None if np.isnan(value) else repr(value.item()) for value in values]
+        DECODED.setdefault(store, {})[name] = values
+
+
+def missing():
+    """Integers with missing values and signs of all kinds."""
+    shorts = np.array([1, -9999, 3, -9998, -9997, 0], "i2")
+    bytes_ = np.array([1, -1, -128, 127], "i1")
+    arrays = {
+        "float_fill": (shorts, {"_FillValue": -9999.0}),
+        "float_missing": (shorts, {"missing_value": -9999.0}),
+        "list_missing": (shorts, {"missing_value": [-9999, -9998.0]}),
+        "both": (shorts, {"_FillValue": -9999, "missing_value": -9997}),
+        "out_of_range": (np.array([1, 2, 255, 4], "u1"), {"_FillValue": -1}),
+        "float_list": (shorts.astype("f4"), {"missing_value": [-9999.0, -9998.0]}),
+        "unsigned": (bytes_, {"_Unsigned": "true"}),
+        "unsigned_fill": (bytes_, {"_Unsigned": "true", "_FillValue": -1}),
+        "unsigned_missing": (bytes_, {"_Unsigned": "true", "missing_value": -1}),
+        "unsigned_packed": (
+            np.array([1, -1, -32768, 7], "i2"),
+            {"_Unsigned": "true", "_FillValue": -1, "scale_factor": 0.5, "add_offset": 10.0},
+        ),
+        "signed": (bytes_.view("u1"), {"_Unsigned": "false", "_FillValue": -1}),
+        "list_packed": (shorts, {"missing_value": [-9999, -9998], "scale_factor": 0.1}),
+    }
+    for version in (2, 3):
+        store = f"missing_v{version}.zarr"
+        root = zarr.open_group(fresh(store), mode="w", zarr_format=version)
+        for name, (values, attrs) in arrays.items():
+            dims = ["x" if len(values) == 6 else "y"]
+            names = dict(dimension_names=dims) if version == 3 else {}
+            array = root.create_array(name, data=values, chunks=(4,), fill_value=None if version == 2 else 0, **names)
+            array.attrs.update(attrs if version == 3 else {**attrs, "_ARRAY_DIMENSIONS": dims})
+        decode(store, *arrays)
+
+
+def packed_dataset():
+    """What xarray packs: values and a coordinate; and times of a calendar that timestamps cannot follow."""
+    values = 250 + np.arange(60).reshape(5, 4, 3) % 41 * 0.75
+    values[2, 1] = np.nan
+    dataset = xr.Dataset(
+        {
+            "t2m": (("time", "lat", "lon"), values, {"units": "K"}),
+            "plain": (("time",), np.arange(5.0)),
+        },
+        coords={
+            "time": xr.date_range("2001-02-28", periods=5, freq="D", calendar="360_day", use_cftime=True),
+            "lat": [10.0, 12.5, 15.0, 17.5],
+            "lon": [0.0, 0.1, 0.2],
+        },
+    )
+    encoding = {
+        "t2m": {"dtype": "i2", "scale_factor": 0.01, "add_offset": 273.15, "_FillValue": -32768, "chunks": (2, 2, 3)},
+        "lat": {"dtype": "i2", "scale_factor": 0.5, "_FillValue": None},
+    }
+    for version in (2, 3):
+        store = f"packed_v{version}.zarr"
+        dataset.to_zarr(fresh(store), mode="w", zarr_format=version, encoding=encoding, consolidated=False)
+        decode(store, "t2m", "lat", "lon", "plain")
 
 
 def single():
@@ -261,6 +333,9 @@ if __name__ == "__main__":
     layouts()
     datasets()
     single()
-    for name, content in [("stores.json", packed()), ("expected.json", EXPECTED)]:
+    missing()
+    packed_dataset()
+    contents = [("stores.json", packed()), ("expected.json", EXPECTED), ("decoded.json", DECODED)]
+    for name, content in contents:
         (HERE / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     shutil.rmtree(STORES)

@@ -9,8 +9,8 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type};
 use half::f16;
-use tet_sql::TetOptions;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype};
+use tet_sql::{TetOptions, Unpack};
 
 use super::axis::TestAxis;
 use super::random::Random;
@@ -215,7 +215,7 @@ impl TestArray {
         };
         let stored = column(self.dtype, self.cells.iter().map(value));
         match self.packing {
-            Some((scale, offset)) if options.unpack => {
+            Some((scale, offset)) if options.unpack == Some(Unpack::Always) => {
                 let numbers = cast(&stored, &DataType::Float64).unwrap();
                 let numbers = numbers.as_primitive::<Float64Type>().iter();
                 let unpacked = numbers.map(|number| Some(number? * scale + offset));

@@ -12,7 +12,7 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
 use tet_sql::format::tet::{Dtype, TetWriter};
-use tet_sql::{Access, TetOptions, enable_tet, open_location};
+use tet_sql::{Access, TetOptions, Unpack, enable_tet, open_location};
 use tetration::catalog::embed_indexes_in_tet;
 
 use super::array::TestArray;
@@ -301,7 +301,7 @@ fn options(random: &mut Random) -> TetOptions {
     let mut options = TetOptions::new()
         .with_access(*random.pick(&[Access::Mmap, Access::Pread]))
         .with_declare_ordering(random.chance(50))
-        .with_unpack(random.chance(50))
+        .with_unpack(*random.pick(&[Unpack::Auto, Unpack::Always]))
         .with_zone_maps(random.chance(85))
         .with_file_column(random.chance(15));
     if random.chance(25) {

@@ -66,6 +66,32 @@ async fn clients_only_read() {
     assert!(client.begin_transaction().await.is_err());
 }
 
+/// Who can write into a served store may not be allowed to read what the server can.
+#[cfg(all(unix, feature = "zarr"))]
+#[tokio::test]
+async fn links_out_of_a_zarr_store_are_not_followed() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let (store, secret) = (folder.path().join("s.zarr"), folder.path().join("secret"));
+    let array = r#"{"zarr_format": 2, "shape": [2], "chunks": [1], "dtype": "|u1", "compressor": null,
+        "fill_value": null, "order": "C", "filters": null}"#;
+    std::fs::create_dir_all(store.join("a")).unwrap();
+    std::fs::write(store.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+    std::fs::write(store.join("a/.zarray"), array).unwrap();
+    std::fs::write(store.join("a/0"), [1]).unwrap();
+    std::fs::write(&secret, [42]).unwrap();
+    symlink(&secret, store.join("a/1")).unwrap();
+    let server = Server::start(&[store.to_str().unwrap()]);
+    let mut client = server.client().await;
+    let first = query(&mut client, "SELECT value FROM a WHERE dim_0 = 0").await;
+    assert!(text(&first.unwrap()).contains("| 1     |"));
+    let (_, message) = failure(query(&mut client, "SELECT value FROM a").await);
+    assert!(
+        message.contains("leads out of the Zarr hierarchy"),
+        "{message}"
+    );
+}
+
 #[tokio::test]
 async fn a_token_is_asked_for() {
     let server = Server::start(&[WEATHER, "--token-env", "TET_SQL_TEST_TOKEN"]);

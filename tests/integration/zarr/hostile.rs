@@ -266,6 +266,42 @@ fn broken_chunks_name_their_place() {
     assert!(message.contains("chunk is no file"), "{message}");
 }
 
+/// Codecs upon codecs, each of which could make more of its bytes: no step makes much more than a chunk is.
+#[test]
+fn stacked_codecs_are_bounded_by_the_chunk() {
+    use std::io::Write;
+    let gzip = |bytes: &[u8]| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    const COUNT: usize = 20;
+    let mut codecs = vec![json!("bytes")];
+    let one = json!({"name": "gzip", "configuration": {"level": 1}});
+    codecs.extend(std::iter::repeat_n(one, COUNT));
+    let document = set(&array_v3(), "/codecs", json!(codecs));
+    let sound = (0..COUNT).fold(vec![1, 2], |bytes, _| gzip(&bytes));
+    // At the first step 64 MiB, or at one in the middle.
+    let bomb = |outer: usize| (0..outer).fold(gzip(&vec![0; 64 << 20]), |bytes, _| gzip(&bytes));
+    for (stored, is_sound) in [(sound, true), (bomb(0), false), (bomb(10), false)] {
+        let folder = tempfile::tempdir().unwrap();
+        hierarchy(folder.path(), &document);
+        std::fs::create_dir(folder.path().join("b/c")).unwrap();
+        std::fs::write(folder.path().join("b/c/0"), &stored).unwrap();
+        let opened = ZarrFolder::open(folder.path()).unwrap();
+        let mut cells = Vec::new();
+        let (read, allocated) = measure(|| opened.read_chunk(1, &[0], &mut cells));
+        match is_sound {
+            true => assert_eq!(read.map(|()| cells).unwrap(), [1, 2]),
+            false => {
+                let error = read.unwrap_err().to_string();
+                assert!(error.contains("room for"), "{error}");
+            }
+        }
+        assert!(allocated.most_held < 2 << 20, "{}", allocated.most_held);
+    }
+}
+
 fn zstd_frame(bytes: &[u8]) -> Vec<u8> {
     // Magic, a header for one byte of length, a raw block that is the last.
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x20, bytes.len() as u8];

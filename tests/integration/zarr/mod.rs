@@ -2,7 +2,9 @@
 //! an error, and what is written is read again.
 
 mod corpus;
+mod decoded;
 mod hostile;
+mod links;
 mod mutations;
 mod stores;
 mod writing;

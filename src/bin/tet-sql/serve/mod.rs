@@ -177,8 +177,13 @@ fn settings(
 ) -> Result<Settings, Failure> {
     Ok(Settings {
         inputs: inputs(&arguments.files, demo)?,
-        options: arguments.reading.options()?,
+        // Clients must not reach what a link leads to.
+        options: arguments
+            .reading
+            .options()?
+            .with_refused_outward_links(true),
         access: arguments.resources.access(),
+        unpack: arguments.reading.unpack,
         memory_limit: arguments.resources.memory_limit,
         threads: arguments.resources.threads(),
         spill_folder,

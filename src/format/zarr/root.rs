@@ -1,0 +1,150 @@
+//! The directory of an open hierarchy: what lies in it, and whether it is still the same.
+
+use std::fs::{File, Metadata};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Place, Result};
+use crate::format::handles::{self, Identity, SHARED};
+use crate::format::zarr::json::is_absent;
+
+/// What symbolic links that lead out of a hierarchy mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OutwardLinks {
+    /// They are followed, with a warning on opening where they are found.
+    #[default]
+    Follow,
+    /// What they lead to is not read, as a server wants it: who can write into a hierarchy may not be allowed to read
+    /// other files.
+    Refuse,
+}
+
+/// A metadata document, and what its file was like when it was read, if it was there.
+pub(super) type Source = (PathBuf, Option<Identity>);
+
+/// The directory of an open hierarchy.
+#[derive(Debug)]
+pub(super) struct Root {
+    /// As it was given.
+    path: PathBuf,
+    /// The same wherever the process may have moved to.
+    absolute: PathBuf,
+    /// The same without links.
+    canonical: PathBuf,
+    links: OutwardLinks,
+    identity: Identity,
+    /// Held open, so that no other directory gets the same identity. Not every system opens directories.
+    _held: Option<File>,
+}
+
+impl Root {
+    pub fn open(path: &Path, links: OutwardLinks) -> Result<Self> {
+        let absolute = std::path::absolute(path).map_err(Error::io(path, "open"))?;
+        let metadata = absolute.metadata().map_err(Error::io(path, "open"))?;
+        if !metadata.is_dir() {
+            let place = Place::file(path);
+            let expected = "a Zarr hierarchy";
+            return Err(Error::malformed(place, "path", "no folder", expected));
+        }
+        let held = File::open(&absolute).ok();
+        let metadata = match &held {
+            Some(held) => held.metadata().map_err(Error::io(path, "open"))?,
+            None => metadata,
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            canonical: absolute.canonicalize().map_err(Error::io(path, "open"))?,
+            absolute,
+            links,
+            identity: Identity::of(&metadata),
+            _held: held,
+        })
+    }
+
+    /// The path as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path wherever the process may have moved to.
+    pub fn absolute(&self) -> &Path {
+        &self.absolute
+    }
+
+    pub fn links(&self) -> OutwardLinks {
+        self.links
+    }
+
+    /// Returns `true` if a path within the directory leads out of it, by links.
+    pub fn is_outside(&self, path: &Path) -> bool {
+        path.canonicalize()
+            .is_ok_and(|target| !target.starts_with(&self.canonical))
+    }
+
+    /// The path to read instead of a path within the directory, which is free of links where they are refused; `None` if
+    /// nothing is there.
+    fn resolved(&self, path: &Path) -> Result<Option<PathBuf>> {
+        if self.links == OutwardLinks::Follow {
+            return Ok(Some(path.to_path_buf()));
+        }
+        match path.canonicalize() {
+            Ok(target) if target.starts_with(&self.canonical) => Ok(Some(target)),
+            Ok(_) => Err(Error::invalid(
+                path,
+                "leads out of the Zarr hierarchy by a link, which is not followed here",
+            )),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(Error::io(path, "read")(error)),
+        }
+    }
+
+    /// What a file of chunks within the directory is like, and the path to read it; `None` if it is not there.
+    pub fn find(&self, path: &Path) -> Result<Option<(PathBuf, Metadata)>> {
+        let Some(path) = self.resolved(path)? else {
+            return Ok(None);
+        };
+        match path.metadata() {
+            Ok(metadata) if metadata.is_file() => Ok(Some((path, metadata))),
+            // Opening a pipe could take for ever.
+            Ok(_) => Err(no_file(&path, "chunk", "one")),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) => Err(Error::io(&path, "read")(error)),
+        }
+    }
+
+    /// A document within the directory, open, with what its file is like; `None` if it is not there.
+    pub fn open_document(&self, path: &Path) -> Result<Option<(File, Metadata)>> {
+        let Some(path) = self.resolved(path)? else {
+            return Ok(None);
+        };
+        let opened = handles::open(&path, &SHARED);
+        match opened.and_then(|file| Ok((file.metadata()?, file))) {
+            Ok((metadata, file)) => Ok(Some((file, metadata))),
+            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                Err(no_file(&path, "metadata", "a JSON document"))
+            }
+            Err(error) => Err(Error::io(&path, "read")(error)),
+        }
+    }
+
+    /// Checks that the path still leads to this directory, and that its documents are those that were read: chunks found
+    /// by the path could otherwise be those of another hierarchy.
+    pub fn check_unchanged(&self, documents: &[Source]) -> Result<()> {
+        let now = |path: &Path| Some(Identity::of(&path.metadata().ok()?));
+        let is_same = now(&self.absolute).is_some_and(|root| root.is_same_file(&self.identity))
+            && documents.iter().all(|(path, read)| now(path) == *read);
+        match is_same {
+            true => Ok(()),
+            false => Err(Error::invalid(
+                &self.path,
+                "the hierarchy was replaced or changed since it was opened; open it again",
+            )),
+        }
+    }
+}
+
+fn no_file(path: &Path, field: &'static str, expected: &str) -> Error {
+    let place = Place::file(path);
+    Error::malformed(place, field, "no file", expected)
+}
