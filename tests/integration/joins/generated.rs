@@ -213,7 +213,7 @@ fn condition(random: &mut Random, sources: &[Source]) -> String {
     match random.below(11) {
         0 => format!("{left} IS NULL"),
         1 => format!("coalesce({left}, 0) < {right}"),
-        2 => format!("{left} IS DISTINCT FROM {right}"),
+        2 => format!("({left} IS DISTINCT FROM {right})"),
         3 => format!("({left} > {number} OR {right} <= {number})"),
         4 => format!("({column} = {number} OR {right} IS NULL)"),
         5 => format!("{column} IN (SELECT l FROM (VALUES ({number}), (3)) q(l))"),

@@ -45,7 +45,10 @@ fn predicates_that_null_satisfies_above_outer_joins() {
     for (kind, predicate) in [
         ("RIGHT", "x.value IS NULL AND y.value>50"),
         ("FULL", "x.value IS NULL AND y.value>50"),
-        ("RIGHT", "x.value IS NOT DISTINCT FROM NULL AND y.value>50"),
+        (
+            "RIGHT",
+            "(x.value IS NOT DISTINCT FROM NULL) AND y.value>50",
+        ),
         ("FULL", "coalesce(x.value, -1000) = -1000 AND y.value>50"),
     ] {
         let sql = format!(
@@ -64,8 +67,14 @@ fn predicates_that_null_satisfies_above_outer_joins() {
     for (kind, predicate) in [
         ("RIGHT", "coalesce(x.value,0) < y.value AND y.value > 60"),
         ("FULL", "coalesce(x.value,0) < y.value AND y.value > 60"),
-        ("RIGHT", "x.value IS DISTINCT FROM y.value AND y.value > 97"),
-        ("FULL", "x.value IS DISTINCT FROM y.value AND y.value > 97"),
+        (
+            "RIGHT",
+            "(x.value IS DISTINCT FROM y.value) AND y.value > 90",
+        ),
+        (
+            "FULL",
+            "(x.value IS DISTINCT FROM y.value) AND y.value > 90",
+        ),
     ] {
         let sql = format!(
             "SELECT x.lat, y.lat FROM {} WHERE {predicate}",
