@@ -12,6 +12,8 @@ mod index_set;
 mod labels;
 pub mod reduce;
 mod selection;
+mod sorted_coordinates;
+mod written_time;
 
 pub use axis::{Axis, AxisCoordinates, CoordinateSource, Monotonicity};
 pub use cells::Cells;
@@ -23,3 +25,5 @@ pub use coordinates::{CoordinateReader, Coordinates};
 pub use index_set::{IndexSet, IndexSetBuilder};
 pub use labels::{infer_labels, text_labels};
 pub use selection::{ChunkSelection, Selection};
+pub use sorted_coordinates::{Key, SortedCoordinates};
+pub use written_time::WrittenTime;

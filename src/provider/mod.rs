@@ -5,6 +5,7 @@
 
 pub mod aggregate;
 pub mod aligned;
+mod analysis;
 pub mod arrays;
 mod axis_bounds;
 mod axis_filter;
@@ -29,6 +30,7 @@ pub mod introspection;
 #[cfg(feature = "sql")]
 pub mod join_keys;
 mod joined_axis;
+pub mod lineage;
 mod location;
 mod long_limits;
 mod mask;

@@ -14,6 +14,7 @@ use datafusion::prelude::SessionContext;
 
 use crate::error::Error;
 use crate::provider::aggregate::ArrayAggregates;
+use crate::provider::analysis;
 use crate::provider::config::TetConfig;
 use crate::provider::copy::{ArrayFormatFactory, RowFormatFactory};
 use crate::provider::external::{RegularFilesFactory, STORED_AS, TetTableFactory, TetUrlFactory};
@@ -111,6 +112,8 @@ pub trait TetSessionExt {
 /// [`SessionContext::enable_url_table`], which it includes: quoted paths of other formats work as well. Anybody who
 /// can run SQL in such a session can read any file that the process can.
 ///
+/// Times in text may be abbreviated (`time = '2024-06'`, `'2024-06-15 12:00'`), and the [functions] are there.
+///
 /// `defaults` are how such tables are opened where nothing else is said.
 ///
 /// ```
@@ -162,13 +165,13 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         rules.insert(selection + 1, Arc::new(ArrayProbeSides::new()));
     }
     FilterPushdown::replace_in(&mut rules);
-    let ctx: SessionContext = ctx
+    let mut builder = ctx
         .into_state_builder()
         .with_session_id(session_id)
         .with_catalog_list(Arc::new(catalogs))
-        .with_physical_optimizer_rules(rules)
-        .build()
-        .into();
+        .with_physical_optimizer_rules(rules);
+    analysis::register(builder.analyzer().get_or_insert_default());
+    let ctx: SessionContext = builder.build().into();
     for factory in ctx.state_ref().write().table_factories_mut().values_mut() {
         *factory = Arc::new(RegularFilesFactory(Arc::clone(factory)));
     }
@@ -187,8 +190,11 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         // Overwriting never fails.
         let _ = ctx.state_ref().write().register_file_format(format, true);
     }
-    for function in functions::all() {
+    for function in functions::aggregates() {
         ctx.register_udaf(function);
+    }
+    for function in functions::scalars() {
+        ctx.register_udf(function);
     }
     introspection::register(&ctx);
     listing.session_store().with_state(ctx.state_weak_ref());

@@ -17,22 +17,25 @@ use datafusion::logical_expr::{
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct ExtremeArgument {
     is_greatest: bool,
+    aliases: Vec<String>,
     signature: Signature,
 }
 
 impl ExtremeArgument {
-    /// `arg_min`.
+    /// `arg_min`, also called `min_by`.
     pub fn least() -> Self {
         Self {
             is_greatest: false,
+            aliases: vec!["min_by".to_string()],
             signature: Signature::any(2, Volatility::Immutable),
         }
     }
 
-    /// `arg_max`.
+    /// `arg_max`, also called `max_by`.
     pub fn greatest() -> Self {
         Self {
             is_greatest: true,
+            aliases: vec!["max_by".to_string()],
             ..Self::least()
         }
     }
@@ -64,6 +67,10 @@ impl AggregateUDFImpl for ExtremeArgument {
         } else {
             "arg_min"
         }
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
     }
 
     fn signature(&self) -> &Signature {

@@ -1,6 +1,6 @@
-//! Aggregate functions that are usual over arrays and that DataFusion 55 does not have.
+//! Functions that are usual over arrays and that DataFusion 55 does not have.
 //!
-//! | function | result |
+//! | aggregate function | result |
 //! | --- | --- |
 //! | `arg_min(x, value)`, `arg_max(x, value)` | `x` where `value` is least, greatest: [`extreme_argument`] |
 //! | `product(value)` | all values multiplied, as a double |
@@ -9,22 +9,33 @@
 //! | `quantile(value, fraction)` | DataFusion's exact `percentile_cont`, by another name |
 //!
 //! NULLs do not count. Without a value that counts the result is NULL, that of `histogram` zeros.
+//!
+//! | scalar function | result |
+//! | --- | --- |
+//! | `nearest(dimension, target)` | true at the coordinate nearest to the target: [`mod@nearest`] |
+//! | `haversine(lat1, lon1, lat2, lon2)` | the great-circle distance in kilometres: [`mod@haversine`] |
+//! | `year(time)`, `month(time)`, ..., `season(time)` | a field of a time: [`date_fields`] |
 
+pub mod date_fields;
 pub mod extreme_argument;
+pub mod haversine;
 pub mod histogram;
+pub mod nearest;
 pub mod powers;
 
 use std::sync::Arc;
 
 use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
-use datafusion::logical_expr::AggregateUDF;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 use crate::provider::functions::extreme_argument::ExtremeArgument;
+use crate::provider::functions::haversine::Haversine;
 use crate::provider::functions::histogram::Histogram;
+use crate::provider::functions::nearest::Nearest;
 use crate::provider::functions::powers::{Power, PowerSum};
 
-/// All of them, to be registered in a session. [`enable_tet`](crate::enable_tet) does so.
-pub fn all() -> Vec<AggregateUDF> {
+/// The aggregate functions, to be registered in a session. [`enable_tet`](crate::enable_tet) does so.
+pub fn aggregates() -> Vec<AggregateUDF> {
     let quantile = percentile_cont_udaf();
     vec![
         ExtremeArgument::least().into(),
@@ -35,4 +46,10 @@ pub fn all() -> Vec<AggregateUDF> {
         Histogram::new().into(),
         Arc::unwrap_or_clone(quantile).with_aliases(["quantile"]),
     ]
+}
+
+/// The scalar functions, to be registered in a session. [`enable_tet`](crate::enable_tet) does so.
+pub fn scalars() -> Vec<ScalarUDF> {
+    let own = [Nearest::new().into(), Haversine::new().into()];
+    own.into_iter().chain(date_fields::all()).collect()
 }

@@ -1,0 +1,280 @@
+//! Searching the coordinates of an axis by distance.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, UInt64Array};
+use arrow::compute::{cast, concat, take};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
+use arrow::error::ArrowError;
+
+use crate::error::Error;
+use crate::grid::{Axis, Coordinates};
+
+const NANOSECONDS_PER_DAY: i128 = 86_400_000_000_000;
+
+/// A coordinate that has a distance to others.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub enum Key {
+    /// A number. Not NaN.
+    Number(f64),
+    /// Nanoseconds since 1970.
+    Time(i128),
+}
+
+impl Key {
+    /// Returns the keys of numbers, dates and timestamps, and `None` for nulls and NaN. `None` for other types, which have
+    /// no distance.
+    ///
+    /// # Errors
+    /// If Arrow cannot read the array.
+    pub fn of(array: &dyn Array) -> Result<Option<Vec<Option<Self>>>, ArrowError> {
+        let factor = match array.data_type() {
+            DataType::Date32 => NANOSECONDS_PER_DAY,
+            DataType::Date64 => 1_000_000,
+            DataType::Timestamp(unit, _) => nanoseconds(*unit),
+            other if other.is_numeric() => {
+                let numbers = cast(array, &DataType::Float64)?;
+                let numbers = numbers.as_primitive::<Float64Type>();
+                let keys = numbers.iter().map(|number| {
+                    let number = number.filter(|number| !number.is_nan());
+                    number.map(Self::Number)
+                });
+                return Ok(Some(keys.collect()));
+            }
+            _ => return Ok(None),
+        };
+        let counts = cast(array, &DataType::Int64)?;
+        let counts = counts.as_primitive::<Int64Type>();
+        let keys = counts
+            .iter()
+            .map(|count| count.map(|count| Self::Time(i128::from(count) * factor)));
+        Ok(Some(keys.collect()))
+    }
+
+    fn compare(&self, other: &Self) -> Ordering {
+        // Keys of one axis are of one kind, and none is NaN.
+        self.partial_cmp(other).unwrap_or(Ordering::Equal)
+    }
+
+    /// Returns `true` if this key is nearer to `low` than to `high`, and not equally far from both.
+    fn is_nearer_to(&self, low: Self, high: Self) -> bool {
+        match (low, *self, high) {
+            (Self::Number(low), Self::Number(target), Self::Number(high)) => {
+                target - low < high - target
+            }
+            (Self::Time(low), Self::Time(target), Self::Time(high)) => target - low < high - target,
+            _ => false,
+        }
+    }
+}
+
+fn nanoseconds(unit: TimeUnit) -> i128 {
+    match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    }
+}
+
+/// The distinct coordinates of an axis in ascending order.
+#[derive(Debug)]
+pub struct SortedCoordinates {
+    length: u64,
+    coordinates: Coordinates,
+    /// The keys of coordinates that are not counted.
+    keys: Vec<Key>,
+}
+
+impl SortedCoordinates {
+    /// Sorts the coordinates of one axis, or of one dimension's axes in several files. Returns `None` if they have no
+    /// distance to each other, as text.
+    ///
+    /// # Errors
+    /// If the coordinates cannot be read.
+    pub fn try_new(axes: &[&Axis]) -> Result<Option<Self>, Error> {
+        let mut counted = None;
+        let mut are_all_counted = !axes.is_empty();
+        for axis in axes {
+            match (axis.coordinates()?, counted) {
+                (Coordinates::Index { origin }, None) => counted = Some((*origin, axis.length())),
+                (Coordinates::Index { origin }, Some((other, length))) if *origin == other => {
+                    counted = Some((other, length.max(axis.length())));
+                }
+                _ => are_all_counted = false,
+            }
+        }
+        if let Some((origin, length)) = counted.filter(|_| are_all_counted) {
+            return Ok(Some(Self {
+                length,
+                coordinates: Coordinates::Index { origin },
+                keys: Vec::new(),
+            }));
+        }
+        let mut arrays = Vec::with_capacity(axes.len());
+        for axis in axes {
+            arrays.push(axis.coordinates()?.slice(0..axis.length()));
+        }
+        // Types that differ between files have no common order.
+        Ok(Self::sort(&arrays).ok().flatten())
+    }
+
+    fn sort(arrays: &[ArrayRef]) -> Result<Option<Self>, ArrowError> {
+        let arrays: Vec<&dyn Array> = arrays.iter().map(Arc::as_ref).collect();
+        let values = concat(&arrays)?;
+        let Some(keys) = Key::of(values.as_ref())? else {
+            return Ok(None);
+        };
+        let mut sorted: Vec<(Key, u64)> = keys
+            .into_iter()
+            .zip(0..)
+            .filter_map(|(key, index)| Some((key?, index)))
+            .collect();
+        sorted.sort_unstable_by(|(one, _), (other, _)| one.compare(other));
+        sorted.dedup_by(|(one, _), (other, _)| one == other);
+        let indices = UInt64Array::from_iter_values(sorted.iter().map(|(_, index)| *index));
+        Ok(Some(Self {
+            length: sorted.len() as u64,
+            coordinates: Coordinates::Values(take(&values, &indices, None)?),
+            keys: sorted.into_iter().map(|(key, _)| key).collect(),
+        }))
+    }
+
+    /// The type of the coordinates.
+    pub fn data_type(&self) -> DataType {
+        self.coordinates.data_type()
+    }
+
+    /// The number of distinct coordinates.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The coordinates at indices of the ascending order.
+    ///
+    /// # Errors
+    /// If Arrow cannot gather them.
+    pub fn take(&self, indices: &UInt64Array) -> Result<ArrayRef, ArrowError> {
+        match &self.coordinates {
+            Coordinates::Values(values) => take(values, indices, None),
+            Coordinates::Index { origin } => {
+                let coordinates =
+                    indices.unary::<_, Int64Type>(|index| origin.wrapping_add(index.cast_signed()));
+                Ok(Arc::new(coordinates))
+            }
+        }
+    }
+
+    fn key(&self, index: u64) -> Key {
+        match self.coordinates {
+            Coordinates::Index { origin } => {
+                Key::Number((i128::from(origin) + i128::from(index)) as f64)
+            }
+            // There is a key for every value in memory.
+            Coordinates::Values(_) => self.keys[index as usize],
+        }
+    }
+
+    /// The indices of the greatest coordinate at or below a target, and of the least one at or above it.
+    pub fn neighbours(&self, target: Key) -> (Option<u64>, Option<u64>) {
+        // Coordinates before `low` are below the target, those from `high` on are not.
+        let (mut low, mut high) = (0, self.length);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.key(middle).compare(&target) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return (Some(middle), Some(middle)),
+                Ordering::Greater => high = middle,
+            }
+        }
+        (low.checked_sub(1), (low < self.length).then_some(low))
+    }
+
+    /// The index of the coordinate nearest to a target: of two that are equally far, the greater one, as in xarray and
+    /// pandas. `None` if there are no coordinates.
+    pub fn nearest(&self, target: Key) -> Option<u64> {
+        match self.neighbours(target) {
+            (Some(low), Some(high)) if target.is_nearer_to(self.key(low), self.key(high)) => {
+                Some(low)
+            }
+            (low, high) => high.or(low),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float64Array, StringArray, TimestampMicrosecondArray};
+
+    use super::*;
+    use crate::grid::CoordinateSource;
+
+    fn axis(values: ArrayRef) -> Axis {
+        Axis::with_values("x", values, CoordinateSource::OwnValues)
+    }
+
+    fn sorted(axes: &[&Axis]) -> SortedCoordinates {
+        SortedCoordinates::try_new(axes).unwrap().unwrap()
+    }
+
+    fn nearest(coordinates: &SortedCoordinates, target: f64) -> f64 {
+        let index = coordinates.nearest(Key::Number(target)).unwrap();
+        let values = coordinates.take(&UInt64Array::from(vec![index])).unwrap();
+        let values = cast(&values, &DataType::Float64).unwrap();
+        values.as_primitive::<Float64Type>().value(0)
+    }
+
+    #[test]
+    fn the_nearest_of_any_order() {
+        let latitudes = axis(Arc::new(Float64Array::from(vec![
+            60.0,
+            50.0,
+            f64::NAN,
+            40.0,
+            50.0,
+        ])));
+        let coordinates = sorted(&[&latitudes]);
+        assert_eq!(coordinates.length(), 3);
+        for (target, expected) in [
+            (44.9, 40.0),
+            (45.0, 50.0),
+            (50.0, 50.0),
+            (-1e9, 40.0),
+            (f64::INFINITY, 60.0),
+        ] {
+            assert_eq!(nearest(&coordinates, target), expected, "{target}");
+        }
+        assert_eq!(
+            coordinates.neighbours(Key::Number(55.0)),
+            (Some(1), Some(2))
+        );
+        assert_eq!(coordinates.neighbours(Key::Number(61.0)), (Some(2), None));
+    }
+
+    #[test]
+    fn counted_axes_are_not_spelled_out() {
+        let long = Axis::counted("i", 1 << 40);
+        let coordinates = sorted(&[&long, &Axis::counted("i", 3)]);
+        assert_eq!(nearest(&coordinates, 1e9 + 0.4), 1e9);
+        assert_eq!(nearest(&coordinates, 1e15), ((1u64 << 40) - 1) as f64);
+        assert_eq!(nearest(&coordinates, -7.0), 0.0);
+    }
+
+    #[test]
+    fn axes_of_several_files() {
+        let one = axis(Arc::new(TimestampMicrosecondArray::from(vec![0, 10])));
+        let other = axis(Arc::new(TimestampMicrosecondArray::from(vec![20, 30])));
+        let coordinates = sorted(&[&other, &one]);
+        assert_eq!(coordinates.nearest(Key::Time(24_999)), Some(2));
+        assert_eq!(coordinates.nearest(Key::Time(25_000)), Some(3));
+    }
+
+    #[test]
+    fn texts_have_no_distance() {
+        let names = axis(Arc::new(StringArray::from(vec!["a"])));
+        assert!(SortedCoordinates::try_new(&[&names]).unwrap().is_none());
+        let empty = axis(Arc::new(Float64Array::from(Vec::<f64>::new())));
+        assert_eq!(sorted(&[&empty]).nearest(Key::Number(1.0)), None);
+    }
+}

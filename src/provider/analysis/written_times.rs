@@ -1,0 +1,273 @@
+//! Comparisons of times with text: years and months are ranges, and times of day may be abbreviated.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Date32Type, TimeUnit};
+use chrono::{NaiveDate, NaiveDateTime, Timelike};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::{
+    Between, BinaryExpr, Cast, Expr, ExprSchemable, Operator, TryCast, lit,
+};
+
+use crate::grid::WrittenTime;
+
+/// Replaces texts that are compared with timestamps and dates, or cast to timestamps, by the times that they spell.
+///
+/// A year or a month, compared with a time, stands for all of its instants, as in xarray: `time = '2020-06'` becomes
+/// `time >= '2020-06-01' AND time < '2020-07-01'`. Text from a day on stands for one instant, as in SQL. Literals get the
+/// type of what they are compared with, so that no time passes through nanoseconds, which end in 2262.
+#[derive(Debug)]
+pub(crate) struct WrittenTimes;
+
+impl FunctionRewrite for WrittenTimes {
+    fn name(&self) -> &str {
+        "written_times"
+    }
+
+    fn rewrite(
+        &self,
+        expr: Expr,
+        schema: &DFSchema,
+        _config: &ConfigOptions,
+    ) -> Result<Transformed<Expr>> {
+        let rewritten = match &expr {
+            Expr::BinaryExpr(binary) => rewrite_comparison(binary, schema),
+            Expr::Between(between) => rewrite_between(between, schema),
+            Expr::InList(list) => rewrite_in_list(list, schema),
+            Expr::Cast(Cast { expr: text, field }) => completed(text, field.data_type())
+                .map(|text| Expr::Cast(Cast::new_from_field(Box::new(text), Arc::clone(field)))),
+            Expr::TryCast(TryCast { expr: text, field }) => {
+                completed(text, field.data_type()).map(|text| {
+                    Expr::TryCast(TryCast::new_from_field(Box::new(text), Arc::clone(field)))
+                })
+            }
+            _ => None,
+        };
+        Ok(match rewritten {
+            Some(rewritten) => Transformed::yes(rewritten),
+            None => Transformed::no(expr),
+        })
+    }
+}
+
+/// The text of a literal.
+pub(super) fn text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(value, _) => value.try_as_str().flatten(),
+        _ => None,
+    }
+}
+
+/// The type of an expression over timestamps or dates.
+fn time_type(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
+    let is_time = |data_type: &DataType| {
+        matches!(
+            data_type,
+            DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
+        )
+    };
+    expr.get_type(schema).ok().filter(is_time)
+}
+
+fn rewrite_comparison(binary: &BinaryExpr, schema: &DFSchema) -> Option<Expr> {
+    let (time, op, text) = match (text(&binary.left), text(&binary.right)) {
+        (None, Some(text)) => (&binary.left, binary.op, text),
+        (Some(text), None) => (&binary.right, binary.op.swap()?, text),
+        _ => return None,
+    };
+    if !is_comparison(op) {
+        return None;
+    }
+    let written = WrittenTime::parse(text)?;
+    let data_type = time_type(time, schema)?;
+    let time = time.as_ref().clone();
+    match Literal::of(written, &data_type)? {
+        Literal::Instant(literal) => {
+            let (left, right) = (Box::new(time), Box::new(literal));
+            Some(Expr::BinaryExpr(BinaryExpr::new(left, op, right)))
+        }
+        Literal::Period { start, end } => match op {
+            Operator::Lt => Some(time.lt(start)),
+            Operator::LtEq => Some(time.lt(end)),
+            Operator::Gt => Some(time.gt_eq(end)),
+            Operator::GtEq => Some(time.gt_eq(start)),
+            // The range names the time twice.
+            _ if time.is_volatile() => None,
+            Operator::Eq => Some(within(time, start, end)),
+            Operator::NotEq => Some(time.clone().lt(start).or(time.gt_eq(end))),
+            Operator::IsNotDistinctFrom => Some(Expr::IsTrue(Box::new(within(time, start, end)))),
+            Operator::IsDistinctFrom => Some(Expr::IsNotTrue(Box::new(within(time, start, end)))),
+            _ => None,
+        },
+    }
+}
+
+fn is_comparison(op: Operator) -> bool {
+    matches!(
+        op,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    )
+}
+
+fn within(time: Expr, start: Expr, end: Expr) -> Expr {
+    time.clone().gt_eq(start).and(time.lt(end))
+}
+
+fn rewrite_between(between: &Between, schema: &DFSchema) -> Option<Expr> {
+    let (low, high) = (written(&between.low), written(&between.high));
+    if low.is_none() && high.is_none() {
+        return None;
+    }
+    let data_type = time_type(&between.expr, schema)?;
+    let literal = |written: Option<WrittenTime>, unchanged: &Expr| match written {
+        Some(written) => Literal::of(written, &data_type),
+        None => Some(Literal::Instant(unchanged.clone())),
+    };
+    let low = match literal(low, &between.low)? {
+        Literal::Instant(low) | Literal::Period { start: low, .. } => low,
+    };
+    let time = between.expr.as_ref().clone();
+    match literal(high, &between.high)? {
+        Literal::Instant(high) => Some(Expr::Between(Between::new(
+            Box::new(time),
+            between.negated,
+            Box::new(low),
+            Box::new(high),
+        ))),
+        Literal::Period { .. } if time.is_volatile() => None,
+        Literal::Period { end, .. } if between.negated => {
+            Some(time.clone().lt(low).or(time.gt_eq(end)))
+        }
+        Literal::Period { end, .. } => Some(within(time, low, end)),
+    }
+}
+
+fn rewrite_in_list(list: &InList, schema: &DFSchema) -> Option<Expr> {
+    if !list.list.iter().any(|element| written(element).is_some()) {
+        return None;
+    }
+    let data_type = time_type(&list.expr, schema)?;
+    let time = list.expr.as_ref();
+    let mut instants = Vec::new();
+    let mut periods = Vec::new();
+    for element in &list.list {
+        let literal = match written(element) {
+            Some(written) => Literal::of(written, &data_type)?,
+            None => Literal::Instant(element.clone()),
+        };
+        match literal {
+            Literal::Instant(instant) => instants.push(instant),
+            Literal::Period { start, end } => periods.push(within(time.clone(), start, end)),
+        }
+    }
+    if periods.is_empty() {
+        return Some(time.clone().in_list(instants, list.negated));
+    }
+    if time.is_volatile() {
+        return None;
+    }
+    if !instants.is_empty() {
+        periods.push(time.clone().in_list(instants, false));
+    }
+    let any = periods.into_iter().reduce(Expr::or)?;
+    Some(if list.negated { !any } else { any })
+}
+
+fn written(expr: &Expr) -> Option<WrittenTime> {
+    WrittenTime::parse(text(expr)?)
+}
+
+/// A time in text as literals of the type that it is compared with.
+enum Literal {
+    Instant(Expr),
+    Period { start: Expr, end: Expr },
+}
+
+impl Literal {
+    /// Returns `None` where the text is best left as it is.
+    fn of(written: WrittenTime, data_type: &DataType) -> Option<Self> {
+        Some(match (written, data_type) {
+            // DataFusion compares dates with text as dates; a time of day would be an error.
+            (
+                WrittenTime::Instant {
+                    has_time_of_day: false,
+                    ..
+                },
+                DataType::Date32 | DataType::Date64,
+            ) => return None,
+            (WrittenTime::Instant { time, .. }, DataType::Date32 | DataType::Date64) => {
+                Self::Instant(timestamp(time, TimeUnit::Microsecond)?)
+            }
+            (WrittenTime::Instant { time, .. }, DataType::Timestamp(unit, None)) => {
+                // A literal finer than the column still compares correctly as text.
+                Self::Instant(timestamp(time, *unit).unwrap_or_else(|| lit(written.to_string())))
+            }
+            // The text is a time in the zone of the column.
+            (WrittenTime::Instant { .. }, _) => Self::Instant(lit(written.to_string())),
+            (WrittenTime::Period { start, end }, data_type) => Self::Period {
+                start: first_instant(start, data_type)?,
+                end: first_instant(end, data_type)?,
+            },
+        })
+    }
+}
+
+/// The start of a day.
+fn first_instant(day: NaiveDate, data_type: &DataType) -> Option<Expr> {
+    match data_type {
+        DataType::Date32 => {
+            let days = Date32Type::from_naive_date(day);
+            Some(lit(ScalarValue::Date32(Some(days))))
+        }
+        DataType::Timestamp(unit, None) => timestamp(day.into(), *unit),
+        DataType::Timestamp(..) => Some(lit(format!("{day}T00:00:00"))),
+        _ => Some(lit(day.to_string())),
+    }
+}
+
+/// A timestamp without time zone, if its unit can hold the time.
+pub(super) fn timestamp(time: NaiveDateTime, unit: TimeUnit) -> Option<Expr> {
+    let nanosecond = time.nanosecond();
+    let time = time.and_utc();
+    let value = match unit {
+        TimeUnit::Second if nanosecond == 0 => {
+            ScalarValue::TimestampSecond(Some(time.timestamp()), None)
+        }
+        TimeUnit::Millisecond if nanosecond.is_multiple_of(1_000_000) => {
+            ScalarValue::TimestampMillisecond(Some(time.timestamp_millis()), None)
+        }
+        TimeUnit::Microsecond if nanosecond.is_multiple_of(1_000) => {
+            ScalarValue::TimestampMicrosecond(Some(time.timestamp_micros()), None)
+        }
+        TimeUnit::Nanosecond => {
+            ScalarValue::TimestampNanosecond(Some(time.timestamp_nanos_opt()?), None)
+        }
+        _ => return None,
+    };
+    Some(lit(value))
+}
+
+/// The full spelling of an abbreviated time that is cast to a timestamp.
+fn completed(expr: &Expr, data_type: &DataType) -> Option<Expr> {
+    if !matches!(data_type, DataType::Timestamp(..)) {
+        return None;
+    }
+    match written(expr)? {
+        written @ WrittenTime::Instant {
+            has_time_of_day: true,
+            ..
+        } => Some(lit(written.to_string())),
+        _ => None,
+    }
+}

@@ -1,0 +1,128 @@
+//! `nearest(dimension, target)`.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::UInt64Array;
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+};
+
+use crate::grid::{Key, SortedCoordinates};
+
+/// True where a dimension is the coordinate of its axis that is nearest to a target.
+///
+/// An analyzer rule replaces each call by a comparison with that coordinate, so that the function itself never runs.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Nearest {
+    signature: Signature,
+}
+
+impl Nearest {
+    /// The function.
+    pub fn new() -> Self {
+        Self {
+            signature: Signature::any(2, Volatility::Immutable),
+        }
+    }
+}
+
+impl Default for Nearest {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ScalarUDFImpl for Nearest {
+    fn name(&self) -> &str {
+        "nearest"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        exec_err!(
+            "nearest(dimension, target) stands in queries of arrays, in sessions that enable_tet made"
+        )
+    }
+}
+
+/// The coordinate of one axis that is nearest to a target; null if the target is null or NaN, or the axis is empty.
+#[derive(Debug)]
+pub(crate) struct NearestCoordinate {
+    name: String,
+    signature: Signature,
+    coordinates: Arc<SortedCoordinates>,
+}
+
+impl NearestCoordinate {
+    pub fn new(dimension: &str, coordinates: Arc<SortedCoordinates>) -> Self {
+        let target = match coordinates.data_type() {
+            data_type if data_type.is_numeric() => DataType::Float64,
+            _ => DataType::Timestamp(TimeUnit::Microsecond, None),
+        };
+        Self {
+            name: format!("nearest_{dimension}"),
+            signature: Signature::exact(vec![target], Volatility::Immutable),
+            coordinates,
+        }
+    }
+}
+
+impl PartialEq for NearestCoordinate {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && Arc::ptr_eq(&self.coordinates, &other.coordinates)
+    }
+}
+
+impl Eq for NearestCoordinate {}
+
+impl Hash for NearestCoordinate {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for NearestCoordinate {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.coordinates.data_type())
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [target] = arguments.args.as_slice() else {
+            return internal_err!("{} takes one argument", self.name);
+        };
+        let targets = target.to_array_of_size(match target {
+            ColumnarValue::Array(array) => array.len(),
+            ColumnarValue::Scalar(_) => 1,
+        })?;
+        let Some(keys) = Key::of(targets.as_ref())? else {
+            return internal_err!("{} has no distance to {}", self.name, targets.data_type());
+        };
+        let indices = keys.into_iter().map(|key| self.coordinates.nearest(key?));
+        let nearest = self.coordinates.take(&UInt64Array::from_iter(indices))?;
+        match target {
+            ColumnarValue::Array(_) => Ok(ColumnarValue::Array(nearest)),
+            ColumnarValue::Scalar(_) => {
+                let nearest = ScalarValue::try_from_array(&nearest, 0)?;
+                Ok(ColumnarValue::Scalar(nearest))
+            }
+        }
+    }
+}
