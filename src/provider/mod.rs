@@ -48,6 +48,8 @@ pub mod session;
 mod some_blocks;
 mod sorted_blocks;
 pub mod source;
+#[cfg(feature = "sql")]
+mod statement;
 mod stream;
 pub mod table;
 mod unpack;

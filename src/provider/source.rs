@@ -26,6 +26,8 @@ use crate::grid::{Axis, ChunkGrid, IndexSet, Selection, Window};
 use crate::provider::description::{AttributeDescription, ChunkDescription, TableDescription};
 use crate::provider::options::ReadOptions;
 
+/// The name of the column of values, where no dimension is called so.
+pub(super) const VALUE: &str = "value";
 /// The key of field metadata by which a column says that it is a dimension.
 pub(super) const DIMENSION: &str = "tet:dimension";
 /// The key of field metadata by which a column says that it holds the values of a dataset, and of which one.

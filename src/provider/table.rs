@@ -20,7 +20,7 @@ use crate::provider::grid_table::GridTable;
 use crate::provider::options::{ReadOptions, TetOptions};
 use crate::provider::pushdown;
 use crate::provider::scan::ArrayScan;
-use crate::provider::source::{BlockSource, GridSource};
+use crate::provider::source::{BlockSource, GridSource, VALUE};
 
 /// An array as a table: a row per cell, a column per dimension, then the values.
 ///
@@ -88,6 +88,22 @@ impl ArrayTable {
     /// What the table is made of.
     pub fn source(&self) -> &Arc<dyn BlockSource> {
         &self.source
+    }
+
+    /// The name of the array, if the table has the values of just one, in a column called `value`. With the groups that it
+    /// lies in.
+    pub(super) fn variable(&self) -> Option<&str> {
+        let dimensions = self.source.dimensions();
+        let mut values = self
+            .source
+            .schema()
+            .fields()
+            .iter()
+            .filter(|field| !dimensions.contains(&field.name().as_str()));
+        match (values.next(), values.next()) {
+            (Some(field), None) if field.name() == VALUE => Some(self.source.name()),
+            _ => None,
+        }
     }
 
     /// How a scan in this session reads values.

@@ -19,7 +19,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use sqllogictest::{AsyncDB, ColumnType, DBOutput, Normalizer, Runner, strict_column_validator};
 use tempfile::TempDir;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
-use tet_sql::{TetConfig, TetOptions, TetSessionExt, enable_tet};
+use tet_sql::{TetConfig, TetOptions, TetSessionExt, create_logical_plan, enable_tet};
 
 /// The least size of a partition in the sessions of the command: the engine's own default.
 const USUAL_PARTITION: usize = 10 << 20;
@@ -133,7 +133,9 @@ impl AsyncDB for Database {
         for (placeholder, folder) in self.folders() {
             sql = sql.replace(placeholder, &folder);
         }
-        let query = self.ctx.sql(&sql).await?;
+        // As the command does.
+        let plan = create_logical_plan(&self.ctx.state(), &sql).await?;
+        let query = self.ctx.execute_logical_plan(plan).await?;
         let types: Vec<_> = query
             .schema()
             .fields()

@@ -11,12 +11,11 @@ use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, LabelRule};
 use crate::grid::{Axis, CoordinateSource, infer_labels, text_labels};
 use crate::provider::arrays::coordinates::{self, CoordinateDatasets};
 use crate::provider::options::TetOptions;
+use crate::provider::source::VALUE;
 
 /// Bytes of the longest label, by the reference's limits. A label stands in every row, so that a longer one would cost
 /// far more than it takes in the file.
 const MAX_LABEL: usize = 1024;
-/// The usual name of the value column.
-const VALUE: &str = "value";
 
 /// The axes of a dataset, and whether it names its dimensions itself or by option.
 #[derive(Debug, Clone)]

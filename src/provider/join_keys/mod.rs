@@ -19,6 +19,7 @@ use crate::provider::join_keys::syntax::{
     Column, Kept, Keys, binary, coalesce, column, constraint, exchange, has_keys, named, normalize,
     replace_in, the_only,
 };
+use crate::provider::statement::plan_statement;
 
 /// Plans a statement as [`SessionState::create_logical_plan`] does, except that the key of a `USING` or `NATURAL` join is
 /// one column.
@@ -27,6 +28,9 @@ use crate::provider::join_keys::syntax::{
 /// for `SELECT *` it takes that of the table whose name sorts first; and in WHERE the key is ambiguous. Here it is the right
 /// table's key of a RIGHT join, the first of both that is not NULL of a FULL join, and the left table's otherwise. Keys that
 /// are qualified with a table's name stay what they are.
+///
+/// In addition, the values of a table over one array, whose column is `value`, are found under the name of the array:
+/// `SELECT avg(t2m) FROM t2m`. Columns and aliases of the name have precedence, and `SELECT *` is not changed.
 ///
 /// ```
 /// # use datafusion::prelude::SessionContext;
@@ -55,7 +59,7 @@ pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<Logi
         let template = *template;
         Rewriter { state, template }.statement(&mut statement).await;
     }
-    state.statement_to_plan(statement).await
+    plan_statement(state, statement).await
 }
 
 /// The common table expressions that a query can refer to.
