@@ -1,9 +1,8 @@
 //! Errors of statements, with the place and what may have been meant.
 
+use crate::advice::advised;
 use crate::failure::{Failure, one_line};
-use crate::nearest::nearest;
 use crate::run;
-use crate::tables;
 use crate::tokens::{Tokens, offset};
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
@@ -27,9 +26,7 @@ pub async fn failure(context: &SessionContext, sql: &str, error: &DataFusionErro
         message = text;
     }
     let place = place(context, sql, error, &mut message);
-    if let Some(suggestion) = table_suggestion(context, sql, &message).await {
-        message += &suggestion;
-    }
+    let message = advised(context, sql, message).await;
     match place {
         Some(place) => Failure::Message(format!("{message}\n{}", excerpt(sql, place))),
         None => Failure::Message(message),
@@ -114,40 +111,6 @@ fn named(context: &SessionContext, sql: &str, message: &str) -> Option<Range<usi
         }
     }
     None
-}
-
-/// The table that may have been meant instead of the first one that is not there.
-async fn table_suggestion(context: &SessionContext, sql: &str, message: &str) -> Option<String> {
-    if !message.ends_with("not found") {
-        return None;
-    }
-    let state = context.state();
-    let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(sql, &dialect).ok()?;
-    let references = state.resolve_table_references(&statement).ok()?;
-    let missing = references
-        .into_iter()
-        .find(|reference| !context.table_exist(reference.clone()).unwrap_or(false))?;
-    let listed = tables::list(context);
-    let name = nearest(
-        missing.table(),
-        listed.iter().map(|listed| listed.table.as_str()),
-    )?;
-    let config = context.copied_config();
-    let default = &config.options().catalog.default_schema;
-    // Of several that are called so, the one in the schema that was meant, or else in the default one.
-    let wanted = missing.schema().unwrap_or(default);
-    let found = listed
-        .iter()
-        .filter(|listed| listed.table == name)
-        .min_by_key(|listed| {
-            let is_meant = nearest(wanted, [listed.schema.as_str()]).is_some();
-            (!is_meant, listed.schema != *default)
-        })?;
-    Some(match found.schema == *default {
-        true => format!("; did you mean '{name}'?"),
-        false => format!("; did you mean '{}.{name}'?", found.schema),
-    })
 }
 
 fn word_end(sql: &str, start: usize) -> usize {

@@ -5,6 +5,7 @@
 
 #![deny(missing_docs)]
 
+mod advice;
 mod appearance;
 mod arguments;
 mod catalog;
@@ -18,6 +19,7 @@ mod excerpt;
 mod export;
 mod failure;
 mod formats;
+mod hints;
 mod init;
 mod interruptible;
 mod labels;

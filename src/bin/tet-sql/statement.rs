@@ -5,7 +5,7 @@ use crate::excerpt;
 use crate::export;
 use crate::failure::Failure;
 use crate::formats;
-use crate::labels;
+use crate::hints::hints;
 use crate::output::{self, Output, SharedOutput, Sink, Target};
 use crate::progress::Progress;
 use crate::reading::Reading;
@@ -118,7 +118,7 @@ async fn run(
         return Err(Failure::message("--read-only: this statement writes").into());
     }
     let is_query = is_query(&plan);
-    let hints = labels::hints(&plan);
+    let hints = hints(&plan);
     let frame = context.execute_logical_plan(plan).await?;
     if frame.schema().fields().is_empty() {
         frame.collect().await?;

@@ -80,6 +80,119 @@ fn labels_that_are_not_there_are_hinted_at() {
 }
 
 #[test]
+fn coordinates_that_are_not_there_are_hinted_at() {
+    // Latitudes are -45, -35, ..., 45, longitudes 0, 18, ..., 342, and times the hours of two days.
+    for (predicate, expected) in [
+        ("lat = 47.6", "hint: lat has no 47.6; lat runs -45 .. 45\n"),
+        (
+            "lat IN (5, -7)",
+            "hint: lat has no -7; nearest are -15 and -5 (nearest(lat, -7) selects the nearer one)\n",
+        ),
+        (
+            "lon = -18",
+            "hint: lon has no -18; lon runs 0 .. 342, where -18 is 342\n",
+        ),
+        (
+            "lon BETWEEN -18 AND 18",
+            "hint: lon runs 0 .. 342, where -18 is 342\n",
+        ),
+        (
+            "lon < 0",
+            "hint: lon < 0 selects nothing: lon runs 0 .. 342\n",
+        ),
+        (
+            "lat BETWEEN 45 AND -45",
+            "hint: lat BETWEEN 45 AND -45 selects nothing: the lower bound comes first\n",
+        ),
+        (
+            "time > '2024'",
+            "hint: time > '2024' selects nothing: time runs 2024-01-01T00:00:00 .. 2024-01-02T23:00:00\n",
+        ),
+        (
+            "time = '2023-12'",
+            "hint: time = '2023-12' selects nothing: time runs 2024-01-01T00:00:00 .. 2024-01-02T23:00:00\n",
+        ),
+        (
+            "time = TIMESTAMP '2024-01-01 00:30'",
+            "hint: time has no '2024-01-01 00:30'; nearest are 2024-01-01T00:00:00 and 2024-01-01T01:00:00 \
+             (nearest(time, '2024-01-01 00:30') selects the nearer one)\n",
+        ),
+        (
+            "nearest(lon, 359)",
+            "hint: nearest(lon, 359) is 342; lon runs 0 .. 342\n",
+        ),
+        (
+            "lat = 5 AND lon > 300 AND NOT lat = 6 AND time >= '2023'",
+            "",
+        ),
+    ] {
+        let query = format!("SELECT count(*) FROM temperature WHERE {predicate}");
+        let output = run(&[WEATHER, "--format", "csv", "-c", &query]);
+        assert_eq!(output.status.code(), Some(0), "{predicate}");
+        assert_eq!(text(&output.stderr), expected, "{predicate}");
+    }
+    // Columns of other tables have no coordinates.
+    let query = "SELECT count(*) FROM temperature AS t JOIN (VALUES (7.5)) AS s(lat) ON t.lat < s.lat WHERE s.lat = 8";
+    let output = run(&[WEATHER, "--format", "csv", "-c", query]);
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn mistakes_are_told_in_words() {
+    for (statement, expected) in [
+        (
+            "SELECT * FROM weather_small",
+            "error: table 'datafusion.weather_small.weather_small' not found; weather_small is a schema with the tables \
+             weather_small.humidity, weather_small.pressure, weather_small.temperature, weather_small.time_lat_lon\n",
+        ),
+        (
+            "SELECT time_bucket('1 day', time) FROM temperature",
+            "error: Invalid function 'time_bucket'; write date_bin(INTERVAL '6 hours', time)\n",
+        ),
+        (
+            "SELECT xyzzy(lat) FROM temperature",
+            "error: Invalid function 'xyzzy'; SHOW FUNCTIONS lists all that exist\n",
+        ),
+        (
+            "SELECT avg(value) FROM temperature GROUP BY 1",
+            "error: GROUP BY 1 stands for avg(value), which is an aggregate; group by the columns that are not aggregated, or \
+             leave GROUP BY out for one row\n",
+        ),
+        (
+            "SELECT avg(value) AS m FROM temperature GROUP BY m",
+            "error: GROUP BY m stands for avg(value), which is an aggregate; ",
+        ),
+        (
+            "DROP TABLE temperature",
+            "error: 'temperature' is a table of a file, which SQL cannot drop; DROP TABLE is for tables that CREATE TABLE made\n",
+        ),
+        (
+            "SELECT t.lat, z.value FROM temperature AS t, \
+             LATERAL (SELECT value FROM humidity AS h WHERE h.lat < t.lat ORDER BY value LIMIT 1) AS z",
+            "error: a subquery refers to 'lat' of the query around it in a way that cannot be turned into a join ",
+        ),
+        (
+            "SELECT max(temperature) FROM temperature AS a JOIN temperature AS b ON a.lat = b.lat",
+            "error: 'temperature' could be any of a.temperature, b.temperature\n",
+        ),
+    ] {
+        let told = complaint(&[WEATHER, "-c", statement]);
+        assert!(told.starts_with(expected), "{told}");
+    }
+}
+
+#[test]
+fn results_are_named_as_they_were_asked_for() {
+    let query = "SELECT t.temperature, TEMPERATURE + 1, max(temperature) OVER () AS most \
+                 FROM temperature AS t WHERE lat = 5 AND lon = 0 AND time = '2024-01-01'";
+    let output = run(&[WEATHER, "--format", "csv", "-c", query]);
+    assert_eq!(
+        text(&output.stdout),
+        "temperature,TEMPERATURE + 1,most\n15.0,16.0,15.0\n"
+    );
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
         .args([
