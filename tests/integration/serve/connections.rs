@@ -10,7 +10,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const GUARD: Duration = Duration::from_secs(60);
 
 /// Connects without saying more than these bytes.
-fn connect(server: &Server, bytes: &[u8]) -> TcpStream {
+pub fn connect(server: &Server, bytes: &[u8]) -> TcpStream {
     let (_, address) = server.address.split_once("://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(GUARD)).unwrap();
@@ -19,7 +19,7 @@ fn connect(server: &Server, bytes: &[u8]) -> TcpStream {
 }
 
 /// Waits until the server closes a connection.
-fn closed(stream: &mut TcpStream) {
+pub fn closed(stream: &mut TcpStream) {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
         Ok(_) => {}

@@ -247,7 +247,15 @@ async fn connections_are_encrypted() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
     let (certificate, key, authority) = (path("server.pem"), path("server.key"), path("ca.pem"));
-    let tls = [WEATHER, "--tls-cert", &certificate, "--tls-key", &key];
+    let tls = [
+        WEATHER,
+        "--connect-limit",
+        "5s",
+        "--tls-cert",
+        &certificate,
+        "--tls-key",
+        &key,
+    ];
     let trusting = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read("ca.pem")));
     let known = trusting
         .clone()
@@ -275,6 +283,7 @@ async fn connections_are_encrypted() {
     let distrusting =
         ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read("client.pem")));
     assert!(connect(&server, Some(distrusting)).await.is_none());
+    connections::closed(&mut connections::connect(&server, b"\x16"));
 
     let server = Server::start(&[&tls[..], &["--tls-client-ca", &authority]].concat());
     assert!(connect(&server, Some(trusting)).await.is_none());
