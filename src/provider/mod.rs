@@ -30,6 +30,7 @@ pub mod introspection;
 #[cfg(feature = "sql")]
 pub mod join_keys;
 mod joined_axis;
+pub mod last_rows;
 pub mod lineage;
 mod location;
 mod long_limits;
@@ -39,6 +40,7 @@ mod names;
 mod nested_loops;
 pub mod options;
 mod partitions;
+pub mod planned_reads;
 pub mod probe_sides;
 mod pruning;
 mod pushdown;

@@ -68,6 +68,27 @@ pub(super) fn cut(
     partitions
 }
 
+/// The stored bytes of the first `count` blocks, and whether that is exact: of many blocks only some are looked up. Blocks
+/// that cannot be looked up count as empty.
+pub(super) fn stored_bytes(
+    blocks: &dyn BlockList,
+    count: u64,
+    options: &ReadOptions,
+) -> (u64, bool) {
+    let samples = count.min(MAX_SAMPLES);
+    let bytes: u128 = (0..samples)
+        .map(|sample| {
+            let block = u128::from(count) * u128::from(sample) / u128::from(samples);
+            u128::from(blocks.block_bytes(block as u64, options).unwrap_or(0))
+        })
+        .sum();
+    let estimate = bytes * u128::from(count) / u128::from(samples.max(1));
+    (
+        u64::try_from(estimate).unwrap_or(u64::MAX),
+        samples == count,
+    )
+}
+
 /// How many of the first blocks hold at least so many rows.
 fn blocks_for_rows(blocks: &dyn BlockList, wanted: u64, count: u64) -> u64 {
     let mut rows = 0u64;
@@ -184,6 +205,17 @@ mod tests {
         assert_eq!(partitions(&[1000; 8], Some(11), 1), [0..2]);
         assert_eq!(partitions(&[1000; 8], Some(1000), 1), [0..8]);
         assert_eq!(partitions(&[], Some(1000), 1), [0..0]);
+    }
+
+    #[test]
+    fn stored_bytes_are_exact_unless_there_are_many_blocks() {
+        let bytes = |sizes: &[u64], count| {
+            stored_bytes(&Sizes(sizes.to_vec()), count, &ReadOptions::default())
+        };
+        assert_eq!(bytes(&[1, 20, 300], 3), (321, true));
+        assert_eq!(bytes(&[1, 20, 300], 2), (21, true));
+        assert_eq!(bytes(&[], 0), (0, true));
+        assert_eq!(bytes(&[7; 4096], 4096), (7 * 4096, false));
     }
 
     #[test]

@@ -40,6 +40,9 @@ use crate::provider::sorted_blocks::{Sorted, sorted};
 use crate::provider::source::{BlockList, BlockSource, SelectedBlocks};
 use crate::provider::stream;
 
+/// The blocks among which the last rows of a scan are looked for.
+const MOST_LAST_BLOCKS: u64 = 1024;
+
 /// What a scan reads of a table. It knows nothing of files: block positions, columns, rows.
 #[derive(Debug, Clone)]
 pub struct ScanPlan {
@@ -174,6 +177,33 @@ impl ArrayScan {
             config.optimizer.repartition_file_min_size,
         );
         Ok(scan)
+    }
+
+    /// A scan of the last blocks only, which hold at least so many rows, in one partition; `None` if the scan filters rows
+    /// or does not know how many rows its blocks hold.
+    pub(super) fn of_last_rows(&self, rows: usize) -> Result<Option<Self>> {
+        let plan = self.plan.as_ref();
+        let is_whole =
+            plan.filter.is_none() && plan.dynamic_filter.is_none() && plan.fetch.is_none();
+        let Some(count) = self.blocks.count().filter(|_| is_whole) else {
+            return Ok(None);
+        };
+        let (mut first, mut found) = (count, 0u64);
+        while first > 0 && found < rows as u64 {
+            first -= 1;
+            found = found.saturating_add(self.blocks.block_rows(first)?);
+            if count - first > MOST_LAST_BLOCKS {
+                return Ok(None);
+            }
+        }
+        let mut scan = self.with_plan(ScanPlan {
+            partitions: std::iter::once(0..count - first).collect(),
+            ..plan.clone()
+        });
+        let last = Positions::Ordered((first..count).collect());
+        scan.blocks = Arc::new(SomeBlocks::new(Arc::clone(&self.blocks), last));
+        scan.column_statistics = Arc::default();
+        Ok(Some(scan))
     }
 
     /// The same scan of other columns of the table. There must be no filter.

@@ -27,6 +27,7 @@ use crate::provider::aggregate::output::Stage;
 use crate::provider::aggregate::program::{Output, Program};
 use crate::provider::aggregate::run::Run;
 use crate::provider::below::with_columns;
+use crate::provider::planned_reads::{ComputedFrom, PlannedRead};
 use crate::provider::pruning::is_dynamic;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::GridPart;
@@ -132,6 +133,38 @@ impl ArrayAggregateExec {
             return Ok(None);
         }
         Ok(Some(self.clone().with_dynamic_filter(conjunction_opt(all))))
+    }
+
+    /// The chunks that are going to be read, and the source of each aggregate.
+    pub(in crate::provider) fn planned_read(&self) -> PlannedRead {
+        let read = self.scan.planned_read();
+        let aggregates = self.aggregation.aggregates.iter().map(|aggregate| {
+            let name = aggregate.function.name().to_string();
+            let from = match name {
+                ref name if self.by_axis.contains(name) => ComputedFrom::Axis,
+                ref name if self.by_row.contains(name) => ComputedFrom::Rows,
+                _ => ComputedFrom::Cells,
+            };
+            (aggregate.function.fun().name().to_string(), from)
+        });
+        let plan = self.scan.plan();
+        let has_statistics = |column: &usize| {
+            let blocks = self.scan.blocks();
+            blocks.has_statistics(*column, &plan.options)
+        };
+        // Zone maps have no sums.
+        let are_extremes = |aggregates: &[(String, ComputedFrom)]| {
+            let mut names = aggregates.iter().map(|(name, _)| name.as_str());
+            names.all(|name| matches!(name, "min" | "max" | "count"))
+        };
+        let aggregates: Vec<_> = aggregates.collect();
+        PlannedRead {
+            may_read_less: read.may_read_less
+                || self.dynamic_filter.is_some()
+                || (are_extremes(&aggregates) && plan.columns.iter().any(has_statistics)),
+            aggregates,
+            ..read
+        }
     }
 
     /// A filter over the groups' columns in terms of the table's; `None` if it asks for more than that.

@@ -119,6 +119,19 @@
 //! | `params` | Utf8 | parameters of the step, in JSON |
 //! | `agent`, `activity`, `entity` | Utf8 | W3C PROV |
 //!
+//! # `tet_functions()`
+//!
+//! A row per function of the session, by each of its names. `SHOW FUNCTIONS` leaves out functions whose arguments can be of
+//! any type.
+//!
+//! | column | type | |
+//! | --- | --- | --- |
+//! | `function_name` | Utf8 | what it is called by |
+//! | `function_type` | Utf8 | `SCALAR`, `AGGREGATE`, `WINDOW` or `TABLE` |
+//! | `alias_of` | Utf8 | its own name, where it is called by another |
+//! | `syntax_example` | Utf8 | how it is called |
+//! | `description` | Utf8 | what it does |
+//!
 //! # `information_schema`
 //!
 //! With the feature `sql`, queries over `information_schema.columns` and `information_schema.tables` see two more columns
@@ -133,6 +146,7 @@ mod column;
 mod datasets;
 mod dimensions;
 mod files;
+mod functions;
 mod history;
 #[cfg(feature = "sql")]
 mod information_schema;
@@ -151,6 +165,7 @@ use crate::provider::introspection::chunks::Chunks;
 use crate::provider::introspection::datasets::Datasets;
 use crate::provider::introspection::dimensions::Dimensions;
 use crate::provider::introspection::files::Files;
+use crate::provider::introspection::functions::Functions;
 use crate::provider::introspection::history::History;
 use crate::provider::introspection::listing::ListingFunction;
 
@@ -163,6 +178,7 @@ pub fn all() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
         (chunks::NAME, Arc::new(Chunks)),
         ListingFunction::<Attributes>::named(),
         ListingFunction::<History>::named(),
+        (functions::NAME, Arc::new(Functions)),
     ]
 }
 

@@ -1,5 +1,7 @@
 //! What EXPLAIN shows of a scan.
 
+use crate::provider::partitions;
+use crate::provider::planned_reads::PlannedRead;
 use crate::provider::scan::ArrayScan;
 
 impl ArrayScan {
@@ -17,16 +19,36 @@ impl ArrayScan {
         if self.reads_values() { blocks } else { Some(0) }
     }
 
+    /// The blocks whose values are going to be read: a limit may have left only the first of the selected ones.
+    fn blocks_read(&self) -> Option<u64> {
+        let in_partitions = self.plan.partitions.last().map_or(0, |last| last.end);
+        let needed = self.needed(self.blocks.count());
+        needed.map(|selected| selected.min(in_partitions))
+    }
+
+    /// The chunks that the scan is going to read.
+    pub(in crate::provider) fn planned_read(&self) -> PlannedRead {
+        let chunks = self.blocks_read();
+        let size = chunks.map(|chunks| {
+            partitions::stored_bytes(self.blocks.as_ref(), chunks, &self.plan.options)
+        });
+        PlannedRead {
+            table: self.source.name().to_string(),
+            total: self.blocks.total(),
+            chunks,
+            bytes: size.map(|(bytes, _)| bytes),
+            is_exact: size.is_some_and(|(_, is_exact)| is_exact),
+            aggregates: Vec::new(),
+            may_read_less: self.plan.dynamic_filter.is_some(),
+        }
+    }
+
     /// The parts of the description, each with its name.
     pub(super) fn describe(&self) -> Vec<(&'static str, String)> {
         let mut parts = vec![(self.source.format(), self.source.name().to_string())];
         parts.extend(self.blocks.slice().map(|slice| ("slice", slice)));
         let total = self.blocks.total();
-        // A limit may have left only the first of them.
-        let in_partitions = self.plan.partitions.last().map_or(0, |last| last.end);
-        let read = self
-            .needed(self.blocks.count())
-            .map(|selected| selected.min(in_partitions));
+        let read = self.blocks_read();
         let count = |count: Option<u64>| count.map_or("2^64 or more".into(), |n| n.to_string());
         parts.push(("chunks", format!("{} of {}", count(read), count(total))));
         if let (Some(sliced), Some(left)) = (self.sliced, self.blocks.count())

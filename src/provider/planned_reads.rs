@@ -1,0 +1,58 @@
+//! The chunks of arrays that a physical plan is going to read, as its scans know before they run.
+
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::provider::aggregate::ArrayAggregateExec;
+use crate::provider::scan::ArrayScan;
+
+/// The chunks of one table that one operator of a plan is going to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlannedRead {
+    /// The table, as EXPLAIN calls it: `temperature`, or `zip(temperature, humidity)`.
+    pub table: String,
+    /// Chunks of the whole table; `None` if there are 2^64 or more.
+    pub total: Option<u64>,
+    /// The chunks that are left to be read; `None` if there are 2^64 or more.
+    pub chunks: Option<u64>,
+    /// The stored bytes of these chunks.
+    pub bytes: Option<u64>,
+    /// `true` if `bytes` is exact. The sizes of many chunks are estimated from some of them.
+    pub is_exact: bool,
+    /// The aggregate functions that the operator computes itself, and from what.
+    pub aggregates: Vec<(String, ComputedFrom)>,
+    /// `true` if statistics or dynamic filters may rule out chunks while the operator runs.
+    pub may_read_less: bool,
+}
+
+/// The source that an aggregate is computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ComputedFrom {
+    /// The stored cells, without making rows of them.
+    Cells,
+    /// The coordinates of an axis.
+    Axis,
+    /// Rows, by DataFusion's accumulators.
+    Rows,
+}
+
+/// The reads of all operators of a plan, in the order of the plan. Looks up the sizes of some chunks and reads none.
+pub fn planned_reads(plan: &dyn ExecutionPlan) -> Vec<PlannedRead> {
+    let mut reads = Vec::new();
+    collect(plan, &mut reads);
+    reads
+}
+
+fn collect(plan: &dyn ExecutionPlan, reads: &mut Vec<PlannedRead>) {
+    if let Some(aggregate) = plan.downcast_ref::<ArrayAggregateExec>() {
+        reads.push(aggregate.planned_read());
+    } else if let Some(source) = plan.downcast_ref::<DataSourceExec>()
+        && let Some(scan) = source.data_source().downcast_ref::<ArrayScan>()
+    {
+        reads.push(scan.planned_read());
+    }
+    for child in plan.children() {
+        collect(child.as_ref(), reads);
+    }
+}
