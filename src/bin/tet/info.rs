@@ -9,7 +9,7 @@ use tet_sql::format::tet::anatomy::Anatomy;
 
 use super::Failure;
 use super::arguments::InfoArguments;
-use super::lines::{clean, row, shape, table};
+use super::lines::{clean, row, shape, table, write_json};
 use super::other;
 
 /// Labels that are shown of an axis.
@@ -65,8 +65,7 @@ pub fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<bool, Fa
     };
     if arguments.json {
         let value = as_json(&anatomy, &sections, &chunks, &problems);
-        serde_json::to_writer_pretty(&mut *output, &value)?;
-        writeln!(output)?;
+        write_json(output, &value)?;
     } else {
         as_text(&anatomy, &sections, &chunks, output)?;
         output.flush()?;

@@ -2,6 +2,10 @@
 
 use std::io::{self, Write};
 
+use serde::Serialize;
+
+use super::Failure;
+
 /// Writes rows with their columns aligned, two blanks apart; the first row is the head.
 pub fn table(output: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -34,15 +38,33 @@ pub fn shape(extents: &[u64]) -> String {
 
 /// Text of a file, with what a terminal would obey made visible.
 pub fn clean(text: &str) -> String {
-    let is_plain = |letter: char| !letter.is_control();
-    if text.chars().all(is_plain) {
-        return text.to_string();
+    escaped(text, |character| character.escape_default().to_string())
+}
+
+/// Writes a value as JSON, in which a terminal finds nothing to obey, either.
+pub fn write_json(output: &mut dyn Write, value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value)?;
+    for line in text.lines() {
+        let line = escaped(line, |character| format!("\\u{:04x}", u32::from(character)));
+        writeln!(output, "{line}")?;
     }
-    let letters = text.chars().map(|letter| match is_plain(letter) {
-        true => letter.to_string(),
-        false => letter.escape_default().to_string(),
-    });
-    letters.collect()
+    Ok(())
+}
+
+fn escaped(text: &str, escape: impl Fn(char) -> String) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_obeyed(character) {
+            true => escaped += &escape(character),
+            false => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+/// Control characters, and those that turn the direction of a text.
+fn is_obeyed(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -57,7 +79,21 @@ mod tests {
             String::from_utf8(output).unwrap(),
             "  name  n\n  é     10\n"
         );
-        assert_eq!(clean("a\u{1b}[31m\n"), "a\\u{1b}[31m\\n");
+        assert_eq!(clean("a\u{1b}[31m\n\u{202e}"), "a\\u{1b}[31m\\n\\u{202e}");
         assert_eq!(shape(&[2, 3]), "2 x 3");
+    }
+
+    #[test]
+    fn json_is_the_same_text_without_what_terminals_obey() {
+        let value = "a\u{1b}\u{9b}2J\u{202e}";
+        let mut output = Vec::new();
+        assert!(write_json(&mut output, &[value]).is_ok());
+        let text = String::from_utf8(output).unwrap();
+        assert!(
+            !text.contains(|c: char| is_obeyed(c) && c != '\n'),
+            "{text:?}"
+        );
+        let read: Vec<String> = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, [value]);
     }
 }

@@ -15,7 +15,7 @@ use tet_sql::{TetOptions, TetSchema};
 
 use super::Failure;
 use super::info::{Sections, chunk_count, dtype};
-use super::lines::{clean, row, shape, table};
+use super::lines::{clean, row, shape, table, write_json};
 
 /// What `tet info` and `tet verify` take.
 const TAKEN: &str = ".tet files, packages (X.tet.d), Zarr directories, .npy and .npz files";
@@ -81,10 +81,7 @@ pub fn info(
         false => Vec::new(),
     };
     match is_json {
-        true => {
-            serde_json::to_writer_pretty(&mut *output, &as_json(file, sections, &chunks))?;
-            writeln!(output)?;
-        }
+        true => write_json(output, &as_json(file, sections, &chunks))?,
         false => as_text(file, sections, &chunks, output)?,
     }
     output.flush()?;

@@ -8,7 +8,7 @@ use tet_sql::format::tet::verify::{Severity, VerifyOptions};
 
 use super::Failure;
 use super::arguments::{IndexArguments, RepairArguments};
-use super::lines::clean;
+use super::lines::{clean, write_json};
 use super::other;
 use super::signals;
 
@@ -25,8 +25,7 @@ pub fn run(arguments: &RepairArguments, output: &mut dyn Write) -> Result<bool, 
     };
     let repair = repair(&arguments.file, arguments.apply, options)?;
     if arguments.json {
-        serde_json::to_writer_pretty(&mut *output, &repair)?;
-        writeln!(output)?;
+        write_json(output, &repair)?;
     } else {
         text(&repair, output)?;
     }

@@ -83,7 +83,7 @@ pub fn main(line: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(false) => ExitCode::from(1),
         Err(Failure::Message(message)) => {
             // Nobody is left to tell if this fails.
-            let _ = writeln!(io::stderr(), "error: {message}");
+            let _ = writeln!(io::stderr(), "error: {}", lines::clean(&message));
             ExitCode::from(1)
         }
     }

@@ -8,7 +8,7 @@ use tet_sql::format::tet::verify::{Report, Severity, VerifyOptions, verify, veri
 
 use super::Failure;
 use super::arguments::VerifyArguments;
-use super::lines::{clean, shape};
+use super::lines::{clean, shape, write_json};
 use super::other;
 
 /// Checks a file and writes what was found; whether it is sound.
@@ -31,8 +31,7 @@ pub fn run(arguments: &VerifyArguments, output: &mut dyn Write) -> Result<bool, 
     bar.finish_and_clear();
     let report = report?;
     if arguments.json {
-        serde_json::to_writer_pretty(&mut *output, &report)?;
-        writeln!(output)?;
+        write_json(output, &report)?;
     } else {
         text(&report, output)?;
     }

@@ -120,7 +120,9 @@ impl ZarrFolder {
             }
         };
         let kind = description.element.kind.clone();
-        self.folders.push((node.folder, node.sources));
+        // The process may move to another directory.
+        let folder = std::path::absolute(&node.folder).unwrap_or(node.folder);
+        self.folders.push((folder, node.sources));
         self.arrays.push(ZarrArray {
             name,
             metadata,
