@@ -92,7 +92,12 @@ fn a_result_is_a_box_with_a_line_about_it() {
     assert!(shown.contains("9,600 rows (40 shown) in "), "{shown}");
     terminal.answers(".timer off");
     let shown = terminal.answers("SELECT value FROM range(100) WHERE value % 2 = 0;");
-    assert!(shown.contains("more than 40 rows (40 shown)"), "{shown}");
+    assert!(shown.contains("50 rows (40 shown)"), "{shown}");
+    assert!(
+        shown.contains("│ 38    │\r\n│ ⋮     │\r\n│ 60    │")
+            || shown.contains("│    38 │\r\n│     ⋮ │\r\n│    60 │"),
+        "{shown}"
+    );
     terminal.leaves();
 }
 
@@ -238,4 +243,95 @@ fn the_editor_gets_the_last_statement() {
 fn make_executable(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The output of a command at a terminal, control characters included.
+fn written(arguments: &[&str], program: &str) -> String {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .env("HOME", "/nowhere")
+        .env("TERM", "xterm-256color")
+        .env("PAGER", "");
+    let options = Options::new().timeout_ms(Some(TIMEOUT));
+    let mut session = spawn_with_options(command, options).unwrap();
+    // Read a byte at a time, as if each were a character.
+    let text = session.exp_eof().unwrap();
+    let bytes = text.chars().map(|byte| byte as u8);
+    String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
+}
+
+#[test]
+fn a_file_tells_the_terminal_nothing() {
+    use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hostile.tet");
+    // Sets the title of the window.
+    let hostile = |text: &str| format!("{text}\u{1b}]0;owned\u{7}\u{202e}");
+    let spec = DatasetSpec::new(hostile("name"), Dtype::U8, &[2], &[2])
+        .with_dim_names([hostile("dim")])
+        .with_labels(&hostile("dim"), [hostile("label"), "plain".to_owned()])
+        .with_attribute(&hostile("key"), &hostile("value"));
+    let mut writer = TetWriter::create(&path, vec![spec]).unwrap();
+    writer.write_dataset(0, &[1, 2]).unwrap();
+    writer.finish().unwrap();
+    let file = path.to_str().unwrap();
+    let query = format!("SELECT * FROM '{file}'");
+    let summarize = format!("SUMMARIZE '{file}'");
+    let (shell, tool) = (env!("CARGO_BIN_EXE_tet-sql"), env!("CARGO_BIN_EXE_tet"));
+    let mut commands = vec![
+        (shell, vec![file, "-c", ".schema"]),
+        (shell, vec![file, "-c", ".tables"]),
+        (shell, vec![file, "-c", "\\l"]),
+        (shell, vec![file, "-c", &summarize]),
+        (tool, vec!["info", "--all", file]),
+        (tool, vec!["info", "--all", "--json", file]),
+        (tool, vec!["verify", file]),
+    ];
+    let explain = format!("EXPLAIN {query}");
+    let formats = [
+        "box", "table", "csv", "tsv", "json", "ndjson", "markdown", "line", "html", "latex",
+    ];
+    for format in formats {
+        commands.push((shell, vec!["--format", format, "-c", &query]));
+        commands.push((shell, vec!["--format", format, "-c", &explain]));
+    }
+    for (program, arguments) in commands {
+        let text = written(&arguments, program);
+        let is_told = text.contains("\u{1b}]") || text.contains(['\u{7}', '\u{202e}']);
+        assert!(!is_told, "{arguments:?}: {text:?}");
+        let is_shown = text.contains("owned") || arguments.contains(&"\\l");
+        assert!(is_shown, "{arguments:?}: {text:?}");
+    }
+}
+
+#[test]
+fn plans_are_wrapped() {
+    let mut terminal = Terminal::open(&[WEATHER], &[]);
+    let shown = terminal
+        .answers("EXPLAIN SELECT lat, avg(value) FROM temperature WHERE lon > 100 GROUP BY lat;");
+    assert!(
+        shown.contains("reads ") && shown.contains("physical plan"),
+        "{shown}"
+    );
+    for line in shown.lines() {
+        assert!(line.trim_end().chars().count() <= 80, "{line}");
+    }
+    assert!(!shown.contains("\\n") && !shown.contains('│'), "{shown}");
+    terminal.leaves();
+}
+
+#[test]
+fn pictures_of_a_kind_are_drawn() {
+    let mut terminal = Terminal::open(&[WEATHER], &[]);
+    terminal.answers("SELECT lat, avg(value) AS mean FROM temperature GROUP BY lat;");
+    for kind in ["lines", "scatter", "hist", "bars"] {
+        let shown = terminal.answers(&format!(".plot {kind}"));
+        assert!(!shown.contains("error"), "{kind}: {shown}");
+        assert!(shown.lines().count() > 8, "{kind}: {shown}");
+    }
+    let shown = terminal.answers(".plot map");
+    assert!(shown.contains("a map needs two"), "{shown}");
+    terminal.leaves();
 }

@@ -83,6 +83,11 @@ impl Format {
         Some(*format)
     }
 
+    /// Returns `true` if the format is meant to be read, in a terminal or in a document, rather than by programs.
+    pub fn is_for_reading(self) -> bool {
+        self.is_for_people() || matches!(self, Self::Markdown | Self::Html | Self::Latex)
+    }
+
     /// Whether it is meant for people, who want no more rows than they can read.
     pub fn is_for_people(self) -> bool {
         matches!(self, Self::Box | Self::Table | Self::Line)

@@ -11,7 +11,11 @@ use clap::{Args, ColorChoice, CommandFactory, Parser, ValueEnum};
 use clap_complete::Shell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use tet_sql::{Access, TetOptions, Unpack};
+
+/// The longest line of a list of options.
+const MOST_COLUMNS: usize = 80;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -227,6 +231,48 @@ impl Reading {
     }
 }
 
+/// Tells what is wrong with the arguments, and which options there are; or writes the help that was asked for.
+pub fn refuse(error: &clap::Error) -> ExitCode {
+    // Nobody is left to tell if this fails.
+    let _ = error.print();
+    if error.use_stderr() {
+        let command = Arguments::command();
+        let name = std::env::args_os().nth(1).unwrap_or_default();
+        let command = command.find_subcommand(&name).unwrap_or(&command);
+        eprint!("\nOptions:\n{}", options(command));
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// The options of a command, as many in a line as there is place for.
+fn options(command: &clap::Command) -> String {
+    let mut text = String::new();
+    let mut width = usize::MAX;
+    for argument in command.get_arguments().filter(|one| !one.is_positional()) {
+        let mut option = match argument.get_short() {
+            Some(short) => format!("  -{short}"),
+            None => String::new(),
+        };
+        if let Some(long) = argument.get_long() {
+            option += if option.is_empty() { "  --" } else { ", --" };
+            option += long;
+        }
+        if argument.get_action().takes_values() {
+            let values = argument.get_value_names().unwrap_or_default();
+            values
+                .iter()
+                .for_each(|value| option += &format!(" {value}"));
+        }
+        width = width.saturating_add(option.len());
+        if width > MOST_COLUMNS {
+            text += if text.is_empty() { "" } else { "\n" };
+            width = option.len();
+        }
+        text += &option;
+    }
+    text + "\n"
+}
+
 /// The files to open, the demonstration's last.
 pub fn inputs(files: &[PathBuf], demo: Option<&Path>) -> Result<Vec<Input>, Failure> {
     let files = files.iter().map(PathBuf::as_path);
@@ -241,6 +287,23 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn wrong_usage_is_told_the_options() {
+        let text = options(&Arguments::command());
+        for option in [
+            "-c, --command SQL",
+            "-o, --output FILE",
+            "  --demo",
+            "--threads N",
+        ] {
+            assert!(text.contains(option), "{option}: {text}");
+        }
+        assert!(
+            text.lines().all(|line| line.len() <= MOST_COLUMNS),
+            "{text}"
+        );
     }
 
     #[test]

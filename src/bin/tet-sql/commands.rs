@@ -1,5 +1,6 @@
 //! Does what meta-commands say.
 
+use crate::about;
 use crate::appearance::{Appearance, Expanded, RowLimit};
 use crate::describe;
 use crate::editor;
@@ -7,19 +8,26 @@ use crate::engine::Cancellation;
 use crate::failure::Failure;
 use crate::formats;
 use crate::messages;
-use crate::meta::{Meta, help};
+use crate::meta::{Go, Meta, help};
 use crate::output::{self, Output};
+use crate::overview::Overview;
 use crate::run::{Control, Shell};
 use crate::script::Script;
 use crate::session::{self, Input};
 use crate::statement::settle;
 use crate::tables;
+use datafusion::arrow::array::RecordBatch;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tet_sql::TetSessionExt;
+
+/// The open files.
+const FILES: &str = "SELECT table_schema AS \"schema\", format, tables, stored_bytes AS bytes, path FROM tet_files()";
+/// All that is known of them.
+const ALL_OF_FILES: &str = "SELECT * FROM tet_files()";
 
 impl Shell {
     /// Does what a meta-command says. Leaving is for the caller.
@@ -36,14 +44,21 @@ impl Shell {
                 }
             },
             Meta::Tables(pattern) => self.list_tables(pattern)?,
-            Meta::Schemas => return self.run_own("SELECT * FROM tet_files()"),
+            Meta::Files(all) => return self.run_own(if all { ALL_OF_FILES } else { FILES }),
+            Meta::Schemas(pattern) => self.list_schemas(pattern)?,
+            Meta::Functions(pattern) => return self.run_own(&functions(pattern.as_deref())),
             Meta::Describe(table) => self.describe(table)?,
             Meta::Chunks(table) => {
                 let name = table.replace('\'', "''");
                 return self.run_own(&format!("SELECT * FROM tet_chunks('{name}')"));
             }
             Meta::Explain(sql) => return self.explain(sql),
-            Meta::Plot(path) => self.plot(path)?,
+            Meta::Plot(kind, path) => self.plot(kind, path)?,
+            Meta::Print(text) => self.write_text(text + "\n")?,
+            Meta::Show => self.show()?,
+            Meta::ChangeDirectory(path) => change_directory(path)?,
+            Meta::Connection => self.write_text(about::session(self))?,
+            Meta::Go(go) => return self.go(go, &self.last_query()?),
             Meta::Read(path) => return self.run_script(Script::File(path)),
             Meta::Edit(path) => return self.edit(path),
             Meta::Shell(command) => self.run_command(&command)?,
@@ -126,14 +141,58 @@ impl Shell {
         let context = self.context.clone();
         let output = Arc::clone(&self.output);
         self.engine.run(|cancellation| async move {
-            let batch = tables::batch(&context, pattern.as_deref())?;
+            let overview = Overview::of(&context, pattern.as_deref()).await?;
             let output = output::for_text(&output);
-            let mut sink = output.sink(cancellation);
-            let mut writer = formats::writer(&output.style(), batch.schema_ref(), &mut sink);
-            let result = writer.write(&batch).and_then(|()| writer.finish());
-            drop(writer);
-            settle(result.map_err(Failure::from), &mut sink)
+            let style = output.style();
+            match output.format().is_for_people() && style.expanded != Expanded::On {
+                true => write_text(&output, cancellation, &overview.text(style.width)),
+                false => write_batch(&output, cancellation, &overview.batch()?),
+            }
         })
+    }
+
+    fn list_schemas(&self, pattern: Option<String>) -> Result<(), Failure> {
+        let context = self.context.clone();
+        let output = Arc::clone(&self.output);
+        self.engine.run(|cancellation| async move {
+            let schemas = tables::schemas(&context, pattern.as_deref())?;
+            write_batch(&output::for_text(&output), cancellation, &schemas)
+        })
+    }
+
+    /// Tells the settings of the shell.
+    fn show(&self) -> Result<(), Failure> {
+        let output = output::current(&self.output);
+        let file = output.file().map(|path| path.display().to_string());
+        let directory = std::env::current_dir()?.display().to_string();
+        let mut lines: Vec<(&str, String)> = settings(&output).into();
+        lines.extend([
+            ("bail", on_off(!self.manner.goes_on.get()).to_owned()),
+            ("timer", on_off(self.manner.timings.get()).to_owned()),
+            ("read_only", on_off(self.manner.read_only).to_owned()),
+            ("output", file.unwrap_or_else(|| "stdout".to_owned())),
+            ("directory", directory),
+        ]);
+        lines.sort_unstable();
+        let lines = lines
+            .iter()
+            .map(|(name, value)| format!("{name:<12} {value}\n"));
+        self.write_text(lines.collect())
+    }
+
+    /// Runs a statement as `\g` and `\gx` say.
+    pub(crate) fn go(&self, go: Go, sql: &str) -> Result<Control, Failure> {
+        if let Some(file) = go.file {
+            self.redirect(move |output| output.redirect_once(&file))?;
+        }
+        if !go.is_expanded {
+            return self.run_statement(sql);
+        }
+        let before = output::current(&self.output).appearance.expanded;
+        self.change_appearance(|appearance| appearance.expanded = Expanded::On);
+        let result = self.run_statement(sql);
+        self.change_appearance(|appearance| appearance.expanded = before);
+        result
     }
 
     fn describe(&self, table: Option<String>) -> Result<(), Failure> {
@@ -196,7 +255,7 @@ impl Shell {
         if text.trim().is_empty() || is_unchanged {
             return Ok(Control::Continue);
         }
-        messages::note(text.trim_end());
+        messages::note(&text.trim_end().replace('\t', "    "));
         self.run_text(&text)
     }
 
@@ -311,6 +370,35 @@ impl Shell {
         output::change(&self.output, changed);
         Ok(())
     }
+}
+
+/// A query for functions whose names match a pattern.
+fn functions(pattern: Option<&str>) -> String {
+    let pattern = tables::like_pattern(pattern.unwrap_or("*")).replace('\'', "''");
+    format!(
+        "SELECT function_name AS name, function_type AS kind, syntax_example AS call, description \
+         FROM tet_functions() WHERE function_name ILIKE '{pattern}' ORDER BY name, kind"
+    )
+}
+
+/// Goes to a directory, or to that of the user.
+fn change_directory(path: Option<PathBuf>) -> Result<(), Failure> {
+    let home = || etcetera::home_dir().map_err(|_| Failure::message("there is no home directory"));
+    let path = path.map_or_else(home, Ok)?;
+    let changed = std::env::set_current_dir(&path);
+    changed.map_err(|error| Failure::message(format!("{}: {error}", path.display())))
+}
+
+fn write_batch(
+    output: &Output,
+    cancellation: Cancellation,
+    batch: &RecordBatch,
+) -> Result<(), Failure> {
+    let mut sink = output.sink(cancellation);
+    let mut writer = formats::writer(&output.style(), batch.schema_ref(), &mut sink);
+    let result = writer.write(batch).and_then(|()| writer.finish());
+    drop(writer);
+    settle(result.map_err(Failure::from), &mut sink)
 }
 
 fn write_text(output: &Output, cancellation: Cancellation, text: &str) -> Result<(), Failure> {

@@ -4,11 +4,13 @@ use crate::failure::Failure;
 use crate::formats::READABLE;
 use crate::size::human_size;
 use crate::tables;
+use crate::terminal::on_a_line;
 use arrow::util::display::ArrayFormatter;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{ScalarValue, TableReference};
 use datafusion::prelude::SessionContext;
 use std::fmt::Write;
+use tet_sql::grid::Monotonicity;
 use tet_sql::{ArrayTable, AttributeDescription, DimensionDescription, TableDescription};
 
 /// Describes one table.
@@ -47,12 +49,33 @@ async fn describe(
     reference: TableReference,
 ) -> Result<String, Failure> {
     let table = context.table_provider(reference).await?;
-    let mut text = format!("{name}\n");
+    let mut text = format!("{}\n", on_a_line(name));
     match table.downcast_ref::<ArrayTable>() {
-        Some(array) => array_text(&mut text, &array.describe()?),
+        Some(array) => array_text(&mut text, &in_order(array)?),
         None => text.push_str(&columns(&table.schema())),
     }
     Ok(text)
+}
+
+/// The description of an array, with the range of a descending axis from its first coordinate to its last.
+fn in_order(array: &ArrayTable) -> Result<TableDescription, Failure> {
+    let mut table = array.describe()?;
+    let grids = array.source().grids();
+    for dimension in &mut table.dimensions {
+        let mut axes = grids.iter().flat_map(|grid| grid.axes());
+        let is_descending = axes.any(|axis| {
+            // Coordinates that cannot be read are a problem of the table.
+            axis.name() == dimension.name
+                && matches!(axis.monotonicity(), Ok(Monotonicity::Descending))
+        });
+        if let Some((least, greatest)) = dimension.range.take() {
+            dimension.range = Some(match is_descending {
+                true => (greatest, least),
+                false => (least, greatest),
+            });
+        }
+    }
+    Ok(table)
 }
 
 /// The columns of a table that is no array.
@@ -72,7 +95,7 @@ fn columns(schema: &Schema) -> String {
 fn array_text(text: &mut String, table: &TableDescription) {
     let mut line = |label: &str, value: &str| {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {label:<13}{value}");
+        let _ = writeln!(text, "  {label:<13}{}", on_a_line(value));
     };
     line("array", &table.name);
     line("file", &format!("{} ({})", table.location, table.format));
@@ -95,7 +118,7 @@ fn array_text(text: &mut String, table: &TableDescription) {
             let rows: Vec<[String; 2]> = attribute
                 .metadata
                 .iter()
-                .map(|(key, value)| [key.clone(), value.clone()])
+                .map(|(key, value)| row([key, value]))
                 .collect();
             section(
                 text,
@@ -107,14 +130,14 @@ fn array_text(text: &mut String, table: &TableDescription) {
 }
 
 fn section(text: &mut String, title: &str, body: &str) {
-    let _ = write!(text, "  {title}\n{body}");
+    let _ = write!(text, "  {}\n{body}", on_a_line(title));
 }
 
 fn dimensions(dimensions: &[DimensionDescription]) -> String {
     let mut rows = vec![row(["name", "extent", "type", "range", "coordinates"])];
     rows.extend(dimensions.iter().map(|dimension| {
         let range = match &dimension.range {
-            Some((least, greatest)) => format!("{} .. {}", scalar(least), scalar(greatest)),
+            Some((first, last)) => format!("{} .. {}", scalar(first), scalar(last)),
             None => "empty".to_owned(),
         };
         row([
@@ -175,8 +198,9 @@ fn raw_size(table: &TableDescription) -> String {
     }
 }
 
+/// A row of texts, some of which are a file's.
 fn row<const N: usize>(cells: [&str; N]) -> [String; N] {
-    cells.map(str::to_owned)
+    cells.map(on_a_line)
 }
 
 /// Indented lines with aligned columns.
@@ -207,6 +231,7 @@ mod tests {
     fn columns_are_aligned() {
         let rows = [row(["a", "bc", "d"]), row(["äöü", "x", ""])];
         assert_eq!(aligned(&rows), "    a    bc  d\n    äöü  x\n");
+        assert_eq!(row(["a\u{1b}[2J"]), ["a\\u{1b}[2J"]);
     }
 
     #[test]

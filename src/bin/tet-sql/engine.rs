@@ -2,12 +2,13 @@
 
 use crate::failure::Failure;
 use crate::pager;
+use crate::progress::Bar;
 use futures::FutureExt;
 use futures::future::{Either, select};
 use std::cell::RefCell;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinError;
 
@@ -45,17 +46,38 @@ fn interrupts() -> std::io::Result<Interrupts> {
 
 /// Tells work that is still on its way to its next pause that nobody waits for it any more.
 #[derive(Debug, Clone, Default)]
-pub struct Cancellation(Arc<AtomicBool>);
+pub struct Cancellation(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_cancelled: AtomicBool,
+    /// The bar on the screen, which leaves it before anything else is written.
+    bar: Mutex<Option<Bar>>,
+}
 
 impl Cancellation {
     /// Whether Ctrl-C was pressed.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// Tells that nobody waits any more.
+    /// Tells that nobody waits any more, and takes the bar off the screen.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_cancelled.store(true, Ordering::Relaxed);
+        self.take_bar();
+    }
+
+    /// Notes a bar, in place of one from before.
+    pub fn put_bar(&self, bar: Bar) {
+        let mut kept = self.0.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        // Dropping a bar takes it off the screen.
+        *kept = (!self.is_cancelled()).then_some(bar);
+    }
+
+    /// Takes the bar off the screen.
+    pub fn take_bar(&self) {
+        let mut kept = self.0.bar.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(kept.take());
     }
 }
 

@@ -70,7 +70,7 @@ async fn draw(
     sql: &str,
     target: &SingleTarget,
 ) -> Result<Outcome, Error> {
-    let (chart, rows) = picture::chart(context, sql).await?;
+    let (chart, rows) = picture::chart(context, sql, None).await?;
     chart.write(&target.path).map_err(Failure::message)?;
     Ok(Outcome {
         rows,

@@ -9,6 +9,21 @@ use tet_sql::grid::Axis;
 /// Axes of more labels are not searched.
 const MOST_LABELS: u64 = 1 << 16;
 
+/// Axes of more times are not searched.
+const MOST_TIMES: u64 = 1 << 20;
+
+/// The coordinates of an axis of times or dates as text, if they are not too many.
+pub fn times_of_axis(axis: &Axis) -> Option<Vec<String>> {
+    let is_time = matches!(
+        axis.data_type(),
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
+    );
+    if !is_time || axis.length() > MOST_TIMES {
+        return None;
+    }
+    texts(&axis.coordinates().ok()?.slice(0..axis.length())).ok()
+}
+
 /// The labels of an axis of text, if they are not too many.
 pub fn of_axis(axis: &Axis) -> Option<Vec<String>> {
     let is_text = matches!(

@@ -5,6 +5,7 @@
 
 #![deny(missing_docs)]
 
+mod about;
 mod advice;
 mod appearance;
 mod arguments;
@@ -14,11 +15,14 @@ mod demo;
 mod describe;
 mod editor;
 mod ending;
+mod ends;
 mod engine;
 mod excerpt;
+mod explain;
 mod export;
 mod failure;
 mod formats;
+mod headers;
 mod hints;
 mod init;
 mod interruptible;
@@ -28,12 +32,15 @@ mod messages;
 mod meta;
 mod nearest;
 mod output;
+mod overview;
 mod pager;
 mod picture;
+mod plain_words;
 mod plot;
 mod progress;
 mod prompt;
 mod reading;
+mod rewrite;
 mod run;
 mod script;
 #[cfg(feature = "serve")]
@@ -42,6 +49,7 @@ mod session;
 mod size;
 mod statement;
 mod statements;
+mod summarize;
 mod tables;
 mod terminal;
 #[path = "../tet/tool.rs"]
@@ -62,7 +70,10 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == "tet") {
         return tet::main(std::env::args_os().skip(1));
     }
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return arguments::refuse(&error),
+    };
     terminal::choose_colours(arguments.color);
     match arguments.describe(&mut std::io::stdout().lock()) {
         Ok(false) => {}

@@ -23,7 +23,15 @@ pub fn hint(message: &str) {
 
 /// A line of information.
 pub fn note(message: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{message}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", shown(message));
+}
+
+/// A text of a file may be a part of any message.
+fn shown(message: &str) -> String {
+    match terminal::is_error() {
+        true => terminal::on_lines(message),
+        false => message.to_owned(),
+    }
 }
 
 fn say(colour: AnsiColor, kind: &str, message: &str) {
@@ -31,10 +39,7 @@ fn say(colour: AnsiColor, kind: &str, message: &str) {
         true => colour.on_default().bold(),
         false => Style::new(),
     };
-    let message = match terminal::is_error() {
-        true => terminal::on_lines(message),
-        false => message.to_owned(),
-    };
+    let message = shown(message);
     let _ = writeln!(
         std::io::stderr().lock(),
         "{style}{kind}:{style:#} {message}"

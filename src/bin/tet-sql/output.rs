@@ -148,13 +148,15 @@ pub fn for_result(output: &SharedOutput) -> Output {
 impl Output {
     /// Writes to standard output, for now. The inputs are never overwritten.
     pub fn new(inputs: Vec<PathBuf>, read_only: bool) -> Self {
-        Self {
+        let mut output = Self {
             appearance: Appearance::default(),
             place: Place::STANDARD,
             once: None,
-            inputs,
+            inputs: Vec::new(),
             read_only,
-        }
+        };
+        inputs.into_iter().for_each(|input| output.add_input(input));
+        output
     }
 
     /// Continues in another file, or on standard output.
@@ -221,7 +223,8 @@ impl Output {
         if format.is_none() && !is_plain && self.appearance.format.is_none() && is_file {
             return Err(named(unknown_ending(&ending)));
         }
-        let file = TextFile::open(path).map_err(|error| named(error.to_string()))?;
+        let absolute = std::path::absolute(path).map_err(|error| named(error.to_string()))?;
+        let file = TextFile::open(&absolute).map_err(|error| named(error.to_string()))?;
         Ok(Place {
             target: Target::Text(Arc::new(file)),
             format,
@@ -238,7 +241,18 @@ impl Output {
 
     /// From now on this file is not overwritten, either.
     pub fn add_input(&mut self, input: PathBuf) {
-        self.inputs.push(input);
+        // The shell may move to another directory.
+        self.inputs
+            .push(std::path::absolute(&input).unwrap_or(input));
+    }
+
+    /// The file that results go to, unless they go to standard output.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.place.target {
+            Target::Standard => None,
+            Target::Text(file) => Some(file.path()),
+            Target::Single(target) => Some(&target.path),
+        }
     }
 
     /// Where results go.

@@ -1,8 +1,10 @@
 //! Draws the last result.
 
 use crate::failure::Failure;
-use crate::plot::{self, Characters, Chart, Colours};
+use crate::headers;
+use crate::plot::{self, Characters, Chart, ChartKind, Colours};
 use crate::reading::grouped;
+use crate::rewrite::rewritten;
 use crate::run::Shell;
 use crate::statement::Error;
 use crate::terminal;
@@ -19,14 +21,18 @@ const FREE_LINES: usize = 3;
 
 impl Shell {
     /// Runs the last query again and draws its result, on the terminal or to a file.
-    pub(crate) fn plot(&self, path: Option<PathBuf>) -> Result<(), Failure> {
+    pub(crate) fn plot(
+        &self,
+        kind: Option<ChartKind>,
+        path: Option<PathBuf>,
+    ) -> Result<(), Failure> {
         if self.manner.read_only && path.is_some() {
             return Err(Failure::message("--read-only: no files are written"));
         }
         let query = self.last_query()?;
         let context = self.context.clone();
-        let chart = self.engine.run(|_| async move {
-            let chart = chart(&context, &query).await;
+        let chart = self.engine.run(move |_| async move {
+            let chart = chart(&context, &query, kind).await;
             Ok(chart?.0)
         })?;
         match path {
@@ -37,12 +43,25 @@ impl Shell {
 }
 
 /// The chart of a query's result, and the rows that it has.
-pub async fn chart(context: &SessionContext, query: &str) -> Result<(Chart, usize), Error> {
-    let plan = tet_sql::create_logical_plan(&context.state(), query).await?;
+pub async fn chart(
+    context: &SessionContext,
+    query: &str,
+    kind: Option<ChartKind>,
+) -> Result<(Chart, usize), Error> {
+    let query = rewritten(context, query).await?;
+    let plan = tet_sql::create_logical_plan(&context.state(), &query).await?;
+    let units = plot::units(&plan);
     let frame = context.execute_logical_plan(plan).await?;
-    let units = plot::units(frame.logical_plan());
     let mut stream = frame.execute_stream().await?;
-    let schema = stream.schema();
+    // Axes are called as the statement writes them.
+    let fields = stream.schema();
+    let schema = headers::as_written(context, &query, &fields);
+    let names = fields.fields().iter().zip(schema.fields());
+    let units = names.filter_map(|(own, shown)| {
+        let unit = units.get(own.name())?;
+        Some((shown.name().clone(), unit.clone()))
+    });
+    let units = units.collect();
     let mut batches = Vec::new();
     let mut rows = 0;
     while let Some(batch) = stream.next().await {
@@ -57,7 +76,7 @@ pub async fn chart(context: &SessionContext, query: &str) -> Result<(Chart, usiz
         }
         batches.push(batch);
     }
-    let chart = Chart::of(&schema, &batches, &units).map_err(Failure::message)?;
+    let chart = Chart::of(kind, &schema, &batches, &units).map_err(Failure::message)?;
     Ok((chart, rows))
 }
 

@@ -175,7 +175,12 @@ impl Shell {
     fn may_run(&self, text: &str) -> bool {
         let trimmed = text.trim();
         // Most lines tell at a glance that they are not the last of a statement.
-        let may_end = trimmed.ends_with(';') || trimmed.starts_with(['.', '\\']);
+        let may_end = trimmed.ends_with(';')
+            || trimmed.starts_with(['.', '\\'])
+            || trimmed
+                .lines()
+                .last()
+                .is_some_and(|line| line.contains("\\g"));
         may_end && statements::is_complete(text, dialect(&self.context).1.as_ref())
     }
 
@@ -195,6 +200,7 @@ impl Shell {
                 let result = match piece.kind {
                     Kind::Statement { .. } => self.run_statement(piece.text),
                     Kind::Meta => self.run_meta(piece.text),
+                    Kind::Sent { end } => self.send(&piece.text[..end], &piece.text[end..]),
                 };
                 let start = text.len() - rest.len() + piece.start(rest);
                 match result.map_err(|failure| placed(failure, name, before, &text[..start])) {
@@ -258,6 +264,15 @@ impl Shell {
             .run(move |cancellation| statement::execute(context, sql, output, manner, cancellation))
     }
 
+    /// Runs a statement that ends in `\g` or `\gx`.
+    fn send(&self, sql: &str, command: &str) -> Result<Control, Failure> {
+        match meta::parse(command).map_err(Failure::Message)? {
+            Meta::Go(go) => self.go(go, sql.trim_end()),
+            // Only these two end statements.
+            _ => self.run_statement(sql),
+        }
+    }
+
     fn run_meta(&self, line: &str) -> Result<Control, Failure> {
         match meta::parse(line).map_err(Failure::Message)? {
             Meta::Quit => Ok(Control::Quit),
@@ -284,8 +299,10 @@ fn summary(outcome: &Outcome, seconds: Option<f64>) -> Option<String> {
         _ if outcome.is_silent => "done".to_owned(),
         (Some(path), _) => format!("{} written to {path}", counted(outcome.rows)),
         (_, Extent::Whole) => counted(outcome.rows),
-        (_, Extent::Cut(Some(total))) => format!("{} ({shown} shown)", counted(total)),
-        (_, Extent::Cut(None)) => format!("more than {} ({shown} shown)", counted(outcome.rows)),
+        (_, Extent::Cut { rows, is_exact }) => {
+            let more = if is_exact { "" } else { "more than " };
+            format!("{more}{} ({shown} shown)", counted(rows))
+        }
     };
     let Some(seconds) = seconds else {
         let rows = format!("{rows}; .maxrows 0 shows all");
@@ -329,14 +346,20 @@ mod tests {
     fn a_line_tells_how_much_there_is() {
         let mut outcome = Outcome {
             rows: 40,
-            extent: Extent::Cut(Some(1_048_576_000)),
+            extent: Extent::Cut {
+                rows: 1_048_576_000,
+                is_exact: true,
+            },
             ..Outcome::default()
         };
         assert_eq!(
             summary(&outcome, None).unwrap(),
             "1,048,576,000 rows (40 shown); .maxrows 0 shows all"
         );
-        outcome.extent = Extent::Cut(None);
+        outcome.extent = Extent::Cut {
+            rows: 123_456,
+            is_exact: false,
+        };
         outcome.reading = Reading {
             total: 24,
             read: 3,
@@ -344,7 +367,7 @@ mod tests {
         };
         assert_eq!(
             summary(&outcome, Some(0.0341)).unwrap(),
-            "more than 40 rows (40 shown) in 0.034 s · 3 of 24 chunks read"
+            "more than 123,456 rows (40 shown) in 0.034 s · 3 of 24 chunks read"
         );
         let outcome = Outcome {
             rows: 1,

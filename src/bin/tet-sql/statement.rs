@@ -1,21 +1,26 @@
 //! Runs one statement.
 
+use crate::ends::{Ends, Reader, rows_of};
 use crate::engine::Cancellation;
 use crate::excerpt;
+use crate::explain;
 use crate::export;
 use crate::failure::Failure;
-use crate::formats;
+use crate::formats::{self, MEASURED_ROWS};
+use crate::headers;
 use crate::hints::hints;
 use crate::output::{self, Output, SharedOutput, Sink, Target};
 use crate::progress::Progress;
 use crate::reading::Reading;
+use crate::rewrite::rewritten;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{DataFrame, SessionContext};
 use futures::StreamExt;
 use std::sync::Arc;
@@ -48,8 +53,13 @@ pub enum Extent {
     /// All rows.
     #[default]
     Whole,
-    /// The first of so many rows; none: of more, but nobody knows how many.
-    Cut(Option<usize>),
+    /// Some of so many rows, or of more.
+    Cut {
+        /// The rows that are known to be there.
+        rows: usize,
+        /// `true` if there are no more rows than that.
+        is_exact: bool,
+    },
 }
 
 /// How a statement is run.
@@ -113,12 +123,18 @@ async fn run(
     manner: Manner,
     cancellation: Cancellation,
 ) -> Result<Outcome, Error> {
+    let sql = rewritten(context, sql).await?;
+    let sql = sql.as_ref();
     let plan = tet_sql::create_logical_plan(&context.state(), sql).await?;
     if manner.read_only && writes(&plan)? {
         return Err(Failure::message("--read-only: this statement writes").into());
     }
     let is_query = is_query(&plan);
     let hints = hints(&plan);
+    let explained = match &plan {
+        LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) => Some(plan.clone()),
+        _ => None,
+    };
     let frame = context.execute_logical_plan(plan).await?;
     if frame.schema().fields().is_empty() {
         frame.collect().await?;
@@ -137,7 +153,19 @@ async fn run(
             }
             export::write(context, sql, target, manner.progress, &cancellation).await?
         }
-        _ => show(context, frame, is_query, &output, manner, cancellation).await?,
+        _ => match explained.filter(|_| output.format().is_for_reading()) {
+            Some(plan) => explain::show(context, plan, &output, manner, cancellation).await?,
+            None => {
+                let result = QueryResult {
+                    context,
+                    sql,
+                    output: &output,
+                    manner,
+                    cancellation,
+                };
+                result.show(frame, is_query).await?
+            }
+        },
     };
     Ok(Outcome {
         is_query,
@@ -160,95 +188,121 @@ fn is_query(plan: &LogicalPlan) -> bool {
     )
 }
 
-async fn show(
-    context: &SessionContext,
-    frame: DataFrame,
-    is_query: bool,
-    output: &Output,
+/// A result that is about to be written.
+struct QueryResult<'a> {
+    context: &'a SessionContext,
+    sql: &'a str,
+    output: &'a Output,
     manner: Manner,
     cancellation: Cancellation,
-) -> Result<Outcome, Error> {
-    let limit = output.row_limit();
-    let (plan, total) = match limit.filter(|_| is_query) {
-        None => (frame.create_physical_plan().await?, None),
-        Some(limit) => {
-            let total = known_rows(frame.clone().create_physical_plan().await?.as_ref());
-            // One row more than shown tells whether there are more, and the plan need not make any others.
-            let frame = frame.limit(0, Some(limit.saturating_add(1)))?;
-            (frame.create_physical_plan().await?, total)
-        }
-    };
-    let mut outcome = Outcome::default();
-    let mut progress = Progress::of(&plan, manner.progress, &cancellation);
-    let stream = execute_stream(Arc::clone(&plan), context.task_ctx())?;
-    let mut sink = output.sink(cancellation);
-    let printed = print(
-        stream,
-        output,
-        limit,
-        &mut sink,
-        &mut progress,
-        &mut outcome,
-    )
-    .await;
-    // A reader may take any time.
-    outcome.finished = Some(Instant::now());
-    match settle(printed, &mut sink) {
-        Ok(false) => {}
-        Ok(true) => outcome.extent = Extent::Cut(total),
-        // Nobody knows how much of it was looked at.
-        Err(Error::Failure(Failure::Enough)) => outcome.is_silent = true,
-        Err(error) => return Err(error),
-    }
-    outcome.reading = Reading::of(plan.as_ref());
-    Ok(outcome)
 }
 
-/// The rows of a plan, if they are known without running it.
-fn known_rows(plan: &dyn ExecutionPlan) -> Option<usize> {
-    let statistics = StatisticsContext::new();
-    let found = statistics.compute(plan, &StatisticsArgs::new()).ok()?;
-    match found.num_rows {
-        Precision::Exact(rows) => Some(rows),
-        _ => None,
+impl QueryResult<'_> {
+    async fn show(&self, frame: DataFrame, is_query: bool) -> Result<Outcome, Error> {
+        let plan = frame.clone().create_physical_plan().await?;
+        let limit = self.output.row_limit().filter(|_| is_query);
+        let is_longer = |limit: &usize| match rows_of(plan.as_ref()) {
+            Precision::Exact(rows) => rows > *limit,
+            _ => true,
+        };
+        if let Some(limit) = limit.filter(is_longer) {
+            let reader = Reader {
+                context: self.context,
+                progress: self.manner.progress,
+                cancellation: &self.cancellation,
+            };
+            let ends = reader.read(frame, plan, limit).await?;
+            return self.write_ends(&ends);
+        }
+        let mut outcome = Outcome::default();
+        let progress = Progress::of(&plan, self.manner.progress, &self.cancellation);
+        let stream = execute_stream(Arc::clone(&plan), self.context.task_ctx())?;
+        let mut sink = self.output.sink(self.cancellation.clone());
+        let printed = self.print(stream, &mut sink, progress, &mut outcome).await;
+        // A reader may take any time.
+        outcome.finished = Some(Instant::now());
+        outcome.is_silent = has_left(settle(printed, &mut sink))?;
+        outcome.reading = Reading::of(plan.as_ref());
+        Ok(outcome)
+    }
+
+    /// Column headers, which are short where a person reads them.
+    fn headers(&self, schema: &SchemaRef) -> SchemaRef {
+        match self.output.format().is_for_reading() {
+            true => headers::as_written(self.context, self.sql, schema),
+            false => Arc::clone(schema),
+        }
+    }
+
+    /// Writes the rows of a stream as they come.
+    async fn print(
+        &self,
+        mut stream: SendableRecordBatchStream,
+        sink: &mut Sink<'_>,
+        mut progress: Progress,
+        outcome: &mut Outcome,
+    ) -> Result<(), Error> {
+        let style = self.output.style();
+        // A bar would be in the way of rows that come one after another.
+        let measured = match style.is_measured() {
+            true => MEASURED_ROWS,
+            false => 0,
+        };
+        let mut writer = formats::writer(&style, &self.headers(&stream.schema()), sink);
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            outcome.rows += batch.num_rows();
+            if self.output.is_terminal() && outcome.rows >= measured {
+                progress.end();
+            }
+            writer.write(&batch).map_err(Failure::from)?;
+        }
+        drop(stream);
+        progress.end();
+        writer.finish().map_err(Failure::from)?;
+        Ok(())
+    }
+
+    /// Writes rows that are there.
+    fn write_ends(&self, ends: &Ends) -> Result<Outcome, Error> {
+        let finished = Some(Instant::now());
+        let mut sink = self.output.sink(self.cancellation.clone());
+        let schema = self.headers(&ends.schema);
+        let mut writer = formats::writer(&self.output.style(), &schema, &mut sink);
+        let mut write = || {
+            for batch in &ends.first {
+                writer.write(batch)?;
+            }
+            if !ends.last.is_empty() {
+                writer.skip()?;
+            }
+            for batch in &ends.last {
+                writer.write(batch)?;
+            }
+            writer.finish()
+        };
+        let written = write().map_err(Failure::from);
+        drop(writer);
+        let is_silent = has_left(settle(written.map_err(Error::from), &mut sink))?;
+        let batches = ends.first.iter().chain(&ends.last);
+        Ok(Outcome {
+            rows: batches.map(RecordBatch::num_rows).sum(),
+            extent: ends.extent,
+            is_silent,
+            finished,
+            reading: ends.reading,
+            ..Outcome::default()
+        })
     }
 }
 
-/// Writes the rows of a stream, as many as are shown, and tells whether some were left out.
-async fn print(
-    mut stream: SendableRecordBatchStream,
-    output: &Output,
-    limit: Option<usize>,
-    sink: &mut Sink<'_>,
-    progress: &mut Progress,
-    outcome: &mut Outcome,
-) -> Result<bool, Error> {
-    let style = output.style();
-    // A bar would be in the way of rows that come one after another.
-    let takes_turns = output.is_terminal() && !style.is_collected();
-    let mut writer = formats::writer(&style, &stream.schema(), sink);
-    let mut is_cut = false;
-    while let Some(batch) = stream.next().await {
-        let mut batch = batch?;
-        if let Some(limit) = limit
-            && batch.num_rows() > limit - outcome.rows
-        {
-            batch = batch.slice(0, limit - outcome.rows);
-            is_cut = true;
-        }
-        outcome.rows += batch.num_rows();
-        if takes_turns {
-            progress.end();
-        }
-        writer.write(&batch).map_err(Failure::from)?;
-        if is_cut {
-            break;
-        }
+/// Returns `true` if the reader quit the pager before the end of the result.
+fn has_left(result: Result<(), Error>) -> Result<bool, Error> {
+    match result {
+        Ok(()) => Ok(false),
+        Err(Error::Failure(Failure::Enough)) => Ok(true),
+        Err(error) => Err(error),
     }
-    drop(stream);
-    progress.end();
-    writer.finish().map_err(Failure::from)?;
-    Ok(is_cut)
 }
 
 /// Writes what is buffered, and prefers the reason that writing failed for to what a format made of it.

@@ -36,6 +36,11 @@ pub enum Kind {
     },
     /// A line that begins with `.` or `\` where a statement would begin.
     Meta,
+    /// SQL that is ended by `\g` or `\gx`.
+    Sent {
+        /// Where the statement ends, and the command begins, in the text of the piece.
+        end: usize,
+    },
 }
 
 /// The pieces of a text, in order. Empty statements are left out.
@@ -80,6 +85,20 @@ fn split_to_meta<'a>(
                     });
                 }
             }
+            Token::Backslash if begin.is_some() && is_go(&text[offset..]) => {
+                // Nothing else can begin a statement that goes on to here.
+                let begin = begin.take().unwrap_or(offset);
+                let line = text[offset..].lines().next().unwrap_or_default();
+                let end = offset + line.len();
+                pieces.push(Piece {
+                    text: text[begin..end].trim_end(),
+                    kind: Kind::Sent {
+                        end: offset - begin,
+                    },
+                    end,
+                });
+                return Some(end);
+            }
             _ if begin.is_none() && text[offset..].starts_with(['.', '\\']) => {
                 let line = text[offset..].lines().next().unwrap_or_default();
                 let end = offset + line.len();
@@ -109,6 +128,12 @@ fn split_to_meta<'a>(
         });
     }
     None
+}
+
+/// Returns `true` if a text begins with `\g` or `\gx`.
+fn is_go(text: &str) -> bool {
+    let word = text.split(|c: char| c.is_whitespace() || c == ';').next();
+    matches!(word, Some("\\g" | "\\gx"))
 }
 
 /// Whether it is a quote or comment that further text could close.
@@ -183,6 +208,23 @@ mod tests {
                 (Kind::Statement { complete: false }, "SELECT\n.5"),
             ]
         );
+    }
+
+    #[test]
+    fn statements_can_end_in_a_meta_command() {
+        let text = "SELECT 1 \\gx\nSELECT '\\g' \\g out.csv\n\\g;\nSELECT \\h";
+        let pieces = split(text, &GenericDialect {});
+        let found: Vec<(Kind, &str)> = pieces.iter().map(|p| (p.kind, p.text)).collect();
+        assert_eq!(
+            found,
+            [
+                (Kind::Sent { end: 9 }, "SELECT 1 \\gx"),
+                (Kind::Sent { end: 12 }, "SELECT '\\g' \\g out.csv"),
+                (Kind::Meta, "\\g;"),
+                (Kind::Statement { complete: false }, "SELECT \\h"),
+            ]
+        );
+        assert!(complete("SELECT\n1 \\g"));
     }
 
     #[test]

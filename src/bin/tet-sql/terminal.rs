@@ -96,8 +96,45 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
 }
 
 /// Control characters, and those that turn the direction of a text.
-fn is_obeyed(character: char) -> bool {
+pub fn is_obeyed(character: char) -> bool {
     character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Keeps the terminal from showing Ctrl-C as `^C`, which behind a bar as wide as the screen would move it to the next line,
+/// out of the reach of what takes it away. Dropping it lets the terminal show keys as before.
+pub struct Silence {
+    #[cfg(unix)]
+    before: Option<rustix::termios::Termios>,
+}
+
+impl Silence {
+    /// Begins, if standard input is a terminal.
+    #[cfg(unix)]
+    pub fn begin() -> Self {
+        use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+        let before = tcgetattr(std::io::stdin()).ok();
+        if let Some(mut silent) = before.clone() {
+            silent.local_modes.remove(LocalModes::ECHOCTL);
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &silent);
+        }
+        Self { before }
+    }
+
+    /// Begins, if standard input is a terminal.
+    #[cfg(not(unix))]
+    pub fn begin() -> Self {
+        Self {}
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        #[cfg(unix)]
+        if let Some(before) = &self.before {
+            use rustix::termios::{OptionalActions, tcsetattr};
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, before);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -32,6 +32,11 @@ pub enum Pending {
 }
 
 impl TextFile {
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A file that need not be there yet. Opening a pipe waits for its reader.
     pub fn open(path: &Path) -> io::Result<Self> {
         // The file behind a link is replaced, not the link.

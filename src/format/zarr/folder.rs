@@ -120,9 +120,7 @@ impl ZarrFolder {
             }
         };
         let kind = description.element.kind.clone();
-        // The process may move to another directory.
-        let folder = std::path::absolute(&node.folder).unwrap_or(node.folder);
-        self.folders.push((folder, node.sources));
+        self.folders.push((node.folder, node.sources));
         self.arrays.push(ZarrArray {
             name,
             metadata,

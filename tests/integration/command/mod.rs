@@ -1,11 +1,14 @@
 //! The `tet-sql` command as a user runs it: arguments, formats, streams and exit statuses.
 
+mod explained;
 mod failures;
 mod files;
 mod formats;
+mod long;
 mod opening;
 mod resources;
 mod scripts;
+mod shell;
 
 use std::io::Write;
 use std::path::Path;

@@ -7,7 +7,10 @@ fn files_are_opened_and_closed() {
     let script =
         format!(".open {WEATHER} AS w\nSELECT count(*) AS n FROM w.pressure;\n.close w\n.tables\n");
     let output = run_with_input(&["--format", "csv"], &script);
-    assert_eq!(text(&output.stdout), "n\n240\nschema,table\n");
+    assert_eq!(
+        text(&output.stdout),
+        "n\n240\nschema,table,dimensions,type,units,bytes\n"
+    );
     assert!(complaint(&["-c", ".close nothing"]).contains("no file is open as nothing"));
 }
 
@@ -28,7 +31,7 @@ fn several_files_are_schemas() {
         text(&output.stderr)
     );
     let tables = answer(&[WEATHER, other, "--format", "csv", "-c", ".tables"]);
-    assert!(tables.contains("v1,pressure\n") && tables.contains("weather_small,pressure\n"));
+    assert!(tables.contains("\nv1,pressure,") && tables.contains("\nweather_small,pressure,"));
 }
 
 #[test]

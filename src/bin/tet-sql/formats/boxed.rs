@@ -2,110 +2,177 @@
 
 use crate::appearance::Expanded;
 use crate::formats::cells::Cells;
-use crate::formats::line::Line;
-use crate::formats::{ResultWriter, Style};
+use crate::formats::line::Records;
+use crate::formats::{MEASURED_ROWS, ResultWriter, Style};
 use crate::terminal::on_a_line;
 use anstyle::Effects;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use std::io::Write;
-use std::sync::Arc;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Stands for what is left out.
 const ELLIPSIS: &str = "…";
+/// Stands for rows that are left out.
+const GAP: &str = "⋮";
 /// Texts are not cut to less, as long as columns can be left out instead.
 const LEAST_WIDTH: usize = 12;
 
-/// Keeps all rows, since a column is as wide as its widest value.
+/// Keeps the first rows to compute column widths, then writes rows as they come.
 pub struct Boxed<W> {
     style: Style,
     schema: SchemaRef,
-    batches: Vec<RecordBatch>,
+    state: State,
     sink: W,
 }
 
-impl<W> Boxed<W> {
+enum State {
+    /// The rows so far, and the number of batches before those that are left out.
+    Measuring {
+        batches: Vec<RecordBatch>,
+        rows: usize,
+        gap: Option<usize>,
+    },
+    Drawing(Vec<Option<Place>>),
+    /// Rows do not fit, and are written as one value a line.
+    Records(Records),
+}
+
+/// A column that is shown.
+struct Place {
+    column: usize,
+    width: usize,
+    is_number: bool,
+    /// `true` if values may be cut. A number that is cut is another number.
+    is_cut: bool,
+}
+
+impl<W: Write> Boxed<W> {
     /// A writer of rows of a schema.
     pub fn new(style: &Style, schema: SchemaRef, sink: W) -> Self {
         Self {
             style: style.clone(),
             schema,
-            batches: Vec::new(),
+            state: State::Measuring {
+                batches: Vec::new(),
+                rows: 0,
+                gap: None,
+            },
             sink,
         }
+    }
+
+    /// Chooses column widths, and writes what has been kept.
+    fn begin(&mut self) -> Result<(), ArrowError>
+    where
+        W: Send,
+    {
+        let State::Measuring { batches, gap, .. } = &mut self.state else {
+            return Ok(());
+        };
+        let (batches, gap) = (std::mem::take(batches), *gap);
+        let columns = measured(&self.style, &self.schema, &batches)?;
+        let natural: Vec<usize> = columns.iter().map(Column::width).collect();
+        let least: Vec<usize> = columns.iter().map(Column::least_width).collect();
+        let fit = fit(&natural, &least, self.style.width);
+        if self.style.expanded == Expanded::Automatic && !fit.is_whole(&natural) {
+            self.state = State::Records(Records::numbered(&self.style, &self.schema));
+        } else {
+            let places = fit.shown.iter().map(|place| {
+                place.map(|(column, width)| Place {
+                    column,
+                    width,
+                    is_number: columns[column].is_number,
+                    is_cut: width < natural[column]
+                        || (self.style.width.is_some() && !columns[column].is_number),
+                })
+            });
+            let places: Vec<_> = places.collect();
+            draw_names(&mut self.sink, &self.style, &columns, &places)?;
+            self.state = State::Drawing(places);
+        }
+        for (number, batch) in batches.iter().enumerate() {
+            if gap == Some(number) {
+                self.skip()?;
+            }
+            self.write(batch)?;
+        }
+        Ok(())
     }
 }
 
 impl<W: Write + Send> ResultWriter for Boxed<W> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
-        self.batches.push(batch.clone());
+        match &mut self.state {
+            State::Measuring { batches, rows, .. } => {
+                batches.push(batch.clone());
+                *rows += batch.num_rows();
+                if *rows >= MEASURED_ROWS {
+                    self.begin()?;
+                }
+                Ok(())
+            }
+            State::Drawing(places) => draw_rows(&mut self.sink, &self.style, places, batch),
+            State::Records(records) => records.write(batch, &mut self.sink),
+        }
+    }
+
+    fn skip(&mut self) -> Result<(), ArrowError> {
+        match &mut self.state {
+            State::Measuring { batches, gap, .. } => *gap = Some(batches.len()),
+            State::Drawing(places) => draw_gap(&mut self.sink, &self.style, places)?,
+            State::Records(records) => records.skip(&mut self.sink)?,
+        }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), ArrowError> {
-        let columns = columns(&self.style, &self.schema, &self.batches)?;
-        let natural: Vec<usize> = columns.iter().map(Column::width).collect();
-        let least: Vec<usize> = columns.iter().map(Column::least_width).collect();
-        let fit = fit(&natural, &least, self.style.width);
-        if self.style.expanded == Expanded::Automatic && !fit.is_whole(&natural) {
-            let mut line = Line::records(&self.style, Arc::clone(&self.schema), &mut self.sink);
-            for batch in &self.batches {
-                line.write(batch)?;
-            }
-            return line.finish();
-        }
-        draw(&mut self.sink, &self.style, &columns, &fit)?;
-        if fit.left_out > 0 {
-            let shown = columns.len() - fit.left_out;
-            let text = format!("{shown} of {} columns shown", columns.len());
+        self.begin()?;
+        let State::Drawing(places) = &self.state else {
+            return Ok(());
+        };
+        rule(&mut self.sink, places, ["└", "┴", "┘"])?;
+        let (shown, all) = (places.iter().flatten().count(), self.schema.fields().len());
+        if shown < all {
+            let text = format!("{shown} of {all} columns shown");
             writeln!(self.sink, "{}", dimmed(&self.style, &text))?;
         }
         Ok(())
     }
 }
 
-/// A column as text.
+/// A column, and how wide its text is.
 struct Column {
     name: Option<String>,
-    /// `None` is NULL.
-    values: Vec<Option<String>>,
-    null: String,
+    values_width: usize,
     is_number: bool,
 }
 
 impl Column {
     fn width(&self) -> usize {
         let name = self.name.as_ref().map_or(0, |name| name.width());
-        self.values_width().max(name)
-    }
-
-    fn values_width(&self) -> usize {
-        let values = self.values.iter();
-        let texts = values.map(|value| value.as_ref().unwrap_or(&self.null));
-        texts.map(|text| text.width()).max().unwrap_or(0)
+        self.values_width.max(name)
     }
 
     /// What it is not cut below as long as columns can be left out instead. A number that is cut is another number.
     fn least_width(&self) -> usize {
         match self.is_number {
-            true => self.values_width().max(LEAST_WIDTH.min(self.width())),
+            true => self.values_width.max(LEAST_WIDTH.min(self.width())),
             false => self.width().min(LEAST_WIDTH),
         }
     }
 }
 
-fn columns(
+fn measured(
     style: &Style,
     schema: &SchemaRef,
     batches: &[RecordBatch],
 ) -> Result<Vec<Column>, ArrowError> {
-    let null = style.null.as_deref().unwrap_or("NULL");
+    let null = null(style).width();
     let columns = schema.fields().iter().map(|field| Column {
         name: style.headers.then(|| on_a_line(field.name())),
-        values: Vec::new(),
-        null: on_a_line(null),
+        values_width: 0,
         is_number: field.data_type().is_numeric(),
     });
     let mut columns: Vec<Column> = columns.collect();
@@ -113,11 +180,16 @@ fn columns(
         let cells = Cells::new(batch)?;
         for row in 0..cells.rows() {
             for (value, column) in cells.row(row).zip(&mut columns) {
-                column.values.push(value?.map(|value| on_a_line(&value)));
+                let width = value?.map_or(null, |value| on_a_line(&value).width());
+                column.values_width = column.values_width.max(width);
             }
         }
     }
     Ok(columns)
+}
+
+fn null(style: &Style) -> String {
+    on_a_line(style.null.as_deref().unwrap_or("NULL"))
 }
 
 /// The columns that are shown, and how wide.
@@ -197,72 +269,98 @@ fn table_width(widths: &[usize]) -> usize {
     widths.iter().map(|width| width + 3).sum::<usize>() + 1
 }
 
-fn draw(
+fn draw_names(
     sink: &mut impl Write,
     style: &Style,
     columns: &[Column],
-    fit: &Fit,
+    places: &[Option<Place>],
 ) -> Result<(), ArrowError> {
-    rule(sink, fit, ["┌", "┬", "┐"])?;
-    if style.headers {
-        for place in &fit.shown {
-            let name = place.and_then(|(column, _)| columns[column].name.as_deref());
-            let name = name.unwrap_or(ELLIPSIS);
-            let (width, right) = match place {
-                Some((column, width)) => (*width, columns[*column].is_number),
-                None => (1, false),
-            };
-            let text = padded(name, width, right);
-            write!(sink, "│ {} ", styled(style, &text, Effects::BOLD))?;
-        }
-        writeln!(sink, "│")?;
-        rule(sink, fit, ["├", "┼", "┤"])?;
+    rule(sink, places, ["┌", "┬", "┐"])?;
+    if !style.headers {
+        return Ok(());
     }
-    let rows = columns.first().map_or(0, |column| column.values.len());
-    for row in 0..rows {
-        for place in &fit.shown {
+    for place in places {
+        let text = match place {
+            Some(place) => {
+                let name = columns[place.column].name.as_deref().unwrap_or_default();
+                padded(name, place, true)
+            }
+            None => ELLIPSIS.to_owned(),
+        };
+        write!(sink, "│ {} ", styled(style, &text, Effects::BOLD))?;
+    }
+    writeln!(sink, "│")?;
+    rule(sink, places, ["├", "┼", "┤"])
+}
+
+fn draw_rows(
+    sink: &mut impl Write,
+    style: &Style,
+    places: &[Option<Place>],
+    batch: &RecordBatch,
+) -> Result<(), ArrowError> {
+    let null = null(style);
+    let cells = Cells::new(batch)?;
+    for row in 0..cells.rows() {
+        let values = cells.row(row).collect::<Result<Vec<_>, _>>()?;
+        for place in places {
             let text = match place {
                 None => dimmed(style, ELLIPSIS),
-                Some((column, width)) => {
-                    let column = &columns[*column];
-                    match &column.values[row] {
-                        Some(value) => padded(value, *width, column.is_number),
-                        None => dimmed(style, &padded(&column.null, *width, column.is_number)),
-                    }
-                }
+                Some(place) => match &values[place.column] {
+                    Some(value) => padded(&on_a_line(value), place, place.is_cut),
+                    None => dimmed(style, &padded(&null, place, place.is_cut)),
+                },
             };
             write!(sink, "│ {text} ")?;
         }
         writeln!(sink, "│")?;
     }
-    rule(sink, fit, ["└", "┴", "┘"])
+    Ok(())
+}
+
+/// Draws a row that stands for those that are left out.
+fn draw_gap(
+    sink: &mut impl Write,
+    style: &Style,
+    places: &[Option<Place>],
+) -> Result<(), ArrowError> {
+    for place in places {
+        let text = match place {
+            Some(place) => padded(GAP, place, true),
+            None => ELLIPSIS.to_owned(),
+        };
+        write!(sink, "│ {} ", dimmed(style, &text))?;
+    }
+    Ok(writeln!(sink, "│")?)
 }
 
 fn rule(
     sink: &mut impl Write,
-    fit: &Fit,
+    places: &[Option<Place>],
     [left, between, right]: [&str; 3],
 ) -> Result<(), ArrowError> {
-    let widths = fit
-        .shown
+    let widths = places
         .iter()
-        .map(|place| place.map_or(1, |(_, width)| width));
+        .map(|place| place.as_ref().map_or(1, |place| place.width));
     let parts: Vec<String> = widths.map(|width| "─".repeat(width + 2)).collect();
     Ok(writeln!(sink, "{left}{}{right}", parts.join(between))?)
 }
 
-/// A text of exactly this width.
-fn padded(text: &str, width: usize, right: bool) -> String {
-    let text = shortened(text, width);
-    let space = " ".repeat(width.saturating_sub(text.width()));
-    match right {
+/// A text as wide as its column, or wider if it must not be cut.
+fn padded(text: &str, place: &Place, is_cut: bool) -> String {
+    let text = match is_cut {
+        true => shortened(text, place.width),
+        false => text.to_owned(),
+    };
+    let space = " ".repeat(place.width.saturating_sub(text.width()));
+    match place.is_number {
         true => space + &text,
         false => text + &space,
     }
 }
 
 /// A text of at most this width.
-fn shortened(text: &str, width: usize) -> String {
+pub fn shortened(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -296,6 +394,7 @@ mod tests {
     use super::*;
     use crate::appearance::Format;
     use arrow::array::{ArrayRef, Int64Array, StringArray};
+    use std::sync::Arc;
 
     fn drawn(batch: &RecordBatch, style: &Style) -> String {
         let mut bytes = Vec::new();
@@ -384,6 +483,44 @@ mod tests {
             ..style
         };
         assert!(drawn(&batch, &style).starts_with('┌'));
+    }
+
+    #[test]
+    fn rows_come_once_the_first_are_measured() {
+        let rows = |count: usize, text: &str| {
+            let values = Arc::new(StringArray::from(vec![text; count])) as ArrayRef;
+            RecordBatch::try_from_iter([("a", values)]).unwrap()
+        };
+        for (width, last) in [(Some(80), "│ a l… │\n"), (None, "│ a longer one │\n")] {
+            let style = Style {
+                width,
+                ..Style::plain(Format::Box)
+            };
+            let mut bytes = Vec::new();
+            let mut boxed = Boxed::new(&style, rows(0, "").schema(), &mut bytes);
+            boxed.write(&rows(MEASURED_ROWS - 1, "text")).unwrap();
+            assert!(boxed.sink.is_empty());
+            boxed.write(&rows(1, "last")).unwrap();
+            assert!(boxed.sink.ends_with("│ last │\n".as_bytes()));
+            boxed.write(&rows(1, "a longer one")).unwrap();
+            assert!(boxed.sink.ends_with(last.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn rows_that_are_left_out_have_a_row_of_dots() {
+        let number = Arc::new(Int64Array::from(vec![10, 20])) as ArrayRef;
+        let batch = RecordBatch::try_from_iter([("n", number)]).unwrap();
+        let mut bytes = Vec::new();
+        let mut boxed = Boxed::new(&narrow(80), batch.schema(), &mut bytes);
+        boxed.write(&batch.slice(0, 1)).unwrap();
+        boxed.skip().unwrap();
+        boxed.write(&batch.slice(1, 1)).unwrap();
+        boxed.finish().unwrap();
+        assert_eq!(
+            String::from_utf8(bytes).unwrap(),
+            "┌────┐\n│  n │\n├────┤\n│ 10 │\n│  ⋮ │\n│ 20 │\n└────┘\n"
+        );
     }
 
     #[test]

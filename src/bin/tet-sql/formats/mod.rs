@@ -11,23 +11,30 @@ mod markup;
 mod separated;
 mod table;
 mod text;
+mod visible;
 
 use crate::appearance::{Expanded, Format};
 use crate::formats::boxed::Boxed;
-use crate::formats::html::Html;
 use crate::formats::latex::Latex;
 use crate::formats::line::Line;
 use crate::formats::markdown::Markdown;
 use crate::formats::markup::MarkupTable;
 use crate::formats::separated::Separated;
 use crate::formats::table::Table;
+use crate::formats::visible::Visible;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use std::io::Write;
 use std::sync::Arc;
 
+pub use crate::formats::boxed::shortened;
 pub use crate::formats::cells::READABLE;
+pub use crate::formats::html::Html;
+pub use crate::formats::markup::Markup;
+
+/// The rows of a table from which column widths are computed. Those that follow are written as they come.
+pub const MEASURED_ROWS: usize = 10_000;
 
 /// How one result is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +54,8 @@ pub struct Style {
 }
 
 impl Style {
-    /// Whether nothing is written before the last row is known.
-    pub fn is_collected(&self) -> bool {
+    /// Returns `true` if the first rows are kept to compute column widths.
+    pub fn is_measured(&self) -> bool {
         let is_table = matches!(self.format, Format::Box | Format::Table);
         is_table && self.expanded != Expanded::On
     }
@@ -72,31 +79,51 @@ pub trait ResultWriter: Send {
     /// Writes rows, or keeps them until the end.
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError>;
 
+    /// Notes that rows are left out between those before and those that follow, in formats for people.
+    fn skip(&mut self) -> Result<(), ArrowError> {
+        Ok(())
+    }
+
     /// Writes what belongs behind the last row.
     fn finish(&mut self) -> Result<(), ArrowError>;
 }
 
-/// A writer of a format. All but tables, whose columns are as wide as their widest value, need memory for one batch only.
+/// A writer of a format. It needs memory for one batch, tables for [`MEASURED_ROWS`] rows.
 pub fn writer<'a, W: Write + Send + 'a>(
+    style: &Style,
+    schema: &SchemaRef,
+    sink: W,
+) -> Box<dyn ResultWriter + 'a> {
+    match style.format {
+        Format::Box | Format::Table if !style.is_measured() => {
+            Box::new(Line::records(style, schema, sink))
+        }
+        Format::Box => Box::new(Boxed::new(style, Arc::clone(schema), sink)),
+        Format::Table => Box::new(Table::new(style, schema, sink)),
+        Format::Line => Box::new(Line::new(style, schema, sink)),
+        // These write values as they are.
+        format if style.width.is_some() => {
+            let is_json = matches!(format, Format::Json | Format::Ndjson);
+            for_programs(style, schema, Visible::new(sink, is_json))
+        }
+        _ => for_programs(style, schema, sink),
+    }
+}
+
+fn for_programs<'a, W: Write + Send + 'a>(
     style: &Style,
     schema: &SchemaRef,
     sink: W,
 ) -> Box<dyn ResultWriter + 'a> {
     let schema = Arc::clone(schema);
     match style.format {
-        Format::Box | Format::Table if !style.is_collected() => {
-            Box::new(Line::records(style, schema, sink))
-        }
-        Format::Box => Box::new(Boxed::new(style, schema, sink)),
-        Format::Table => Box::new(Table::new(style, schema, sink)),
-        Format::Csv => Box::new(Separated::new(b',', style, schema, sink)),
         Format::Tsv => Box::new(Separated::new(b'\t', style, schema, sink)),
         Format::Json => json::array(&schema, sink),
         Format::Ndjson => json::lines(&schema, sink),
         Format::Markdown => Box::new(MarkupTable::<Markdown, W>::new(style, schema, sink)),
-        Format::Line => Box::new(Line::new(style, schema, sink)),
         Format::Html => Box::new(MarkupTable::<Html, W>::new(style, schema, sink)),
         Format::Latex => Box::new(MarkupTable::<Latex, W>::new(style, schema, sink)),
+        _ => Box::new(Separated::new(b',', style, schema, sink)),
     }
 }
 
@@ -105,6 +132,7 @@ mod tests {
     use super::*;
     use arrow::array::{ArrayRef, Float16Array, Int64Array, ListArray};
     use arrow::datatypes::{DataType, Int64Type};
+    use clap::ValueEnum;
 
     fn written(style: &Style, batches: &[RecordBatch], schema: &SchemaRef) -> String {
         let mut bytes = Vec::new();
@@ -198,6 +226,22 @@ mod tests {
             let style = Style::plain(format);
             let schema = batch.schema();
             assert_eq!(written(&style, std::slice::from_ref(&batch), &schema), text);
+        }
+    }
+
+    #[test]
+    fn no_format_tells_a_terminal_what_to_do() {
+        let text = "x\u{1b}]0;title\u{7}\u{9b}2J";
+        let values = Arc::new(arrow::array::StringArray::from(vec![text])) as ArrayRef;
+        let batch = RecordBatch::try_from_iter([("n\u{1b}[31m", values)]).unwrap();
+        for format in Format::value_variants() {
+            let style = Style {
+                width: Some(80),
+                ..Style::plain(*format)
+            };
+            let text = written(&style, std::slice::from_ref(&batch), &batch.schema());
+            let is_obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
+            assert!(!text.contains(is_obeyed), "{format:?}: {text:?}");
         }
     }
 

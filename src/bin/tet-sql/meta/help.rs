@@ -22,19 +22,32 @@ const GROUPS: [Group; 5] = [
                 names: &[".tables", "\\dt", "\\d"],
                 arguments: "[PATTERN]",
                 summary: "list the tables",
-                more: "PATTERN is one of LIKE: .tables %temp%. \\d TABLE describes a table.",
+                more: "With dimensions, types, units and sizes. PATTERN is temp*, %temp% or, with a schema, demo.t*. \\d TABLE describes \
+                       a table.",
             },
             Command {
-                names: &[".schema", "\\d"],
+                names: &[".schema", "\\d", "\\d+"],
                 arguments: "[TABLE]",
                 summary: "describe a table, or all",
                 more: "Dimensions with their coordinates, chunks, codecs, sizes, fill values and attributes.",
             },
             Command {
-                names: &[".databases", "\\l"],
+                names: &[".databases", "\\l", "\\l+"],
                 arguments: "",
                 summary: "list the open files",
-                more: "Each is a schema. The table function tet_files() has the same and more.",
+                more: "Each is a schema. \\l+ and the table function tet_files() have more.",
+            },
+            Command {
+                names: &["\\dn"],
+                arguments: "[PATTERN]",
+                summary: "list the schemas",
+                more: "",
+            },
+            Command {
+                names: &[".functions", "\\df"],
+                arguments: "[PATTERN]",
+                summary: "list the functions",
+                more: "As SHOW FUNCTIONS and the table function tet_functions().",
             },
             Command {
                 names: &[".chunks"],
@@ -110,15 +123,28 @@ const GROUPS: [Group; 5] = [
             },
             Command {
                 names: &[".plot"],
-                arguments: "[FILE]",
-                summary: "draw the last result, or into a .svg, .png or .html file",
-                more: "A line over one axis, a heat map over two, a histogram of one column. The last query runs again for it.",
+                arguments: "[KIND] [FILE]",
+                summary: "draw the last result, or write a picture",
+                more: "FILE is a .svg, .png or .html file, KIND lines, map, scatter, hist or bars. Without one: a line over one axis, a heat map over two, a histogram of one \
+                       column. The last query runs again for it.",
             },
             Command {
                 names: &[".timer", "\\timing"],
                 arguments: "[on|off]",
                 summary: "tell rows, seconds and what was read",
                 more: "On at a prompt, off elsewhere.",
+            },
+            Command {
+                names: &[".print", "\\echo"],
+                arguments: "[TEXT]",
+                summary: "write a text where results go",
+                more: "",
+            },
+            Command {
+                names: &[".show"],
+                arguments: "",
+                summary: "tell the settings of the shell",
+                more: "",
             },
         ],
     ),
@@ -128,8 +154,14 @@ const GROUPS: [Group; 5] = [
             Command {
                 names: &[".explain"],
                 arguments: "[ANALYZE] [SQL]",
-                summary: "show the plan of a statement, or of the last query",
-                more: "With ANALYZE it runs, and the plan has what it counted.",
+                summary: "show the plan of a statement",
+                more: "Of the last query, if there is no SQL. With ANALYZE it runs, and the plan has what it counted.",
+            },
+            Command {
+                names: &["\\g", "\\gx"],
+                arguments: "[FILE]",
+                summary: "end a statement, or run the last query again",
+                more: "\\gx shows rows as one value a line. With FILE, the result is written there, as by .once.",
             },
             Command {
                 names: &[".read", "\\i"],
@@ -140,7 +172,7 @@ const GROUPS: [Group; 5] = [
             Command {
                 names: &[".edit", "\\e"],
                 arguments: "[FILE]",
-                summary: "edit the last statement, or a file, and run it",
+                summary: "edit the last statement or a file, run it",
                 more: "In $VISUAL, $EDITOR or vi. Nothing runs if the text is empty or the editor fails.",
             },
             Command {
@@ -159,12 +191,26 @@ const GROUPS: [Group; 5] = [
     ),
     (
         "Shell",
-        &[Command {
-            names: &[".shell", ".system", "\\!"],
-            arguments: "COMMAND",
-            summary: "run a command of the system's shell",
-            more: "",
-        }],
+        &[
+            Command {
+                names: &[".shell", ".system", "\\!"],
+                arguments: "COMMAND",
+                summary: "run a command of the system's shell",
+                more: "",
+            },
+            Command {
+                names: &[".cd", "\\cd"],
+                arguments: "[DIRECTORY]",
+                summary: "change the directory",
+                more: "Without one, to your home directory.",
+            },
+            Command {
+                names: &["\\conninfo"],
+                arguments: "",
+                summary: "tell version, threads and memory",
+                more: "",
+            },
+        ],
     ),
     (
         "Help",
@@ -202,10 +248,17 @@ pub fn all() -> String {
         for command in commands {
             let names = command.names.join(", ");
             let usage = format!("{names} {}", command.arguments);
-            text += &format!("  {usage:<36} {}\n", command.summary);
+            text += &format!("  {usage:<33} {}\n", command.summary);
         }
     }
     text + "Anything else is SQL, ended by a semicolon. .help COMMAND tells more.\n"
+}
+
+/// The synopsis of a command: `.once FILE`.
+pub fn usage(name: &str) -> String {
+    let mut found = commands().filter(|command| command.names.contains(&name));
+    let arguments = found.next().map_or("", |command| command.arguments);
+    format!("{name} {arguments}").trim_end().to_owned()
 }
 
 /// What one command does; `None` if there is none of that name.
@@ -243,6 +296,7 @@ mod tests {
     #[test]
     fn every_command_is_listed_and_explained() {
         let all = all();
+        assert!(all.lines().all(|line| line.chars().count() <= 80), "{all}");
         for name in names() {
             assert!(all.contains(name), "{name}");
             assert!(one(name).unwrap().contains(name), "{name}");

@@ -5,6 +5,7 @@ mod words;
 
 use crate::appearance::{Expanded, Format};
 use crate::meta::words::{on_or_off, path, text};
+use crate::plot::ChartKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,18 +17,22 @@ const WATCH: Duration = Duration::from_secs(2);
 pub enum Meta {
     /// List the meta-commands, or explain one.
     Help(Option<String>),
-    /// List the tables, or those whose names match a pattern of LIKE.
+    /// List the tables, or those whose names match a pattern.
     Tables(Option<String>),
-    /// List the schemas and their files.
-    Schemas,
+    /// List the files that are schemas, with all that is known of them or the most important.
+    Files(bool),
+    /// List the schemas, or those whose names match a pattern.
+    Schemas(Option<String>),
+    /// List the functions, or those whose names match a pattern.
+    Functions(Option<String>),
     /// Describe a table, or all.
     Describe(Option<String>),
     /// List the chunks of a table.
     Chunks(String),
     /// Show the plan of a statement, or of the last query.
     Explain(Option<String>),
-    /// Draw the last result, on the terminal or to a file.
-    Plot(Option<PathBuf>),
+    /// Draw the last result as a picture of this kind, on the terminal or to a file.
+    Plot(Option<ChartKind>, Option<PathBuf>),
     /// Choose the format, or tell it.
     Mode(Option<Format>),
     /// Choose how many rows of a table are shown, or tell it.
@@ -44,6 +49,16 @@ pub enum Meta {
     Pager(Option<bool>),
     /// Tell all settings of results.
     Settings,
+    /// Write a text where results go.
+    Print(String),
+    /// Tell the settings of the shell.
+    Show,
+    /// Change the directory, or go to that of the user.
+    ChangeDirectory(Option<PathBuf>),
+    /// Tell what the session is like.
+    Connection,
+    /// Run the last query once more.
+    Go(Go),
     /// Write results to a file, or to standard output.
     Output(Option<PathBuf>),
     /// Write the next result to a file.
@@ -66,6 +81,15 @@ pub enum Meta {
     Quit,
 }
 
+/// The options of `\g` and `\gx`, which end a statement.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Go {
+    /// `true` to show rows as one value a line.
+    pub is_expanded: bool,
+    /// The file that its result is written to.
+    pub file: Option<PathBuf>,
+}
+
 /// Reads a line that begins with `.` or `\`.
 pub fn parse(line: &str) -> Result<Meta, String> {
     let whole = line.trim();
@@ -83,13 +107,24 @@ pub fn parse(line: &str) -> Result<Meta, String> {
     let meta = match name {
         ".help" | "\\?" => Meta::Help(argument.map(str::to_owned)),
         // As in psql: tables alone without an argument.
-        "\\d" if argument.is_none() => Meta::Tables(None),
-        ".tables" | "\\dt" => Meta::Tables(argument.map(text)),
-        ".databases" | "\\l" => plain(name, argument, Meta::Schemas)?,
-        ".schema" | "\\d" => Meta::Describe(argument.map(text)),
+        "\\d" | "\\d+" if argument.is_none() => Meta::Tables(None),
+        ".tables" | "\\dt" | "\\dt+" => Meta::Tables(argument.map(text)),
+        ".databases" | "\\l" => plain(name, argument, Meta::Files(false))?,
+        "\\l+" => plain(name, argument, Meta::Files(true))?,
+        "\\dn" | "\\dn+" => Meta::Schemas(argument.map(text)),
+        ".functions" | "\\df" | "\\df+" => Meta::Functions(argument.map(text)),
+        ".schema" | "\\d" | "\\d+" => Meta::Describe(argument.map(text)),
         ".chunks" => Meta::Chunks(needed(name, argument, "a table")?),
         ".explain" => Meta::Explain(argument.map(str::to_owned)),
-        ".plot" => Meta::Plot(argument.map(path)),
+        ".plot" => plot(argument),
+        ".print" | "\\echo" | "\\qecho" => Meta::Print(argument.map(text).unwrap_or_default()),
+        ".show" => plain(name, argument, Meta::Show)?,
+        ".cd" | "\\cd" => Meta::ChangeDirectory(argument.map(path)),
+        "\\conninfo" => plain(name, argument, Meta::Connection)?,
+        "\\g" | "\\gx" => Meta::Go(Go {
+            is_expanded: name == "\\gx",
+            file: argument.map(path),
+        }),
         ".mode" => Meta::Mode(argument.map(Format::parse).transpose()?),
         ".maxrows" => Meta::MaxRows(argument.map(rows).transpose()?),
         ".nullvalue" => Meta::NullValue(argument.map(text)),
@@ -130,7 +165,7 @@ fn plain(name: &str, argument: Option<&str>, meta: Meta) -> Result<Meta, String>
 fn needed(name: &str, argument: Option<&str>, what: &str) -> Result<String, String> {
     match argument.filter(|argument| !argument.is_empty()) {
         Some(argument) => Ok(argument.to_owned()),
-        None => Err(format!("{name} needs {what}: .help {name}")),
+        None => Err(format!("{name} needs {what}: {}", help::usage(name))),
     }
 }
 
@@ -191,6 +226,21 @@ fn watch(argument: Option<&str>) -> Result<Meta, String> {
     Ok(Meta::Watch(pause, times))
 }
 
+/// `[KIND] [FILE]`
+fn plot(argument: Option<&str>) -> Meta {
+    let Some(argument) = argument else {
+        return Meta::Plot(None, None);
+    };
+    let (first, rest) = match argument.split_once(char::is_whitespace) {
+        Some((first, rest)) => (first, Some(rest.trim())),
+        None => (argument, None),
+    };
+    match ChartKind::of_name(first) {
+        Some(kind) => Meta::Plot(Some(kind), rest.map(path)),
+        None => Meta::Plot(None, Some(path(argument))),
+    }
+}
+
 /// `FILE`, `FILE AS NAME` or, as on the command line, `NAME=FILE`.
 fn open(argument: &str) -> Result<Meta, String> {
     let lower = argument.to_ascii_lowercase();
@@ -244,6 +294,25 @@ mod tests {
             (
                 ".open 'a.tet' as w",
                 Meta::Open(path("a.tet"), Some("w".to_owned())),
+            ),
+            ("\\dt demo.*", Meta::Tables(Some("demo.*".to_owned()))),
+            ("\\d+ t", Meta::Describe(Some("t".to_owned()))),
+            ("\\l+", Meta::Files(true)),
+            ("\\df a*", Meta::Functions(Some("a*".to_owned()))),
+            ("\\echo 'a  b'", Meta::Print("a  b".to_owned())),
+            (".cd", Meta::ChangeDirectory(None)),
+            (
+                ".plot map m.png",
+                Meta::Plot(Some(ChartKind::Map), Some(path("m.png"))),
+            ),
+            (".plot m.png", Meta::Plot(None, Some(path("m.png")))),
+            (".plot hist", Meta::Plot(Some(ChartKind::Histogram), None)),
+            (
+                "\\gx out.md",
+                Meta::Go(Go {
+                    is_expanded: true,
+                    file: Some(path("out.md")),
+                }),
             ),
             ("\\q", Meta::Quit),
         ];

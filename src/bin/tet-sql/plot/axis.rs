@@ -130,7 +130,7 @@ impl Axis {
                 Some(context) => format!("{} ({context})", self.title),
                 None => self.title.clone(),
             };
-            return (found.ticks.into_iter().map(tick).collect(), title);
+            return (self.from_low(found.ticks.into_iter().map(tick)), title);
         }
         let round = match &self.scale {
             Scale::Numbers(round) => *round,
@@ -140,7 +140,15 @@ impl Axis {
         let numbers = ticks::multiples(self.low, self.high, step);
         let labels = ticks::labels(&numbers, step);
         let ticks = numbers.into_iter().zip(labels).map(tick);
-        (ticks.collect(), self.title.clone())
+        (self.from_low(ticks), self.title.clone())
+    }
+
+    /// Ticks from the left to the right, or from the bottom to the top.
+    fn from_low(&self, ticks: impl DoubleEndedIterator<Item = Tick>) -> Vec<Tick> {
+        match self.is_reversed {
+            true => ticks.rev().collect(),
+            false => ticks.collect(),
+        }
     }
 
     /// All texts, or one of so many.
@@ -240,6 +248,15 @@ mod tests {
         let (ticks, _) = axis.ticks(30.0, &width, 1.0);
         let labels: Vec<&str> = ticks.iter().map(|tick| tick.label.as_str()).collect();
         assert_eq!(labels, ["0", "200", "400", "600", "800", "1000"]);
+    }
+
+    #[test]
+    fn a_reversed_axis_has_its_ticks_from_the_left() {
+        let mut axis = Axis::of_numbers("n".to_owned(), 0.0, 100.0, Round::Decimal);
+        axis.is_reversed = true;
+        let (ticks, _) = axis.ticks(30.0, &width, 1.0);
+        assert!(ticks.is_sorted_by(|a, b| a.at < b.at), "{ticks:?}");
+        assert_eq!(ticks[0].label, "100");
     }
 
     #[test]

@@ -102,13 +102,8 @@ pub fn across_and_up(first: usize, second: usize, columns: &[Column]) -> (usize,
             || is_called(column, &["lon", "longitude", "x", "time"], "degrees_east")
     };
     let is_up = |column: &Column| {
-        is_called(
-            column,
-            &[
-                "lat", "latitude", "y", "level", "depth", "height", "altitude",
-            ],
-            "degrees_north",
-        )
+        let others = ["y", "level", "depth", "height", "altitude"];
+        is_latitude(column) || is_called(column, &others, "degrees_north")
     };
     let (one, other) = (&columns[first], &columns[second]);
     let is_first_across = is_across(one) && !is_across(other) || is_up(other) && !is_up(one);
@@ -119,9 +114,37 @@ pub fn across_and_up(first: usize, second: usize, columns: &[Column]) -> (usize,
     }
 }
 
+/// Returns `true` for latitudes. North is up on a map whatever the order of the file.
+pub fn is_latitude(column: &Column) -> bool {
+    is_called(column, &["lat", "latitude"], "degrees_north")
+}
+
 fn is_called(column: &Column, names: &[&str], unit: &str) -> bool {
     let name = column.name.to_ascii_lowercase();
     column.unit.as_deref() == Some(unit) || names.contains(&name.as_str())
+}
+
+/// The columns that are drawn against each other: the first two that say how much something is, or an axis and one of these.
+pub fn pair(columns: &[Column]) -> Result<(usize, usize), String> {
+    let is_drawn = |column: &&usize| columns[**column].kind != Kind::Text;
+    let all: Vec<usize> = (0..columns.len()).collect();
+    let is_value =
+        |column: &&usize| !columns[**column].kind.is_label() && !columns[**column].is_dimension;
+    let values: Vec<usize> = all.iter().filter(is_value).copied().collect();
+    let drawn: Vec<usize> = all.iter().filter(is_drawn).copied().collect();
+    match (values.as_slice(), drawn.as_slice()) {
+        ([x, y, ..], _) => Ok((*x, *y)),
+        (_, [x, .., y]) => Ok((*x, *y)),
+        _ => Err("a scatter plot needs two columns of numbers or times".to_owned()),
+    }
+}
+
+/// The column whose values are counted: the last one that says how much something is.
+pub fn measured(columns: &[Column]) -> Result<usize, String> {
+    let is_value = |column: &Column| !column.kind.is_label() && !column.is_dimension;
+    let found = columns.iter().rposition(is_value);
+    let found = found.or_else(|| columns.iter().rposition(|column| column.kind != Kind::Text));
+    found.ok_or_else(|| "a histogram needs a column of numbers or times".to_owned())
 }
 
 /// What to do about a result with more axes than a picture.

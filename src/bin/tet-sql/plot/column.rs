@@ -181,6 +181,69 @@ impl Column {
         }
     }
 
+    /// Makes texts of any values, in the order in which they appear.
+    pub fn make_texts(&mut self) {
+        self.make_categories();
+        if self.kind == Kind::Text {
+            return;
+        }
+        let mut numbers: HashMap<u64, usize> = HashMap::new();
+        let mut texts = Vec::new();
+        let mut places = Vec::with_capacity(self.values.len());
+        for value in &self.values {
+            let number = *numbers.entry((value + 0.0).to_bits()).or_insert_with(|| {
+                texts.push(match value.is_nan() {
+                    true => NULL.to_owned(),
+                    false => self.text(*value),
+                });
+                texts.len() - 1
+            });
+            places.push(number as f64);
+        }
+        self.texts = texts;
+        self.values = places;
+        self.kind = Kind::Text;
+    }
+
+    /// Leaves out the rows of all but the first texts, and says so. Their values become NaN.
+    pub fn keep_texts(&mut self, most: usize, notes: &mut Vec<String>) {
+        if self.texts.len() <= most {
+            return;
+        }
+        notes.push(format!(
+            "the first {most} of {} values of {} are drawn",
+            self.texts.len(),
+            self.name
+        ));
+        self.texts.truncate(most);
+        for value in &mut self.values {
+            if *value >= most as f64 {
+                *value = f64::NAN;
+            }
+        }
+    }
+
+    /// Returns `true` if the values descend, as along an axis that is stored from its maximum to its minimum.
+    /// Times are never taken to descend.
+    pub fn is_descending(&self) -> bool {
+        if !matches!(self.kind, Kind::Number { .. }) {
+            return false;
+        }
+        let values: Vec<f64> = self
+            .values
+            .iter()
+            .copied()
+            .filter(|value| !value.is_nan())
+            .collect();
+        let (mut up, mut down) = (0usize, 0usize);
+        for pair in values.windows(2) {
+            up += usize::from(pair[1] > pair[0]);
+            down += usize::from(pair[1] < pair[0]);
+        }
+        // An axis that is gone through again and again goes up only where it begins anew.
+        down > 0 && (up == 0 || (self.is_dimension && down > 3 * up))
+    }
+
     /// The name, with the unit in brackets.
     pub fn title(&self) -> String {
         text::title(&self.name, self.unit.as_deref())

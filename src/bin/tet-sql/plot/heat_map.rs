@@ -1,6 +1,7 @@
 //! Values over two axes.
 
 use super::axis::{Axis, Scale};
+use super::choice::is_latitude;
 use super::column::{Column, range};
 use super::text;
 
@@ -98,9 +99,12 @@ impl HeatMap {
         let cells = means.finish();
         let (low, high) = range(cells.iter().copied()).unwrap_or((low, high));
         Ok(Self {
-            x: axis(x, &x_cut.edges),
+            x: Axis {
+                is_reversed: x.is_descending(),
+                ..axis(x, &x_cut.edges)
+            },
             y: Axis {
-                is_reversed: !y.texts.is_empty(),
+                is_reversed: !y.texts.is_empty() || (y.is_descending() && !is_latitude(y)),
                 ..axis(y, &y_cut.edges)
             },
             value: Axis::over(value, low, high),

@@ -71,7 +71,9 @@ impl Lines {
     ) -> Result<Self, String> {
         let mut rows = vec![Vec::new(); texts.texts.len()];
         for (row, number) in texts.values.iter().enumerate() {
-            rows[*number as usize].push(row);
+            if !number.is_nan() {
+                rows[*number as usize].push(row);
+            }
         }
         let mut shared = 0;
         let lines = texts.texts.iter().zip(rows).map(|(name, rows)| {
@@ -124,7 +126,10 @@ impl Lines {
             Round::Decimal
         };
         Ok(Self {
-            x: Axis::over(x, left, right),
+            x: Axis {
+                is_reversed: x.is_descending(),
+                ..Axis::over(x, left, right)
+            },
             y: Axis::of_numbers(title, low, high, round).with_room(0.04),
             lines,
         })

@@ -13,6 +13,7 @@ mod histogram;
 mod lines;
 mod palette;
 mod picture;
+mod scatter;
 mod terminal;
 mod text;
 mod ticks;
@@ -37,6 +38,39 @@ use std::path::Path;
 /// The most texts for each of which a line is drawn.
 const MOST_TEXTS: usize = 8;
 
+/// A kind of picture that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChartKind {
+    /// Lines over one axis.
+    Lines,
+    /// Colours over two axes.
+    Map,
+    /// A point for each row, at its values of two columns.
+    Scatter,
+    /// The distribution of the values of a column.
+    Histogram,
+    /// A bar for each value of a column.
+    Bars,
+}
+
+impl ChartKind {
+    /// The names that kinds are asked for by.
+    pub const NAMES: [(&str, Self); 5] = [
+        ("lines", Self::Lines),
+        ("map", Self::Map),
+        ("scatter", Self::Scatter),
+        ("hist", Self::Histogram),
+        ("bars", Self::Bars),
+    ];
+
+    /// The kind of a name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let mut names = Self::NAMES.iter();
+        let found = names.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, kind)| *kind)
+    }
+}
+
 /// What a result looks like as a picture.
 #[derive(Debug, Clone)]
 pub struct Chart {
@@ -57,14 +91,16 @@ enum Content {
 }
 
 impl Chart {
-    /// Chooses a picture for a result: lines over one axis of numbers or times, a heat map over two axes, a histogram of one
+    /// A picture of the kind that is asked for, or of the one that fits a result: lines over one axis of numbers or times, a heat map over two axes, a histogram of one
     /// column, and bars for texts. One line for each text stands for a second axis of up to eight texts.
     ///
     /// Units are attributes of the fields; [`units()`] finds those of columns that a query has computed.
     ///
     /// # Errors
-    /// A result without rows or numbers, and one with more than two axes; the error says what would help.
+    /// A result without rows or numbers, one with more than two axes, and one that the kind cannot show; the error says what
+    /// would help.
     pub fn of(
+        kind: Option<ChartKind>,
         schema: &SchemaRef,
         batches: &[RecordBatch],
         units: &BTreeMap<String, String>,
@@ -92,13 +128,37 @@ impl Chart {
                 text::counted(infinite, "infinite value is", "infinite values are")
             ));
         }
-        match columns.len() {
-            0 => Err(match notes.first() {
+        if columns.is_empty() {
+            return Err(match notes.first() {
                 Some(note) => format!("there is nothing to draw: {note}"),
                 None => "the result has no columns, so there is nothing to draw".to_owned(),
-            }),
-            1 => Self::of_one(columns.remove(0), notes),
-            _ => Self::of_many(columns, notes),
+            });
+        }
+        match (kind, columns.len()) {
+            (Some(ChartKind::Scatter), _) => {
+                let (x, y) = choice::pair(&columns)?;
+                let content = scatter::points(&columns[x], &columns[y], &mut notes)?;
+                let title = None;
+                Ok(Self {
+                    title,
+                    content: Content::Lines(content),
+                    notes,
+                })
+            }
+            (Some(ChartKind::Histogram), _) => {
+                let column = choice::measured(&columns)?;
+                Self::of_one(columns.swap_remove(column), notes)
+            }
+            (Some(ChartKind::Bars), 1) => {
+                columns[0].make_texts();
+                Self::of_one(columns.remove(0), notes)
+            }
+            (Some(ChartKind::Lines | ChartKind::Map), 1) => Err(format!(
+                "{} is the only column: lines need an axis and a column of numbers, a map two axes",
+                columns[0].name
+            )),
+            (None, 1) => Self::of_one(columns.remove(0), notes),
+            (kind, _) => Self::of_many(kind, columns, notes),
         }
     }
 
@@ -118,8 +178,48 @@ impl Chart {
         })
     }
 
-    fn of_many(mut columns: Vec<Column>, mut notes: Vec<String>) -> Result<Self, String> {
-        let roles = choice::roles(&columns)?;
+    fn of_many(
+        kind: Option<ChartKind>,
+        mut columns: Vec<Column>,
+        mut notes: Vec<String>,
+    ) -> Result<Self, String> {
+        let mut roles = choice::roles(&columns)?;
+        if kind == Some(ChartKind::Map) && roles.axes.len() == 1 {
+            // An axis with one coordinate is one all the same.
+            roles.axes.extend(roles.fixed.pop());
+            roles.axes.sort_unstable();
+            if let [only] = roles.axes[..] {
+                return Err(format!(
+                    "{} is the only axis, and a map needs two: add another one to SELECT and GROUP BY",
+                    columns[only].name
+                ));
+            }
+        }
+        match (kind, roles.axes.as_slice()) {
+            (Some(ChartKind::Bars), [axis]) => columns[*axis].make_texts(),
+            // One line for each coordinate of the axis that does not go across. Texts have no order to draw a line in.
+            (Some(ChartKind::Lines), &[one, other]) => {
+                let (mut x, mut each) = choice::across_and_up(one, other, &columns);
+                if columns[x].kind.is_categorical() {
+                    (x, each) = (each, x);
+                }
+                if columns[x].kind.is_categorical() {
+                    return Err(format!(
+                        "lines need an axis of numbers or times, and {} and {} are texts",
+                        columns[x].name, columns[each].name
+                    ));
+                }
+                columns[each].make_texts();
+                columns[each].keep_texts(MOST_LINES, &mut notes);
+            }
+            (Some(ChartKind::Bars), axes) => {
+                return Err(format!(
+                    "the result has {} axes, and bars have one: aggregate over the others",
+                    axes.len()
+                ));
+            }
+            _ => {}
+        }
         for &axis in roles.axes.iter().chain(&roles.fixed) {
             columns[axis].make_categories();
         }
@@ -138,7 +238,7 @@ impl Chart {
         let mut values: Vec<&Column> = roles.values.iter().map(|value| &columns[*value]).collect();
         let first = values[0];
         let content = match roles.axes.as_slice() {
-            [axis] if columns[*axis].kind.is_categorical() => {
+            [axis] if columns[*axis].kind.is_categorical() && kind != Some(ChartKind::Lines) => {
                 leave(&mut values, 1, "bars show one column", &mut notes);
                 Content::Bars(Bars::of(&columns[*axis], first, &mut notes)?)
             }
@@ -159,8 +259,13 @@ impl Chart {
                     &mut notes,
                 );
                 let one_line_each = |texts: &Column, x: &Column| {
+                    let most = match kind {
+                        None => MOST_TEXTS,
+                        Some(ChartKind::Lines) => MOST_LINES,
+                        Some(_) => return false,
+                    };
                     texts.kind.is_categorical()
-                        && texts.texts.len() <= MOST_TEXTS
+                        && texts.texts.len() <= most
                         && !x.kind.is_categorical()
                 };
                 let (one, other) = (*one, *other);

@@ -1,5 +1,6 @@
 //! What a word may become.
 
+use crate::terminal::is_obeyed;
 use datafusion::common::utils::quote_identifier;
 use std::collections::BTreeMap;
 
@@ -13,6 +14,12 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// Returns `true` if the candidate has no control characters, which names and labels of files may have.
+    pub fn is_visible(&self) -> bool {
+        let mut characters = self.text.chars().chain(self.shown.chars());
+        !characters.any(is_obeyed)
+    }
+
     /// What is listed as it will stand there.
     pub fn plain(text: impl Into<String>) -> Self {
         let text = text.into();

@@ -2,6 +2,7 @@
 
 use crate::appearance::Format;
 use crate::meta::help;
+use crate::plot::ChartKind;
 use crate::prompt::candidates::{Candidate, matching};
 use crate::prompt::files;
 use crate::prompt::keywords::KEYWORDS;
@@ -12,6 +13,10 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 
 /// More labels than that are no help.
 const MOST_LABELS: usize = 1000;
+/// More times than that are listed by what they have in common.
+const MOST_TIMES: usize = 24;
+/// The characters of times down to years, months, days, hours, minutes and seconds.
+const TIME_LENGTHS: [usize; 6] = [4, 7, 10, 13, 16, 19];
 
 impl Names {
     /// The candidates for the word before the cursor, and where they begin.
@@ -23,6 +28,7 @@ impl Names {
     ) -> (usize, Vec<Candidate>) {
         let (text, rest) = text.split_at(cursor);
         let (start, mut found) = self.candidates(text, dialect);
+        found.retain(Candidate::is_visible);
         for candidate in &mut found {
             // What is closed already is not closed again.
             if rest.starts_with(['\'', '(']) && candidate.text.ends_with(&rest[..1]) {
@@ -81,7 +87,9 @@ impl Names {
             )
         };
         match name {
-            ".schema" | "\\d" | ".chunks" => self.complete_table(start, &text[start..]),
+            ".schema" | "\\d" | "\\d+" | ".chunks" | ".tables" | "\\dt" => {
+                self.complete_table(start, &text[start..])
+            }
             ".close" => {
                 let schemas = self.tables.iter().map(|names| names.schema.as_str());
                 (start, matching(schemas, &text[start..]))
@@ -114,7 +122,17 @@ impl Names {
                     .filter(|name| name.starts_with(&text[start..]));
                 (start, names.map(Candidate::plain).collect())
             }
-            ".read" | "\\i" | ".output" | "\\o" | ".once" | ".open" | ".edit" | "\\e" | ".plot" => {
+            ".plot"
+                if !rest.trim().is_empty()
+                    && !rest.trim().contains(char::is_whitespace)
+                    && ChartKind::NAMES
+                        .iter()
+                        .any(|(kind, _)| kind.starts_with(rest.trim())) =>
+            {
+                choice(&ChartKind::NAMES.map(|(name, _)| name))
+            }
+            ".read" | "\\i" | ".output" | "\\o" | ".once" | ".open" | ".edit" | "\\e" | ".plot"
+            | ".cd" | "\\cd" | "\\g" | "\\gx" => {
                 let start = text.len() - rest.trim_start().len();
                 let start = start + usize::from(text[start..].starts_with('\''));
                 (start, quoted(files::beginning_with(&text[start..]), false))
@@ -144,19 +162,26 @@ impl Names {
         }
     }
 
-    /// What may stand without a qualifier: first the columns of the tables that the statement names, if it names any.
+    /// Completes a word without a qualifier: columns first, then tables, functions and keywords. Columns and tables are those
+    /// that the statement names, if it names any.
     fn words(&self, word: &str) -> Vec<Candidate> {
-        let mut found = match self.scope.is_empty() {
+        let (columns, tables): (Vec<_>, Vec<_>) = match self.scope.is_empty() {
             true => {
                 let columns = self.tables.iter().flat_map(|table| &table.columns);
-                matching(self.table_words().chain(columns.map(String::as_str)), word)
+                (columns.collect(), self.table_words().collect())
             }
             false => {
-                let names = self.scope.iter().map(|table| table.name.as_str());
                 let columns = self.scope.iter().flat_map(|table| &table.columns);
-                matching(names.chain(columns.map(String::as_str)), word)
+                let names = self.scope.iter().map(|table| table.name.as_str());
+                (columns.collect(), names.collect())
             }
         };
+        let mut found = matching(columns.into_iter().map(String::as_str), word);
+        for table in matching(tables, word) {
+            if !found.contains(&table) {
+                found.push(table);
+            }
+        }
         // A list of everything helps nobody, and what is quoted is the name of a table or column.
         if word.is_empty() || word.starts_with('"') {
             return found;
@@ -167,7 +192,11 @@ impl Names {
             .iter()
             .filter(|(name, _)| name.starts_with(&lower));
         found.extend(functions.map(|(name, signature)| Candidate {
-            shown: signature.clone(),
+            // An alias has the signature of the function that it stands for.
+            shown: match signature.starts_with(name.as_str()) {
+                true => signature.clone(),
+                false => format!("{name}(...)"),
+            },
             text: format!("{name}("),
         }));
         let upper = word.to_uppercase();
@@ -225,7 +254,48 @@ impl Names {
         let mut labels: Vec<String> = labels.take(MOST_LABELS).cloned().collect();
         labels.sort();
         labels.dedup();
-        quoted(labels, true)
+        let mut found = quoted(labels, true);
+        found.extend(self.times(column, &word));
+        found
+    }
+
+    /// Times that begin with a word; where there are many, the years, months, days or hours that they are in.
+    fn times(&self, column: &str, word: &str) -> Vec<Candidate> {
+        let word = word.to_uppercase().replace(' ', "T");
+        let times = self.scope.iter().flat_map(|table| table.times.iter());
+        let times = times.filter(|(dimension, _)| same(dimension, column));
+        let mut times: Vec<&str> = times
+            .flat_map(|(_, times)| times)
+            .map(String::as_str)
+            .filter(|time| time.starts_with(&word))
+            .collect();
+        times.sort_unstable();
+        times.dedup();
+        for length in TIME_LENGTHS
+            .into_iter()
+            .filter(|length| *length > word.len())
+        {
+            if times.len() <= MOST_TIMES {
+                break;
+            }
+            let mut parts: Vec<&str> = times
+                .iter()
+                .map(|time| time.get(..length).unwrap_or(time))
+                .collect();
+            parts.dedup();
+            if parts.len() > 1 {
+                let are_cut = |part: &str| !times.contains(&part);
+                let parts = parts.into_iter().map(|part| match are_cut(part) {
+                    true => Candidate::plain(part),
+                    false => Candidate {
+                        shown: part.to_owned(),
+                        text: format!("{part}'"),
+                    },
+                });
+                return parts.collect();
+            }
+        }
+        quoted(times.into_iter().map(str::to_owned).collect(), true)
     }
 }
 
@@ -297,6 +367,19 @@ mod tests {
         }
     }
 
+    /// Each hour of two months of two years.
+    fn times() -> Vec<String> {
+        let hours = |month: &str| {
+            let days = (1..=28).flat_map(|day| (0..24).map(move |hour| (day, hour)));
+            let times = days.map(|(day, hour)| format!("{month}-{day:02}T{hour:02}:00:00"));
+            times.collect::<Vec<_>>()
+        };
+        ["2019-12", "2020-01", "2020-02"]
+            .into_iter()
+            .flat_map(hours)
+            .collect()
+    }
+
     fn scoped() -> Names {
         let labels = strings(&["KPDX", "KSEA", "O'Hare"]);
         Names {
@@ -304,6 +387,7 @@ mod tests {
                 name: "p".to_owned(),
                 columns: strings(&["time", "station"]),
                 labels: [("station".to_owned(), labels)].into(),
+                times: [("time".to_owned(), times())].into(),
             }],
             ..names()
         }
@@ -399,6 +483,39 @@ mod tests {
     }
 
     #[test]
+    fn times_are_completed_step_by_step() {
+        let names = scoped();
+        let found = |typed: &str| completed(&names, &format!("WHERE time > '{typed}")).1;
+        assert_eq!(found(""), ["2019", "2020"]);
+        assert_eq!(found("2020"), ["2020-01", "2020-02"]);
+        assert_eq!(found("2019")[0], "2019-12-01");
+        assert_eq!(found("2020-01-0").len(), 9);
+        assert_eq!(found("2020-01-05").len(), 24);
+        assert_eq!(found("2020-01-05 07"), ["2020-01-05T07:00:00'"]);
+    }
+
+    #[test]
+    fn columns_come_before_functions_and_tables() {
+        let mut names = names();
+        names.tables[0].columns.push("press".to_owned());
+        names
+            .functions
+            .insert("prefix".to_owned(), "prefix(x)".to_owned());
+        assert_eq!(
+            completed(&names, "SELECT pre").1,
+            ["press", "pressure", "prefix(", "preceding"]
+        );
+    }
+
+    #[test]
+    fn labels_that_a_terminal_would_obey_are_not_offered() {
+        let mut names = scoped();
+        let labels = strings(&["K\u{1b}[2J", "KPDX"]);
+        names.scope[0].labels.insert("station".to_owned(), labels);
+        assert_eq!(completed(&names, "WHERE station = 'k").1, ["KPDX'"]);
+    }
+
+    #[test]
     fn what_is_closed_is_not_closed_again() {
         let text = "WHERE station = 'KS'";
         let (_, found) = scoped().complete(text, text.len() - 1, &GenericDialect {});
@@ -411,7 +528,10 @@ mod tests {
     fn meta_commands_are_completed() {
         let names = names();
         assert_eq!(completed(&names, ".tab"), (0, strings(&[".tables"])));
-        assert_eq!(completed(&names, "\\d"), (0, strings(&["\\d", "\\dt"])));
+        assert_eq!(
+            completed(&names, "\\d"),
+            (0, strings(&["\\d", "\\d+", "\\df", "\\dn", "\\dt"]))
+        );
         assert_eq!(completed(&names, ".schema p"), (8, strings(&["pressure"])));
         assert_eq!(completed(&names, ".mode c"), (6, strings(&["csv"])));
         assert_eq!(completed(&names, "\\x a"), (3, strings(&["auto"])));

@@ -53,7 +53,8 @@ impl Completer for Helper {
         let above = self.before.len();
         // Collected anew each time: statements come and go with tables.
         let (start, candidates) = self.runtime.block_on(async {
-            let names = Names::of(&self.context, &text, dialect.as_ref()).await;
+            let before = &text[..above + position];
+            let names = Names::of(&self.context, &text, before, dialect.as_ref()).await;
             names.complete(&text, above + position, dialect.as_ref())
         });
         // What begins in a line above is not replaced any more.

@@ -76,6 +76,7 @@ pub const KEYWORDS: &[&str] = &[
     "SET",
     "SHOW",
     "STORED",
+    "SUMMARIZE",
     "TABLE",
     "TABLES",
     "THEN",

@@ -1,7 +1,7 @@
 //! The names that a prompt knows.
 
 use crate::labels;
-use crate::prompt::scope;
+use crate::prompt::scope::{self, Place};
 use crate::tables;
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tet_sql::ArrayTable;
+use tet_sql::grid::Axis;
 
 /// The names of a session, and those that a statement makes.
 #[derive(Debug, Default)]
@@ -46,11 +47,19 @@ pub struct Scoped {
     pub columns: Vec<String>,
     /// Dimensions of text, with their labels.
     pub labels: BTreeMap<String, Vec<String>>,
+    /// Dimensions of times, with their coordinates.
+    pub times: BTreeMap<String, Vec<String>>,
 }
 
 impl Names {
-    /// The names a session has now, for a statement. A table that cannot be opened has no columns to offer.
-    pub async fn of(context: &SessionContext, text: &str, dialect: &dyn Dialect) -> Self {
+    /// The names a session has now, for a statement, of which `before` is what is before the cursor. A table that cannot be
+    /// opened has no columns to offer.
+    pub async fn of(
+        context: &SessionContext,
+        text: &str,
+        before: &str,
+        dialect: &dyn Dialect,
+    ) -> Self {
         let mut names = Self::default();
         for listed in tables::list(context) {
             let table = context.table_provider(listed.reference).await;
@@ -60,6 +69,11 @@ impl Names {
                 columns: table.map_or_else(|_| Vec::new(), |table| columns(&table)),
             });
         }
+        // Formatting labels takes time, and only those of one dimension are asked for.
+        let wanted = match scope::place(before, dialect) {
+            Place::Label(column, _) => Some(column),
+            _ => None,
+        };
         for named in scope::tables(text, dialect) {
             let reference = match named.parts.as_slice() {
                 [table] => TableReference::bare(table.as_str()),
@@ -74,7 +88,8 @@ impl Names {
                 names.scope.push(Scoped {
                     name: named.alias.unwrap_or(own_name),
                     columns: columns(&table),
-                    labels: labels_of(&table),
+                    labels: labels_of(&table, wanted.as_deref(), labels::of_axis),
+                    times: labels_of(&table, wanted.as_deref(), labels::times_of_axis),
                 });
             }
         }
@@ -125,12 +140,16 @@ fn columns(table: &Arc<dyn TableProvider>) -> Vec<String> {
     fields.map(|field| field.name().clone()).collect()
 }
 
-fn labels_of(table: &Arc<dyn TableProvider>) -> BTreeMap<String, Vec<String>> {
+fn labels_of(
+    table: &Arc<dyn TableProvider>,
+    wanted: Option<&str>,
+    of_axis: fn(&Axis) -> Option<Vec<String>>,
+) -> BTreeMap<String, Vec<String>> {
     let array = table.downcast_ref::<ArrayTable>();
     let grid = array.and_then(|array| array.source().as_grid());
-    let axes = grid.map_or(&[][..], |grid| grid.axes());
-    let labels = axes
-        .iter()
-        .filter_map(|axis| Some((axis.name().to_owned(), labels::of_axis(axis)?)));
+    let axes = grid.map_or(&[][..], |grid| grid.axes()).iter();
+    let axes =
+        axes.filter(|axis| wanted.is_some_and(|name| axis.name().eq_ignore_ascii_case(name)));
+    let labels = axes.filter_map(|axis| Some((axis.name().to_owned(), of_axis(axis)?)));
     labels.collect()
 }

@@ -162,7 +162,7 @@ fn of_word(tokens: &[&Token]) -> Place {
         Some(token) if is_word(token, "SET") || is_word(token, "RESET") => Place::Setting,
         Some(token) if is_word(token, "SHOW") => Place::Setting,
         Some(token)
-            if ["FROM", "JOIN", "DESCRIBE", "TABLE", "INTO"]
+            if ["FROM", "JOIN", "DESCRIBE", "SUMMARIZE", "TABLE", "INTO"]
                 .iter()
                 .any(|word| is_word(token, word)) =>
         {

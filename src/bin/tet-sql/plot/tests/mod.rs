@@ -39,7 +39,7 @@ async fn query(sql: &str) -> (Result<Chart, String>, BTreeMap<String, String>) {
     let batches = datafusion::physical_plan::common::collect(stream)
         .await
         .unwrap();
-    (Chart::of(&schema, &batches, &units), units)
+    (Chart::of(None, &schema, &batches, &units), units)
 }
 
 async fn chart(sql: &str) -> Chart {
@@ -47,9 +47,13 @@ async fn chart(sql: &str) -> Chart {
 }
 
 fn made(columns: Vec<(&str, ArrayRef)>) -> Result<Chart, String> {
+    made_as(None, columns)
+}
+
+fn made_as(kind: Option<ChartKind>, columns: Vec<(&str, ArrayRef)>) -> Result<Chart, String> {
     let columns = columns.into_iter().map(|(name, array)| (name, array, true));
     let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
-    Chart::of(&batch.schema(), &[batch], &BTreeMap::new())
+    Chart::of(kind, &batch.schema(), &[batch], &BTreeMap::new())
 }
 
 fn floats(values: impl IntoIterator<Item = f64>) -> ArrayRef {
@@ -156,6 +160,82 @@ async fn results_choose_their_pictures() {
     for (sql, expected) in expected {
         assert_eq!(kind(&chart(sql).await), expected, "{sql}");
     }
+}
+
+#[test]
+fn a_kind_of_picture_can_be_asked_for() {
+    // Two levels of five latitudes, and what is measured there.
+    let columns = || {
+        vec![
+            (
+                "level",
+                integers([1000, 500].into_iter().flat_map(|level| [level; 5])),
+            ),
+            ("lat", floats([90.0, 45.0, 0.0, -45.0, -90.0].repeat(2))),
+            ("t", floats((0..10).map(f64::from))),
+            ("h", floats((0..10).map(|n| f64::from(n * n)))),
+        ]
+    };
+    for (asked, expected) in [
+        (None, "map of t over lat and level"),
+        (Some(ChartKind::Map), "map of t over lat and level"),
+        (Some(ChartKind::Lines), "2 lines of t over lat"),
+        (Some(ChartKind::Scatter), "1 lines of lat over level"),
+        (Some(ChartKind::Histogram), "histogram of h"),
+    ] {
+        assert_eq!(kind(&made_as(asked, columns()).unwrap()), expected);
+    }
+    let error = made_as(Some(ChartKind::Bars), columns()).err().unwrap();
+    assert!(error.contains("bars have one"), "{error}");
+    let one_axis = || vec![("n", integers(0..3)), ("v", floats([1.0, 2.0, 4.0]))];
+    assert_eq!(
+        kind(&made_as(Some(ChartKind::Bars), one_axis()).unwrap()),
+        "3 bars of v over n"
+    );
+    let error = made_as(Some(ChartKind::Map), one_axis()).err().unwrap();
+    assert!(error.contains("a map needs two"), "{error}");
+    let chart = made_as(Some(ChartKind::Scatter), one_axis()).unwrap();
+    let Content::Lines(lines) = &chart.content else {
+        panic!("no points");
+    };
+    let points: Vec<_> = lines.lines[0].pieces.iter().flatten().copied().collect();
+    assert_eq!(points, [(0.0, 1.0), (1.0, 2.0), (2.0, 4.0)]);
+    assert!(lines.lines[0].pieces.iter().all(|piece| piece.len() == 1));
+}
+
+#[test]
+fn axes_have_the_order_of_the_rows() {
+    let line = |lats: [f64; 4]| {
+        let chart = made(vec![
+            ("lat", floats(lats)),
+            ("v", floats([1.0, 2.0, 3.0, 4.0])),
+        ]);
+        let Ok(Content::Lines(lines)) = chart.map(|chart| chart.content) else {
+            panic!("no lines");
+        };
+        (lines.x.place(90.0), lines.x.place(-90.0))
+    };
+    assert_eq!(line([90.0, 30.0, -30.0, -90.0]), (0.0, 1.0));
+    assert_eq!(line([-90.0, -30.0, 30.0, 90.0]), (1.0, 0.0));
+    assert_eq!(line([30.0, 90.0, -90.0, -30.0]), (1.0, 0.0));
+    // North is up on a map, and the levels of a column of air begin with that of the ground.
+    let map = |name: &str| {
+        let up = [1000.0, 700.0, 400.0, 100.0];
+        let chart = made_as(
+            Some(ChartKind::Map),
+            vec![
+                (name, floats(up.into_iter().flat_map(|up| [up; 3]))),
+                ("lon", floats([0.0, 10.0, 20.0].repeat(4))),
+                ("v", floats((0..12).map(f64::from))),
+            ],
+        );
+        let Ok(Content::HeatMap(map)) = chart.map(|chart| chart.content) else {
+            panic!("no map");
+        };
+        (map.y.place(1000.0) < map.y.place(100.0), map.dots(3, 4)[0])
+    };
+    assert_eq!(map("level"), (true, 9.0));
+    assert_eq!(map("lat"), (false, 0.0));
 }
 
 #[tokio::test]

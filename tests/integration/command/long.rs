@@ -1,0 +1,88 @@
+//! Results of very many rows.
+
+use std::io::{BufRead, BufReader};
+
+use super::*;
+
+/// A trillion rows.
+const ENDLESS: &str =
+    "SELECT a.value AS n, b.value AS m FROM range(1000000) a CROSS JOIN range(1000000) b";
+
+#[test]
+fn tables_are_written_as_their_rows_come() {
+    for format in ["table", "box"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
+            .args([
+                "--no-init",
+                "--memory-limit",
+                "256M",
+                "--format",
+                format,
+                "-c",
+                ENDLESS,
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        // Far more than are kept to be measured.
+        let lines: Vec<String> = lines.take(50_000).map(Result::unwrap).collect();
+        assert!(
+            lines[1].contains(" n ") && lines[1].contains(" m "),
+            "{}",
+            lines[1]
+        );
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{format}");
+        assert_eq!(text(&output.stderr), "");
+    }
+}
+
+#[test]
+fn a_result_that_is_cut_has_its_ends() {
+    let shown = |sql: &str| {
+        let output = run_with_input(&[WEATHER], &format!(".maxrows 4\n{sql};"));
+        assert_eq!(output.status.code(), Some(0));
+        (
+            text(&output.stdout).to_owned(),
+            text(&output.stderr).to_owned(),
+        )
+    };
+    let numbers = |table: &str| -> Vec<String> {
+        let rows = table.lines().filter(|line| line.starts_with('|')).skip(1);
+        rows.map(|row| row.trim_matches(['|', ' ']).to_owned())
+            .collect()
+    };
+    let (table, told) = shown("SELECT value FROM range(100000) WHERE value % 2 = 1");
+    assert_eq!(numbers(&table), ["1", "3", "...", "99997", "99999"]);
+    assert!(told.contains("50,000 rows (4 shown)"), "{told}");
+    // The last rows of an array are read from its last chunks.
+    let (table, told) = shown("SELECT value FROM temperature");
+    let csv = answer(&[
+        WEATHER,
+        "--threads",
+        "1",
+        "--format",
+        "csv",
+        "-c",
+        "SELECT value FROM temperature",
+    ]);
+    let all: Vec<&str> = csv.lines().skip(1).collect();
+    let ends = [
+        all[0],
+        all[1],
+        "...",
+        all[all.len() - 2],
+        all[all.len() - 1],
+    ];
+    assert_eq!(numbers(&table), ends);
+    assert!(told.contains("9,600 rows (4 shown)"), "{told}");
+    let (table, told) = shown(ENDLESS);
+    assert_eq!(numbers(&table).len(), 4);
+    assert!(
+        told.contains("more than ") && told.contains(" rows (4 shown)"),
+        "{told}"
+    );
+}
