@@ -6,6 +6,7 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigField, Exte
 use datafusion::common::{Result, config_err};
 
 use crate::format::storage::Access;
+use crate::provider::budget::Limits;
 use crate::provider::unpack::Unpack;
 
 /// The session's defaults, under the prefix `tet`: `SET tet.nan_as_null = false`.
@@ -35,6 +36,8 @@ pub struct TetConfig {
     pub array_aggregates: bool,
     /// `tet.zip_joins`: whether joins on all dimensions become one scan of both arrays, in such a session.
     pub zip_joins: bool,
+    /// `tet.max_...`: what a statement, and a value that it makes, may be.
+    pub limits: Limits,
 }
 
 impl Default for TetConfig {
@@ -48,6 +51,7 @@ impl Default for TetConfig {
             zone_maps: true,
             array_aggregates: true,
             zip_joins: true,
+            limits: Limits::default(),
         }
     }
 }
@@ -91,10 +95,16 @@ impl ExtensionOptions for TetConfig {
                 }
                 Err(message) => config_err!("tet.{message}"),
             },
-            _ => config_err!(
-                "no option tet.{key}; there are tet.nan_as_null, tet.fill_as_null, tet.access, \
-                 tet.unpack, tet.declare_ordering, tet.zone_maps, tet.array_aggregates and tet.zip_joins"
-            ),
+            _ if Limits::NAMES.contains(&key) => self.limits.set(key, value),
+            _ => {
+                let mut names: Vec<String> =
+                    self.entries().into_iter().map(|entry| entry.key).collect();
+                let last = names.pop().unwrap_or_default();
+                config_err!(
+                    "no option tet.{key}; there are {} and {last}",
+                    names.join(", ")
+                )
+            }
         }
     }
 
@@ -104,7 +114,7 @@ impl ExtensionOptions for TetConfig {
             value: Some(value),
             description,
         };
-        vec![
+        let mut entries = vec![
             entry(
                 "nan_as_null",
                 self.nan_as_null.to_string(),
@@ -146,6 +156,8 @@ impl ExtensionOptions for TetConfig {
                 self.zip_joins.to_string(),
                 "Whether joins of .tet datasets on all dimensions become one scan of both",
             ),
-        ]
+        ];
+        entries.extend(self.limits.entries());
+        entries
     }
 }

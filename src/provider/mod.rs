@@ -11,6 +11,7 @@ mod axis_bounds;
 mod axis_filter;
 mod below;
 mod block_queue;
+pub mod budget;
 mod chunk_walk;
 pub mod config;
 #[cfg(feature = "cli")]

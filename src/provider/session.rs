@@ -20,6 +20,8 @@ use crate::provider::copy::{ArrayFormatFactory, RowFormatFactory};
 use crate::provider::external::{RegularFilesFactory, STORED_AS, TetTableFactory, TetUrlFactory};
 use crate::provider::filter_pushdown::FilterPushdown;
 use crate::provider::functions;
+use crate::provider::functions::bounded::bounded;
+use crate::provider::functions::memory::SessionMemory;
 use crate::provider::introspection;
 use crate::provider::location::is_tet;
 use crate::provider::long_limits::SpillLongLimits;
@@ -190,10 +192,14 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         // Overwriting never fails.
         let _ = ctx.state_ref().write().register_file_format(format, true);
     }
-    for function in functions::aggregates() {
+    let memory = SessionMemory::of(&ctx);
+    for function in functions::aggregates(&memory) {
         ctx.register_udaf(function);
     }
     for function in functions::scalars() {
+        ctx.register_udf(function);
+    }
+    for function in bounded(ctx.state().scalar_functions(), &memory) {
         ctx.register_udf(function);
     }
     introspection::register(&ctx);

@@ -97,11 +97,12 @@ async fn fewer_workers_where_memory_is_short() {
     }
 }
 
-/// Accumulators are made of all groups at once, which takes memory ahead of any row: here 10,000 times half a mebibyte.
+/// Accumulators are made of all groups at once, which takes memory ahead of any row: here half a million times some
+/// hundred bytes.
 #[tokio::test]
 async fn accumulators_are_made_where_there_is_memory_for_them() {
-    let (_folder, ctx) = limited(200 << 20, 2).await;
-    let sql = "SELECT lat, lon, histogram(value, 0, 120000, 65536) FROM v GROUP BY lat, lon";
+    let (_folder, ctx) = limited(64 << 20, 2).await;
+    let sql = "SELECT time, lat, lon, approx_median(value) FROM v GROUP BY time, lat, lon";
     let frame = ctx.sql(sql).await.unwrap();
     let plan = frame.create_physical_plan().await.unwrap();
     let mut batches = plan.execute(0, ctx.task_ctx()).unwrap();
@@ -109,4 +110,33 @@ async fn accumulators_are_made_where_there_is_memory_for_them() {
     assert!(futures::poll!(batches.next()).is_pending());
     let metric = |name| metric(&plan, name);
     assert_eq!((metric("left_to_engine"), metric("chunks_read")), (1, 0));
+}
+
+/// 10,000 histograms of half a mebibyte each are not made; how many values there are in each bin is known with less.
+#[tokio::test]
+async fn histograms_take_the_memory_of_their_values_until_they_are_made() {
+    let (_folder, ctx) = limited(64 << 20, 2).await;
+    let sql = "SELECT lat, lon, histogram(value, 0, 500000, 65536) AS h FROM v GROUP BY lat, lon";
+    let error = ctx.sql(sql).await.unwrap().collect().await.unwrap_err();
+    assert!(error.to_string().contains("Resources exhausted"), "{error}");
+    // Of 100 groups with 5,000 different values each, by rows and by cells.
+    for from in ["v", "(SELECT * FROM v WHERE value + lon >= 0)"] {
+        let sql = format!(
+            "SELECT count(*), sum(n) FROM (SELECT unnest(h) AS n FROM \
+             (SELECT lat, histogram(value, 0, 500000, 5000) AS h FROM {from} GROUP BY lat))"
+        );
+        assert_eq!(run(&ctx, &sql).await.rows, ["500000 500000"], "{from}");
+    }
+}
+
+/// Values that workers have kept are counted while they are put together.
+#[tokio::test]
+async fn medians_of_several_workers_keep_to_their_memory() {
+    let sql = "SELECT median(value), count(*) FROM v";
+    // Half a million numbers of four bytes.
+    let (_folder, ctx) = limited(64 << 20, 4).await;
+    assert_eq!(run(&ctx, sql).await.rows, ["249999.5 500000"]);
+    let (_folder, ctx) = limited(3 << 20, 4).await;
+    let error = ctx.sql(sql).await.unwrap().collect().await.unwrap_err();
+    assert!(error.to_string().contains("Resources exhausted"), "{error}");
 }

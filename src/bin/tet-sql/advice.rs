@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Select, SelectItem, Visit, Visitor, visit_expressions,
 };
 use std::ops::ControlFlow;
+use tet_sql::provider::budget::parse;
 
 /// The most tables of a schema that are listed.
 const MOST_TABLES: usize = 12;
@@ -115,8 +116,7 @@ fn outer_reference_advice(message: &str) -> String {
 /// What is wrong with a GROUP BY of an aggregate, if a statement has one.
 fn grouping_advice(context: &SessionContext, sql: &str) -> Option<String> {
     let state = context.state();
-    let dialect = state.config_options().sql_parser.dialect;
-    let Statement::Statement(statement) = state.sql_to_statement(sql, &dialect).ok()? else {
+    let Statement::Statement(statement) = parse(&state, sql).ok()? else {
         return None;
     };
     let mut visitor = AggregateGroups {
@@ -216,8 +216,7 @@ fn function_advice(context: &SessionContext, name: &str) -> String {
 /// What may have been meant by the first table of a statement that does not exist.
 async fn table_advice(context: &SessionContext, sql: &str) -> Option<String> {
     let state = context.state();
-    let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(sql, &dialect).ok()?;
+    let statement = parse(&state, sql).ok()?;
     let references = state.resolve_table_references(&statement).ok()?;
     let missing = references
         .into_iter()

@@ -137,6 +137,10 @@ pub struct Resources {
     /// Worker threads [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+
+    /// Start with this setting, as SET makes it: tet.max_plan_nodes=50000 (may be given several times)
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
+    pub settings: Vec<(String, String)>,
 }
 
 // How the content of files is understood.
@@ -229,6 +233,12 @@ impl Reading {
         }
         Ok(options)
     }
+}
+
+/// The name and the value of a setting.
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// Tells what is wrong with the arguments, and which options there are; or writes the help that was asked for.

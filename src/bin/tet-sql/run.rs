@@ -17,7 +17,8 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use tet_sql::TetOptions;
+use tet_sql::provider::budget::check_bytes;
+use tet_sql::{TetConfig, TetOptions};
 
 /// Scripts within scripts, above which one probably reads itself.
 const DEEPEST: usize = 16;
@@ -150,14 +151,18 @@ impl Shell {
         let mut text = String::new();
         let mut before = 0;
         loop {
-            let (rest, line) = self.engine.run(|_| async move {
-                let line = lines.next()?;
+            let most = self.most_bytes();
+            let (rest, line) = self.engine.run(move |_| async move {
+                let line = lines.next(most)?;
                 Ok((lines, line))
             })?;
             lines = rest;
             let is_end = line.is_none();
             text += line.as_deref().unwrap_or_default();
             if !is_end && !self.may_run(&text) {
+                let options = self.context.copied_config();
+                check_bytes(options.options(), &text)
+                    .map_err(|error| placed(error.into(), name.as_deref(), before, ""))?;
                 continue;
             }
             if self.run_named(&text, name.as_deref(), before)? == Control::Quit {
@@ -169,6 +174,13 @@ impl Shell {
             text.clear();
             before = lines.number();
         }
+    }
+
+    /// The most bytes that a statement may have.
+    fn most_bytes(&self) -> usize {
+        let config = self.context.copied_config();
+        let ours = config.options().extensions.get::<TetConfig>();
+        ours.map_or(usize::MAX, |ours| ours.limits.statement_bytes)
     }
 
     /// Whether nothing that follows a text could belong to its last statement.

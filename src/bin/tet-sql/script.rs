@@ -3,7 +3,7 @@
 use crate::arguments::Arguments;
 use crate::failure::Failure;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, IsTerminal};
+use std::io::{BufRead, BufReader, Cursor, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 /// A text of statements and meta-commands.
@@ -85,14 +85,22 @@ impl Lines {
         self.number
     }
 
-    /// The next line with its end; none behind the last.
-    pub fn next(&mut self) -> Result<Option<String>, Failure> {
+    /// The next line of at most so many bytes with its end; none behind the last.
+    pub fn next(&mut self, most: usize) -> Result<Option<String>, Failure> {
         let named =
             |text: &dyn std::fmt::Display| Failure::message(format!("{}: {text}", self.name));
         let mut bytes = Vec::new();
-        let read = self.source.read_until(b'\n', &mut bytes);
-        if read.map_err(|error| named(&error))? == 0 {
+        let mut source = self.source.by_ref().take((most as u64).saturating_add(1));
+        let read = source.read_until(b'\n', &mut bytes);
+        let read = read.map_err(|error| named(&error))?;
+        if read == 0 {
             return Ok(None);
+        }
+        if read > most {
+            let number = self.number + 1;
+            return Err(named(&format_args!(
+                "line {number} has more than {most} bytes, the limit of a statement: tet.max_statement_bytes"
+            )));
         }
         let line = String::from_utf8(bytes).map_err(|_| named(&"not UTF-8 text"))?;
         self.number += 1;

@@ -37,6 +37,8 @@ pub struct Settings {
     pub access: Access,
     /// When values are unpacked, as the session's default.
     pub unpack: Unpack,
+    /// Settings by name, as SET makes them.
+    pub settings: Vec<(String, String)>,
     /// Bytes for queries; none: what the first file asks for.
     pub memory_limit: Option<u64>,
     /// The partitions of a query.
@@ -152,6 +154,10 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
         .with_target_partitions(settings.threads)
         .with_information_schema(true)
         .with_option_extension(defaults);
+    for (name, value) in &settings.settings {
+        let set = config.options_mut().set(name, value);
+        set.map_err(|error| Failure::message(format!("{name}={value}: {}", describe(&error))))?;
+    }
     // Errors are shown with their places.
     config.options_mut().sql_parser.collect_spans = true;
     let context = SessionContext::new_with_config(config);
@@ -340,6 +346,7 @@ mod tests {
             options: TetOptions::new(),
             access: Access::Mmap,
             unpack: Unpack::Auto,
+            settings: Vec::new(),
             memory_limit: Some(12345),
             threads: 3,
             spill_folder: None,

@@ -3,9 +3,9 @@
 //! The tokenizer of the SQL parser decides what a `;` means, so quotes, comments and dollar quotes are right in
 //! every dialect.
 
-use crate::tokens::{Broken, Tokens};
 use datafusion::sql::sqlparser::dialect::Dialect;
-use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenizerError};
+use tet_sql::provider::budget::lex;
 
 /// One statement or meta-command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,11 +69,12 @@ fn split_to_meta<'a>(
     dialect: &dyn Dialect,
     pieces: &mut Vec<Piece<'a>>,
 ) -> Option<usize> {
-    let Tokens { tokens, broken } = Tokens::of(&text[start..], dialect);
     let mut begin: Option<usize> = None;
-    for (token, place) in tokens {
+    let mut last = start;
+    let lexed = lex(dialect, &text[start..], |token, place| {
         let (offset, end) = (start + place.start, start + place.end);
-        match token {
+        last = end;
+        match token.token {
             Token::Whitespace(_) => {}
             // Some dialects expand comments into tokens whose places are not in the text.
             Token::SemiColon if text[offset..end].ends_with(';') => {
@@ -107,16 +108,21 @@ fn split_to_meta<'a>(
                     kind: Kind::Meta,
                     end,
                 });
-                return Some(end);
+                return Err(end);
             }
             _ => {
                 begin.get_or_insert(offset);
             }
         }
-    }
+        Ok(())
+    });
+    let broken = match lexed {
+        Ok(broken) => broken,
+        Err(end) => return Some(end),
+    };
     let begin = match &broken {
         None => begin?,
-        Some(broken) => begin.unwrap_or(start + broken.start),
+        Some(_) => begin.unwrap_or(last),
     };
     let complete = broken.is_some_and(|broken| !is_open(&broken));
     let rest = text[begin..].trim();
@@ -137,7 +143,7 @@ fn is_go(text: &str) -> bool {
 }
 
 /// Whether it is a quote or comment that further text could close.
-fn is_open(broken: &Broken) -> bool {
+fn is_open(broken: &TokenizerError) -> bool {
     broken.message.contains("Unterminated") || broken.message.contains("EOF")
 }
 

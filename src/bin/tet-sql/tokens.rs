@@ -1,9 +1,10 @@
 //! The tokens of SQL with their places in its text.
 
 use datafusion::sql::sqlparser::dialect::Dialect;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, Whitespace};
+use std::convert::Infallible;
 use std::ops::Range;
-use std::str::Chars;
+use tet_sql::provider::budget::{Cursor, lex};
 
 /// The tokens of a text.
 pub struct Tokens {
@@ -22,22 +23,20 @@ pub struct Broken {
 }
 
 impl Tokens {
-    /// The tokens of a text, as far as it has any.
+    /// The tokens of a text, as far as it has any. A run of blanks is one token.
     pub fn of(text: &str, dialect: &dyn Dialect) -> Self {
-        let mut found = Vec::new();
-        let result = Tokenizer::new(dialect, text).tokenize_with_location_into_buf(&mut found);
-        // Tokens are in order, so the text is gone through once.
-        let mut cursor = Cursor::new(text);
-        let mut tokens = Vec::with_capacity(found.len());
-        for token in found {
-            // Some dialects expand comments into tokens whose places are not in the text.
-            cursor.advance(token.span.start);
-            let start = cursor.offset;
-            cursor.advance(token.span.end);
-            tokens.push((token.token, start..cursor.offset));
-        }
-        let broken = result.err().map(|error| Broken {
-            start: cursor.offset,
+        let mut tokens: Vec<(Token, Range<usize>)> = Vec::new();
+        let mut end = 0;
+        let Ok(broken) = lex(dialect, text, |token, place| {
+            end = place.end;
+            match tokens.last_mut() {
+                Some((last, run)) if is_blank(last) && is_blank(&token.token) => run.end = end,
+                _ => tokens.push((token.token, place)),
+            }
+            Ok::<(), Infallible>(())
+        });
+        let broken = broken.map(|error| Broken {
+            start: end,
             message: error.message,
         });
         Self { tokens, broken }
@@ -51,35 +50,9 @@ pub fn offset(text: &str, location: Location) -> usize {
     cursor.offset
 }
 
-/// Follows lines and columns, which count characters from 1, to offsets in bytes.
-struct Cursor<'a> {
-    rest: Chars<'a>,
-    offset: usize,
-    location: Location,
-}
-
-impl<'a> Cursor<'a> {
-    fn new(text: &'a str) -> Self {
-        Self {
-            rest: text.chars(),
-            offset: 0,
-            location: Location::new(1, 1),
-        }
-    }
-
-    fn advance(&mut self, to: Location) {
-        while self.location < to
-            && let Some(character) = self.rest.next()
-        {
-            self.offset += character.len_utf8();
-            if character == '\n' {
-                self.location.line += 1;
-                self.location.column = 1;
-            } else {
-                self.location.column += 1;
-            }
-        }
-    }
+fn is_blank(token: &Token) -> bool {
+    use Whitespace::{Newline, Space, Tab};
+    matches!(token, Token::Whitespace(Space | Tab | Newline))
 }
 
 #[cfg(test)]

@@ -51,6 +51,11 @@ impl Found {
         })
     }
 
+    /// Bytes of the accumulators that DataFusion made.
+    pub fn engine_bytes(&self) -> usize {
+        self.engine.iter().map(Accumulated::size).sum()
+    }
+
     /// Adds what another worker has found.
     pub fn merge(&mut self, mut other: Self, groups: usize) -> Result<()> {
         for (one, other) in self.reductions.iter_mut().zip(&other.reductions) {

@@ -94,12 +94,17 @@ impl Run {
         };
         let others: Vec<_> = works.map(SpawnedTask::spawn).collect();
         let (mut found, memory): (Found, _) = own.await?;
+        let reserved = memory.size().min(job.bytes()?);
         for other in others {
             let (other, _memory) = other
                 .join()
                 .await
                 .map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+            // Accumulators that keep values hand them over in a state, from which they are copied.
+            memory.try_grow(other.engine_bytes().saturating_mul(2))?;
             found.merge(other, job.groups.count())?;
+            let bytes = job.other_bytes().saturating_add(found.engine_bytes());
+            memory.try_resize(bytes.max(reserved))?;
         }
         let timer = metrics.baseline.elapsed_compute().timer();
         let answer = Answer::new(&job, found, self.stage, &self.schema, &for_answer).await?;

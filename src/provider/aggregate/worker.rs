@@ -12,7 +12,6 @@ use datafusion::physical_expr::utils::reassign_expr_columns;
 
 use crate::grid::reduce::{AxisGroups, GroupCounts, Layout};
 use crate::grid::{Cells, Window};
-use crate::provider::aggregate::engine::Accumulated;
 use crate::provider::aggregate::found::Found;
 use crate::provider::aggregate::job::{Job, JobPart};
 use crate::provider::aggregate::known::known;
@@ -232,9 +231,8 @@ impl Worker {
         if self.found.engine.is_empty() {
             return Ok(());
         }
-        let engine = self.found.engine.iter();
-        let engine: usize = engine.map(Accumulated::size).sum();
-        let bytes = self.job.other_bytes().saturating_add(engine);
+        let bytes = self.job.other_bytes();
+        let bytes = bytes.saturating_add(self.found.engine_bytes());
         memory.try_resize(bytes.max(self.reserved))
     }
 

@@ -16,10 +16,12 @@
 //! | `haversine(lat1, lon1, lat2, lon2)` | the great-circle distance in kilometres: [`mod@haversine`] |
 //! | `year(time)`, `month(time)`, ..., `season(time)` | a field of a time: [`date_fields`] |
 
+pub mod bounded;
 pub mod date_fields;
 pub mod extreme_argument;
 pub mod haversine;
 pub mod histogram;
+pub mod memory;
 pub mod nearest;
 pub mod powers;
 
@@ -31,11 +33,13 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use crate::provider::functions::extreme_argument::ExtremeArgument;
 use crate::provider::functions::haversine::Haversine;
 use crate::provider::functions::histogram::Histogram;
+use crate::provider::functions::memory::SessionMemory;
 use crate::provider::functions::nearest::Nearest;
 use crate::provider::functions::powers::{Power, PowerSum};
 
-/// The aggregate functions, to be registered in a session. [`enable_tet`](crate::enable_tet) does so.
-pub fn aggregates() -> Vec<AggregateUDF> {
+/// The aggregate functions, to be registered in the session whose memory this is. [`enable_tet`](crate::enable_tet) does
+/// so.
+pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
     let quantile = percentile_cont_udaf();
     vec![
         ExtremeArgument::least().into(),
@@ -43,7 +47,7 @@ pub fn aggregates() -> Vec<AggregateUDF> {
         PowerSum::new(Power::Product).into(),
         PowerSum::new(Power::Magnitudes).into(),
         PowerSum::new(Power::Squares).into(),
-        Histogram::new().into(),
+        Histogram::new(memory.clone()).into(),
         Arc::unwrap_or_clone(quantile).with_aliases(["quantile"]),
     ]
 }

@@ -15,14 +15,15 @@ use datafusion::sql::sqlparser::ast::{
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use crate::provider::budget;
 use crate::provider::join_keys::syntax::{
     Column, Kept, Keys, binary, coalesce, column, constraint, exchange, has_keys, named, normalize,
     replace_in, the_only,
 };
 use crate::provider::statement::plan_statement;
 
-/// Plans a statement as [`SessionState::create_logical_plan`] does, except that the key of a `USING` or `NATURAL` join is
-/// one column.
+/// Plans a statement as [`SessionState::create_logical_plan`] does, except that a statement beyond the session's
+/// [budget] is refused, long chains of AND and OR are balanced, and the key of a `USING` or `NATURAL` join is one column.
 ///
 /// DataFusion 55.2 takes the left table's key for it, which is NULL in rows of a RIGHT or FULL join that have no partner;
 /// for `SELECT *` it takes that of the table whose name sorts first; and in WHERE the key is ambiguous. Here it is the right
@@ -46,20 +47,21 @@ use crate::provider::statement::plan_statement;
 /// ```
 ///
 /// # Errors
-/// If the statement cannot be parsed or planned.
+/// If the statement exceeds its budget, or cannot be parsed or planned.
 pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
-    let dialect = state.config_options().sql_parser.dialect;
-    let mut statement = state.sql_to_statement(sql, &dialect)?;
+    let mut statement = budget::parse(state, sql)?;
     let upper = sql.to_ascii_uppercase();
     if (upper.contains("USING") || upper.contains("NATURAL"))
-        && let Statement::Statement(template) =
-            state.sql_to_statement("SELECT * FROM t", &dialect)?
+        && let Statement::Statement(template) = budget::parse(state, "SELECT * FROM t")?
         && let ast::Statement::Query(template) = *template
     {
         let template = *template;
-        Rewriter { state, template }.statement(&mut statement).await;
+        let rewriter = Rewriter { state, template };
+        budget::with_stack(rewriter.statement(&mut statement)).await;
     }
-    plan_statement(state, statement).await
+    let plan = budget::with_stack(plan_statement(state, statement)).await?;
+    budget::check_plan(state.config_options(), &plan)?;
+    Ok(plan)
 }
 
 /// The common table expressions that a query can refer to.

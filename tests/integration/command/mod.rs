@@ -1,5 +1,6 @@
 //! The `tet-sql` command as a user runs it: arguments, formats, streams and exit statuses.
 
+mod budget;
 mod explained;
 mod failures;
 mod files;

@@ -1,6 +1,7 @@
 //! `tet-sql serve` as its clients see it: the command as a process of its own, and arrow-flight's client of Flight SQL.
 
 mod answers;
+mod budget;
 mod connections;
 mod ending;
 mod hostile;

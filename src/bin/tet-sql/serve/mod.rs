@@ -64,6 +64,8 @@ const NETWORK_THREADS: usize = 2;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The largest request: a statement, or a part of its parameters.
 const LARGEST_REQUEST: usize = 16 << 20;
+/// The bytes of a statement, unless `--set tet.max_statement_bytes` says otherwise. Memory for planning is many times that.
+const LARGEST_STATEMENT: usize = 1 << 20;
 /// Requests of one connection at a time.
 const STREAMS: u32 = 128;
 /// How often a silent client is asked whether it is still there, and how long it has to answer.
@@ -175,7 +177,13 @@ fn settings(
     demo: Option<&Path>,
     spill_folder: Option<PathBuf>,
 ) -> Result<Settings, Failure> {
+    let mut settings = vec![(
+        "tet.max_statement_bytes".to_owned(),
+        LARGEST_STATEMENT.to_string(),
+    )];
+    settings.extend(arguments.resources.settings.iter().cloned());
     Ok(Settings {
+        settings,
         inputs: inputs(&arguments.files, demo)?,
         // Clients must not reach what a link leads to.
         options: arguments

@@ -21,6 +21,7 @@ use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 use prost::bytes::Bytes;
 use std::sync::Arc;
+use tet_sql::provider::budget::check_bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, timeout};
@@ -71,6 +72,9 @@ impl Queries {
 
     /// Plans a statement as the client wrote it: its text with numbered parameters, and its plan.
     pub async fn prepare(&self, sql: String) -> Result<(String, Statement), Status> {
+        // Before anything goes through its text.
+        check_bytes(self.context.copied_config().options(), &sql)
+            .map_err(|error| of_engine(&error))?;
         if Plans::may_have(&sql) {
             let sql = number_places(&sql)?;
             if let Some(statement) = self.plans.get(&sql) {

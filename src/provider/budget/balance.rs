@@ -1,0 +1,149 @@
+//! Makes long chains of AND and OR shallow.
+//!
+//! The parser makes a tree of `a OR b OR c OR d` that is as deep as the chain is long. Planning is quadratic in that
+//! depth: types and nullability of every OR are computed from all that is below it, and simplification compares each
+//! term with all terms before it. Both operators are associative, NULLs included, so a balanced tree of the same terms
+//! in the same order means the same:
+//!
+//! ```text
+//!         OR                OR
+//!        /  \             /    \
+//!       OR   d    =>    OR      OR
+//!      /  \            /  \    /  \
+//!     OR   c          a    b  c    d
+//!    /  \
+//!   a    b
+//! ```
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, VisitorMut};
+
+/// The terms from which a chain is long. Shorter ones stay as they are, and so do their plans.
+const LONG: usize = 32;
+
+/// Balances the long chains of AND and OR in what it visits.
+pub struct Balance;
+
+impl VisitorMut for Balance {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::BinaryOp { op, .. } = expr
+            && matches!(op, BinaryOperator::And | BinaryOperator::Or)
+        {
+            let op = op.clone();
+            let count = terms(expr, &op);
+            if count >= LONG {
+                balance(expr, &op, count);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// The number of terms of a chain.
+fn terms(mut expr: &Expr, chain: &BinaryOperator) -> usize {
+    let mut count = 1;
+    while let Expr::BinaryOp { left, op, .. } = expr
+        && op == chain
+    {
+        expr = left;
+        count += 1;
+    }
+    count
+}
+
+fn balance(expr: &mut Expr, chain: &BinaryOperator, count: usize) {
+    let mut terms = Vec::with_capacity(count);
+    let mut rest = std::mem::replace(expr, Expr::value(Value::Null));
+    // No recursion, which would need as much stack as the chain is long.
+    loop {
+        match rest {
+            Expr::BinaryOp { left, op, right } if op == *chain => {
+                terms.push(*right);
+                rest = *left;
+            }
+            first => {
+                terms.push(first);
+                break;
+            }
+        }
+    }
+    // The last term is on top.
+    if let Some(balanced) = joined(&mut terms, count, chain) {
+        *expr = balanced;
+    }
+}
+
+/// A balanced tree of the last `count` terms, which are in reverse order.
+fn joined(terms: &mut Vec<Expr>, count: usize, chain: &BinaryOperator) -> Option<Expr> {
+    if count == 1 {
+        return terms.pop();
+    }
+    let left = joined(terms, count / 2, chain)?;
+    let right = joined(terms, count - count / 2, chain)?;
+    Some(Expr::BinaryOp {
+        left: Box::new(left),
+        op: chain.clone(),
+        right: Box::new(right),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::ast::VisitMut;
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    fn parsed(sql: &str) -> Expr {
+        let mut parser = Parser::new(&GenericDialect {}).try_with_sql(sql).unwrap();
+        parser.parse_expr().unwrap()
+    }
+
+    fn depth(expr: &Expr) -> usize {
+        match expr {
+            Expr::BinaryOp { left, right, .. } => 1 + depth(left).max(depth(right)),
+            Expr::Nested(inner) => depth(inner),
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn long_chains_become_shallow_and_keep_their_order() {
+        let terms: Vec<String> = (0..1000).map(|n| format!("x{n} = {n}")).collect();
+        for operator in [" OR ", " AND "] {
+            let sql = terms.join(operator);
+            let mut expr = parsed(&sql);
+            assert_eq!(depth(&expr), 1000);
+            let _ = expr.visit(&mut Balance);
+            assert_eq!(depth(&expr), 11);
+            // Printed without brackets, the tree does not show.
+            assert_eq!(expr.to_string(), sql);
+        }
+    }
+
+    #[test]
+    fn chains_within_chains_are_balanced_too() {
+        let ands: Vec<String> = (0..100).map(|n| format!("a{n}")).collect();
+        let ors = vec![ands.join(" AND "); 100];
+        let sql = format!("NOT ({})", ors.join(" OR "));
+        let mut expr = parsed(&sql);
+        let _ = expr.visit(&mut Balance);
+        assert_eq!(expr.to_string(), sql);
+        let Expr::UnaryOp { expr, .. } = expr else {
+            panic!("{expr}");
+        };
+        assert!(depth(&expr) <= 14, "{}", depth(&expr));
+    }
+
+    #[test]
+    fn short_chains_stay() {
+        let sql = vec!["x"; LONG - 1].join(" OR ");
+        let mut expr = parsed(&sql);
+        let before = expr.clone();
+        let _ = expr.visit(&mut Balance);
+        assert_eq!(expr, before);
+    }
+}

@@ -1,0 +1,89 @@
+//! The limits as settings.
+
+use datafusion::common::config::{ConfigEntry, ConfigField};
+use datafusion::common::{Result, config_err};
+
+/// Limits of a statement and of the values it makes: `SET tet.max_plan_nodes = 50000`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// `tet.max_statement_bytes`: the length of a statement's text.
+    pub statement_bytes: usize,
+    /// `tet.max_expression_operators`: the operators of one expression. ANDs are counted apart, and so are ORs, of which
+    /// there may be [`ORS_PER_OPERATOR`](super::ORS_PER_OPERATOR) times as many.
+    pub expression_operators: usize,
+    /// `tet.max_plan_nodes`: the nodes of a statement's plan, with every common table expression and view counted
+    /// wherever it is used.
+    pub plan_nodes: usize,
+    /// `tet.max_value_bytes`: the size of one string or list that a function such as `repeat` makes.
+    pub value_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            statement_bytes: 64 << 20,
+            expression_operators: 5_000,
+            plan_nodes: 20_000,
+            value_bytes: 64 << 20,
+        }
+    }
+}
+
+impl Limits {
+    /// The names of the settings, without `tet.`.
+    pub const NAMES: [&'static str; 4] = [
+        "max_statement_bytes",
+        "max_expression_operators",
+        "max_plan_nodes",
+        "max_value_bytes",
+    ];
+
+    /// Sets the limit of this name, which must be one of [`Self::NAMES`].
+    ///
+    /// # Errors
+    /// If the value is not a positive number.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        let mut number = 0usize;
+        ConfigField::set(&mut number, "", value)?;
+        if number == 0 {
+            return config_err!("tet.{name}: found 0, expected at least 1");
+        }
+        match name {
+            "max_statement_bytes" => self.statement_bytes = number,
+            "max_expression_operators" => self.expression_operators = number,
+            "max_plan_nodes" => self.plan_nodes = number,
+            "max_value_bytes" => self.value_bytes = number,
+            _ => return config_err!("no option tet.{name}"),
+        }
+        Ok(())
+    }
+
+    /// The settings with their values.
+    pub fn entries(&self) -> [ConfigEntry; 4] {
+        let [bytes, operators, nodes, value] = Self::NAMES;
+        [
+            (bytes, self.statement_bytes, "Bytes of a statement's text"),
+            (
+                operators,
+                self.expression_operators,
+                "Operators of one expression; ANDs are counted apart, and so are ORs, up to four times as many",
+            ),
+            (
+                nodes,
+                self.plan_nodes,
+                "Nodes of a statement's plan, with WITH queries and views counted wherever they are used",
+            ),
+            (
+                value,
+                self.value_bytes,
+                "Bytes of one string or list that repeat, lpad, array_repeat and the like make",
+            ),
+        ]
+        .map(|(name, value, description)| ConfigEntry {
+            key: format!("tet.{name}"),
+            value: Some(value.to_string()),
+            description,
+        })
+    }
+}
