@@ -9,12 +9,11 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr};
 use std::sync::Arc;
+use tet_sql::provider::budget::parse;
 
 /// The schema of a statement's result with expressions that have no alias called as the statement writes them.
 pub fn as_written(context: &SessionContext, sql: &str, schema: &SchemaRef) -> SchemaRef {
-    let state = context.state();
-    let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(sql, &dialect);
+    let statement = parse(&context.state(), sql);
     match statement.as_ref().ok().and_then(select_list) {
         Some(items) => renamed(items, schema),
         None => Arc::clone(schema),

@@ -53,7 +53,9 @@ pub async fn query(context: &SessionContext, target: &str) -> Result<String, Err
         true => format!("(\n{target}\n) AS summarized"),
         false => target.to_owned(),
     };
-    let frame = context.sql(&format!("SELECT * FROM {target}")).await?;
+    let rows = format!("SELECT * FROM {target}");
+    let plan = tet_sql::create_logical_plan(&context.state(), &rows).await?;
+    let frame = context.execute_logical_plan(plan).await?;
     let schema = frame.schema().as_arrow();
     let rows = match array_of(frame.logical_plan()) {
         Some(table) => of_array(&table, schema)?,
