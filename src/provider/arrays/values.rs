@@ -65,12 +65,18 @@ pub(super) fn array(dtype: Dtype, cells: Buffer, missing: Missing, others: &[Fil
             cells,
             missing,
             others,
+            Some(f32::NAN),
             |value| value.is_nan(),
             |value| value.to_bits().into(),
         ),
-        Dtype::F64 => {
-            float_array::<Float64Type>(cells, missing, others, |value| value.is_nan(), f64::to_bits)
-        }
+        Dtype::F64 => float_array::<Float64Type>(
+            cells,
+            missing,
+            others,
+            Some(f64::NAN),
+            |value| value.is_nan(),
+            f64::to_bits,
+        ),
         Dtype::I16 => {
             integer_array::<Int16Type>(cells, missing, others, |value| (value as u16).into())
         }
@@ -93,14 +99,16 @@ fn aligned<T: ArrowNativeType>(cells: Buffer) -> ScalarBuffer<T> {
     }
 }
 
+/// The array of cells. NaN that is a value becomes `nan`, since by its sign it would be less than all numbers.
 fn float_array<T: ArrowPrimitiveType>(
     cells: Buffer,
     missing: Missing,
     others: &[Fill],
+    nan: Option<T::Native>,
     is_nan: impl Fn(T::Native) -> bool,
     bits: impl Fn(T::Native) -> u64,
 ) -> ArrayRef {
-    let values = aligned::<T::Native>(cells);
+    let mut values = aligned::<T::Native>(cells);
     let nulls = match (missing.nan, missing.fill) {
         (nan, Some(fill)) if !others.is_empty() => nulls(&values, |value| {
             let found = bits(value);
@@ -108,11 +116,24 @@ fn float_array<T: ArrowPrimitiveType>(
                 || found == fill.bits()
                 || others.iter().any(|other| found == other.bits())
         }),
-        (true, None) => nulls(&values, is_nan),
+        (true, None) => nulls(&values, &is_nan),
         (true, Some(fill)) => nulls(&values, |value| is_nan(value) || bits(value) == fill.bits()),
         (false, Some(fill)) => nulls(&values, |value| bits(value) == fill.bits()),
         (false, None) => None,
     };
+    if let Some(nan) = nan.filter(|_| !missing.nan) {
+        let is_other = |value: T::Native| is_nan(value) && bits(value) != bits(nan);
+        let any = values
+            .iter()
+            .fold(false, |any, value| any | is_other(*value));
+        if any {
+            let same = values.iter().map(|value| match is_nan(*value) {
+                true => nan,
+                false => *value,
+            });
+            values = same.collect();
+        }
+    }
     Arc::new(PrimitiveArray::<T>::new(values, nulls))
 }
 
@@ -126,7 +147,7 @@ fn integer_array<T: ArrowPrimitiveType>(
         nan: false,
         ..missing
     };
-    float_array::<T>(cells, missing, others, |_| false, bits)
+    float_array::<T>(cells, missing, others, None, |_| false, bits)
 }
 
 /// The cells of an f16 dataset.
@@ -144,7 +165,13 @@ fn half_array(cells: Buffer, missing: Missing, others: &[Fill]) -> ArrayRef {
                 .chain(others)
                 .any(|fill| u64::from(value.to_bits()) == fill.bits())
     });
-    let values: Vec<f32> = halves.iter().map(|value| value.to_f32()).collect();
+    let values: Vec<f32> = halves
+        .iter()
+        .map(|value| match value.is_nan() {
+            true => f32::NAN,
+            false => value.to_f32(),
+        })
+        .collect();
     Arc::new(Float32Array::new(values.into(), nulls))
 }
 
@@ -179,6 +206,20 @@ mod tests {
         let mut metadata = DatasetMetadata::default();
         metadata.attrs.insert("_FillValue".into(), text.into());
         Fill::of(&metadata, Dtype::F32)
+    }
+
+    #[test]
+    fn nan_has_one_form() {
+        let negative = f32::from_bits(f32::NAN.to_bits() | 1 << 31);
+        let missing = Missing {
+            nan: false,
+            fill: None,
+        };
+        let stored = cells(&[1.0, negative, f32::NAN]);
+        let found = array(Dtype::F32, Buffer::from_vec(stored), missing, &[]);
+        let bits = found.as_primitive::<Float32Type>().values().iter();
+        let expected = [1.0, f32::NAN, f32::NAN].map(f32::to_bits);
+        assert!(bits.map(|value| value.to_bits()).eq(expected));
     }
 
     #[test]
