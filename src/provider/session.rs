@@ -196,7 +196,8 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
     for function in functions::aggregates(&memory) {
         ctx.register_udaf(function);
     }
-    for function in functions::scalars() {
+    let own = functions::scalars().into_iter();
+    for function in own.chain(functions::of_times()) {
         ctx.register_udf(function);
     }
     for function in bounded(ctx.state().scalar_functions(), &memory) {

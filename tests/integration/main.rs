@@ -22,6 +22,7 @@ mod documentation;
 mod edge;
 mod exploded;
 mod filtered_aggregates;
+mod functions;
 mod grouped_files;
 mod hostile;
 mod hostile_statements;

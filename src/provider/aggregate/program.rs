@@ -6,7 +6,6 @@ use arrow::datatypes::DataType;
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
 use datafusion::functions_aggregate::count::Count;
-use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
@@ -20,6 +19,7 @@ use crate::provider::aggregate::columns::Columns;
 use crate::provider::aggregate::value_bounds::Bounds;
 use crate::provider::aggregate::value_set::ValueSet;
 use crate::provider::functions::extreme_argument::ExtremeArgument;
+use crate::provider::functions::extremes::is_max;
 use crate::provider::source::CellFormat;
 
 /// The most bounds of one reduction, which looks at every cell once for each. More are rather asked of rows.
@@ -349,8 +349,7 @@ fn of_axis(aggregate: &Aggregate, columns: &Columns) -> Option<Output> {
     let inner = function.fun().inner();
     let (is_count, is_sum, is_average) =
         (inner.is::<Count>(), inner.is::<Sum>(), inner.is::<Avg>());
-    let is_same_once = inner.is::<Min>()
-        || inner.is::<Max>()
+    let is_same_once = is_max(inner.as_ref()).is_some()
         || inner.is::<BoolAnd>()
         || inner.is::<BoolOr>()
         || inner.is::<ExtremeArgument>()
@@ -439,17 +438,15 @@ fn reduce(
         };
         let expected = vec![DataType::UInt64, DataType::Float64];
         (Reduced::Average, wanted, expected)
-    } else if inner.is::<Min>() || inner.is::<Max>() {
-        let is_min = inner.is::<Min>();
+    } else if let Some(is_max) = is_max(inner.as_ref()) {
         let wanted = Wanted {
-            least: is_min,
-            greatest: !is_min,
+            least: !is_max,
+            greatest: is_max,
             ..nothing
         };
-        let reduced = if is_min {
-            Reduced::Least
-        } else {
-            Reduced::Greatest
+        let reduced = match is_max {
+            true => Reduced::Greatest,
+            false => Reduced::Least,
         };
         // Of the type of the argument, whatever that is.
         (

@@ -1,0 +1,362 @@
+//! `quantile(value, fraction)`, which is `percentile_cont` as well.
+//!
+//! DataFusion cuts the weight between the two nearest values to six decimals, downwards, so that the quantile 0.3 of 0 and 1
+//! is 0.299999. This is the same function but for that: it interpolates as NumPy does.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::mem::size_of_val;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, PrimitiveArray};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::cast;
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Field, FieldRef, Float16Type, Float32Type, Float64Type,
+};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
+use datafusion::logical_expr::function::{
+    AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs,
+};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator,
+    Signature,
+};
+use datafusion::physical_expr::expressions::Literal;
+
+/// The exact quantile of a fraction from 0 to 1.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Quantile {
+    /// DataFusion's function.
+    inner: Arc<AggregateUDF>,
+    aliases: Vec<String>,
+}
+
+impl Default for Quantile {
+    fn default() -> Self {
+        let inner = percentile_cont_udaf();
+        let mut aliases = inner.aliases().to_vec();
+        aliases.push("quantile".to_string());
+        Self { inner, aliases }
+    }
+}
+
+impl AggregateUDFImpl for Quantile {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(types)
+    }
+
+    fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        self.inner.state_fields(arguments)
+    }
+
+    fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        let Some(fraction) = fraction(&arguments).filter(|_| !arguments.is_distinct) else {
+            return self.inner.accumulator(arguments);
+        };
+        Ok(match arguments.expr_fields[0].data_type() {
+            DataType::Float16 => Box::new(OfGroups::<Float16Type>::new(fraction)),
+            DataType::Float32 => Box::new(OfGroups::<Float32Type>::new(fraction)),
+            DataType::Float64 => Box::new(OfGroups::<Float64Type>::new(fraction)),
+            _ => self.inner.accumulator(arguments)?,
+        })
+    }
+
+    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
+        self.inner.groups_accumulator_supported(arguments)
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        arguments: AccumulatorArgs,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        let Some(fraction) = fraction(&arguments) else {
+            return self.inner.create_groups_accumulator(arguments);
+        };
+        Ok(match arguments.expr_fields[0].data_type() {
+            DataType::Float16 => Box::new(OfGroups::<Float16Type>::new(fraction)),
+            DataType::Float32 => Box::new(OfGroups::<Float32Type>::new(fraction)),
+            DataType::Float64 => Box::new(OfGroups::<Float64Type>::new(fraction)),
+            _ => self.inner.create_groups_accumulator(arguments)?,
+        })
+    }
+
+    fn simplify(&self) -> Option<AggregateFunctionSimplification> {
+        self.inner.simplify()
+    }
+
+    fn supports_within_group_clause(&self) -> bool {
+        self.inner.supports_within_group_clause()
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+}
+
+/// The fraction, counted from the least value; `None` if DataFusion refuses it.
+fn fraction(arguments: &AccumulatorArgs) -> Option<f64> {
+    let literal = arguments.exprs.get(1)?.downcast_ref::<Literal>()?;
+    let ScalarValue::Float64(Some(fraction)) = literal.value().cast_to(&DataType::Float64).ok()?
+    else {
+        return None;
+    };
+    let order = arguments.order_bys.first();
+    let is_descending = order.is_some_and(|order| order.options.descending);
+    let fraction = if is_descending {
+        1.0 - fraction
+    } else {
+        fraction
+    };
+    (0.0..=1.0).contains(&fraction).then_some(fraction)
+}
+
+/// All values of each group.
+#[derive(Debug)]
+struct OfGroups<T: ArrowPrimitiveType> {
+    fraction: f64,
+    values: Vec<Vec<T::Native>>,
+    /// Values that there is room for.
+    capacity: usize,
+}
+
+impl<T: ArrowPrimitiveType> OfGroups<T>
+where
+    T::Native: Into<f64>,
+{
+    fn new(fraction: f64) -> Self {
+        Self {
+            fraction,
+            values: Vec::new(),
+            capacity: 0,
+        }
+    }
+
+    fn push(&mut self, group: usize, value: T::Native) {
+        let values = &mut self.values[group];
+        self.capacity -= values.capacity();
+        values.push(value);
+        self.capacity += values.capacity();
+    }
+
+    fn append(
+        &mut self,
+        column: &ArrayRef,
+        groups: impl Iterator<Item = usize>,
+        count: usize,
+        wanted: Option<&BooleanArray>,
+    ) {
+        self.values
+            .resize_with(count.max(self.values.len()), Vec::new);
+        for (row, (value, group)) in column.as_primitive::<T>().iter().zip(groups).enumerate() {
+            let is_wanted = wanted.is_none_or(|wanted| wanted.is_valid(row) && wanted.value(row));
+            if let Some(value) = value.filter(|_| is_wanted) {
+                self.push(group, value);
+            }
+        }
+    }
+
+    fn merge(
+        &mut self,
+        states: &[ArrayRef],
+        groups: impl Iterator<Item = usize>,
+        count: usize,
+    ) -> Result<()> {
+        let [lists] = states else {
+            return internal_err!("one column of lists is expected");
+        };
+        self.values
+            .resize_with(count.max(self.values.len()), Vec::new);
+        for (list, group) in lists.as_list::<i32>().iter().zip(groups) {
+            if let Some(list) = list {
+                let values = list.as_primitive::<T>().iter().flatten();
+                values.for_each(|value| self.push(group, value));
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, emit_to: EmitTo) -> Vec<Vec<T::Native>> {
+        let taken = emit_to.take_needed(&mut self.values);
+        self.capacity = self.values.iter().map(Vec::capacity).sum();
+        taken
+    }
+
+    fn lists(&self, values: Vec<Vec<T::Native>>) -> ArrayRef {
+        let offsets = OffsetBuffer::from_lengths(values.iter().map(Vec::len));
+        let all = values.into_iter().flatten();
+        let all = PrimitiveArray::<T>::from_iter_values(all);
+        let item = Arc::new(Field::new_list_field(T::DATA_TYPE, true));
+        Arc::new(ListArray::new(item, offsets, Arc::new(all), None))
+    }
+
+    fn quantiles(&self, values: Vec<Vec<T::Native>>) -> Result<ArrayRef> {
+        let found = values
+            .into_iter()
+            .map(|mut values| quantile(&mut values, self.fraction));
+        let found: PrimitiveArray<Float64Type> = found.collect();
+        Ok(cast(&found, &T::DATA_TYPE)?)
+    }
+}
+
+/// The quantile of some values, whose order it changes; `None` if there are none.
+fn quantile<N: Copy + Into<f64>>(values: &mut [N], fraction: f64) -> Option<f64> {
+    let last = values.len().checked_sub(1)?;
+    let place = fraction * last as f64;
+    let (index, weight) = (place.floor() as usize, place.fract());
+    let order = |one: &N, other: &N| (*one).into().total_cmp(&(*other).into());
+    let (_, lower, above) = values.select_nth_unstable_by(index.min(last), order);
+    let lower: f64 = (*lower).into();
+    let upper = above.iter().copied().min_by(order);
+    let Some(upper) = upper.filter(|_| weight > 0.0) else {
+        return Some(lower);
+    };
+    let upper: f64 = upper.into();
+    Some(match upper - lower {
+        // The same infinity twice.
+        _ if upper == lower => lower,
+        difference if weight < 0.5 => lower + difference * weight,
+        difference => upper - difference * (1.0 - weight),
+    })
+}
+
+impl<T: ArrowPrimitiveType + Debug + Send + Sync> GroupsAccumulator for OfGroups<T>
+where
+    T::Native: Into<f64>,
+{
+    fn update_batch(
+        &mut self,
+        columns: &[ArrayRef],
+        groups: &[usize],
+        wanted: Option<&BooleanArray>,
+        count: usize,
+    ) -> Result<()> {
+        self.append(&columns[0], groups.iter().copied(), count, wanted);
+        Ok(())
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        let values = self.take(emit_to);
+        self.quantiles(values)
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        let values = self.take(emit_to);
+        Ok(vec![self.lists(values)])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], count: usize) -> Result<()> {
+        self.merge(states, groups.iter().copied(), count)
+    }
+
+    fn convert_to_state(
+        &self,
+        columns: &[ArrayRef],
+        wanted: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        let rows = columns[0].len();
+        let mut single = Self::new(self.fraction);
+        single.append(&columns[0], 0..rows, rows, wanted);
+        let values = single.take(EmitTo::All);
+        Ok(vec![self.lists(values)])
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+            + self.values.capacity() * size_of::<Vec<T::Native>>()
+            + self.capacity * size_of::<T::Native>()
+    }
+}
+
+impl<T: ArrowPrimitiveType + Debug + Send + Sync> Accumulator for OfGroups<T>
+where
+    T::Native: Into<f64>,
+{
+    fn update_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        let rows = columns[0].len();
+        self.append(&columns[0], std::iter::repeat_n(0, rows), 1, None);
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let values = self.values.first().cloned().unwrap_or_default();
+        ScalarValue::try_from_array(&self.quantiles(vec![values])?, 0)
+    }
+
+    fn size(&self) -> usize {
+        GroupsAccumulator::size(self)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let values = self.values.first().cloned().unwrap_or_default();
+        Ok(vec![ScalarValue::List(Arc::new(
+            self.lists(vec![values]).as_list::<i32>().clone(),
+        ))])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let rows = states.first().map_or(0, |lists| lists.len());
+        self.merge(states, std::iter::repeat_n(0, rows), 1)
+    }
+
+    fn retract_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        let Some(values) = self.values.first_mut() else {
+            return Ok(());
+        };
+        for gone in columns[0].as_primitive::<T>().iter().flatten() {
+            let gone: f64 = gone.into();
+            let place = values.iter().position(|value| {
+                let value: f64 = (*value).into();
+                value.total_cmp(&gone).is_eq()
+            });
+            if let Some(place) = place {
+                values.swap_remove(place);
+            }
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fractions_are_used_as_given() {
+        // numpy.quantile
+        for (values, fraction, expected) in [
+            (vec![0.0, 1.0], 0.3, 0.3),
+            (vec![1.0, 0.0], 0.7, 0.7),
+            (vec![4.0, 1.0, 2.0, 3.0], 0.1234567, 1.3703701000000001),
+            (vec![4.0, 1.0, 2.0, 3.0], 0.999999999, 3.999999997),
+            (vec![5.0], 0.25, 5.0),
+            (vec![1.0, 2.0, 3.0], 0.5, 2.0),
+            (vec![1.0, 2.0, 3.0], 1.0, 3.0),
+            (vec![f64::INFINITY, f64::INFINITY], 0.5, f64::INFINITY),
+        ] {
+            assert_eq!(
+                quantile(&mut values.clone(), fraction),
+                Some(expected),
+                "{values:?}"
+            );
+        }
+        assert_eq!(quantile::<f64>(&mut [], 0.5), None);
+    }
+}
