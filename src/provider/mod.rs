@@ -34,6 +34,7 @@ mod joined_axis;
 pub mod last_rows;
 pub mod lineage;
 mod location;
+mod logic;
 mod long_limits;
 mod mask;
 mod metrics;

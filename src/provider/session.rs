@@ -9,6 +9,7 @@ use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::datasource::file_format::FileFormatFactory;
+use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::SessionContext;
 
@@ -24,6 +25,9 @@ use crate::provider::functions::bounded::bounded;
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::introspection;
 use crate::provider::location::is_tet;
+use crate::provider::logic::{
+    CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
+};
 use crate::provider::long_limits::SpillLongLimits;
 use crate::provider::nested_loops::RestartBuildSides;
 use crate::provider::options::TetOptions;
@@ -172,7 +176,19 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         .with_session_id(session_id)
         .with_catalog_list(Arc::new(catalogs))
         .with_physical_optimizer_rules(rules);
-    analysis::register(builder.analyzer().get_or_insert_default());
+    let analyzer = builder.analyzer().get_or_insert_default();
+    analysis::register(analyzer);
+    let is_new = |rule: &dyn AnalyzerRule| {
+        let mut others = analyzer.rules.iter();
+        !others.any(|other| other.name() == rule.name())
+    };
+    if is_new(&CountedSetOperations) {
+        // Before types are coerced, keys are columns.
+        analyzer.rules.insert(0, Arc::new(CountedSetOperations));
+        analyzer.rules.push(Arc::new(EqualZeros));
+        analyzer.rules.push(Arc::new(NullAwareInSubqueries));
+        analyzer.rules.push(Arc::new(CombinedInLists));
+    }
     let ctx: SessionContext = builder.build().into();
     for factory in ctx.state_ref().write().table_factories_mut().values_mut() {
         *factory = Arc::new(RegularFilesFactory(Arc::clone(factory)));

@@ -33,6 +33,7 @@ mod known_chunks;
 mod memory;
 mod mutations;
 mod npy;
+mod null_logic;
 mod numpy;
 mod odd;
 mod opening;

@@ -17,6 +17,7 @@ use crate::provider::budget::balance::Balance;
 use crate::provider::budget::count::{Counter, too_deep};
 use crate::provider::budget::{Limits, inlined, lex, nodes};
 use crate::provider::config::TetConfig;
+use crate::provider::logic::syntax::correct;
 
 /// The stack for parsing and planning a statement within the default limits. Only what is used of it takes memory.
 const STACK_BYTES: usize = 64 << 20;
@@ -77,6 +78,7 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
             return plan_err!("more than one SQL statement");
         }
         nodes::check_statement(&statement, limits.plan_nodes)?;
+        correct(&mut statement);
         balance(&mut statement);
         Ok(statement)
     })

@@ -33,6 +33,8 @@ use crate::provider::statement::plan_statement;
 /// In addition, the values of a table over one array, whose column is `value`, are found under the name of the array:
 /// `SELECT avg(t2m) FROM t2m`. Columns and aliases of the name have precedence, and `SELECT *` is not changed.
 ///
+/// `IS DISTINCT FROM` binds more strongly than AND, and tuples in IN lists may hold any expressions.
+///
 /// ```
 /// # use datafusion::prelude::SessionContext;
 /// # #[tokio::main]

@@ -1,0 +1,128 @@
+//! `IN (SELECT ...)` below OR and NOT.
+//!
+//! DataFusion makes a mark join of it, whose mark is true or false, but never NULL: `x NOT IN (SELECT y ...) OR p` lets rows
+//! pass where `x` or a `y` is NULL. Here the cases in which the answer is NULL are added to the mark.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue};
+use datafusion::config::ConfigOptions;
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
+    lit,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+/// Makes `IN (SELECT ...)` NULL where it is, in filters that do not consist of it alone.
+#[derive(Debug, Default)]
+pub(crate) struct NullAwareInSubqueries;
+
+impl AnalyzerRule for NullAwareInSubqueries {
+    fn name(&self) -> &str {
+        "null_aware_in_subqueries"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let plan = plan.transform_up_with_subqueries(|node| {
+            let LogicalPlan::Filter(filter) = node else {
+                return Ok(Transformed::no(node));
+            };
+            if !has_subquery(&filter.predicate)? {
+                return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+            }
+            let schema = Arc::clone(filter.input.schema());
+            let conjuncts = split_conjunction_owned(filter.predicate).into_iter();
+            let conjuncts = conjuncts.map(|conjunct| null_aware(conjunct, &schema));
+            let predicate = conjunction(conjuncts.collect::<Result<Vec<_>>>()?);
+            let predicate = predicate.unwrap_or_else(|| lit(true));
+            let filter = Filter::try_new(predicate, filter.input)?;
+            Ok(Transformed::yes(LogicalPlan::Filter(filter)))
+        })?;
+        Ok(plan.data)
+    }
+}
+
+fn has_subquery(expression: &Expr) -> Result<bool> {
+    expression.exists(|one| Ok(matches!(one, Expr::InSubquery(_))))
+}
+
+/// The same predicate. One that is nothing but IN becomes a semi join or a join that knows of NULL.
+fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
+    let is_alone = match &conjunct {
+        Expr::InSubquery(_) => true,
+        Expr::Not(inner) => matches!(inner.as_ref(), Expr::InSubquery(_)),
+        _ => false,
+    };
+    if is_alone || !tells_null(&conjunct)? {
+        return Ok(conjunct);
+    }
+    let predicate = conjunct.transform_up(|one| match one {
+        Expr::InSubquery(found) => with_null(found, schema),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(predicate.data)
+}
+
+/// Returns `true` if the predicate may depend on whether an IN is false or NULL. Below nothing but AND and OR, a row is
+/// left out in either case.
+fn tells_null(predicate: &Expr) -> Result<bool> {
+    match predicate {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if matches!(op, Operator::And | Operator::Or) =>
+        {
+            Ok(tells_null(left)? || tells_null(right)?)
+        }
+        Expr::InSubquery(found) if !found.negated => has_subquery(&found.expr),
+        other => has_subquery(other),
+    }
+}
+
+/// `x IN (q)` as `x IN (q) OR (NULL AND (a q is NULL OR (x IS NULL AND there is a q)))`.
+fn with_null(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let rows = &found.subquery;
+    let (table, item) = rows.subquery.schema().qualified_field(0);
+    let item_column = Expr::Column(Column::new(table.cloned(), item.name()));
+    let mut cases = Vec::new();
+    if item.is_nullable() {
+        let plan = LogicalPlanBuilder::new_from_arc(Arc::clone(&rows.subquery));
+        cases.push(exists(rows, plan.filter(item_column.is_null())?.build()?)?);
+    }
+    if found.expr.nullable(schema).unwrap_or(true) {
+        let any = exists(rows, rows.subquery.as_ref().clone())?;
+        cases.push(found.expr.as_ref().clone().is_null().and(any));
+    }
+    let Some(is_unknown) = cases.into_iter().reduce(Expr::or) else {
+        return Ok(Transformed::no(Expr::InSubquery(found)));
+    };
+    let is_negated = found.negated;
+    let is_in = Expr::InSubquery(InSubquery {
+        negated: false,
+        ..found
+    });
+    let unknown = lit(ScalarValue::Boolean(None));
+    let answer = is_in.or(is_unknown.and(unknown));
+    Ok(Transformed::yes(match is_negated {
+        true => Expr::Not(Box::new(answer)),
+        false => answer,
+    }))
+}
+
+/// Whether the plan, which is one of a subquery, has a row. One that knows nothing of the rows outside is run once.
+fn exists(of: &Subquery, plan: LogicalPlan) -> Result<Expr> {
+    let with_plan = |plan| Subquery {
+        subquery: Arc::new(plan),
+        outer_ref_columns: of.outer_ref_columns.clone(),
+        spans: of.spans.clone(),
+    };
+    if !of.outer_ref_columns.is_empty() {
+        return Ok(Expr::Exists(Exists::new(with_plan(plan), false)));
+    }
+    let first = LogicalPlanBuilder::from(plan).limit(0, Some(1))?;
+    let none: [Expr; 0] = [];
+    let counted = first.aggregate(none, [count(lit(1i64))])?.build()?;
+    Ok(Expr::ScalarSubquery(with_plan(counted)).gt(lit(0i64)))
+}

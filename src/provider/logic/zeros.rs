@@ -1,0 +1,109 @@
+//! -0.0 in IN lists and in CASE.
+//!
+//! `=` takes both zeros for equal. An IN list of four and more items and `CASE x WHEN ...` compare the bits. Here a list that
+//! has one zero gets the other as well, and CASE compares by `=`.
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+use half::f16;
+
+/// Makes both zeros equal wherever values are compared for equality.
+#[derive(Debug, Default)]
+pub(crate) struct EqualZeros;
+
+impl AnalyzerRule for EqualZeros {
+    fn name(&self) -> &str {
+        "equal_zeros"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let plan = plan.transform_up_with_subqueries(|node| {
+            let mut is_needed = false;
+            node.apply_expressions(|expression| {
+                is_needed |= expression.exists(|one| Ok(is_equality(one)))?;
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+            if !is_needed {
+                return Ok(Transformed::no(node));
+            }
+            let schema = merge_schema(&node.inputs());
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expression| {
+                let name = names.save(&expression);
+                let equal = expression.transform_up(|one| Ok(with_equal_zeros(one, &schema)))?;
+                Ok(match equal.transformed {
+                    true => equal.update_data(|expression| name.restore(expression)),
+                    false => equal,
+                })
+            })
+        })?;
+        Ok(plan.data)
+    }
+}
+
+fn is_equality(expression: &Expr) -> bool {
+    match expression {
+        Expr::InList(_) => true,
+        Expr::Case(case) => case.expr.is_some(),
+        _ => false,
+    }
+}
+
+fn with_equal_zeros(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    match expression {
+        Expr::InList(list) => {
+            let zeros: Vec<_> = list.list.iter().filter_map(other_zero).collect();
+            let is_new = |zero: &Expr| !list.list.contains(zero);
+            let zeros: Vec<_> = zeros.into_iter().filter(is_new).collect();
+            if zeros.is_empty() {
+                return Transformed::no(Expr::InList(list));
+            }
+            Transformed::yes(Expr::InList(InList {
+                list: list.list.into_iter().chain(zeros).collect(),
+                ..list
+            }))
+        }
+        Expr::Case(Case {
+            expr: Some(of),
+            when_then_expr,
+            else_expr,
+        }) if !of.is_volatile() && is_float(&of, schema) => {
+            let compared = when_then_expr.into_iter();
+            let compared =
+                compared.map(|(when, then)| (Box::new(of.as_ref().clone().eq(*when)), then));
+            Transformed::yes(Expr::Case(Case {
+                expr: None,
+                when_then_expr: compared.collect(),
+                else_expr,
+            }))
+        }
+        other => Transformed::no(other),
+    }
+}
+
+fn is_float(expression: &Expr, schema: &DFSchema) -> bool {
+    let data_type = expression.get_type(schema);
+    data_type.is_ok_and(|data_type| data_type.is_floating())
+}
+
+/// The zero of the other sign, if the expression is a zero.
+fn other_zero(expression: &Expr) -> Option<Expr> {
+    let Expr::Literal(value, metadata) = expression else {
+        return None;
+    };
+    let other = match value {
+        ScalarValue::Float16(Some(zero)) if zero.to_f32() == 0.0 => {
+            ScalarValue::Float16(Some(f16::from_bits(zero.to_bits() ^ 0x8000)))
+        }
+        ScalarValue::Float32(Some(zero)) if *zero == 0.0 => ScalarValue::Float32(Some(-zero)),
+        ScalarValue::Float64(Some(zero)) if *zero == 0.0 => ScalarValue::Float64(Some(-zero)),
+        _ => return None,
+    };
+    Some(Expr::Literal(other, metadata.clone()))
+}
