@@ -63,7 +63,7 @@
 //!
 //! `cli` (on by default) is the `tet-sql` command and the DataFusion features that it wants. An application that embeds
 //! the crate turns it off and chooses DataFusion's features itself. `sql`, a part of it, adds units and descriptions to
-//! `information_schema`.
+//! `information_schema`. `parquet`, also a part of it, keeps attributes of columns in Parquet files.
 //!
 //! `serve` (on by default) adds `tet-sql serve`, an Arrow Flight SQL server.
 
@@ -77,6 +77,7 @@ pub mod provider;
 pub use error::Error;
 pub use format::storage::Access;
 pub use provider::Unpack;
+pub use provider::attributes::{annotated_schema, result_schema};
 pub use provider::config::TetConfig;
 pub use provider::description::{AttributeDescription, DimensionDescription, TableDescription};
 pub use provider::external::{TetTableFactory, open_location};

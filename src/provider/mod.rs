@@ -7,6 +7,7 @@ pub mod aggregate;
 pub mod aligned;
 mod analysis;
 pub mod arrays;
+pub mod attributes;
 mod axis_bounds;
 mod axis_filter;
 mod below;
@@ -41,6 +42,8 @@ mod metrics;
 mod names;
 mod nested_loops;
 pub mod options;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod partitions;
 pub mod planned_reads;
 pub mod probe_sides;

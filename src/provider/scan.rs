@@ -29,6 +29,7 @@ use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 
+use crate::provider::attributes::plain;
 use crate::provider::block_queue::{BlockQueue, SharedBlocks};
 use crate::provider::metrics::ScanMetrics;
 use crate::provider::options::ReadOptions;
@@ -522,6 +523,7 @@ fn inexact(
     session.create_physical_expr(predicate, &schema).map(Some)
 }
 
+/// Some columns of a table, without attributes.
 fn project(schema: &Schema, columns: &[usize]) -> Result<SchemaRef> {
-    Ok(Arc::new(schema.project(columns)?))
+    Ok(plain(&schema.project(columns)?))
 }

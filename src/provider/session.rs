@@ -16,6 +16,7 @@ use datafusion::prelude::SessionContext;
 use crate::error::Error;
 use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::analysis;
+use crate::provider::attributes::{AttributedResults, ResultAttributes};
 use crate::provider::config::TetConfig;
 use crate::provider::copy::{ArrayFormatFactory, RowFormatFactory};
 use crate::provider::external::{RegularFilesFactory, STORED_AS, TetTableFactory, TetUrlFactory};
@@ -31,6 +32,8 @@ use crate::provider::logic::{
 use crate::provider::long_limits::SpillLongLimits;
 use crate::provider::nested_loops::RestartBuildSides;
 use crate::provider::options::TetOptions;
+#[cfg(feature = "parquet")]
+use crate::provider::parquet::{AttributedParquet, InexactFloatBounds};
 use crate::provider::probe_sides::ArrayProbeSides;
 use crate::provider::schema::TetSchema;
 use crate::provider::table::ArrayTable;
@@ -148,6 +151,14 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
     let catalogs = UrlCatalogs::new(catalogs, Arc::new(urls));
     let session_id = ctx.session_id();
     let mut rules = ctx.state_ref().read().physical_optimizers().to_vec();
+    #[cfg(feature = "parquet")]
+    if !rules
+        .iter()
+        .any(|rule| rule.name() == InexactFloatBounds.name())
+    {
+        // Before any rule believes in statistics.
+        rules.insert(0, Arc::new(InexactFloatBounds));
+    }
     let ours: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 2] =
         [Arc::new(ZipJoins::new()), Arc::new(ArrayAggregates::new())];
     for rule in ours {
@@ -171,8 +182,10 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         rules.insert(selection + 1, Arc::new(ArrayProbeSides::new()));
     }
     FilterPushdown::replace_in(&mut rules);
+    let planner = Arc::clone(ctx.state_ref().read().query_planner());
     let mut builder = ctx
         .into_state_builder()
+        .with_query_planner(Arc::new(AttributedResults::new(planner)))
         .with_session_id(session_id)
         .with_catalog_list(Arc::new(catalogs))
         .with_physical_optimizer_rules(rules);
@@ -182,9 +195,10 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         let mut others = analyzer.rules.iter();
         !others.any(|other| other.name() == rule.name())
     };
-    if is_new(&CountedSetOperations) {
-        // Before types are coerced, keys are columns.
-        analyzer.rules.insert(0, Arc::new(CountedSetOperations));
+    if is_new(&ResultAttributes) {
+        // Before types are coerced, expressions are as the query has them.
+        analyzer.rules.insert(0, Arc::new(ResultAttributes));
+        analyzer.rules.insert(1, Arc::new(CountedSetOperations));
         analyzer.rules.push(Arc::new(EqualZeros));
         analyzer.rules.push(Arc::new(NullAwareInSubqueries));
         analyzer.rules.push(Arc::new(CombinedInLists));
@@ -200,6 +214,8 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         let factories = state.table_factories_mut();
         factories.insert(format.to_string(), factory);
     }
+    #[cfg(feature = "parquet")]
+    AttributedParquet::register(&mut ctx.state_ref().write());
     let ours = ArrayFormatFactory::all().into_iter();
     let ours = ours.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
     let of_rows = RowFormatFactory::all(&ctx.state()).into_iter();

@@ -15,6 +15,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::error::Error;
 use crate::provider::arrays;
+use crate::provider::attributes::plain;
 use crate::provider::description::TableDescription;
 use crate::provider::grid_table::GridTable;
 use crate::provider::options::{ReadOptions, TetOptions};
@@ -51,13 +52,19 @@ use crate::provider::source::{BlockSource, GridSource, VALUE};
 #[derive(Debug)]
 pub struct ArrayTable {
     source: Arc<dyn BlockSource>,
+    /// The columns without their attributes.
+    schema: SchemaRef,
     options: TetOptions,
 }
 
 impl ArrayTable {
     /// A table over any block source.
     pub fn new(source: Arc<dyn BlockSource>, options: TetOptions) -> Self {
-        Self { source, options }
+        Self {
+            schema: plain(source.schema()),
+            source,
+            options,
+        }
     }
 
     /// A table over a grid.
@@ -122,8 +129,9 @@ impl ArrayTable {
 
 #[async_trait]
 impl TableProvider for ArrayTable {
+    /// The columns, without attributes: [`annotated_schema`](crate::annotated_schema) has them.
     fn schema(&self) -> SchemaRef {
-        Arc::clone(self.source.schema())
+        Arc::clone(&self.schema)
     }
 
     fn table_type(&self) -> TableType {

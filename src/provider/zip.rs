@@ -296,7 +296,9 @@ fn plan_of(rows: Below<ArrayScan>, schema: &SchemaRef) -> Result<Arc<dyn Executi
             node,
         )?);
     }
-    Ok(Arc::new(ProjectionExec::try_new(output, node)?))
+    // A result's columns have attributes.
+    let output = ProjectionExec::try_new_with_schema_metadata(output, node, schema)?;
+    Ok(Arc::new(output))
 }
 
 /// Whether the keys are the dimensions of both sides, each with the one at the same place.

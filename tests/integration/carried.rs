@@ -1,7 +1,7 @@
 //! What COPY carries along beside cells: attributes of coordinates, times that are values.
 
-use tet_sql::TetOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype, OpenOptions, TetFile};
+use tet_sql::{TetOptions, annotated_schema};
 
 use crate::cells;
 use crate::sql::{open, rows, sample, session};
@@ -37,9 +37,10 @@ async fn attributes_of_coordinates_travel() {
         );
         rows(&ctx, &sql).await;
         let copied = open(&target, TetOptions::new()).await;
-        let table = copied.table("f.t").await.unwrap();
+        let table = copied.table_provider("f.t").await.unwrap();
+        let schema = annotated_schema(table.as_ref());
         let attribute = |column: &str, key: &str| {
-            let field = table.schema().field_with_unqualified_name(column).unwrap();
+            let field = schema.field_with_name(column).unwrap();
             field.metadata().get(key).cloned()
         };
         let some = |text: &str| Some(text.to_string());

@@ -265,7 +265,7 @@ async fn attributes_names_and_zone_maps() {
             .map(|(key, value)| format!("{key}={value}"));
         attributes.collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(attributes("t2m"), "units=K");
+    assert_eq!(attributes("t2m"), "long_name=air temperature units=K");
     assert_eq!(attributes("tmax"), "long_name=daily maximum units=K");
     // The zone maps are those that the reference makes.
     let copy_of = folder.path().join("indexed.tet");

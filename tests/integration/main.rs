@@ -7,6 +7,7 @@ mod aggregate_filters;
 mod aggregate_memory;
 mod aggregate_order;
 mod aggregates;
+mod attributes;
 mod budget;
 mod carried;
 mod cells;

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::headers;
-use crate::plot::{self, Characters, Chart, ChartKind, Colours};
+use crate::plot::{Characters, Chart, ChartKind, Colours};
 use crate::reading::grouped;
 use crate::rewrite::rewritten;
 use crate::run::Shell;
@@ -50,18 +50,11 @@ pub async fn chart(
 ) -> Result<(Chart, usize), Error> {
     let query = rewritten(context, query).await?;
     let plan = tet_sql::create_logical_plan(&context.state(), &query).await?;
-    let units = plot::units(&plan);
     let frame = context.execute_logical_plan(plan).await?;
     let mut stream = frame.execute_stream().await?;
     // Axes are called as the statement writes them.
     let fields = stream.schema();
     let schema = headers::as_written(context, &query, &fields);
-    let names = fields.fields().iter().zip(schema.fields());
-    let units = names.filter_map(|(own, shown)| {
-        let unit = units.get(own.name())?;
-        Some((shown.name().clone(), unit.clone()))
-    });
-    let units = units.collect();
     let mut batches = Vec::new();
     let mut rows = 0;
     while let Some(batch) = stream.next().await {
@@ -76,7 +69,7 @@ pub async fn chart(
         }
         batches.push(batch);
     }
-    let chart = Chart::of(kind, &schema, &batches, &units).map_err(Failure::message)?;
+    let chart = Chart::of(kind, &schema, &batches).map_err(Failure::message)?;
     Ok((chart, rows))
 }
 

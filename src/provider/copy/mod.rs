@@ -23,4 +23,6 @@ pub use format::ArrayFormatFactory;
 pub(in crate::provider) use options::Spelling;
 pub use options::{AxisOrder, CopyOptions};
 pub(in crate::provider) use row_formats::RowFormatFactory;
+#[cfg(feature = "parquet")]
+pub(in crate::provider) use row_formats::behind;
 pub(in crate::provider) use target::{CoordinateDataset, chunk_shape};

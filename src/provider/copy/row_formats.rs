@@ -93,6 +93,15 @@ impl FileFormatFactory for RowFormatFactory {
 #[derive(Debug)]
 struct RowFormat(Arc<dyn FileFormat>);
 
+/// Returns the format behind one of a [`RowFormatFactory`]; any other format itself.
+#[cfg(feature = "parquet")]
+pub(in crate::provider) fn behind(format: &Arc<dyn FileFormat>) -> &Arc<dyn FileFormat> {
+    match format.downcast_ref::<RowFormat>() {
+        Some(RowFormat(inner)) => inner,
+        None => format,
+    }
+}
+
 #[async_trait]
 impl FileFormat for RowFormat {
     fn get_ext(&self) -> String {

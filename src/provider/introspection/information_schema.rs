@@ -24,6 +24,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::sqlparser::ast::{ObjectName, TableFactor};
 use futures::{StreamExt, TryStreamExt, stream};
 
+use crate::provider::attributes::annotated_schema;
 use crate::provider::introspection::catalogs::{schemas, tables_of};
 use crate::provider::introspection::meaning;
 
@@ -209,7 +210,7 @@ impl Tables {
         for (name, schema) in schemas(catalogs) {
             for (table, provider) in tables_of(schema.as_ref()).await? {
                 let key = [name.catalog.clone(), name.schema.clone(), table];
-                tables.insert(key, provider.schema());
+                tables.insert(key, annotated_schema(provider.as_ref()));
             }
         }
         Ok(Self(tables))

@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float64Type, TimeUnit};
 use datafusion::arrow::array::RecordBatch;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// Beyond these, the difference of two numbers might not be one.
 const LARGEST: f64 = 1e300;
@@ -90,17 +90,11 @@ pub struct Column {
 }
 
 impl Column {
-    /// Reads a column of all batches. Its unit is among `units`, or an attribute of the field.
-    pub fn read(
-        field: &Field,
-        number: usize,
-        batches: &[RecordBatch],
-        units: &BTreeMap<String, String>,
-    ) -> Result<Self, String> {
+    /// Reads a column of all batches. Its unit is an attribute of the field.
+    pub fn read(field: &Field, number: usize, batches: &[RecordBatch]) -> Result<Self, String> {
         let attribute = |name: &str| field.metadata().get(name).map(|text| text::clean(text));
         let kind = Kind::of(field.data_type());
-        let unit = units.get(field.name()).map(|unit| text::clean(unit));
-        let unit = unit.or_else(|| attribute("units"));
+        let unit = attribute("units");
         let unit = match (&kind, field.data_type()) {
             // Those of a time say how it is stored.
             (Kind::Time(_), _) => None,

@@ -17,13 +17,11 @@ mod scatter;
 mod terminal;
 mod text;
 mod ticks;
-mod units;
 
 #[cfg(test)]
 mod tests;
 
 pub use terminal::{Characters, Colours};
-pub use units::units;
 
 use bars::Bars;
 use column::{Column, Kind};
@@ -32,7 +30,6 @@ use datafusion::arrow::datatypes::SchemaRef;
 use heat_map::HeatMap;
 use histogram::Histogram;
 use lines::{Lines, MOST_LINES};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The most texts for each of which a line is drawn.
@@ -94,7 +91,7 @@ impl Chart {
     /// A picture of the kind that is asked for, or of the one that fits a result: lines over one axis of numbers or times, a heat map over two axes, a histogram of one
     /// column, and bars for texts. One line for each text stands for a second axis of up to eight texts.
     ///
-    /// Units are attributes of the fields; [`units()`] finds those of columns that a query has computed.
+    /// Units and titles are metadata of the fields.
     ///
     /// # Errors
     /// A result without rows or numbers, one with more than two axes, and one that the kind cannot show; the error says what
@@ -103,7 +100,6 @@ impl Chart {
         kind: Option<ChartKind>,
         schema: &SchemaRef,
         batches: &[RecordBatch],
-        units: &BTreeMap<String, String>,
     ) -> Result<Self, String> {
         if batches.iter().all(|batch| batch.num_rows() == 0) {
             return Err("the result has no rows, so there is nothing to draw".to_owned());
@@ -119,7 +115,7 @@ impl Chart {
                 ));
                 continue;
             }
-            columns.push(Column::read(field, number, batches, units)?);
+            columns.push(Column::read(field, number, batches)?);
         }
         let infinite: usize = columns.iter().map(|column| column.infinite).sum();
         if infinite > 0 {

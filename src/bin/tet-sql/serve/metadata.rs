@@ -12,6 +12,7 @@ use datafusion::common::TableReference;
 use datafusion::logical_expr::TableType;
 use datafusion::prelude::SessionContext;
 use std::sync::Arc;
+use tet_sql::annotated_schema;
 use tonic::Status;
 
 const TABLE: &str = "TABLE";
@@ -66,7 +67,7 @@ pub async fn tables(
             TableType::View => VIEW,
             TableType::Base | TableType::Temporary => TABLE,
         };
-        let columns = table_schema(&provider.schema());
+        let columns = table_schema(&annotated_schema(provider.as_ref()));
         let appended = builder.append(catalog, schema, table, kind, &columns);
         appended.map_err(of_flight)?;
     }

@@ -59,7 +59,7 @@ impl Statement {
 
     /// The schema of its result, as it is sent.
     pub fn schema(&self) -> SchemaRef {
-        result_schema(self.plan.schema().as_arrow())
+        result_schema(&tet_sql::result_schema(&self.plan))
     }
 
     /// The parameters that it wants.

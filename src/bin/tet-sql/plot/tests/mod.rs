@@ -11,6 +11,7 @@ use datafusion::arrow::array::{
     PrimitiveArray, StringArray,
 };
 use datafusion::prelude::SessionContext;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tet_sql::{TetOptions, TetSessionExt, enable_tet};
 
@@ -33,13 +34,16 @@ async fn query(sql: &str) -> (Result<Chart, String>, BTreeMap<String, String>) {
     };
     options("demo");
     let frame = context.sql(sql).await.unwrap();
-    let units = units(frame.logical_plan());
     let stream = frame.execute_stream().await.unwrap();
     let schema = stream.schema();
     let batches = datafusion::physical_plan::common::collect(stream)
         .await
         .unwrap();
-    (Chart::of(None, &schema, &batches, &units), units)
+    let units = schema.fields().iter().filter_map(|field| {
+        let unit = field.metadata().get("units")?;
+        Some((field.name().clone(), unit.clone()))
+    });
+    (Chart::of(None, &schema, &batches), units.collect())
 }
 
 async fn chart(sql: &str) -> Chart {
@@ -53,7 +57,7 @@ fn made(columns: Vec<(&str, ArrayRef)>) -> Result<Chart, String> {
 fn made_as(kind: Option<ChartKind>, columns: Vec<(&str, ArrayRef)>) -> Result<Chart, String> {
     let columns = columns.into_iter().map(|(name, array)| (name, array, true));
     let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
-    Chart::of(kind, &batch.schema(), &[batch], &BTreeMap::new())
+    Chart::of(kind, &batch.schema(), &[batch])
 }
 
 fn floats(values: impl IntoIterator<Item = f64>) -> ArrayRef {

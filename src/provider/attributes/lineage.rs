@@ -1,0 +1,357 @@
+//! From which columns of which tables the columns of a result come, as far as their attributes follow them.
+//!
+//! A column that is passed on keeps all attributes. An expression whose values mean the same in the same unit (a mean, an
+//! extreme, the value of another row, a constant offset) keeps the unit and the description. All others have none.
+
+use std::collections::BTreeMap;
+
+use arrow::datatypes::DataType;
+use datafusion::common::metadata::FieldMetadata;
+use datafusion::common::{DFSchema, DFSchemaRef, ScalarValue};
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
+use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, JoinType, LogicalPlan, Operator};
+
+use crate::provider::attributes::annotated_schema;
+use crate::provider::source::DATASET;
+
+const UNITS: &str = "units";
+/// The attributes that an expression can keep.
+const MEANING: [&str; 4] = [UNITS, "long_name", "standard_name", "description"];
+/// Aggregate and window functions whose result is one of their first argument's values, or lies between them.
+const ALIKE: [&str; 18] = [
+    "approx_median",
+    "approx_percentile_cont",
+    "arg_max",
+    "arg_min",
+    "avg",
+    "first_value",
+    "lag",
+    "last_value",
+    "lead",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "nth_value",
+    "percentile_cont",
+    "quantile",
+    "mode",
+    "any_value",
+];
+/// Those whose result has the unit of their first argument, but means something else.
+const SAME_UNIT: [&str; 5] = ["stddev", "stddev_pop", "stddev_samp", "sum", "norm_l1"];
+/// Scalar functions of one value, of which they change little.
+const ROUNDINGS: [&str; 6] = ["abs", "ceil", "floor", "nullif", "round", "trunc"];
+/// Scalar functions whose result is one of their arguments.
+const CHOICES: [&str; 5] = ["coalesce", "greatest", "ifnull", "least", "nvl"];
+/// The zero of degrees Celsius in kelvin. An offset of this size changes the unit.
+const ZERO_CELSIUS: f64 = 273.15;
+const KELVIN: [&str; 4] = ["K", "kelvin", "Kelvin", "degK"];
+const CELSIUS: [&str; 8] = [
+    "degC",
+    "celsius",
+    "Celsius",
+    "degree_Celsius",
+    "degrees_Celsius",
+    "deg_C",
+    "degree_C",
+    "°C",
+];
+/// Plans and expressions are not searched deeper.
+const DEEPEST: usize = 256;
+
+/// Returns the attributes of each column of a plan.
+pub(super) fn of_plan(plan: &LogicalPlan) -> Vec<FieldMetadata> {
+    Input::of(plan, 0).attributes
+}
+
+/// The columns of a plan with their attributes.
+pub(super) struct Input {
+    schema: DFSchemaRef,
+    attributes: Vec<FieldMetadata>,
+    /// How deep the plan lies.
+    depth: usize,
+}
+
+impl Input {
+    pub fn of(plan: &LogicalPlan, depth: usize) -> Self {
+        let schema = plan.schema();
+        let mut attributes = match depth < DEEPEST {
+            true => Self::attributes(plan, depth + 1),
+            false => Vec::new(),
+        };
+        attributes.resize(schema.fields().len(), FieldMetadata::default());
+        Self {
+            schema: DFSchemaRef::clone(schema),
+            attributes,
+            depth,
+        }
+    }
+
+    /// The attributes of the columns, or of some first ones.
+    fn attributes(plan: &LogicalPlan, depth: usize) -> Vec<FieldMetadata> {
+        let input = |plan| Self::of(plan, depth);
+        match plan {
+            LogicalPlan::TableScan(scan) => {
+                let Ok(table) = source_as_provider(&scan.source) else {
+                    return own(&scan.projected_schema);
+                };
+                let schema = annotated_schema(table.as_ref());
+                let fields = schema.fields();
+                let attributes = |index: &usize| {
+                    let field = fields.get(*index);
+                    field.map_or_else(FieldMetadata::default, |field| {
+                        FieldMetadata::new_from_field(field)
+                    })
+                };
+                match &scan.projection {
+                    Some(columns) => columns.iter().map(attributes).collect(),
+                    None => (0..fields.len()).map(|index| attributes(&index)).collect(),
+                }
+            }
+            LogicalPlan::Projection(projection) => {
+                let below = input(&projection.input);
+                projection
+                    .expr
+                    .iter()
+                    .map(|one| below.expression(one))
+                    .collect()
+            }
+            LogicalPlan::Aggregate(aggregate) => {
+                let below = input(&aggregate.input);
+                if let [Expr::GroupingSet(_)] = aggregate.group_expr.as_slice() {
+                    // The columns of the sets, then the number of the set, then the aggregates.
+                    let keys = aggregate.group_expr_len().unwrap_or_default();
+                    let mut attributes: Vec<_> = (0..keys)
+                        .map(|key| match plan.schema().columns().get(key) {
+                            Some(column) => below.expression(&Expr::Column(column.clone())),
+                            None => FieldMetadata::default(),
+                        })
+                        .collect();
+                    let before = plan.schema().fields().len() - aggregate.aggr_expr.len();
+                    attributes.resize(before, FieldMetadata::default());
+                    attributes.extend(aggregate.aggr_expr.iter().map(|one| below.expression(one)));
+                    return attributes;
+                }
+                let all = aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
+                all.map(|one| below.expression(one)).collect()
+            }
+            LogicalPlan::Window(window) => {
+                let mut below = input(&window.input);
+                let own: Vec<_> = window
+                    .window_expr
+                    .iter()
+                    .map(|one| below.expression(one))
+                    .collect();
+                below.attributes.extend(own);
+                below.attributes
+            }
+            LogicalPlan::Join(join) => {
+                let left = input(&join.left).attributes;
+                let right = input(&join.right).attributes;
+                match join.join_type {
+                    JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => left,
+                    JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => right,
+                    _ => left.into_iter().chain(right).collect(),
+                }
+            }
+            LogicalPlan::Distinct(Distinct::On(distinct)) => {
+                let below = input(&distinct.input);
+                distinct
+                    .select_expr
+                    .iter()
+                    .map(|one| below.expression(one))
+                    .collect()
+            }
+            LogicalPlan::Union(union) => {
+                let mut inputs = union.inputs.iter().map(|one| input(one).attributes);
+                let first = inputs.next().unwrap_or_default();
+                inputs.fold(first, |all, next| {
+                    let both = all.iter().zip(&next);
+                    both.map(|(one, other)| shared(one, other)).collect()
+                })
+            }
+            LogicalPlan::RecursiveQuery(query) => input(&query.static_term).attributes,
+            LogicalPlan::Filter(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Distinct(_)
+            | LogicalPlan::Repartition(_)
+            | LogicalPlan::Subquery(_)
+            | LogicalPlan::SubqueryAlias(_) => match plan.inputs().as_slice() {
+                [below] => input(below).attributes,
+                _ => Vec::new(),
+            },
+            other => own(other.schema()),
+        }
+    }
+
+    /// The attributes of an expression over the columns.
+    pub fn expression(&self, expression: &Expr) -> FieldMetadata {
+        self.nested(expression, self.depth)
+    }
+
+    fn nested(&self, expression: &Expr, depth: usize) -> FieldMetadata {
+        if depth > DEEPEST {
+            return FieldMetadata::default();
+        }
+        let inside = |expression: &Expr| self.nested(expression, depth + 1);
+        let first = |arguments: &[Expr]| {
+            arguments
+                .first()
+                .map_or_else(FieldMetadata::default, inside)
+        };
+        let aggregate = |name: &str, arguments: &[Expr]| match name {
+            name if ALIKE.contains(&name) => meaning(&first(arguments)),
+            name if SAME_UNIT.contains(&name) => kept(&first(arguments), &[UNITS]),
+            _ => FieldMetadata::default(),
+        };
+        match expression {
+            Expr::Column(column) => match self.schema.maybe_index_of_column(column) {
+                Some(index) => self.attributes[index].clone(),
+                None => FieldMetadata::default(),
+            },
+            Expr::Alias(alias) => {
+                let mut attributes = inside(&alias.expr);
+                attributes.extend(alias.metadata.clone().unwrap_or_default());
+                attributes
+            }
+            Expr::Cast(cast) => meaning(&inside(&cast.expr)),
+            Expr::TryCast(cast) => meaning(&inside(&cast.expr)),
+            Expr::Negative(inner) => meaning(&inside(inner)),
+            Expr::AggregateFunction(AggregateFunction { func, params }) => {
+                aggregate(func.name(), &params.args)
+            }
+            Expr::WindowFunction(window) => aggregate(window.fun.name(), &window.params.args),
+            Expr::ScalarFunction(ScalarFunction { func, args }) => match func.name() {
+                name if ROUNDINGS.contains(&name) => meaning(&first(args)),
+                name if CHOICES.contains(&name) => agreed(args.iter(), inside),
+                _ => FieldMetadata::default(),
+            },
+            Expr::Case(case) => {
+                let results = case
+                    .when_then_expr
+                    .iter()
+                    .map(|(_, result)| result.as_ref());
+                agreed(results.chain(case.else_expr.as_deref()), inside)
+            }
+            Expr::ScalarSubquery(subquery) => {
+                let below = Self::of(&subquery.subquery, depth + 1);
+                below
+                    .attributes
+                    .first()
+                    .map_or_else(FieldMetadata::default, meaning)
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right })
+                if matches!(op, Operator::Plus | Operator::Minus) =>
+            {
+                match (constant(left), constant(right)) {
+                    (None, None) => {
+                        let (left, right) = (inside(left), inside(right));
+                        match left.inner().get(UNITS) == right.inner().get(UNITS) {
+                            true => meaning(&shared(&left, &right)),
+                            false => FieldMetadata::default(),
+                        }
+                    }
+                    (None, Some(offset)) => shifted(
+                        &inside(left),
+                        match op {
+                            Operator::Minus => -offset,
+                            _ => offset,
+                        },
+                    ),
+                    (Some(offset), None) if *op == Operator::Plus => {
+                        shifted(&inside(right), offset)
+                    }
+                    (Some(_), None) => meaning(&inside(right)),
+                    (Some(_), Some(_)) => FieldMetadata::default(),
+                }
+            }
+            _ => FieldMetadata::default(),
+        }
+    }
+}
+
+/// The metadata of the fields themselves.
+fn own(schema: &DFSchema) -> Vec<FieldMetadata> {
+    let fields = schema.fields().iter();
+    fields
+        .map(|field| FieldMetadata::new_from_field(field))
+        .collect()
+}
+
+/// A literal number.
+fn constant(expression: &Expr) -> Option<f64> {
+    match expression {
+        Expr::Literal(value, _) if value.data_type().is_numeric() => {
+            match value.cast_to(&DataType::Float64) {
+                Ok(ScalarValue::Float64(number)) => number,
+                _ => None,
+            }
+        }
+        Expr::Negative(inner) => constant(inner).map(|number| -number),
+        Expr::Cast(cast) => constant(&cast.expr),
+        _ => None,
+    }
+}
+
+/// The attributes of values plus a constant.
+fn shifted(attributes: &FieldMetadata, offset: f64) -> FieldMetadata {
+    let mut kept = meaning(attributes).inner().clone();
+    if let Some(units) = kept.get_mut(UNITS) {
+        if offset == -ZERO_CELSIUS && KELVIN.contains(&units.as_str()) {
+            *units = CELSIUS[0].to_string();
+        } else if offset == ZERO_CELSIUS && CELSIUS.contains(&units.as_str()) {
+            *units = KELVIN[0].to_string();
+        }
+    }
+    FieldMetadata::new(kept)
+}
+
+/// The unit and the description, and that it is no dimension if it comes from values.
+fn meaning(attributes: &FieldMetadata) -> FieldMetadata {
+    kept(attributes, &MEANING)
+}
+
+fn kept(attributes: &FieldMetadata, keys: &[&str]) -> FieldMetadata {
+    let all = attributes.inner();
+    let mut kept: BTreeMap<_, _> = keys
+        .iter()
+        .filter_map(|key| Some((key.to_string(), all.get(*key)?.clone())))
+        .collect();
+    if all.contains_key(DATASET) {
+        kept.insert(DATASET.to_string(), String::new());
+    }
+    FieldMetadata::new(kept)
+}
+
+/// The attributes that both have. Values of two datasets are those of none in particular.
+fn shared(one: &FieldMetadata, other: &FieldMetadata) -> FieldMetadata {
+    if one == other {
+        return one.clone();
+    }
+    let (one, other) = (one.inner(), other.inner());
+    let both = one
+        .iter()
+        .filter(|(key, text)| other.get(*key) == Some(text));
+    let mut both: BTreeMap<_, _> = both
+        .map(|(key, text)| (key.clone(), text.clone()))
+        .collect();
+    if one.contains_key(DATASET) && other.contains_key(DATASET) {
+        both.entry(DATASET.to_string()).or_default();
+    }
+    FieldMetadata::new(both)
+}
+
+/// The meaning that all of these share but constants, which are written in the unit of the others.
+fn agreed<'a>(
+    expressions: impl Iterator<Item = &'a Expr>,
+    of: impl Fn(&Expr) -> FieldMetadata,
+) -> FieldMetadata {
+    let found = expressions
+        .filter(|one| !matches!(one, Expr::Literal(..)))
+        .map(of);
+    let agreed = found.reduce(|one, other| shared(&one, &other));
+    agreed.map_or_else(FieldMetadata::default, |agreed| meaning(&agreed))
+}

@@ -1,0 +1,94 @@
+//! Attributes of columns: units, long names, and what marks a column as a dimension or as the values of a dataset.
+//!
+//! Attributes belong to tables and are given to results. The schemas inside a plan are free of them: DataFusion 55 merges
+//! field metadata in one way where it plans a union and in another where it runs one, and then refuses to aggregate over
+//! a union of two arrays that differ in nothing but an attribute. So [`ArrayTable`] declares a plain schema, and the rule
+//! [`ResultAttributes`] derives the attributes of a query's result from those of its tables ([`lineage`]), and a
+//! [planner] puts them on top of the finished plan.
+
+mod lineage;
+mod plain_table;
+mod planner;
+mod rule;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::catalog::TableProvider;
+use datafusion::logical_expr::LogicalPlan;
+
+use crate::provider::attributes::plain_table::PlainTable;
+pub(super) use crate::provider::attributes::planner::AttributedResults;
+pub(super) use crate::provider::attributes::rule::ResultAttributes;
+#[cfg(feature = "parquet")]
+use crate::provider::parquet;
+use crate::provider::table::ArrayTable;
+
+/// The prefix of metadata that belongs to a column's type. A plan needs it, so it is no attribute.
+const OF_TYPE: &str = "ARROW:extension:";
+
+/// Returns the schema of a table or view, with the attributes of its columns as field metadata.
+///
+/// [`TableProvider::schema`] of an [`ArrayTable`] leaves them out, since DataFusion does not let the branches of a union
+/// differ in metadata.
+pub fn annotated_schema(table: &dyn TableProvider) -> SchemaRef {
+    if let Some(array) = table.downcast_ref::<ArrayTable>() {
+        return Arc::clone(array.source().schema());
+    }
+    if let Some(plain) = table.downcast_ref::<PlainTable>() {
+        return annotated_schema(plain.inner().as_ref());
+    }
+    #[cfg(feature = "parquet")]
+    if let Some(schema) = parquet::annotated_schema(table) {
+        return schema;
+    }
+    match table.get_logical_plan() {
+        Some(view) => result_schema(&view),
+        None => table.schema(),
+    }
+}
+
+/// Returns the schema of a query's result, with the attributes of its columns as field metadata.
+///
+/// In a session that [`enable_tet`](crate::enable_tet) made, the batches of the result have the same metadata.
+pub fn result_schema(plan: &LogicalPlan) -> SchemaRef {
+    let schema = plan.schema().as_arrow();
+    if !rule::is_query(plan) {
+        return Arc::new(schema.clone());
+    }
+    let attributes = lineage::of_plan(plan);
+    let fields = schema.fields().iter().zip(&attributes);
+    let fields = fields.map(|(field, attributes)| {
+        let mut metadata = field.metadata().clone();
+        let attributes = attributes.inner().iter();
+        metadata.extend(attributes.map(|(key, text)| (key.clone(), text.clone())));
+        Arc::new(field.as_ref().clone().with_metadata(metadata))
+    });
+    Arc::new(Schema::new_with_metadata(
+        fields.collect::<Vec<_>>(),
+        schema.metadata().clone(),
+    ))
+}
+
+/// Returns the schema without attributes.
+pub(super) fn plain(schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter();
+    let fields = fields.map(|field| {
+        if is_plain(field) {
+            return Arc::clone(field);
+        }
+        let mut metadata = field.metadata().clone();
+        metadata.retain(|key, _| key.starts_with(OF_TYPE));
+        Arc::new(field.as_ref().clone().with_metadata(metadata))
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// Returns `true` if a column has an attribute.
+fn has_attributes(schema: &Schema) -> bool {
+    !schema.metadata().is_empty() || !schema.fields().iter().all(|field| is_plain(field))
+}
+
+fn is_plain(field: &Field) -> bool {
+    field.metadata().keys().all(|key| key.starts_with(OF_TYPE))
+}

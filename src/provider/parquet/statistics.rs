@@ -1,0 +1,101 @@
+//! The rule that keeps NaN from being read as another value.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Result, Statistics};
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileScanConfig, FileScanConfigBuilder, ParquetSource,
+};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+
+/// Makes the min and max of floating-point columns of Parquet files inexact.
+///
+/// By the format's specification they leave NaN out. DataFusion 55 takes a column whose exact min and max are the same
+/// for a constant, and reads `[2.0, NaN]` as `[2.0, 2.0]`; `max(x)` is answered from them as well.
+#[derive(Debug, Default)]
+pub(crate) struct InexactFloatBounds;
+
+impl PhysicalOptimizerRule for InexactFloatBounds {
+    fn name(&self) -> &str {
+        "InexactFloatBounds"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = plan.transform_up(|node| {
+            let source = node.downcast_ref::<DataSourceExec>();
+            let files =
+                source.and_then(|source| source.data_source().downcast_ref::<FileScanConfig>());
+            Ok(match files.and_then(inexact) {
+                Some(files) => Transformed::yes(DataSourceExec::from_data_source(files) as _),
+                None => Transformed::no(node),
+            })
+        });
+        plan.data()
+    }
+}
+
+/// The same scan, if it reads Parquet with floating-point columns.
+fn inexact(files: &FileScanConfig) -> Option<FileScanConfig> {
+    files.file_source().downcast_ref::<ParquetSource>()?;
+    let schema = files.file_schema();
+    let is_float = |schema: &Schema| {
+        let mut fields = schema.fields().iter();
+        fields.any(|field| field.data_type().is_floating())
+    };
+    if !is_float(schema) {
+        return None;
+    }
+    let groups = files.file_groups.iter().map(|group| {
+        let files = group
+            .files()
+            .iter()
+            .cloned()
+            .map(|mut file: PartitionedFile| {
+                if let Some(statistics) = &file.statistics {
+                    file.statistics = Some(Arc::new(without_float_bounds(statistics, schema)));
+                }
+                file
+            });
+        let inexact = FileGroup::new(files.collect());
+        match group.file_statistics(None) {
+            Some(statistics) => {
+                inexact.with_statistics(Arc::new(without_float_bounds(statistics, schema)))
+            }
+            None => inexact,
+        }
+    });
+    let all = without_float_bounds(&files.statistics(), schema);
+    let builder = FileScanConfigBuilder::from(files.clone());
+    Some(
+        builder
+            .with_file_groups(groups.collect())
+            .with_statistics(all)
+            .build(),
+    )
+}
+
+fn without_float_bounds(statistics: &Statistics, schema: &SchemaRef) -> Statistics {
+    let mut statistics = statistics.clone();
+    let columns = statistics.column_statistics.iter_mut().zip(schema.fields());
+    for (column, field) in columns {
+        if field.data_type().is_floating() {
+            column.min_value = column.min_value.clone().to_inexact();
+            column.max_value = column.max_value.clone().to_inexact();
+        }
+    }
+    statistics
+}
