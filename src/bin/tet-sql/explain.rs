@@ -13,7 +13,6 @@ use crate::terminal::on_lines;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
-use datafusion::arrow::error::ArrowError;
 use datafusion::common::format::ExplainFormat;
 use datafusion::logical_expr::{Explain, LogicalPlan};
 use datafusion::physical_plan::collect;
@@ -158,7 +157,7 @@ fn sections(batches: &[RecordBatch]) -> Result<Vec<Section>, Error> {
         };
         let texts = |column: &ArrayRef| cast(column, &DataType::Utf8);
         let both = texts(kinds).and_then(|kinds| Ok((kinds, texts(plans)?)));
-        let (kinds, plans) = both.map_err(|error: ArrowError| Failure::from(error))?;
+        let (kinds, plans) = both.map_err(Failure::from)?;
         let pairs = kinds
             .as_string::<i32>()
             .iter()

@@ -90,13 +90,13 @@ fn a_sentence_tells_what_else_is_done() {
             "SELECT t.value FROM temperature t JOIN pressure p ON t.time = p.time ORDER BY 1 LIMIT 3",
             &[
                 " of temperature (",
-                " of pressure (",
+                " of pressure",
                 "rows are joined by hash",
                 "the first 3 rows are kept while sorting",
             ],
         ),
         (
-            "SELECT min(value), max(value) FROM temperature",
+            "SELECT min(value), max(value) FROM temperature WHERE lat > 20",
             &["the minimum and the maximum are computed on stored cells"],
         ),
     ] {

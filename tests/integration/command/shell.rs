@@ -220,7 +220,7 @@ fn columns_are_summarized() {
     assert_eq!(
         output,
         "column_name,column_type,min,max,approx_unique,avg,std,q25,q50,q75,count,null_percentage\n\
-         n,Int64,1,4,4,2.5,1.2909944487358056,1,2,3,4,0.0\n\
+         n,Int64,1,4,4,2.5,1.2909944487358056,1.5,2.5,3.5,4,0.0\n\
          s,Utf8,a,b,2,,,,,,4,25.0\n"
     );
     let query = "-- a comment\nsummarize SELECT n * 2 AS double FROM t WHERE n < 3";
