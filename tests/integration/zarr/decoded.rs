@@ -280,7 +280,7 @@ fn the_commands_take_the_flag() {
     let path = path.to_str().unwrap();
     let ask = |arguments: &[&str]| {
         let usual = ["--no-init", "-q", "--format", "csv"];
-        command("tet-sql", &[&usual, arguments].concat())
+        command("tet-sql", &[&usual[..], arguments].concat())
     };
     let file = "SELECT round(min(value), 2) AS v FROM t2m";
     let quoted = format!("SELECT round(min(value), 2) AS v FROM '{path}#t2m'");
@@ -295,8 +295,7 @@ fn the_commands_take_the_flag() {
     let opened = file.replace("t2m", "x.t2m");
     for (set, expected) in [("never", "v\n-2315.0\n"), ("auto", "v\n250.0\n")] {
         let set = format!("SET tet.unpack = '{set}'");
-        let flag = ["--unpack", "always"];
-        let found = ask(&[&flag[..], &["-c", &set, "-c", &open, "-c", &opened]].concat());
+        let found = ask(&["--unpack", "always", "-c", &set, "-c", &open, "-c", &opened]);
         assert_eq!(found, expected);
     }
     let tet = folder.path().join("packed.tet");
