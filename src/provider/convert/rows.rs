@@ -82,12 +82,14 @@ fn array_format(
     target: FileKind,
     options: &ConvertOptions,
 ) -> Option<ArrayFormatFactory> {
-    let mut copied = CopyOptions::default();
-    copied.spelling = Spelling::Flags;
-    copied.dims.clone_from(&options.dims);
-    copied.chunk.clone_from(&options.chunk);
+    let mut copied = CopyOptions {
+        spelling: Spelling::Flags,
+        dims: options.dims.clone(),
+        chunk: options.chunk.clone(),
+        zone_maps: options.zone_maps,
+        ..CopyOptions::default()
+    };
     copied.compression = options.compression.unwrap_or(copied.compression);
-    copied.zone_maps = options.zone_maps;
     if !source.is_array() {
         copied.dataset.clone_from(&options.dataset);
     }
