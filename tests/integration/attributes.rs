@@ -248,7 +248,7 @@ async fn parquet_reads_back_with_its_dimensions() {
     let again = open(&folder.path().join("again.tet"), TetOptions::new()).await;
     let sql = "SELECT step, lat, value FROM rain ORDER BY step, lat";
     assert_eq!(rows(&again, sql).await, rows(&ctx, sql).await);
-    let file = TetFile::open(&folder.path().join("again.tet"), OpenOptions::default()).unwrap();
+    let file = TetFile::open(folder.path().join("again.tet"), OpenOptions::default()).unwrap();
     let dataset = file.dataset("rain").unwrap();
     assert_eq!(file.metadata(dataset).unwrap().attrs["units"], "mm");
     // As an external table, and of several files that agree on some attributes.

@@ -6,6 +6,9 @@ use crate::sql::{rows, session, texts};
 
 type Truth = Option<bool>;
 
+/// The truth of a predicate over `x`.
+type Predicate = dyn Fn(Option<i64>) -> Truth;
+
 fn not(one: Truth) -> Truth {
     one.map(|one| !one)
 }
@@ -56,7 +59,7 @@ async fn in_lists_are_combined_as_three_valued_logic_has_it() {
         &[Some(1), Some(2), Some(3), Some(4)],
     ];
     let ctx = session();
-    let mut predicates: Vec<(String, Box<dyn Fn(Option<i64>) -> Truth>)> = Vec::new();
+    let mut predicates: Vec<(String, Box<Predicate>)> = Vec::new();
     for one in lists {
         for other in lists {
             for (is_one_negated, is_other_negated) in [(false, false), (true, false), (true, true)]
@@ -89,7 +92,8 @@ async fn in_lists_are_combined_as_three_valued_logic_has_it() {
             }
         }
     }
-    let equalities: [(&str, fn(Option<i64>) -> Truth); 4] = [
+    type PlainPredicate = fn(Option<i64>) -> Truth;
+    let equalities: [(&str, PlainPredicate); 4] = [
         ("NOT ((x = 1 OR x = 2) AND (x = 3 OR x = 4))", |x| {
             not(and(
                 is_in(x, &[Some(1), Some(2)]),
@@ -163,7 +167,7 @@ async fn in_subqueries_below_or_and_not_know_null() {
     ];
     for (set, items) in sets {
         let inner = format!("(SELECT y FROM {set} AS q(y))");
-        let shapes: [(String, &dyn Fn(Option<i64>) -> Truth); 5] = [
+        let shapes: [(String, &Predicate); 5] = [
             (format!("x NOT IN {inner} OR x = 5"), &|x| {
                 or(not(is_in(x, items)), x.map(|x| x == 5))
             }),

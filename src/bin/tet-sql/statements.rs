@@ -98,7 +98,7 @@ fn split_to_meta<'a>(
                     },
                     end,
                 });
-                return Some(end);
+                return Err(end);
             }
             _ if begin.is_none() && text[offset..].starts_with(['.', '\\']) => {
                 let line = text[offset..].lines().next().unwrap_or_default();

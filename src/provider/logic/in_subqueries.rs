@@ -71,11 +71,11 @@ fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
 /// left out in either case.
 fn tells_null(predicate: &Expr) -> Result<bool> {
     match predicate {
-        Expr::BinaryExpr(BinaryExpr { left, op, right })
-            if matches!(op, Operator::And | Operator::Or) =>
-        {
-            Ok(tells_null(left)? || tells_null(right)?)
-        }
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::And | Operator::Or,
+            right,
+        }) => Ok(tells_null(left)? || tells_null(right)?),
         Expr::InSubquery(found) if !found.negated => has_subquery(&found.expr),
         other => has_subquery(other),
     }

@@ -170,8 +170,10 @@ async fn the_setting_chooses() {
 }
 
 async fn converted(input: &Path, output: &Path, unpack: Unpack) -> Vec<String> {
-    let mut options = ConvertOptions::default();
-    options.unpack = unpack;
+    let mut options = ConvertOptions {
+        unpack,
+        ..ConvertOptions::default()
+    };
     if output.extension().unwrap() == "npy" || output.extension().unwrap() == "parquet" {
         options.dataset = Some("t2m".to_string());
     }

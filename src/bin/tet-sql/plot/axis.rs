@@ -130,7 +130,10 @@ impl Axis {
                 Some(context) => format!("{} ({context})", self.title),
                 None => self.title.clone(),
             };
-            return (self.from_low(found.ticks.into_iter().map(tick)), title);
+            return (
+                self.in_order_from_low(found.ticks.into_iter().map(tick)),
+                title,
+            );
         }
         let round = match &self.scale {
             Scale::Numbers(round) => *round,
@@ -140,11 +143,11 @@ impl Axis {
         let numbers = ticks::multiples(self.low, self.high, step);
         let labels = ticks::labels(&numbers, step);
         let ticks = numbers.into_iter().zip(labels).map(tick);
-        (self.from_low(ticks), self.title.clone())
+        (self.in_order_from_low(ticks), self.title.clone())
     }
 
     /// Ticks from the left to the right, or from the bottom to the top.
-    fn from_low(&self, ticks: impl DoubleEndedIterator<Item = Tick>) -> Vec<Tick> {
+    fn in_order_from_low(&self, ticks: impl DoubleEndedIterator<Item = Tick>) -> Vec<Tick> {
         match self.is_reversed {
             true => ticks.rev().collect(),
             false => ticks.collect(),
