@@ -135,7 +135,7 @@ fn an_empty_result_is_a_result() {
     let path = file.to_str().unwrap();
     let query = "SELECT * FROM temperature WHERE lat > 500";
     assert_eq!(
-        answer(&[WEATHER, "--format", "ndjson", "-o", path, "-c", query]),
+        answer(&[WEATHER, "-q", "--format", "ndjson", "-o", path, "-c", query]),
         ""
     );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "");

@@ -13,10 +13,7 @@ fn rows(sql: &str) -> Vec<Vec<String>> {
 fn tables_are_listed_with_what_they_hold() {
     let output = answer(&[WEATHER, "-c", ".tables"]);
     let mut lines = output.lines();
-    assert_eq!(
-        lines.next(),
-        Some(format!("weather_small ({WEATHER})").as_str())
-    );
+    assert_eq!(lines.next(), Some("weather_small (weather_small.tet)"));
     let line = lines
         .find(|line| line.trim_start().starts_with("temperature "))
         .unwrap();

@@ -144,7 +144,7 @@ async fn results_choose_their_pictures() {
         ),
         (
             "SELECT station, date_part('hour', time) AS hour, 1 + value FROM pressure WHERE time < '2024-01-01T03:00:00'",
-            "5 lines of Int64(1) + pressure.value over hour",
+            "5 lines of Int64(1) + pressure.value [hPa] over hour",
         ),
         ("SELECT value FROM temperature", "histogram of value [degC]"),
         ("SELECT time FROM pressure", "histogram of time"),
