@@ -216,6 +216,9 @@ async fn set_operations_count_equal_rows() {
     let sql =
         format!("SELECT * FROM ({left} EXCEPT ALL SELECT y::DOUBLE FROM ({right})) ORDER BY 1");
     assert_eq!(rows(&ctx, &sql).await, ["1", "1", "NULL"]);
+    // Zeros of both signs are equal: two of three remain.
+    let sql = "SELECT count(*) FROM (SELECT * FROM (VALUES (-0.0), (-0.0), (0.0)) AS a(x) EXCEPT ALL SELECT 0.0)";
+    assert_eq!(rows(&ctx, sql).await, ["2"]);
 }
 
 #[tokio::test]

@@ -40,8 +40,10 @@ fn numbers(batches: &[RecordBatch]) -> Vec<i64> {
 
 /// Pairs of 500 rows of a kilobyte, each side repartitioned.
 fn pairs(join: &str) -> String {
+    // Not by `repeat`, which reserves the memory of its values.
+    let text = "x".repeat(1000);
     let side =
-        "(SELECT value, repeat('x', 1000 + value % 2) AS text FROM range(500) WHERE value % 7 < 7)";
+        format!("(SELECT value, '{text}' || value AS text FROM range(500) WHERE value % 7 < 7)");
     format!(
         "SELECT count(*) FROM {side} a {join} JOIN {side} b ON a.value > b.value AND length(a.text) + length(b.text) > 0"
     )

@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 
-use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
+use datafusion::common::{DataFusionError, Result, not_impl_err, plan_datafusion_err, plan_err};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -75,7 +75,7 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
             return plan_err!("no SQL statement");
         };
         if !statements.is_empty() {
-            return plan_err!("more than one SQL statement");
+            return not_impl_err!("more than one SQL statement");
         }
         nodes::check_statement(&statement, limits.plan_nodes)?;
         correct(&mut statement);

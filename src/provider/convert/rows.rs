@@ -52,18 +52,22 @@ pub(super) async fn convert(
         false => url(input)?,
     };
     let rows = ctx.table(TableReference::bare(table)).await?;
-    let (factory, given) = match array_format(source, target, options) {
+    let (factory, given, location) = match array_format(source, target, options) {
         Some(format) => (
             Arc::new(format) as Arc<dyn FileFormatFactory>,
             HashMap::new(),
+            text(output)?.to_string(),
         ),
-        None => row_format(&ctx, target)?,
+        None => {
+            let (factory, given) = row_format(&ctx, target)?;
+            // DataFusion takes a plain path for a pattern.
+            (factory, given, url(output)?)
+        }
     };
-    let output_text = text(output)?.to_string();
     let file_type = format_as_file_type(factory);
     let builder = LogicalPlanBuilder::copy_to(
         rows.into_unoptimized_plan(),
-        output_text,
+        location,
         file_type,
         given,
         Vec::new(),

@@ -18,7 +18,9 @@ use datafusion::common::{GetExt, Result, Statistics, internal_err, plan_err};
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
 use datafusion::datasource::listing::ListingTableUrl;
-use datafusion::datasource::physical_plan::{FileScanConfig, FileSinkConfig, FileSource};
+use datafusion::datasource::physical_plan::{
+    FileOutputMode, FileScanConfig, FileSinkConfig, FileSource,
+};
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::session_state::SessionState;
@@ -231,10 +233,14 @@ impl Place {
             true => return Ok(None),
         };
         let target = std::path::absolute(target).map_err(Error::io(Path::new(original), "find"))?;
-        // A slash at the end means a directory, as does a name without an extension.
-        let is_folder = target.is_dir()
-            || original.ends_with('/')
-            || !conf.file_output_mode.single_file_output(url);
+        // A slash at the end means a directory, as does a name without an extension. The URL does not tell: DataFusion cuts
+        // a path at the first `*`, `?` or `[`.
+        let is_file = match conf.file_output_mode {
+            FileOutputMode::Automatic => target.extension().is_some(),
+            FileOutputMode::SingleFile => true,
+            FileOutputMode::Directory => false,
+        };
+        let is_folder = target.is_dir() || original.ends_with('/') || !is_file;
         let target = target::resolved(&target).into_owned();
         let mut existing = target.ancestors().skip(1);
         let existing = existing.find(|folder| folder.is_dir());

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, NullEquality, Result};
+use datafusion::common::{Column, DFSchema, NullEquality, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{
-    Distinct, Expr, ExprFunctionExt, Join, JoinType, LogicalPlan, LogicalPlanBuilder,
+    Distinct, Expr, ExprFunctionExt, ExprSchemable, Join, JoinType, LogicalPlan,
+    LogicalPlanBuilder, lit, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -69,6 +70,16 @@ fn counted(join: Join) -> Result<LogicalPlan> {
         .build()
 }
 
+/// The expression that is the same for equal values of a column: windows tell the zeros of both signs apart, joins do not.
+fn key(column: &Expr, schema: &DFSchema) -> Result<Expr> {
+    let data_type = column.get_type(schema)?;
+    if !data_type.is_floating() {
+        return Ok(column.clone());
+    }
+    let zero = lit(ScalarValue::new_zero(&data_type)?);
+    when(column.clone().eq(zero.clone()), zero).otherwise(column.clone())
+}
+
 /// The same rows, each with its number among those that are equal to it.
 fn numbered(rows: &Arc<LogicalPlan>) -> Result<LogicalPlan> {
     let columns: Vec<_> = rows
@@ -77,7 +88,10 @@ fn numbered(rows: &Arc<LogicalPlan>) -> Result<LogicalPlan> {
         .into_iter()
         .map(Expr::Column)
         .collect();
-    let number = row_number().partition_by(columns.clone()).build()?;
+    let keys = columns.iter().map(|column| key(column, rows.schema()));
+    let number = row_number()
+        .partition_by(keys.collect::<Result<_>>()?)
+        .build()?;
     let number_column = Column::from_name(number.schema_name().to_string());
     let number_column = Expr::Column(number_column).alias(NUMBER);
     LogicalPlanBuilder::new_from_arc(Arc::clone(rows))

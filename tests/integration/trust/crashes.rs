@@ -123,6 +123,8 @@ fn files(folder: &Path) -> Vec<String> {
         let path = entry.unwrap().path();
         match path.is_dir() {
             true => found.extend(files(&path)),
+            // Marks a temporary directory as one that its process uses.
+            false if path.ends_with("in-use") => {}
             false => found.push(path.display().to_string()),
         }
     }

@@ -288,14 +288,11 @@ fn the_commands_take_the_flag() {
     let quoted = format!("SELECT round(min(value), 2) AS v FROM '{path}#t2m'");
     assert_eq!(ask(&[path, "-c", file]), "v\n250.0\n");
     assert_eq!(ask(&["-c", &quoted]), "v\n250.0\n");
-    assert_eq!(
-        ask(&["--unpack", "never", path, "-c", file]),
-        "v\n-2315.0\n"
-    );
-    assert_eq!(ask(&["--unpack", "never", "-c", &quoted]), "v\n-2315.0\n");
+    assert_eq!(ask(&["--unpack", "never", path, "-c", file]), "v\n-2315\n");
+    assert_eq!(ask(&["--unpack", "never", "-c", &quoted]), "v\n-2315\n");
     let open = format!(".open '{path}' as x");
     let opened = file.replace("t2m", "x.t2m");
-    for (set, expected) in [("never", "v\n-2315.0\n"), ("auto", "v\n250.0\n")] {
+    for (set, expected) in [("never", "v\n-2315\n"), ("auto", "v\n250.0\n")] {
         let set = format!("SET tet.unpack = '{set}'");
         let found = ask(&["--unpack", "always", "-c", &set, "-c", &open, "-c", &opened]);
         assert_eq!(found, expected);
@@ -303,6 +300,6 @@ fn the_commands_take_the_flag() {
     let tet = folder.path().join("packed.tet");
     let tet = tet.to_str().unwrap();
     command("tet", &["convert", "--unpack", "never", path, tet]);
-    assert_eq!(ask(&[tet, "-c", file]), "v\n-2315.0\n");
+    assert_eq!(ask(&[tet, "-c", file]), "v\n-2315\n");
     assert_eq!(ask(&["--unpack", "always", tet, "-c", file]), "v\n250.0\n");
 }
