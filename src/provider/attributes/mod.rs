@@ -3,8 +3,8 @@
 //! Attributes belong to tables and are given to results. The schemas inside a plan are free of them: DataFusion 55 merges
 //! field metadata in one way where it plans a union and in another where it runs one, and then refuses to aggregate over
 //! a union of two arrays that differ in nothing but an attribute. So [`ArrayTable`] declares a plain schema, and the rule
-//! [`ResultAttributes`] derives the attributes of a query's result from those of its tables ([`lineage`]), and a
-//! [planner] puts them on top of the finished plan.
+//! `ResultAttributes` derives the attributes of a query's result from those of its tables (`lineage`), and a
+//! `planner` puts them on top of the finished plan.
 
 mod lineage;
 mod plain_table;
