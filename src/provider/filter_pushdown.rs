@@ -217,7 +217,7 @@ fn accept(
     Ok(Some(propagation))
 }
 
-/// What a node does with the answers of its children.
+/// Lets a node handle the answers of its children.
 fn handle(
     node: &dyn ExecutionPlan,
     phase: FilterPushdownPhase,

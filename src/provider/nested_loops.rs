@@ -81,7 +81,7 @@ fn is_recursive(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
 #[derive(Debug)]
 struct BuildSideExec {
     input: Arc<dyn ExecutionPlan>,
-    /// Whether it may be executed again.
+    /// Is `true` if the build side may be executed again.
     restarts: bool,
     /// The join executes it again only if the first time did not fit in memory.
     has_started: AtomicBool,

@@ -1,4 +1,4 @@
-//! What to do about a statement that failed.
+//! Advice about a statement that failed.
 
 use crate::nearest::nearest;
 use crate::tables::{self, Listed};
@@ -102,7 +102,7 @@ fn quoted_after<'a>(message: &'a str, start: &str) -> Option<&'a str> {
     Some(rest.split_once('\'')?.0)
 }
 
-/// What to write for a subquery that DataFusion cannot turn into a join.
+/// Suggests a rewrite of a subquery that DataFusion cannot turn into a join.
 fn outer_reference_advice(message: &str) -> String {
     // The last name in the message is that of the column.
     let name = message.rsplit("name: \"").next().unwrap_or_default();
@@ -113,7 +113,7 @@ fn outer_reference_advice(message: &str) -> String {
     )
 }
 
-/// What is wrong with a GROUP BY of an aggregate, if a statement has one.
+/// Explains a GROUP BY of an aggregate, if a statement has one.
 fn grouping_advice(context: &SessionContext, sql: &str) -> Option<String> {
     let state = context.state();
     let Statement::Statement(statement) = parse(&state, sql).ok()? else {
@@ -194,7 +194,7 @@ impl Visitor for AggregateGroups<'_> {
     }
 }
 
-/// What to write for a function that does not exist.
+/// Suggests a function in place of one that does not exist.
 fn function_advice(context: &SessionContext, name: &str) -> String {
     let lower = name.to_lowercase();
     if let Some((_, other)) = EQUIVALENTS.iter().find(|(other, _)| *other == lower) {
@@ -213,7 +213,7 @@ fn function_advice(context: &SessionContext, name: &str) -> String {
     }
 }
 
-/// What may have been meant by the first table of a statement that does not exist.
+/// Suggests a table in place of the first one of a statement that does not exist.
 async fn table_advice(context: &SessionContext, sql: &str) -> Option<String> {
     let state = context.state();
     let statement = parse(&state, sql).ok()?;

@@ -33,7 +33,7 @@ pub async fn failure(context: &SessionContext, sql: &str, error: &DataFusionErro
     }
 }
 
-/// What is told instead where COPY does not know the format of its target.
+/// Returns the message for a COPY whose target has an unknown format.
 fn copy_format(message: &str) -> Option<String> {
     const ENDINGS: &str = ".tet, .zarr, .parquet, .csv, .json, .ndjson, .jsonl, .arrow, .feather";
     const UNKNOWN: &str = "There is no registered file format with ext ";

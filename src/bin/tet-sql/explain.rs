@@ -240,7 +240,7 @@ fn wrapped(line: &str, width: Option<usize>, hanging: usize) -> String {
     text + &rest
 }
 
-/// Where the longest beginning of a text ends that is no wider than this.
+/// Returns the byte length of the longest prefix of a text that is at most this wide.
 fn fitting(text: &str, width: usize) -> usize {
     let mut left = width;
     for (place, character) in text.char_indices() {

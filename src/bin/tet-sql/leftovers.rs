@@ -8,7 +8,7 @@ use std::fs::{File, Metadata, TryLockError};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// How the names of temporary folders begin.
+/// The prefix of the names of temporary directories.
 pub const PREFIX: &str = "tet-sql-";
 
 /// The locked file in a temporary folder.

@@ -17,7 +17,7 @@ use super::Failure;
 use super::info::{Sections, chunk_count, dtype};
 use super::lines::{clean, row, shape, table, write_json};
 
-/// What `tet info` and `tet verify` take.
+/// The inputs that `tet info` and `tet verify` take.
 const TAKEN: &str = ".tet files, packages (X.tet.d), Zarr directories, .npy and .npz files";
 
 /// Opens a file of arrays of another format. `None` for a `.tet` file or a package, however broken: a file that begins or is
@@ -92,7 +92,7 @@ pub fn info(
     Ok(true)
 }
 
-/// How a chunk is stored.
+/// One chunk in the listing of `tet info --chunks`.
 struct ChunkLine {
     dataset: String,
     position: Vec<u64>,

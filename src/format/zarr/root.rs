@@ -8,7 +8,7 @@ use crate::error::{Error, Place, Result};
 use crate::format::handles::{self, Identity, SHARED};
 use crate::format::zarr::json::is_absent;
 
-/// What symbolic links that lead out of a hierarchy mean.
+/// The treatment of symbolic links that lead out of a hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutwardLinks {
     /// They are followed, with a warning on opening where they are found.
@@ -27,9 +27,9 @@ pub(super) type Source = (PathBuf, Option<Identity>);
 pub(super) struct Root {
     /// As it was given.
     path: PathBuf,
-    /// The same wherever the process may have moved to.
+    /// The absolute path, which holds after the process changes its working directory.
     absolute: PathBuf,
-    /// The same without links.
+    /// The path with all symbolic links resolved.
     canonical: PathBuf,
     links: OutwardLinks,
     identity: Identity,

@@ -84,7 +84,7 @@ impl TableProvider for PlainTable {
     }
 }
 
-/// The same rows under a schema without attributes.
+/// Returns an operator that gives its input's rows under a schema without attributes.
 fn without_attributes(rows: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = rows.schema();
     let columns = schema.fields().iter().enumerate();

@@ -96,7 +96,7 @@ fn without_attributes(expression: &Expr) -> Expr {
     }
 }
 
-/// The same rows with the metadata of the columns of `plan`.
+/// Returns an operator that gives its input's rows with the metadata of the columns of `plan`.
 fn attributed(rows: Arc<dyn ExecutionPlan>, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = rows.schema();
     let columns = schema.fields().iter().enumerate();

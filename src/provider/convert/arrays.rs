@@ -52,7 +52,7 @@ enum Content {
     Cells(Arc<[u8]>),
 }
 
-/// What is copied of a dataset.
+/// The parts of a dataset that are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Copied {
     /// The cells as they are stored.

@@ -85,7 +85,7 @@ impl ConvertOptions {
             .collect()
     }
 
-    /// How array files are read.
+    /// Returns the options with which array files are read.
     fn read_options(&self) -> TetOptions {
         let options = TetOptions::new().with_unpack(self.unpack);
         match &self.dims {

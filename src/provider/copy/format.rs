@@ -30,7 +30,7 @@ use crate::provider::file_kind::FileKind;
 #[derive(Debug, Clone)]
 pub struct ArrayFormatFactory {
     kind: FileKind,
-    /// What holds where a statement says nothing else.
+    /// The options that a statement does not set.
     defaults: CopyOptions,
 }
 

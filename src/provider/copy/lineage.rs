@@ -1,4 +1,4 @@
-//! Where the columns of a plan come from: dimensions of arrays, keys of a `GROUP BY`, values.
+//! The lineage of a plan's columns: dimensions of arrays, keys of a `GROUP BY`, values.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -40,7 +40,7 @@ pub struct CopyOptions {
     pub zone_maps: bool,
     /// `zarr_format 2`: whether a Zarr hierarchy is one of version 2.
     pub is_zarr_2: bool,
-    /// How messages name the options.
+    /// The names of the options in messages.
     pub(in crate::provider) spelling: Spelling,
 }
 
@@ -61,7 +61,7 @@ impl Default for CopyOptions {
     }
 }
 
-/// How options are given, which is how messages name them.
+/// The form in which options are given and messages name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::provider) enum Spelling {
     /// `OPTIONS (dims 'time,lat')`.
@@ -195,7 +195,7 @@ impl CopyOptions {
     }
 }
 
-/// How chunks are encoded.
+/// The codec of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Codec {
     Raw,

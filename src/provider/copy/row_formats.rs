@@ -206,7 +206,7 @@ impl FileFormat for RowFormat {
     }
 }
 
-/// Where the files of a `COPY` are written, and where they go in the end.
+/// The temporary and the final path of the files of a `COPY`.
 #[derive(Debug)]
 struct Place {
     target: PathBuf,
@@ -258,7 +258,7 @@ impl Place {
         }))
     }
 
-    /// What is written within the temporary directory, under the name that the target has.
+    /// The path within the temporary directory, which has the target's name.
     fn written(&self) -> PathBuf {
         self.folder
             .join(self.target.file_name().unwrap_or_default())

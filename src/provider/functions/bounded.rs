@@ -42,7 +42,7 @@ const BOUNDED: [(&str, Growth); 8] = [
     ("generate_series", Growth::Series),
 ];
 
-/// How the size of a value follows from the arguments.
+/// The rule that gives the size of a value from the arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Growth {
     /// `repeat(text, count)`.
@@ -198,7 +198,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// The same number for all rows.
+    /// One number for all rows.
     fn all(number: i64) -> Self {
         Self {
             numbers: vec![number].into(),
@@ -218,7 +218,7 @@ fn integers(array: &ArrayRef) -> Result<Int64Array> {
     Ok(array.as_primitive::<Int64Type>().clone())
 }
 
-/// What the sizes of values follow from.
+/// The arguments that determine the sizes of values.
 enum Sizes<'a> {
     /// A count of units of a size.
     Units { count: Numbers, bytes: Numbers },

@@ -191,7 +191,7 @@ fn since_1970(time: NaiveDateTime) -> i128 {
     i128::from(time.and_utc().timestamp()) * 1_000_000_000
 }
 
-/// What times are cut to.
+/// The unit to which times are truncated.
 #[derive(Clone, Copy)]
 enum Granularity {
     Months(u32),

@@ -15,7 +15,7 @@ pub(super) struct Column {
     pub name: String,
     /// Its value, in terms of the tables' own columns.
     pub expr: Expr,
-    /// Whether it is the key of a `USING` or `NATURAL` join.
+    /// Is `true` for the key of a `USING` or `NATURAL` join.
     pub is_key: bool,
 }
 

@@ -72,7 +72,7 @@ fn is_equality(expression: &Expr) -> bool {
     }
 }
 
-/// The same expression with its lists merged.
+/// Returns the expression with its lists merged.
 fn combine(expression: Expr) -> Result<Transformed<Expr>> {
     expression.transform_down(|one| {
         if !is_logic(&one) || !has_list(&one)? {

@@ -80,7 +80,7 @@ fn key(column: &Expr, schema: &DFSchema) -> Result<Expr> {
     when(column.clone().eq(zero.clone()), zero).otherwise(column.clone())
 }
 
-/// The same rows, each with its number among those that are equal to it.
+/// Returns the rows, each with its number among the rows that are equal to it.
 fn numbered(rows: &Arc<LogicalPlan>) -> Result<LogicalPlan> {
     let columns: Vec<_> = rows
         .schema()

@@ -73,7 +73,7 @@ fn correct_expression(expression: &mut Expr) {
     }
 }
 
-/// How strongly operators bind.
+/// The precedence of operators.
 const OR: u8 = 1;
 const XOR: u8 = 2;
 const AND: u8 = 3;

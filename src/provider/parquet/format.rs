@@ -26,7 +26,7 @@ use crate::provider::source::{DATASET, DIMENSION};
 
 /// The prefixes of metadata that are DataFusion's own, and no attributes.
 const NO_ATTRIBUTES: [&str; 2] = ["ARROW:", "PARQUET:"];
-/// How a column is written without statistics.
+/// The writer options of a column without statistics.
 const NO_STATISTICS: &str = "none";
 
 /// Makes Parquet files keep the attributes of their columns, in front of another factory.

@@ -48,7 +48,7 @@ impl PhysicalOptimizerRule for InexactFloatBounds {
     }
 }
 
-/// The same scan, if it reads Parquet with floating-point columns.
+/// Returns the scan with inexact statistics, if it reads Parquet with floating-point columns.
 fn inexact(files: &FileScanConfig) -> Option<FileScanConfig> {
     files.file_source().downcast_ref::<ParquetSource>()?;
     let schema = files.file_schema();

@@ -158,7 +158,7 @@ fn network(address: IpAddr) -> IpAddr {
 /// The client of a connection, as its requests know it.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// Where it connected from.
+    /// The address of the client.
     pub address: SocketAddr,
     is_admitted: Arc<AtomicBool>,
 }

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_h
 use tonic::Status;
 
 thread_local! {
-    /// Whether a panic of this thread is an answer to a client, and not told to anybody else.
+    /// Is `true` while a panic of this thread becomes an answer to a client and is not logged.
     static IS_EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -40,7 +40,7 @@ struct Inner {
     idle: Mutex<Vec<Crew>>,
     /// Permits for abandoned runtimes.
     abandoned: Arc<Semaphore>,
-    /// Where busy runtimes are watched.
+    /// The runtime on which busy runtimes are watched.
     network: Handle,
     log: Log,
 }

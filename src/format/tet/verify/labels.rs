@@ -46,7 +46,7 @@ struct Posting {
     chunks: Vec<Coordinates>,
 }
 
-/// What is wrong with the entries about labels, each with the dataset's name.
+/// Returns the problems of index entries about labels, each with the dataset's name.
 ///
 /// # Errors
 /// If the index cannot be read.

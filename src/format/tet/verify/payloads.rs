@@ -24,7 +24,7 @@ const STALE: &str = "queries may leave out rows: tet repair mends it, or SET tet
 const STALE_LABELS: &str =
     "queries here do not use it, other readers may leave out rows: tet repair drops it";
 
-/// What files say of the values of their chunks, to be compared with the cells.
+/// The zone maps and value postings of a file, to be compared with the cells.
 struct Indexes {
     zone_maps: Option<Arc<ZoneMaps>>,
     postings: Option<Arc<ValuePostings>>,
