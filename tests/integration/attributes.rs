@@ -327,3 +327,24 @@ async fn nan_in_parquet_stays_nan() {
         ["2"]
     );
 }
+
+#[tokio::test]
+async fn the_declared_types_of_a_union_are_those_of_its_rows() {
+    let (_folder, _, ctx) = sample(&arrays(), TetOptions::new()).await;
+    ctx.sql("CREATE VIEW mixed AS SELECT CAST(1 AS INT) AS x UNION ALL SELECT 1.5")
+        .await
+        .unwrap();
+    for sql in [
+        "SELECT CAST(1 AS INT) AS x UNION ALL SELECT CAST(1.5 AS DOUBLE)",
+        "SELECT x + 1 AS x FROM (SELECT CAST(1 AS SMALLINT) AS x UNION SELECT 2.5) ORDER BY x",
+        "SELECT (SELECT max(x) FROM (SELECT CAST(1 AS INT) AS x UNION ALL SELECT 1.5) AS u) AS x",
+        "SELECT lat AS x FROM t UNION ALL SELECT value FROM t UNION ALL SELECT 1",
+        "SELECT x FROM mixed",
+    ] {
+        let frame = ctx.sql(sql).await.unwrap();
+        let declared = result_schema(frame.logical_plan());
+        let batches = frame.collect().await.unwrap();
+        let types = |schema: &arrow::datatypes::Schema| schema.field(0).data_type().clone();
+        assert_eq!(types(&declared), types(&batches[0].schema()), "{sql}");
+    }
+}

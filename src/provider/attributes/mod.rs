@@ -15,7 +15,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
 use crate::provider::attributes::plain_table::PlainTable;
 pub(super) use crate::provider::attributes::planner::AttributedResults;
@@ -52,7 +56,8 @@ pub fn annotated_schema(table: &dyn TableProvider) -> SchemaRef {
 ///
 /// In a session that [`enable_tet`](crate::enable_tet) made, the batches of the result have the same metadata.
 pub fn result_schema(plan: &LogicalPlan) -> SchemaRef {
-    let schema = plan.schema().as_arrow();
+    let coerced = coerced_unions(plan);
+    let schema = coerced.as_ref().unwrap_or(plan).schema().as_arrow();
     if !rule::is_query(plan) {
         return Arc::new(schema.clone());
     }
@@ -68,6 +73,26 @@ pub fn result_schema(plan: &LogicalPlan) -> SchemaRef {
         fields.collect::<Vec<_>>(),
         schema.metadata().clone(),
     ))
+}
+
+/// Returns the plan after type coercion, if it has a union.
+///
+/// Until then, DataFusion gives the columns of a union the types of its first query. A plan that cannot be coerced fails
+/// when it runs.
+fn coerced_unions(plan: &LogicalPlan) -> Option<LogicalPlan> {
+    let mut has_union = false;
+    plan.apply_with_subqueries(|node| {
+        has_union |= matches!(node, LogicalPlan::Union(_));
+        Ok(match has_union {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })
+    .ok()?;
+    let coercion = has_union.then(TypeCoercion::new)?;
+    coercion
+        .analyze(plan.clone(), &ConfigOptions::default())
+        .ok()
 }
 
 /// Returns the schema without attributes.
