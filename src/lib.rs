@@ -75,18 +75,20 @@ pub mod grid;
 pub mod provider;
 
 pub use error::Error;
-pub use format::storage::Access;
+pub use format::io::storage::Access;
 pub use provider::Unpack;
 pub use provider::attributes::{annotated_schema, result_schema};
-pub use provider::config::TetConfig;
-pub use provider::description::{AttributeDescription, DimensionDescription, TableDescription};
-pub use provider::external::{TetTableFactory, open_location};
+pub use provider::catalog::description::{
+    AttributeDescription, DimensionDescription, TableDescription,
+};
+pub use provider::catalog::external::{TetTableFactory, open_location};
+pub use provider::catalog::schema::TetSchema;
+pub use provider::catalog::session::{TetFolder, TetSessionExt, enable_tet};
+pub use provider::catalog::settings::config::TetConfig;
+pub use provider::catalog::settings::options::TetOptions;
+pub use provider::catalog::table::ArrayTable;
 #[cfg(feature = "sql")]
-pub use provider::join_keys::create_logical_plan;
-pub use provider::options::TetOptions;
-pub use provider::schema::TetSchema;
-pub use provider::session::{TetFolder, TetSessionExt, enable_tet};
-pub use provider::table::ArrayTable;
+pub use provider::sql::using_keys::create_logical_plan;
 
 /// The examples of the guide.
 #[cfg(doctest)]

@@ -3,7 +3,7 @@
 // Each target uses a part of it.
 #![allow(dead_code)]
 
-#[path = "../../tests/integration/mutations/exercise.rs"]
+#[path = "../../tests/integration/hostile/mutations/exercise.rs"]
 mod exercise;
 
 use std::ops::Range;

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use tet_sql::Access;
-use tet_sql::format::tet::anatomy::Anatomy;
+use tet_sql::format::tet::repair::anatomy::Anatomy;
 use tet_sql::format::tet::{Categories, LabelRule, TetFile};
 
 use container::{

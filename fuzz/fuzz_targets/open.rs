@@ -4,7 +4,7 @@
 
 // Each target uses a part of what the mutation tests share.
 #[allow(dead_code)]
-#[path = "../../tests/integration/mutations/exercise.rs"]
+#[path = "../../tests/integration/hostile/mutations/exercise.rs"]
 mod exercise;
 
 use std::io::Write;

@@ -3,60 +3,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod aggregate_filters;
-mod aggregate_memory;
-mod aggregate_order;
 mod aggregates;
-mod attributes;
-mod budget;
-mod carried;
-mod cells;
 mod command;
-mod convert;
-mod coordinates;
 mod copy;
-mod copy_axes;
-mod copy_rows;
-mod corpus;
-mod decoding;
 mod documentation;
-mod edge;
-mod exploded;
-mod filtered_aggregates;
-mod functions;
-mod grouped_files;
+mod formats;
 mod hostile;
-mod hostile_statements;
-mod interop;
-mod introspection;
 mod joins;
-mod known_chunks;
-mod memory;
-mod mutations;
-mod npy;
-mod null_logic;
-mod numpy;
-mod odd;
-mod opening;
-mod packages;
-mod plans;
-mod pruning;
-mod reference;
-mod repairs;
-mod row_by_row;
-mod scans;
+mod pushdown;
 #[cfg(feature = "serve")]
 mod serve;
-mod short_memory;
-mod sql;
 mod sqllogic;
+mod support;
 mod tables;
-#[cfg(unix)]
-mod terminal;
-mod tool;
-mod trust;
-mod wide;
-mod writer;
-#[cfg(feature = "zarr")]
-mod zarr;
-mod zip;

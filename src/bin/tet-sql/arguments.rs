@@ -1,7 +1,7 @@
 //! The command line.
 
-use crate::appearance::Format;
 use crate::failure::Failure;
+use crate::output::appearance::Format;
 #[cfg(feature = "serve")]
 use crate::serve::ServeArguments;
 use crate::session::Input;

@@ -1,7 +1,7 @@
 //! A small weather file for trying things out.
 
-use crate::ending;
 use crate::failure::Failure;
+use crate::session::shutdown;
 use std::error::Error;
 use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ pub struct Demo {
 impl Demo {
     /// Writes the file into a folder of its own.
     pub fn create() -> Result<Self, Failure> {
-        let folder = ending::temporary_folder()?;
+        let folder = shutdown::temporary_folder()?;
         let path = folder.path().join("demo.tet");
         write(&path).map_err(|error| Failure::message(format!("the demo file: {error}")))?;
         Ok(Self {

@@ -5,42 +5,16 @@
 
 #![deny(missing_docs)]
 
-mod about;
-mod advice;
-mod appearance;
 mod arguments;
-mod catalog;
-mod commands;
 mod demo;
-mod describe;
-mod editor;
-mod ending;
-mod ends;
-mod engine;
-mod excerpt;
-mod explain;
-mod export;
+mod diagnostics;
 mod failure;
-mod formats;
-mod headers;
-mod hints;
 mod init;
-mod interruptible;
-mod labels;
-mod leftovers;
 mod messages;
 mod meta;
-mod nearest;
 mod output;
-mod overview;
-mod pager;
-mod picture;
-mod plain_words;
 mod plot;
-mod progress;
 mod prompt;
-mod reading;
-mod rewrite;
 mod run;
 mod script;
 #[cfg(feature = "serve")]
@@ -48,19 +22,13 @@ mod serve;
 mod session;
 mod size;
 mod statement;
-mod statements;
-mod summarize;
-mod tables;
 mod terminal;
-#[path = "../tet/tool.rs"]
 mod tet;
-mod text_file;
-mod tokens;
 
 use crate::arguments::Arguments;
-use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::run::{Control, Shell, ShellManner};
+use crate::session::worker_threads::Engine;
 use clap::Parser;
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -103,7 +71,7 @@ fn end(result: Result<(), Failure>) -> ExitCode {
         Err(Failure::Interrupted) => {
             // Of what did not stop in time.
             tet_sql::format::remove_unfinished();
-            ending::remove_folders();
+            session::shutdown::remove_folders();
             messages::note("cancelled");
             ExitCode::from(130)
         }
@@ -112,7 +80,7 @@ fn end(result: Result<(), Failure>) -> ExitCode {
 
 /// Opens the files, then runs the statements of the arguments, of standard input or of the prompt.
 fn start(arguments: &Arguments) -> Result<(), Failure> {
-    ending::end_tidily()?;
+    session::shutdown::end_tidily()?;
     let threads = arguments.resources.threads();
     let engine = Engine::new(threads)?;
     // Held until the end of this function: dropping it removes the folder.
@@ -122,7 +90,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
         None
     };
     // What statements spill goes with it, even if one is still on its way to an end.
-    let spill = ending::temporary_folder().ok();
+    let spill = session::shutdown::temporary_folder().ok();
     let options = arguments.reading.options()?;
     let settings = session::Settings {
         spill_folder: spill.as_ref().map(|folder| folder.path().to_owned()),

@@ -1,23 +1,23 @@
 //! Runs statements and meta-commands, one after another.
 
-use crate::appearance::{Appearance, Format};
-use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::messages;
 use crate::meta::{self, Meta};
+use crate::output::appearance::{Appearance, Format};
 use crate::output::{self, Output, SharedOutput};
-use crate::reading::grouped;
 use crate::script::Script;
 use crate::session::Session;
+use crate::session::worker_threads::Engine;
+use crate::statement::reading::grouped;
+use crate::statement::splitter::{self, Kind};
 use crate::statement::{self, Extent, Manner, Outcome};
-use crate::statements::{self, Kind};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use tet_sql::provider::budget::check_bytes;
+use tet_sql::provider::sql::budget::check_bytes;
 use tet_sql::{TetConfig, TetOptions};
 
 /// Scripts within scripts, above which one probably reads itself.
@@ -193,7 +193,7 @@ impl Shell {
                 .lines()
                 .last()
                 .is_some_and(|line| line.contains("\\g"));
-        may_end && statements::is_complete(text, dialect(&self.context).1.as_ref())
+        may_end && splitter::is_complete(text, dialect(&self.context).1.as_ref())
     }
 
     /// Runs the statements of a text one after another, up to the first failure.
@@ -208,7 +208,7 @@ impl Shell {
             let (dialect_before, dialect) = dialect(&self.context);
             // Where to split anew, after a statement that changed how the following ones are to be read.
             let mut changed = None;
-            for piece in statements::split(rest, dialect.as_ref()) {
+            for piece in splitter::split(rest, dialect.as_ref()) {
                 let result = match piece.kind {
                     Kind::Statement { .. } => self.run_statement(piece.text),
                     Kind::Meta => self.run_meta(piece.text),
@@ -352,7 +352,7 @@ pub fn dialect(context: &SessionContext) -> (String, Box<dyn Dialect>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::Reading;
+    use crate::statement::reading::Reading;
 
     #[test]
     fn a_line_tells_how_much_there_is() {

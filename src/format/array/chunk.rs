@@ -11,7 +11,7 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 use crate::error::{Error, Place, Result};
 use crate::format::array::dataset::Dataset;
 use crate::format::array::file::{ArrayFile, Payload, StoredChunk};
-use crate::format::storage::{Access, Storage};
+use crate::format::io::storage::{Access, Storage};
 
 /// Chunks up to this size are decompressed in one call, which takes some hundredths of a second; larger ones step by step,
 /// so that a query over them can be cancelled. The steps cost one more copy, out of a window that the decoder keeps.

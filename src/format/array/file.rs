@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::array::dataset::Dataset;
 use crate::format::array::metadata::DatasetMetadata;
-use crate::format::storage::{Access, Storage};
+use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::{Footer, MemoryBudget, ValuePostings, ZoneMaps};
 
 /// An open file that holds arrays ("datasets"), each cut into a regular grid of chunks. Chunks at the border are clipped to

@@ -9,10 +9,10 @@ use crate::error::{Error, Place, Result};
 use crate::format::array::{
     ArrayFile, Categories, Dataset, DatasetMetadata, Payload, StoredChunk, checked_product,
 };
+use crate::format::io::storage::{Access, Storage};
 use crate::format::npy::element::{Element, Kind};
 use crate::format::npy::header::{Header, MAX_HEADER};
 use crate::format::npy::members::{self, Member};
-use crate::format::storage::{Access, Storage};
 
 /// Bytes that are read at once: what the file has no chunks for.
 const CHUNK_BYTES: u64 = 4 << 20;

@@ -8,9 +8,9 @@ use zip::read::ZipArchive;
 use zip::{CompressionMethod, result::ZipError};
 
 use crate::error::{Error, Place, Result};
-use crate::format::handles::{self, SHARED};
+use crate::format::io::handles::{self, SHARED};
+use crate::format::io::storage::{Access, Storage};
 use crate::format::npy::header::MAX_HEADER;
-use crate::format::storage::{Access, Storage};
 
 /// What archives start with: a member, or the end of an empty one.
 const MAGICS: [[u8; 4]; 2] = [*b"PK\x03\x04", *b"PK\x05\x06"];

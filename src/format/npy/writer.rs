@@ -7,8 +7,8 @@ use zip::write::{SimpleFileOptions, ZipWriter};
 
 use crate::error::{Error, Result};
 use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec, next_position};
+use crate::format::io::target::{self, TemporaryFile};
 use crate::format::npy::header::Header;
-use crate::format::target::{self, TemporaryFile};
 
 /// Writes arrays as NumPy keeps them: the only one as a `.npy` file, or any number as a `.npz` file, which is not compressed.
 /// Neither has room for names of dimensions, labels, attributes or fill values, nor for chunks.

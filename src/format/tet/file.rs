@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, StoredChunk};
-use crate::format::storage::{Access, Storage};
-use crate::format::tet::document::Lazy;
+use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::footer::{Footer, read_footer};
 use crate::format::tet::index::{ChunkIndex, ChunkRow, Codec, MemoryBudget, StoredRow};
 use crate::format::tet::package::Package;
-use crate::format::tet::postings::ValuePostings;
+use crate::format::tet::statistics::document::Lazy;
+use crate::format::tet::statistics::postings::ValuePostings;
+use crate::format::tet::statistics::zone_maps::ZoneMaps;
 use crate::format::tet::superblock::{
     LAYOUT_VERSION, SUPERBLOCK_BYTES, Superblock, read_directory,
 };
-use crate::format::tet::zones::ZoneMaps;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

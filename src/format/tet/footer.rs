@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, Place, Result};
 use crate::format::array::DatasetMetadata;
-use crate::format::storage::{Access, Storage};
+use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
 
 /// The last four bytes of a file with a footer.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Place, Result};
 use crate::format::array::Dataset;
-use crate::format::storage::{Access, Storage};
+use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
 use crate::format::tet::superblock::{MAX_RANK, Superblock};
 

@@ -9,24 +9,19 @@
 //! hold without reading them, [`TetWriter`] writes files. Nothing here interprets
 //! values: coordinates, missing values and types of columns are the business of the layers above.
 
-pub mod anatomy;
 mod bytes;
-mod document;
-mod ending;
-mod entry;
 mod file;
 mod footer;
 mod index;
 mod limits;
 mod package;
-mod postings;
 pub mod repair;
+mod statistics;
 mod superblock;
 #[cfg(test)]
 mod testing;
 pub mod verify;
 mod writer;
-mod zones;
 
 pub use crate::format::array::{
     AxisLabels, Categories, ChunkReader, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
@@ -38,8 +33,8 @@ pub use footer::{FileMetadata, Footer, HistoryRow, Metadata};
 pub use index::{ChunkRow, Codec, MemoryBudget, StoredRow};
 pub(crate) use limits::{MAX_ATTRIBUTES, MAX_LABELS, MAX_TEXT, is_allowed};
 pub use package::is_package;
-pub use postings::{DatasetPostings, ValuePostings};
+pub use statistics::postings::{DatasetPostings, ValuePostings};
+pub use statistics::zone_maps::{Zone, ZoneMaps};
 pub use superblock::MAGIC;
 pub use superblock::MAX_RANK;
 pub use writer::TetWriter;
-pub use zones::{Zone, ZoneMaps};

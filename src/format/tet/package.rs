@@ -13,9 +13,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Place, Result};
-use crate::format::handles;
-use crate::format::storage::Storage;
-use crate::format::tet::document::Seal;
+use crate::format::io::handles;
+use crate::format::io::storage::Storage;
+use crate::format::tet::statistics::document::Seal;
 
 /// The file that makes a folder a package.
 const PROTOCOL: &str = "PROTOCOL";

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::{Error, Place, Result};
 use crate::format::array::{Dataset, Dtype};
-use crate::format::storage::{Access, Storage};
+use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
 
 /// Bytes of the superblock.

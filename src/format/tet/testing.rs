@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::format::tet::entry::Subject;
+use crate::format::tet::statistics::entry::Subject;
 use crate::format::tet::{ChunkReader, DatasetSpec, Dtype, Fill, OpenOptions, TetFile, TetWriter};
 
 /// A file of the test data.

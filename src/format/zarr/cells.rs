@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::format::array::{BoxCopy, Dtype, checked_product};
-use crate::format::zarr::element::Kind;
+use crate::format::zarr::metadata::element::Kind;
 
 /// Bytes of a box of cells of `size` bytes, `None` on overflow; zero if an extent is.
 pub(super) fn byte_count(shape: &[u64], size: u64) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Place, Result};
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, StoredChunk};
-use crate::format::storage::{Access, Storage};
+use crate::format::io::storage::{Access, Storage};
 use crate::format::zarr::MAX_CHUNK_BYTES;
 use crate::format::zarr::folder::ZarrFolder;
 use crate::format::zarr::root::OutwardLinks;

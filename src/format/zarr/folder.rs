@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Place, Result};
-use crate::format::handles::{self, Identity, SHARED};
+use crate::format::io::handles::{self, Identity, SHARED};
 use crate::format::zarr::array::ZarrArray;
-use crate::format::zarr::chain::Cells;
-use crate::format::zarr::element::{Kind, TextKind};
+use crate::format::zarr::codecs::chain::Cells;
+use crate::format::zarr::codecs::shard::{ShardIndex, Shards};
 use crate::format::zarr::metadata::Description;
+use crate::format::zarr::metadata::element::{Kind, TextKind};
 use crate::format::zarr::root::{OutwardLinks, Root, Source};
-use crate::format::zarr::shard::{ShardIndex, Shards};
 use crate::format::zarr::text::{self, Codes};
 use crate::format::zarr::walk::{self, Node};
 use crate::format::zarr::{MAX_CHUNK_BYTES, cells};

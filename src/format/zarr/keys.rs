@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::format::zarr::json::clipped;
+use crate::format::zarr::metadata::json::clipped;
 
 /// Bytes of the longest suffix of a key.
 const MAX_SUFFIX: usize = 64;

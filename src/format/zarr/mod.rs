@@ -15,18 +15,13 @@
 //! (decompression, shards, texts) is decoded here, within the size that the metadata gives a chunk.
 
 mod array;
-mod attributes;
-mod bounded;
 mod cells;
-mod chain;
-mod element;
+mod codecs;
 mod file;
 mod folder;
-mod json;
 mod keys;
 mod metadata;
 mod root;
-mod shard;
 mod text;
 mod walk;
 mod writer;

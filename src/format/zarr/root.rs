@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Place, Result};
-use crate::format::handles::{self, Identity, SHARED};
-use crate::format::zarr::json::is_absent;
+use crate::format::io::handles::{self, Identity, SHARED};
+use crate::format::zarr::metadata::json::is_absent;
 
 /// The treatment of symbolic links that lead out of a hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::format::array::Categories;
 use crate::format::tet::MAX_TEXT;
-use crate::format::zarr::element::TextKind;
+use crate::format::zarr::metadata::element::TextKind;
 
 /// Texts that an array may have. They are read when the hierarchy is opened.
 pub(super) const MAX_TEXTS: u64 = 65_536;

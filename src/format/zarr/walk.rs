@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::error::{Error, Place, Result};
-use crate::format::zarr::json;
+use crate::format::zarr::metadata::json;
 use crate::format::zarr::root::{OutwardLinks, Root, Source};
 
 /// Folders within each other that are looked into.

@@ -1,33 +1,11 @@
-//! Aggregates in array space: the group of a cell follows from its position, so that no row, no coordinate and no hash is
-//! needed.
+//! Aggregates in array space: the group of a cell follows from its indices, so that neither rows nor coordinates are made,
+//! and no keys are hashed.
 //!
-//! [`ArrayAggregates`] is the optimizer's rule, [`ArrayAggregateExec`] the operator that it puts in place of the engine's
-//! aggregation over a scan of arrays.
+//! [`plan`] has the optimizer rule [`ArrayAggregates`] and the program that it plans, [`exec`] the operator
+//! [`ArrayAggregateExec`], which the rule puts in place of DataFusion's aggregation over a scan of arrays.
 
-mod aggregation;
-mod along_axis;
-mod axis_filters;
-mod columns;
-mod engine;
-mod exec;
-mod fallback;
-mod found;
-mod group_axis;
-mod groups;
-mod job;
-mod known;
-mod order;
-mod output;
-mod position_sets;
-mod products;
-mod program;
-mod rule;
-mod run;
-mod same_axes;
-mod terms;
-mod value_bounds;
-mod value_set;
-mod worker;
+pub mod exec;
+pub mod plan;
 
-pub use exec::ArrayAggregateExec;
-pub use rule::ArrayAggregates;
+pub use exec::operator::ArrayAggregateExec;
+pub use plan::rule::ArrayAggregates;

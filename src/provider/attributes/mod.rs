@@ -24,9 +24,9 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use crate::provider::attributes::plain_table::PlainTable;
 pub(super) use crate::provider::attributes::planner::AttributedResults;
 pub(super) use crate::provider::attributes::rule::ResultAttributes;
+use crate::provider::catalog::table::ArrayTable;
 #[cfg(feature = "parquet")]
 use crate::provider::parquet;
-use crate::provider::table::ArrayTable;
 
 /// The prefix of metadata that belongs to a column's type. A plan needs it, so it is no attribute.
 const OF_TYPE: &str = "ARROW:extension:";

@@ -15,21 +15,21 @@ use crate::format::array::{
     ArrayFile, ArrayWriter, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
     FILL_ATTRIBUTES, Fill, copy_chunk,
 };
+use crate::format::io::storage::Access;
 use crate::format::npy::contiguous_chunk;
-use crate::format::storage::Access;
 use crate::format::tet::{MAX_ATTRIBUTES, MAX_RANK, MAX_TEXT, is_allowed};
 use crate::grid::{ChunkGrid, CoordinateSource, Selection, Window, infer_labels};
-use crate::provider::arrays::{
+use crate::provider::adapters::arrays::{
     ARROW_TYPE, ArrayDataset, StoredArray, StoredWindowReader, Writing, base, create_file, group,
     open_file,
 };
+use crate::provider::adapters::file_kind::FileKind;
+use crate::provider::catalog::settings::options::{ReadOptions, TetOptions};
+use crate::provider::catalog::settings::unpack::Unpack;
 use crate::provider::convert::windows;
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
 use crate::provider::copy::{CoordinateDataset, FinishedAxis, chunk_shape};
-use crate::provider::file_kind::FileKind;
-use crate::provider::options::{ReadOptions, TetOptions};
 use crate::provider::source::{GridSource, WindowReader};
-use crate::provider::unpack::Unpack;
 
 /// Windows that are between reading and writing: one that is read, one that waits, one that is written.
 const IN_FLIGHT: u64 = 3;

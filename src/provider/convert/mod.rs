@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use crate::format::array::Compression;
-use crate::provider::options::TetOptions;
-use crate::provider::unpack::Unpack;
+use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::settings::unpack::Unpack;
 
-pub use crate::provider::file_kind::FileKind;
+pub use crate::provider::adapters::file_kind::FileKind;
 
 /// Bytes of cells in memory, if nothing else is said.
 const MEMORY: usize = 256 << 20;

@@ -20,10 +20,10 @@ use tokio::task::AbortHandle;
 use url::Url;
 
 use crate::error::{Error, describe};
+use crate::provider::adapters::file_kind::FileKind;
+use crate::provider::catalog::session::enable_tet;
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted};
 use crate::provider::copy::{ArrayFormatFactory, CopyOptions, Spelling};
-use crate::provider::file_kind::FileKind;
-use crate::provider::session::enable_tet;
 
 /// How often somebody may look at the progress.
 const TICK: Duration = Duration::from_millis(100);

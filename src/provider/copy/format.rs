@@ -21,9 +21,9 @@ use datafusion::object_store::{ObjectMeta, ObjectStore};
 use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::ExecutionPlan;
 
+use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::sink::ArraySink;
-use crate::provider::file_kind::FileKind;
 
 /// Makes `COPY ... TO 'file.tet'` work, with or without `STORED AS TET`, in a session where it is registered as a file
 /// format; the same for Zarr. [`enable_tet`](crate::enable_tet) does so.

@@ -14,7 +14,7 @@ use datafusion::common::{Result, plan_err};
 use crate::format::tet::{
     Categories, DatasetMetadata, Dtype, FILL_ATTRIBUTES, Fill, MAX_TEXT, fill_text,
 };
-use crate::provider::arrays::{ARROW_TYPE, DATE, TIMESTAMP};
+use crate::provider::adapters::arrays::{ARROW_TYPE, DATE, TIMESTAMP};
 use crate::provider::copy::axes::is_exact;
 
 /// The calendar of the engine's times.

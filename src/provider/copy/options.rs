@@ -6,7 +6,7 @@ use std::str::FromStr;
 use datafusion::common::{Result, config_err};
 
 use crate::format::array::Compression;
-use crate::provider::file_kind::FileKind;
+use crate::provider::adapters::file_kind::FileKind;
 
 /// What the engine puts before options that have no dot.
 const FORMAT_PREFIX: &str = "format.";

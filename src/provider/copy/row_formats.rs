@@ -32,7 +32,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use url::Url;
 
 use crate::error::Error;
-use crate::format::target::{self, TemporaryFolder};
+use crate::format::io::target::{self, TemporaryFolder};
 
 /// The extensions of the formats, and what DataFusion calls them.
 const EXTENSIONS: [(&str, &str); 7] = [

@@ -20,7 +20,8 @@ use futures::StreamExt;
 use crate::format::array::{DatasetMetadata, DatasetSpec};
 use crate::format::tet::{MAX_ATTRIBUTES, is_allowed};
 use crate::grid::ChunkGrid;
-use crate::provider::arrays::{OF_PACKED, Writing, base, create_file, group};
+use crate::provider::adapters::arrays::{OF_PACKED, Writing, base, create_file, group};
+use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::copy::assembly::Assembly;
 use crate::provider::copy::axes::AxisBuilder;
 use crate::provider::copy::columns::Columns;
@@ -30,7 +31,6 @@ use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::places::Places;
 use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 use crate::provider::copy::target::{Stored, chunk_shape};
-use crate::provider::file_kind::FileKind;
 use crate::provider::source::DATASET;
 
 /// The column of values of a table of one dataset, and the dataset of a column that comes from none.

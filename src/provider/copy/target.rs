@@ -15,7 +15,7 @@ use datafusion::common::{Result, plan_err};
 
 use crate::format::tet::{DatasetMetadata, DatasetSpec, Dtype, MAX_LABELS, is_allowed};
 use crate::grid::infer_labels;
-use crate::provider::arrays::{ARROW_TYPE, DATE};
+use crate::provider::adapters::arrays::{ARROW_TYPE, DATE};
 use crate::provider::copy::axes::FinishedAxis;
 use crate::provider::copy::measure::{Measure, bytes};
 

@@ -23,9 +23,9 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature, StructFieldMapping,
 };
 
-use crate::provider::budget::Limits;
-use crate::provider::config::TetConfig;
+use crate::provider::catalog::settings::config::TetConfig;
 use crate::provider::functions::memory::SessionMemory;
+use crate::provider::sql::budget::Limits;
 
 /// Nanoseconds of a day.
 const DAY: i128 = 86_400_000_000_000;

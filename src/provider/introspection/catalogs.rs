@@ -7,10 +7,10 @@ use datafusion::catalog::{CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::Result;
 
 use crate::format::array::ArrayFile;
-use crate::provider::schema::TetSchema;
+use crate::provider::catalog::schema::TetSchema;
+use crate::provider::catalog::table::ArrayTable;
+use crate::provider::catalog::url_catalogs::without_urls;
 use crate::provider::source::BlockSource;
-use crate::provider::table::ArrayTable;
-use crate::provider::url_catalogs::without_urls;
 
 /// A schema of the session, with the tables of it that are arrays.
 #[derive(Debug)]

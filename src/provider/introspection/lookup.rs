@@ -8,8 +8,8 @@ use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::Expr;
 use futures::FutureExt;
 
-use crate::provider::location::Location;
-use crate::provider::url_catalogs::without_urls;
+use crate::provider::catalog::location::Location;
+use crate::provider::catalog::url_catalogs::without_urls;
 
 /// The only argument of a function, which is the name of a table.
 pub(super) fn table_name<'a>(function: &str, arguments: &'a [Expr]) -> Result<&'a str> {

@@ -138,36 +138,29 @@
 //! behind the engine's own: `units`, and `description`, which is the first of the attributes `long_name`, `description` and
 //! `standard_name`. Those of a table are those of its only value column.
 
-mod attributes;
 mod catalogs;
-mod chunk_rows;
-mod chunks;
 mod column;
-mod datasets;
-mod dimensions;
-mod files;
-mod functions;
-mod history;
 #[cfg(feature = "sql")]
 mod information_schema;
 mod listing;
 mod lookup;
 mod meaning;
 mod scan;
+mod tables;
 
 use std::sync::Arc;
 
 use datafusion::catalog::TableFunctionImpl;
 use datafusion::prelude::SessionContext;
 
-use crate::provider::introspection::attributes::Attributes;
-use crate::provider::introspection::chunks::Chunks;
-use crate::provider::introspection::datasets::Datasets;
-use crate::provider::introspection::dimensions::Dimensions;
-use crate::provider::introspection::files::Files;
-use crate::provider::introspection::functions::Functions;
-use crate::provider::introspection::history::History;
 use crate::provider::introspection::listing::ListingFunction;
+use crate::provider::introspection::tables::attributes::Attributes;
+use crate::provider::introspection::tables::chunks::Chunks;
+use crate::provider::introspection::tables::datasets::Datasets;
+use crate::provider::introspection::tables::dimensions::Dimensions;
+use crate::provider::introspection::tables::files::Files;
+use crate::provider::introspection::tables::functions::Functions;
+use crate::provider::introspection::tables::history::History;
 
 /// The functions with their names, to be registered in a session. [`enable_tet`](crate::enable_tet) does so.
 pub fn all() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
@@ -175,10 +168,10 @@ pub fn all() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
         ListingFunction::<Files>::named(),
         ListingFunction::<Datasets>::named(),
         ListingFunction::<Dimensions>::named(),
-        (chunks::NAME, Arc::new(Chunks)),
+        (tables::chunks::NAME, Arc::new(Chunks)),
         ListingFunction::<Attributes>::named(),
         ListingFunction::<History>::named(),
-        (functions::NAME, Arc::new(Functions)),
+        (tables::functions::NAME, Arc::new(Functions)),
     ]
 }
 

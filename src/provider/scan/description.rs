@@ -1,7 +1,7 @@
 //! What EXPLAIN shows of a scan.
 
-use crate::provider::partitions;
-use crate::provider::planned_reads::PlannedRead;
+use crate::provider::planning::partitions;
+use crate::provider::plans::planned_reads::PlannedRead;
 use crate::provider::scan::ArrayScan;
 
 impl ArrayScan {

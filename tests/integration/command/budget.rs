@@ -1,7 +1,7 @@
 //! Statements that ask for too much.
 
 use super::*;
-use crate::hostile_statements::statements;
+use crate::hostile::statements::statements;
 
 /// One after another in a process that goes on, and has not lost what it knew.
 #[test]

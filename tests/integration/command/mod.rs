@@ -10,6 +10,9 @@ mod opening;
 mod resources;
 mod scripts;
 mod shell;
+#[cfg(unix)]
+mod terminal;
+mod tet;
 
 use std::io::Write;
 use std::path::Path;

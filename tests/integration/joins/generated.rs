@@ -14,8 +14,8 @@ use tet_sql::{TetOptions, TetSessionExt, enable_tet};
 use tetration::catalog::embed_indexes_in_tet;
 
 use crate::cells;
-use crate::exploded::Random;
-use crate::sql::{register_rows, rows, write};
+use crate::support::sql::{register_rows, rows, write};
+use crate::tables::exploded::Random;
 
 const AXES: [(&str, usize); 3] = [("time", 4), ("lat", 5), ("lon", 6)];
 /// Three arrays, and a Parquet file of the first.
@@ -360,7 +360,7 @@ async fn joins_of_same_named_columns_answer_as_with_unique_names() {
                 Err(error) => Err(error),
             };
             let answer = answer.map(|batches| {
-                let mut rows = crate::sql::texts(&batches);
+                let mut rows = crate::support::sql::texts(&batches);
                 rows.sort_unstable();
                 rows
             });

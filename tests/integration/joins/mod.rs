@@ -3,3 +3,4 @@
 mod generated;
 mod same_names;
 mod unknown_sizes;
+mod zip;

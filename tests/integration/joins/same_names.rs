@@ -8,7 +8,7 @@ use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tet_sql::{TetOptions, TetSessionExt, enable_tet};
 
 use crate::cells;
-use crate::sql::{rows, run as run_in, write};
+use crate::support::sql::{rows, run as run_in, write};
 
 /// The rows that the command answers with, in a directory, without their header.
 fn run(directory: &Path, arguments: &[&str]) -> Vec<String> {

@@ -7,7 +7,7 @@ use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tet_sql::{TetOptions, TetSessionExt};
 
 use crate::cells;
-use crate::sql::{rows, run, session, write};
+use crate::support::sql::{rows, run, session, write};
 
 /// An array of 40 days of 5,000 values, more than DataFusion collects unasked, and files that name three of the days.
 async fn sample(directory: &Path, partitions: usize) -> SessionContext {

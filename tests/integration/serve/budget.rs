@@ -1,7 +1,7 @@
 //! Statements that ask for too much.
 
 use super::*;
-use crate::hostile_statements::statements;
+use crate::hostile::statements::statements;
 use std::time::{Duration, Instant};
 
 #[tokio::test]

@@ -1,10 +1,16 @@
 //! Meta-commands: lines that begin with `.` or `\`.
 
+pub mod about;
+pub mod commands;
+pub mod describe;
+pub mod editor;
 pub mod help;
+pub mod overview;
+pub mod tables;
 mod words;
 
-use crate::appearance::{Expanded, Format};
 use crate::meta::words::{on_or_off, path, text};
+use crate::output::appearance::{Expanded, Format};
 use crate::plot::ChartKind;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -148,7 +154,7 @@ pub fn parse(line: &str) -> Result<Meta, String> {
 }
 
 fn unknown(name: &str) -> String {
-    let meant = crate::nearest::nearest(name, help::names());
+    let meant = crate::diagnostics::suggestion::nearest(name, help::names());
     match meant {
         Some(meant) => format!("unknown command {name}; did you mean {meant}? .help lists all"),
         None => format!("unknown command {name}: .help lists the commands"),

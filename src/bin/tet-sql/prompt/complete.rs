@@ -1,7 +1,7 @@
 //! What the prompt offers to complete a word with.
 
-use crate::appearance::Format;
 use crate::meta::help;
+use crate::output::appearance::Format;
 use crate::plot::ChartKind;
 use crate::prompt::candidates::{Candidate, matching};
 use crate::prompt::files;

@@ -1,7 +1,7 @@
 //! Colours for statements.
 
 use crate::prompt::keywords::KEYWORDS;
-use crate::tokens::Tokens;
+use crate::statement::tokens::Tokens;
 use anstyle::{AnsiColor, Style};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Whitespace};

@@ -17,7 +17,7 @@ use crate::messages;
 use crate::prompt::helper::Helper;
 use crate::prompt::open::Open;
 use crate::run::{self, Control, Shell};
-use crate::statements;
+use crate::statement::splitter;
 use crate::terminal;
 use rustyline::config::Behavior;
 use rustyline::error::ReadlineError;
@@ -92,7 +92,7 @@ pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
 
 fn is_complete(text: &str, shell: &Shell) -> bool {
     let (_, dialect) = run::dialect(&shell.context);
-    bare_word(text).is_some() || statements::is_complete(text, dialect.as_ref())
+    bare_word(text).is_some() || splitter::is_complete(text, dialect.as_ref())
 }
 
 fn editor(shell: &Shell) -> rustyline::Result<Editor<Helper, DefaultHistory>> {

@@ -1,8 +1,8 @@
 //! The names that a prompt knows.
 
-use crate::labels;
+use crate::diagnostics::labels;
+use crate::meta::tables;
 use crate::prompt::scope::{self, Place};
-use crate::tables;
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::prelude::SessionContext;

@@ -1,7 +1,7 @@
 //! What a statement whose end is still to come waits for.
 
 use crate::run;
-use crate::tokens::Tokens;
+use crate::statement::tokens::Tokens;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::Token;

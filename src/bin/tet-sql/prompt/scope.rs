@@ -1,6 +1,6 @@
 //! The tables that a statement names, and where in it the cursor is.
 
-use crate::tokens::Tokens;
+use crate::statement::tokens::Tokens;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::Token;
 

@@ -1,8 +1,8 @@
 //! What there is: catalogs, schemas, tables and their columns.
 
+use crate::meta::tables;
 use crate::serve::status::of_flight;
 use crate::serve::wire::table_schema;
-use crate::tables;
 use arrow_flight::sql::{
     CommandGetCatalogs, CommandGetDbSchemas, CommandGetTableTypes, CommandGetTables,
 };

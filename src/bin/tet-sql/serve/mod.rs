@@ -32,7 +32,6 @@ pub use crate::serve::arguments::ServeArguments;
 
 use crate::arguments::inputs;
 use crate::demo::Demo;
-use crate::ending;
 use crate::failure::Failure;
 use crate::messages;
 use crate::serve::authentication::Authentication;
@@ -45,6 +44,7 @@ use crate::serve::running::Running;
 use crate::serve::runtimes::Runtimes;
 use crate::serve::service::Service;
 use crate::serve::signals::{Ending, Signals};
+use crate::session::shutdown;
 use crate::session::{self, Session, Settings};
 use arrow_flight::flight_service_server::FlightServiceServer;
 use std::error::Error;
@@ -87,7 +87,7 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
         Ending::Interrupted => Err(Failure::Interrupted),
         #[cfg(unix)]
         told @ (Ending::Terminated | Ending::HungUp) => {
-            ending::remove_folders();
+            shutdown::remove_folders();
             if told == Ending::HungUp {
                 std::process::exit(129);
             }
@@ -103,7 +103,7 @@ async fn serve(arguments: ServeArguments) -> Result<Ending, Failure> {
     let tls = tls::of_arguments(&arguments)?;
     // Held until the end of this function: dropping them removes the folders.
     let demo = arguments.reading.demo.then(Demo::create).transpose()?;
-    let spill = ending::temporary_folder().ok();
+    let spill = shutdown::temporary_folder().ok();
     let settings = settings(
         &arguments,
         demo.as_ref().map(Demo::path),

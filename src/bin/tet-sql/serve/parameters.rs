@@ -4,7 +4,7 @@ use crate::serve::ipc;
 use crate::serve::panics::untrusted;
 use crate::serve::status::{of_arrow, status, wrong};
 use crate::serve::wire::plain_type;
-use crate::tokens::Tokens;
+use crate::statement::tokens::Tokens;
 use arrow_flight::FlightData;
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_ipc::reader::StreamReader;

@@ -1,6 +1,5 @@
 //! Runs queries within their limits.
 
-use crate::engine::Cancellation;
 use crate::serve::limits::Limits;
 use crate::serve::parameters::{Received, number_places};
 use crate::serve::plans::Plans;
@@ -10,6 +9,7 @@ use crate::serve::statement::Statement;
 use crate::serve::status::{of_arrow, of_engine, of_flight};
 use crate::serve::ticket::Execution;
 use crate::serve::wire::convert;
+use crate::session::worker_threads::Cancellation;
 use arrow_flight::FlightData;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
@@ -21,7 +21,7 @@ use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 use prost::bytes::Bytes;
 use std::sync::Arc;
-use tet_sql::provider::budget::check_bytes;
+use tet_sql::provider::sql::budget::check_bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, timeout};

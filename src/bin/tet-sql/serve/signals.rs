@@ -3,7 +3,7 @@
 use std::io;
 
 #[cfg(unix)]
-use crate::ending::HangUps;
+use crate::session::shutdown::HangUps;
 
 /// Who asked the server to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Statements that only read.
 
-use crate::engine::Cancellation;
-use crate::interruptible::interruptible;
 use crate::serve::panics::untrusted;
 use crate::serve::parameters::{self, Parameters};
 use crate::serve::status::{of_engine, of_statement, status, wrong};
 use crate::serve::wire::result_schema;
+use crate::session::interruptible::interruptible;
+use crate::session::worker_threads::Cancellation;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::ParamValues;
 use datafusion::dataframe::DataFrame;

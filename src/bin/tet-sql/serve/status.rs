@@ -1,6 +1,6 @@
 //! What clients are told of errors.
 
-use crate::excerpt;
+use crate::diagnostics::excerpt;
 use crate::failure::Failure;
 use arrow_flight::error::FlightError;
 use datafusion::arrow::error::ArrowError;

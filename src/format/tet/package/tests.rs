@@ -3,7 +3,7 @@ use std::fs;
 use tempfile::TempDir;
 
 use super::*;
-use crate::format::storage::Access;
+use crate::format::io::storage::Access;
 use crate::format::tet::testing::{append_footer, data};
 use crate::format::tet::{OpenOptions, TetFile};
 

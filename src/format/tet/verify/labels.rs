@@ -8,10 +8,10 @@ use serde::de::SeqAccess;
 
 use crate::error::Result;
 use crate::format::array::Dataset;
-use crate::format::storage::Access;
-use crate::format::tet::document::{Failure, Key, Rows};
-use crate::format::tet::entry::Coordinates;
+use crate::format::io::storage::Access;
 use crate::format::tet::file::TetFile;
+use crate::format::tet::statistics::document::{Failure, Key, Rows};
+use crate::format::tet::statistics::entry::Coordinates;
 
 /// An entry, as far as it is about labels.
 #[derive(Deserialize)]

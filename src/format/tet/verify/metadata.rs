@@ -3,12 +3,12 @@
 use std::collections::HashSet;
 
 use crate::format::array::DatasetMetadata;
-use crate::format::storage::Access;
-use crate::format::tet::anatomy::Anatomy;
+use crate::format::io::storage::Access;
 use crate::format::tet::file::TetFile;
 use crate::format::tet::limits::{
     MAX_ATTRIBUTES, MAX_DESCRIBED, MAX_HISTORY, MAX_LABELS, MAX_TEXT, is_allowed,
 };
+use crate::format::tet::repair::anatomy::Anatomy;
 use crate::format::tet::superblock::MAX_RANK;
 use crate::format::tet::verify::{Report, Subject};
 

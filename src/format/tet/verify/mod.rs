@@ -14,9 +14,9 @@ pub use arrays::verify_arrays;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::format::storage::Access;
-use crate::format::tet::anatomy::Anatomy;
+use crate::format::io::storage::Access;
 use crate::format::tet::file::TetFile;
+use crate::format::tet::repair::anatomy::Anatomy;
 
 /// The most findings of one check that are spelled out.
 const MOST_FINDINGS: usize = 20;

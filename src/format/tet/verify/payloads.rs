@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::Error;
 use crate::format::array::{ChunkReader, Dataset, DatasetMetadata, Dtype, Fill};
 use crate::format::tet::file::TetFile;
-use crate::format::tet::postings::{DatasetPostings, ValuePostings};
+use crate::format::tet::statistics::postings::{DatasetPostings, ValuePostings};
+use crate::format::tet::statistics::zone_maps::{Zone, ZoneMaps};
 use crate::format::tet::verify::rows::Row;
 use crate::format::tet::verify::{Report, Subject, VerifyOptions, labels};
 use crate::format::tet::writer::zone_map;
-use crate::format::tet::zones::{Zone, ZoneMaps};
 
 /// Chunks that are decoded without being asked for all.
 const SOME_CHUNKS: usize = 128;

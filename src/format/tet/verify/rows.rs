@@ -1,10 +1,10 @@
 //! Every row of the chunk index: what it says of itself, and whether each chunk has exactly one.
 
 use crate::error::Place;
-use crate::format::storage::Access;
-use crate::format::tet::anatomy::Anatomy;
+use crate::format::io::storage::Access;
 use crate::format::tet::file::TetFile;
 use crate::format::tet::index::validate;
+use crate::format::tet::repair::anatomy::Anatomy;
 use crate::format::tet::verify::{Report, Subject};
 
 const AGAIN: &str = "the chunk cannot be read, others can; write the dataset again from its source";

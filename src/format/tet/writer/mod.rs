@@ -12,11 +12,11 @@ use crate::error::{Error, Result};
 use crate::format::array::{
     ArrayWriter, Chunks, Compression, Dataset, DatasetMetadata, DatasetSpec, Fill, next_position,
 };
-use crate::format::target::{self, TemporaryFile};
+use crate::format::io::target::{self, TemporaryFile};
 use crate::format::tet::footer::{FileMetadata, HistoryRow, Metadata};
 use crate::format::tet::index::{self, ChunkRow, Codec};
+use crate::format::tet::statistics::zone_maps::Zone;
 use crate::format::tet::superblock::{self, MAX_RANK, align8};
-use crate::format::tet::zones::Zone;
 
 /// Bytes collected before they are written.
 const BUFFER_BYTES: usize = 1 << 20;

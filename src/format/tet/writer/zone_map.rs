@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::format::array::{Dtype, Fill};
-use crate::format::tet::zones::Zone;
+use crate::format::tet::statistics::zone_maps::Zone;
 
 /// What the reference writes for a file that is no generation of a package.
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";

@@ -6,7 +6,7 @@ use half::f16;
 use serde_json::{Map, Number, Value, json};
 
 use crate::format::array::{Compression, Dtype};
-use crate::format::zarr::attributes::{DIMENSIONS, FILL_VALUE, to_base64};
+use crate::format::zarr::metadata::attributes::{DIMENSIONS, FILL_VALUE, to_base64};
 use crate::format::zarr::writer::ZarrVersion;
 use crate::format::zarr::writer::plan::Plan;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec};
-use crate::format::target::{self, TemporaryFolder};
+use crate::format::io::target::{self, TemporaryFolder};
 use crate::format::zarr::writer::plan::Plan;
 
 /// A version of the Zarr format.

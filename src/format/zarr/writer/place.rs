@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::hold;
-use crate::format::target::{TemporaryFolder, create_folder_beside};
+use crate::format::io::target::{TemporaryFolder, create_folder_beside};
 use crate::format::zarr::walk::{DOCUMENTS, MAX_DEPTH, is_array, is_hierarchy};
 
 /// Writes one file of the hierarchy, and the folders that it lies in.

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::format::array::{
     BoxCopy, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype, Fill,
 };
-use crate::format::zarr::attributes::{DIMENSIONS, FILL_VALUE};
 use crate::format::zarr::cells;
+use crate::format::zarr::metadata::attributes::{DIMENSIONS, FILL_VALUE};
 use crate::format::zarr::walk::{DOCUMENTS, is_path};
 use crate::format::zarr::{MAX_CHUNK_BYTES, MAX_DIMENSIONS, text};
 

@@ -11,7 +11,7 @@ mod svg;
 use super::Chart;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use tet_sql::provider::arrays::is_array_file;
+use tet_sql::provider::adapters::arrays::is_array_file;
 
 /// Writes a chart as its path's ending says.
 pub fn write(chart: &Chart, path: &Path) -> Result<(), String> {

@@ -1,0 +1,278 @@
+//! Advice about a statement that failed.
+
+use crate::diagnostics::suggestion::nearest;
+use crate::meta::tables::{self, Listed};
+use datafusion::common::TableReference;
+use datafusion::common::utils::quote_identifier;
+use datafusion::execution::context::SessionState;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    Expr, GroupByExpr, Select, SelectItem, Visit, Visitor, visit_expressions,
+};
+use std::ops::ControlFlow;
+use tet_sql::provider::sql::budget::parse;
+
+/// The most tables of a schema that are listed.
+const MOST_TABLES: usize = 12;
+
+/// Functions of other systems, and what to write for them.
+const EQUIVALENTS: [(&str, &str); 31] = [
+    ("any_value", "first_value(x)"),
+    ("argmax", "arg_max(x, value)"),
+    ("argmin", "arg_min(x, value)"),
+    ("date_diff", "time2 - time1"),
+    ("datediff", "time2 - time1"),
+    ("dayofweek", "date_part('dow', time)"),
+    ("epoch", "date_part('epoch', time)"),
+    ("great_circle_distance", "haversine(lat1, lon1, lat2, lon2)"),
+    ("if", "CASE WHEN condition THEN x ELSE y END"),
+    ("iff", "CASE WHEN condition THEN x ELSE y END"),
+    ("iif", "CASE WHEN condition THEN x ELSE y END"),
+    (
+        "kurtosis",
+        "avg(power((x - m) / s, 4)) - 3, with m the mean and s the stddev_pop of a subquery",
+    ),
+    (
+        "mode",
+        "SELECT x FROM ... GROUP BY x ORDER BY count(*) DESC LIMIT 1",
+    ),
+    ("nanmax", "max(x)"),
+    ("nanmean", "avg(x)"),
+    ("nanmedian", "median(x)"),
+    ("nanmin", "min(x)"),
+    ("nanstd", "stddev_pop(x)"),
+    ("nansum", "sum(x)"),
+    ("percentile", "quantile(x, 0.9)"),
+    ("prod", "product(x)"),
+    ("quantile_cont", "quantile(x, 0.9)"),
+    (
+        "skewness",
+        "avg(power((x - m) / s, 3)), with m the mean and s the stddev_pop of a subquery",
+    ),
+    (
+        "st_distance",
+        "haversine(lat1, lon1, lat2, lon2), in kilometres",
+    ),
+    (
+        "st_distance_sphere",
+        "haversine(lat1, lon1, lat2, lon2), in kilometres",
+    ),
+    ("std", "stddev_pop(x), or stddev_samp(x)"),
+    ("strftime", "to_char(time, '%Y-%m-%d')"),
+    ("strptime", "to_timestamp(text, '%d.%m.%Y')"),
+    ("time_bucket", "date_bin(INTERVAL '6 hours', time)"),
+    ("weekday", "date_part('isodow', time)"),
+    ("weekofyear", "week(time)"),
+];
+
+/// The message of a failed statement, with advice.
+pub async fn advised(context: &SessionContext, sql: &str, message: String) -> String {
+    if let Some(name) = quoted_after(&message, "Invalid function ") {
+        return format!(
+            "Invalid function '{name}'{}",
+            function_advice(context, name)
+        );
+    }
+    if let Some(name) = quoted_after(&message, "Table ")
+        && message.ends_with("doesn't exist.")
+        && context.table_exist(name).unwrap_or(false)
+    {
+        return format!(
+            "'{name}' is a table of a file, which SQL cannot drop; DROP TABLE is for tables that CREATE TABLE made"
+        );
+    }
+    if message.contains("OuterReferenceColumn(") {
+        return outer_reference_advice(&message);
+    }
+    if let Some(advice) = grouping_advice(context, sql) {
+        return advice;
+    }
+    if message.ends_with("not found")
+        && let Some(advice) = table_advice(context, sql).await
+    {
+        return message + &advice;
+    }
+    message
+}
+
+/// The text in quotes behind the start of a message.
+fn quoted_after<'a>(message: &'a str, start: &str) -> Option<&'a str> {
+    let rest = message.strip_prefix(start)?.strip_prefix('\'')?;
+    Some(rest.split_once('\'')?.0)
+}
+
+/// Suggests a rewrite of a subquery that DataFusion cannot turn into a join.
+fn outer_reference_advice(message: &str) -> String {
+    // The last name in the message is that of the column.
+    let name = message.rsplit("name: \"").next().unwrap_or_default();
+    let name = name.split('"').next().unwrap_or_default();
+    format!(
+        "a subquery refers to '{name}' of the query around it in a way that cannot be turned into a join (LIMIT, ORDER BY, or a \
+         comparison other than =); write a join with GROUP BY, or a window function, instead"
+    )
+}
+
+/// Explains a GROUP BY of an aggregate, if a statement has one.
+fn grouping_advice(context: &SessionContext, sql: &str) -> Option<String> {
+    let state = context.state();
+    let Statement::Statement(statement) = parse(&state, sql).ok()? else {
+        return None;
+    };
+    let mut visitor = AggregateGroups {
+        state: &state,
+        found: None,
+    };
+    let _ = statement.visit(&mut visitor);
+    visitor.found
+}
+
+/// Looks for a GROUP BY of an aggregate.
+struct AggregateGroups<'a> {
+    state: &'a SessionState,
+    found: Option<String>,
+}
+
+impl AggregateGroups<'_> {
+    fn has_aggregate(&self, expression: &Expr) -> bool {
+        let found = visit_expressions(expression, |expression| match expression {
+            Expr::Function(function) if function.over.is_none() => {
+                let name = function.name.to_string().to_lowercase();
+                match self.state.aggregate_functions().contains_key(&name) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        found.is_break()
+    }
+}
+
+impl Visitor for AggregateGroups<'_> {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+        let GroupByExpr::Expressions(groups, _) = &select.group_by else {
+            return ControlFlow::Continue(());
+        };
+        for group in groups {
+            // A number or an alias stands for an item of the SELECT list.
+            let text = group.to_string();
+            let number = text
+                .parse()
+                .ok()
+                .and_then(|number: usize| number.checked_sub(1));
+            let item = select
+                .projection
+                .iter()
+                .enumerate()
+                .find_map(|(index, item)| match item {
+                    SelectItem::UnnamedExpr(expression) if number == Some(index) => {
+                        Some(expression)
+                    }
+                    SelectItem::ExprWithAlias { expr, alias }
+                        if number == Some(index) || alias.to_string() == text =>
+                    {
+                        Some(expr)
+                    }
+                    _ => None,
+                });
+            let expression = item.unwrap_or(group);
+            if self.has_aggregate(expression) {
+                let is = match item {
+                    Some(_) => format!("GROUP BY {group} stands for {expression}, which is"),
+                    None => format!("GROUP BY {group} is"),
+                };
+                self.found = Some(format!(
+                    "{is} an aggregate; group by the columns that are not aggregated, or leave GROUP BY out for one row"
+                ));
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Suggests a function in place of one that does not exist.
+fn function_advice(context: &SessionContext, name: &str) -> String {
+    let lower = name.to_lowercase();
+    if let Some((_, other)) = EQUIVALENTS.iter().find(|(other, _)| *other == lower) {
+        return format!("; write {other}");
+    }
+    let state = context.state();
+    let scalars = state.scalar_functions().keys();
+    let names = scalars
+        .chain(state.aggregate_functions().keys())
+        .chain(state.window_functions().keys());
+    let mut names: Vec<&str> = names.map(String::as_str).collect();
+    names.sort_unstable();
+    match nearest(&lower, names) {
+        Some(meant) => format!(". Did you mean '{meant}'?"),
+        None => "; SHOW FUNCTIONS lists all that exist".to_owned(),
+    }
+}
+
+/// Suggests a table in place of the first one of a statement that does not exist.
+async fn table_advice(context: &SessionContext, sql: &str) -> Option<String> {
+    let state = context.state();
+    let statement = parse(&state, sql).ok()?;
+    let references = state.resolve_table_references(&statement).ok()?;
+    let missing = references
+        .into_iter()
+        .find(|reference| !context.table_exist(reference.clone()).unwrap_or(false))?;
+    let listed = tables::list(context);
+    if let Some(advice) = schema_advice(&missing, &listed) {
+        return Some(advice);
+    }
+    let name = nearest(
+        missing.table(),
+        listed.iter().map(|listed| listed.table.as_str()),
+    )?;
+    let config = context.copied_config();
+    let default = &config.options().catalog.default_schema;
+    // Of several that are called so, the one in the schema that was meant, or else in the default one.
+    let wanted = missing.schema().unwrap_or(default);
+    let found = listed
+        .iter()
+        .filter(|listed| listed.table == name)
+        .min_by_key(|listed| {
+            let is_meant = nearest(wanted, [listed.schema.as_str()]).is_some();
+            (!is_meant, listed.schema != *default)
+        })?;
+    Some(match found.schema == *default {
+        true => format!("; did you mean '{name}'?"),
+        false => format!("; did you mean '{}.{name}'?", found.schema),
+    })
+}
+
+/// The tables of a schema that was taken for a table.
+fn schema_advice(missing: &TableReference, listed: &[Listed]) -> Option<String> {
+    let TableReference::Bare { table } = missing else {
+        return None;
+    };
+    let is_schema = |listed: &&Listed| listed.schema.eq_ignore_ascii_case(table);
+    let tables: Vec<String> = listed
+        .iter()
+        .filter(is_schema)
+        .map(|listed| {
+            format!(
+                "{}.{}",
+                quote_identifier(&listed.schema),
+                quote_identifier(&listed.table)
+            )
+        })
+        .collect();
+    if tables.is_empty() {
+        return None;
+    }
+    let more = if tables.len() > MOST_TABLES {
+        ", ..."
+    } else {
+        ""
+    };
+    let shown = tables[..tables.len().min(MOST_TABLES)].join(", ");
+    Some(format!(
+        "; {table} is a schema with the tables {shown}{more}"
+    ))
+}

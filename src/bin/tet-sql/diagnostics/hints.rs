@@ -1,0 +1,415 @@
+//! Hints about coordinates that a statement asks for in vain: no rows, or the edge of an axis, look as if nothing had been
+//! measured there.
+
+use crate::diagnostics::labels;
+use crate::diagnostics::suggestion::nearest;
+use datafusion::arrow::array::UInt64Array;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, ScalarValue};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
+use std::collections::HashMap;
+use std::sync::Arc;
+use tet_sql::ArrayTable;
+use tet_sql::grid::{Axis, Key, SortedCoordinates, WrittenTime};
+use tet_sql::provider::plans::lineage::origin;
+
+/// Axes of more coordinates are not searched.
+const MOST_COORDINATES: u64 = 1 << 20;
+const MOST_HINTS: usize = 8;
+/// Names of axes whose coordinates repeat every 360 degrees.
+const LONGITUDES: [&str; 3] = ["lon", "long", "longitude"];
+
+/// The hints about the comparisons of dimensions with constants in a plan, in their order and each once.
+pub fn hints(plan: &LogicalPlan) -> Vec<String> {
+    let mut hints = Vec::new();
+    let mut dimensions = Dimensions::default();
+    // A plan that cannot be walked through has no hints.
+    let _ = plan.apply_with_subqueries(|node| {
+        let inputs = node.inputs();
+        node.apply_expressions(|expression| {
+            expression.apply(|expression| {
+                for comparison in Comparison::all_of(expression) {
+                    if hints.len() == MOST_HINTS {
+                        return Ok(TreeNodeRecursion::Stop);
+                    }
+                    let dimension = dimensions.find(&inputs, comparison.column);
+                    let hint = dimension.and_then(|dimension| dimension.hint(&comparison.kind));
+                    hints.extend(hint.filter(|hint| !hints.contains(hint)));
+                }
+                Ok(match expression {
+                    // What a negation leaves out need not be there.
+                    Expr::Not(_) => TreeNodeRecursion::Jump,
+                    _ => TreeNodeRecursion::Continue,
+                })
+            })
+        })
+    });
+    hints
+}
+
+/// The dimensions that a statement compares, of each table by its address.
+#[derive(Default)]
+struct Dimensions(HashMap<(usize, String), Option<Dimension>>);
+
+impl Dimensions {
+    fn find(&mut self, inputs: &[&LogicalPlan], column: &Column) -> Option<&Dimension> {
+        let (table, name) = origin(inputs, column)?;
+        let key = (Arc::as_ptr(&table).addr(), name);
+        let found = self.0.entry(key).or_insert_with_key(|(_, name)| {
+            let grids = table.downcast_ref::<ArrayTable>()?.source().grids();
+            let axes = grids.iter().flat_map(|grid| grid.axes());
+            let axes: Vec<&Axis> = axes.filter(|axis| axis.name() == name).collect();
+            match Searched::of(name, &axes) {
+                Some(searched) => Some(Dimension::Searched(searched)),
+                None => Some(Dimension::Labels(name.clone(), labels_of(&axes)?)),
+            }
+        });
+        found.as_ref()
+    }
+}
+
+enum Dimension {
+    Labels(String, Vec<String>),
+    Searched(Searched),
+}
+
+impl Dimension {
+    fn hint(&self, kind: &Kind) -> Option<String> {
+        match self {
+            Self::Labels(name, labels) => label_hint(name, labels, kind),
+            Self::Searched(searched) => searched.hint(kind),
+        }
+    }
+}
+
+/// The labels of all axes.
+fn labels_of(axes: &[&Axis]) -> Option<Vec<String>> {
+    let mut labels = Vec::new();
+    for axis in axes {
+        labels.extend(labels::of_axis(axis)?);
+    }
+    Some(labels)
+}
+
+/// A comparison of a column with constants.
+struct Comparison<'a> {
+    column: &'a Column,
+    kind: Kind,
+}
+
+enum Kind {
+    Equal(ScalarValue),
+    Bound(Operator, ScalarValue),
+    Between(ScalarValue, ScalarValue),
+    Nearest(ScalarValue),
+}
+
+impl<'a> Comparison<'a> {
+    fn all_of(expression: &'a Expr) -> Vec<Self> {
+        let one = |column: &'a Expr, kind: Option<Kind>| match (column, kind) {
+            (Expr::Column(column), Some(kind)) => vec![Self { column, kind }],
+            _ => Vec::new(),
+        };
+        match expression {
+            Expr::BinaryExpr(binary) => {
+                let (column, op, constant) = match (constant(&binary.left), constant(&binary.right))
+                {
+                    (None, Some(right)) => (&binary.left, Some(binary.op), right),
+                    (Some(left), None) => (&binary.right, binary.op.swap(), left),
+                    _ => return Vec::new(),
+                };
+                let kind = match op {
+                    Some(Operator::Eq) => Some(Kind::Equal(constant)),
+                    Some(op @ (Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq)) => {
+                        Some(Kind::Bound(op, constant))
+                    }
+                    _ => None,
+                };
+                one(column, kind)
+            }
+            Expr::InList(list) if !list.negated => {
+                let constants = list.list.iter().filter_map(constant);
+                constants
+                    .flat_map(|constant| one(&list.expr, Some(Kind::Equal(constant))))
+                    .collect()
+            }
+            Expr::Between(between) if !between.negated => {
+                let bounds = constant(&between.low).zip(constant(&between.high));
+                let kind = bounds.map(|(low, high)| Kind::Between(low, high));
+                one(&between.expr, kind)
+            }
+            Expr::ScalarFunction(function) if function.name() == "nearest" => {
+                match function.args.as_slice() {
+                    [column, target] => one(column, constant(target).map(Kind::Nearest)),
+                    _ => Vec::new(),
+                }
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The value of an expression without columns, as far as people write them.
+fn constant(expression: &Expr) -> Option<ScalarValue> {
+    match expression {
+        Expr::Literal(value, _) if !value.is_null() => Some(value.clone()),
+        Expr::Negative(inner) => constant(inner)?.arithmetic_negate().ok(),
+        Expr::Cast(cast) => match (constant(&cast.expr)?, cast.field.data_type()) {
+            // Times may be abbreviated.
+            (text, data_type) if text.try_as_str().is_some() && data_type.is_temporal() => {
+                Some(text)
+            }
+            (value, data_type) => value.cast_to(data_type).ok(),
+        },
+        _ => None,
+    }
+}
+
+/// The hint about a label that there is not.
+fn label_hint(name: &str, labels: &[String], kind: &Kind) -> Option<String> {
+    let Kind::Equal(value) = kind else {
+        return None;
+    };
+    let label = value.try_as_str().flatten()?;
+    if labels.is_empty() || labels.iter().any(|other| other == label) {
+        return None;
+    }
+    let meant = match nearest(label, labels.iter().map(String::as_str)) {
+        Some(meant) => format!("; did you mean '{meant}'?"),
+        None => String::new(),
+    };
+    Some(format!("no label '{label}' on {name}{meant}"))
+}
+
+/// The coordinates of a dimension, in order.
+struct Searched {
+    name: String,
+    coordinates: SortedCoordinates,
+    is_longitude: bool,
+}
+
+/// A constant among coordinates. A year or a month reaches from its start up to its end.
+struct Target {
+    start: Key,
+    end: Option<Key>,
+    text: String,
+}
+
+impl Searched {
+    /// Returns `None` for labels, for no coordinates and for too many.
+    fn of(name: &str, axes: &[&Axis]) -> Option<Self> {
+        let is_long = |axis: &&Axis| axis.length() > MOST_COORDINATES / axes.len() as u64;
+        let coordinates = match axes.iter().any(is_long) {
+            true => None,
+            false => SortedCoordinates::try_new(axes).ok().flatten(),
+        };
+        let is_longitude = axes.iter().any(|axis| {
+            let mut attributes = axis.attributes();
+            LONGITUDES.contains(&axis.name().to_lowercase().as_str())
+                || attributes.any(|(key, text)| key == "units" && text.starts_with("degrees_east"))
+        });
+        let coordinates = coordinates.filter(|coordinates| coordinates.length() > 0)?;
+        Some(Self {
+            name: name.to_owned(),
+            coordinates,
+            is_longitude,
+        })
+    }
+
+    fn hint(&self, kind: &Kind) -> Option<String> {
+        let name = &self.name;
+        match kind {
+            Kind::Equal(value) => {
+                let target = self.target(value)?;
+                if let Some(end) = target.end {
+                    let comparison = format!("= {}", target.text);
+                    return self.empty_range((target.start, true), (end, false), &comparison);
+                }
+                let text = &target.text;
+                match self.coordinates.neighbours(target.start) {
+                    (Some(low), Some(high)) if low == high => None,
+                    (Some(low), Some(high)) => Some(format!(
+                        "{name} has no {text}; nearest are {} and {} (nearest({name}, {text}) selects the nearer one)",
+                        self.text(low)?,
+                        self.text(high)?
+                    )),
+                    _ => Some(format!("{name} has no {text}; {}", self.extent(&target)?)),
+                }
+            }
+            Kind::Nearest(value) => {
+                let target = self.target(value)?;
+                match self.coordinates.neighbours(target.start) {
+                    (Some(_), Some(_)) => None,
+                    (low, high) => Some(format!(
+                        "nearest({name}, {}) is {}; {}",
+                        target.text,
+                        self.text(low.or(high)?)?,
+                        self.extent(&target)?
+                    )),
+                }
+            }
+            Kind::Bound(op, value) => {
+                let target = self.target(value)?;
+                let comparison = format!("{op} {}", target.text);
+                let (first, last) = (self.key(0)?, self.key(self.coordinates.length() - 1)?);
+                let empty = match op {
+                    Operator::Lt | Operator::LtEq => {
+                        let high = target.as_high(*op == Operator::LtEq);
+                        self.empty_range((first, true), high, &comparison)
+                    }
+                    _ => {
+                        let low = target.as_low(*op == Operator::GtEq);
+                        self.empty_range(low, (last, true), &comparison)
+                    }
+                };
+                empty.or_else(|| self.wrapped(&target))
+            }
+            Kind::Between(low, high) => {
+                let (low, high) = (self.target(low)?, self.target(high)?);
+                let comparison = format!("BETWEEN {} AND {}", low.text, high.text);
+                if low.start > high.start {
+                    return Some(format!(
+                        "{name} {comparison} selects nothing: the lower bound comes first"
+                    ));
+                }
+                self.empty_range(low.as_low(true), high.as_high(true), &comparison)
+                    .or_else(|| self.wrapped(&low))
+                    .or_else(|| self.wrapped(&high))
+            }
+        }
+    }
+
+    fn target(&self, value: &ScalarValue) -> Option<Target> {
+        let written = value.try_as_str().flatten();
+        let text = match written {
+            Some(text) => format!("'{text}'"),
+            None if value.data_type().is_temporal() => format!("'{}'", text_of(value)?),
+            None => value.to_string(),
+        };
+        let is_time = !self.coordinates.data_type().is_numeric();
+        let of_time = |time: chrono::NaiveDateTime| {
+            let value =
+                ScalarValue::TimestampMicrosecond(Some(time.and_utc().timestamp_micros()), None);
+            key_of(&value)
+        };
+        let (start, end) = match (written, is_time) {
+            (Some(text), true) => match WrittenTime::parse(text)? {
+                WrittenTime::Instant { time, .. } => (of_time(time)?, None),
+                WrittenTime::Period { start, end } => {
+                    (of_time(start.into())?, Some(of_time(end.into())?))
+                }
+            },
+            (Some(text), false) => (Key::Number(text.parse().ok()?), None),
+            (None, _) => (key_of(value)?, None),
+        };
+        // A number is no time.
+        let is_comparable = matches!(start, Key::Time(_)) == is_time;
+        is_comparable.then_some(Target { start, end, text })
+    }
+
+    /// The hint about a range from a lower to an upper bound, each with whether it belongs to the range, that has no
+    /// coordinate.
+    fn empty_range(
+        &self,
+        (low, with_low): (Key, bool),
+        (high, with_high): (Key, bool),
+        comparison: &str,
+    ) -> Option<String> {
+        let first = match self.coordinates.neighbours(low) {
+            (Some(at), Some(same)) if at == same && !with_low => Some(at + 1),
+            (_, above) => above,
+        };
+        let end = match self.coordinates.neighbours(high) {
+            (Some(at), Some(same)) if at == same && !with_high => at,
+            (Some(below), _) => below + 1,
+            (None, _) => 0,
+        };
+        match first {
+            Some(first) if first < end => None,
+            _ => Some(format!(
+                "{} {comparison} selects nothing: {}",
+                self.name,
+                self.range()?
+            )),
+        }
+    }
+
+    /// The hint about a longitude that the axis has under another number.
+    fn wrapped(&self, target: &Target) -> Option<String> {
+        let other = self.other_longitude(target)?;
+        Some(format!(
+            "{}, where {} is {other}",
+            self.range()?,
+            target.text
+        ))
+    }
+
+    /// The same longitude, 360 degrees on, if only that is on the axis.
+    fn other_longitude(&self, target: &Target) -> Option<f64> {
+        let Key::Number(longitude) = target.start else {
+            return None;
+        };
+        let is_within = |longitude: &f64| {
+            let (low, high) = self.coordinates.neighbours(Key::Number(*longitude));
+            low.is_some() && high.is_some()
+        };
+        let others = [longitude + 360.0, longitude - 360.0];
+        let is_wrapped = self.is_longitude && !is_within(&longitude);
+        others.into_iter().find(is_within).filter(|_| is_wrapped)
+    }
+
+    fn extent(&self, target: &Target) -> Option<String> {
+        self.wrapped(target).or_else(|| self.range())
+    }
+
+    fn range(&self) -> Option<String> {
+        let last = self.coordinates.length() - 1;
+        let (first, last) = (self.text(0)?, self.text(last)?);
+        Some(format!("{} runs {first} .. {last}", self.name))
+    }
+
+    fn value(&self, index: u64) -> Option<ScalarValue> {
+        let value = self
+            .coordinates
+            .take(&UInt64Array::from(vec![index]))
+            .ok()?;
+        ScalarValue::try_from_array(&value, 0).ok()
+    }
+
+    fn key(&self, index: u64) -> Option<Key> {
+        key_of(&self.value(index)?)
+    }
+
+    fn text(&self, index: u64) -> Option<String> {
+        text_of(&self.value(index)?)
+    }
+}
+
+impl Target {
+    fn as_low(&self, with_bound: bool) -> (Key, bool) {
+        match self.end {
+            Some(end) if !with_bound => (end, true),
+            _ => (self.start, with_bound),
+        }
+    }
+
+    fn as_high(&self, with_bound: bool) -> (Key, bool) {
+        match self.end {
+            Some(end) if with_bound => (end, false),
+            _ => (self.start, with_bound),
+        }
+    }
+}
+
+fn key_of(value: &ScalarValue) -> Option<Key> {
+    let keys = Key::of(value.to_array().ok()?.as_ref()).ok()??;
+    keys.first().copied()?
+}
+
+fn text_of(value: &ScalarValue) -> Option<String> {
+    let value = value.to_array().ok()?;
+    let options = FormatOptions::default();
+    let formatter = ArrayFormatter::try_new(value.as_ref(), &options).ok()?;
+    formatter.value(0).try_to_string().ok()
+}

@@ -1,0 +1,257 @@
+//! Describes tables for `.schema`.
+
+use crate::failure::Failure;
+use crate::meta::tables;
+use crate::output::formats::READABLE;
+use crate::size::human_size;
+use crate::terminal::on_a_line;
+use arrow::util::display::ArrayFormatter;
+use datafusion::arrow::datatypes::Schema;
+use datafusion::common::{ScalarValue, TableReference};
+use datafusion::prelude::SessionContext;
+use std::fmt::Write;
+use tet_sql::grid::Monotonicity;
+use tet_sql::{ArrayTable, AttributeDescription, DimensionDescription, TableDescription};
+
+/// Describes one table.
+pub async fn one(context: &SessionContext, name: &str) -> Result<String, Failure> {
+    let reference = TableReference::from(name);
+    if context.table_exist(reference.clone()).unwrap_or(false) {
+        return describe(context, name, reference).await;
+    }
+    // A name as it is in the file, which SQL would need in quotes.
+    let listed = tables::list(context).into_iter();
+    let mut found = listed.filter(|listed| {
+        listed.table == name || format!("{}.{}", listed.schema, listed.table) == name
+    });
+    match found.next() {
+        Some(listed) => describe(context, name, listed.reference).await,
+        None => describe(context, name, reference).await,
+    }
+}
+
+/// Describes all tables.
+pub async fn all(context: &SessionContext) -> Result<String, Failure> {
+    let mut text = String::new();
+    for listed in tables::list(context) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let name = format!("{}.{}", listed.schema, listed.table);
+        text.push_str(&describe(context, &name, listed.reference).await?);
+    }
+    Ok(text)
+}
+
+async fn describe(
+    context: &SessionContext,
+    name: &str,
+    reference: TableReference,
+) -> Result<String, Failure> {
+    let table = context.table_provider(reference).await?;
+    let mut text = format!("{}\n", on_a_line(name));
+    match table.downcast_ref::<ArrayTable>() {
+        Some(array) => array_text(&mut text, &in_order(array)?),
+        None => text.push_str(&columns(&table.schema())),
+    }
+    Ok(text)
+}
+
+/// The description of an array, with the range of a descending axis from its first coordinate to its last.
+fn in_order(array: &ArrayTable) -> Result<TableDescription, Failure> {
+    let mut table = array.describe()?;
+    let grids = array.source().grids();
+    for dimension in &mut table.dimensions {
+        let mut axes = grids.iter().flat_map(|grid| grid.axes());
+        let is_descending = axes.any(|axis| {
+            // Coordinates that cannot be read are a problem of the table.
+            axis.name() == dimension.name
+                && matches!(axis.monotonicity(), Ok(Monotonicity::Descending))
+        });
+        if let Some((least, greatest)) = dimension.range.take() {
+            dimension.range = Some(match is_descending {
+                true => (greatest, least),
+                false => (least, greatest),
+            });
+        }
+    }
+    Ok(table)
+}
+
+/// The columns of a table that is no array.
+fn columns(schema: &Schema) -> String {
+    let mut rows = vec![row(["column", "type", "null"])];
+    rows.extend(schema.fields().iter().map(|field| {
+        row([
+            field.name().as_str(),
+            &field.data_type().to_string(),
+            if field.is_nullable() { "yes" } else { "no" },
+        ])
+    }));
+    aligned(&rows)
+}
+
+/// Everything known about an array, section by section.
+fn array_text(text: &mut String, table: &TableDescription) {
+    let mut line = |label: &str, value: &str| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {label:<13}{}", on_a_line(value));
+    };
+    line("array", &table.name);
+    line("file", &format!("{} ({})", table.location, table.format));
+    let chunks = match table.chunks {
+        Some(chunks) => chunks.to_string(),
+        None => format!("more than {}", u64::MAX),
+    };
+    line("chunk shape", &shape(&table.chunk_shape));
+    line("chunks", &chunks);
+    line("codec", &table.codecs.join(", "));
+    line("stored size", &bytes(table.stored_bytes));
+    line("raw size", &raw_size(table));
+    for problem in &table.problems {
+        line("problem", problem);
+    }
+    section(text, "dimensions", &dimensions(&table.dimensions));
+    section(text, "values", &values(&table.attributes));
+    for attribute in &table.attributes {
+        if !attribute.metadata.is_empty() {
+            let rows: Vec<[String; 2]> = attribute
+                .metadata
+                .iter()
+                .map(|(key, value)| row([key, value]))
+                .collect();
+            section(
+                text,
+                &format!("attributes of {}", attribute.name),
+                &aligned(&rows),
+            );
+        }
+    }
+}
+
+fn section(text: &mut String, title: &str, body: &str) {
+    let _ = write!(text, "  {}\n{body}", on_a_line(title));
+}
+
+fn dimensions(dimensions: &[DimensionDescription]) -> String {
+    let mut rows = vec![row(["name", "extent", "type", "range", "coordinates"])];
+    rows.extend(dimensions.iter().map(|dimension| {
+        let range = match &dimension.range {
+            Some((first, last)) => format!("{} .. {}", scalar(first), scalar(last)),
+            None => "empty".to_owned(),
+        };
+        row([
+            dimension.name.as_str(),
+            &dimension.extent.to_string(),
+            &dimension.data_type.to_string(),
+            &range,
+            &dimension.source,
+        ])
+    }));
+    aligned(&rows)
+}
+
+fn values(attributes: &[AttributeDescription]) -> String {
+    let mut rows = vec![row(["name", "stored", "type", "fill"])];
+    rows.extend(attributes.iter().map(|attribute| {
+        row([
+            attribute.name.as_str(),
+            &attribute.stored_type,
+            &attribute.data_type.to_string(),
+            attribute.fill.as_deref().unwrap_or("none"),
+        ])
+    }));
+    aligned(&rows)
+}
+
+/// A value as a query shows it: the scalar's own text has times as numbers.
+fn scalar(value: &ScalarValue) -> String {
+    let array = value.to_array().ok();
+    let shown = array.as_ref().and_then(|array| {
+        let formatter = ArrayFormatter::try_new(array.as_ref(), &READABLE).ok()?;
+        formatter.value(0).try_to_string().ok()
+    });
+    shown.unwrap_or_else(|| value.to_string())
+}
+
+fn shape(extents: &[u64]) -> String {
+    let extents: Vec<String> = extents.iter().map(u64::to_string).collect();
+    extents.join(" x ")
+}
+
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..1024 => human_size(bytes),
+        _ => format!("{} ({bytes} bytes)", human_size(bytes)),
+    }
+}
+
+/// The size of the cells, and how many times the stored size that is.
+fn raw_size(table: &TableDescription) -> String {
+    match table.raw_bytes {
+        None => format!("more than {}", human_size(u64::MAX)),
+        Some(raw) if table.stored_bytes == 0 => bytes(raw),
+        Some(raw) => {
+            let ratio = raw as f64 / table.stored_bytes as f64;
+            format!("{}, {ratio:.2} times the stored size", bytes(raw))
+        }
+    }
+}
+
+/// A row of texts, some of which are a file's.
+fn row<const N: usize>(cells: [&str; N]) -> [String; N] {
+    cells.map(on_a_line)
+}
+
+/// Indented lines with aligned columns.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for cells in rows {
+        for (width, cell) in widths.iter_mut().zip(cells) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for cells in rows {
+        let mut line = String::from("  ");
+        for (cell, width) in cells.iter().zip(widths) {
+            let _ = write!(line, "  {cell:<width$}");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [row(["a", "bc", "d"]), row(["äöü", "x", ""])];
+        assert_eq!(aligned(&rows), "    a    bc  d\n    äöü  x\n");
+        assert_eq!(row(["a\u{1b}[2J"]), ["a\\u{1b}[2J"]);
+    }
+
+    #[test]
+    fn times_are_shown_as_times() {
+        let time = ScalarValue::TimestampSecond(Some(1_704_067_200), None);
+        assert_eq!(scalar(&time), "2024-01-01T00:00:00");
+    }
+
+    #[tokio::test]
+    async fn other_tables_show_their_columns() {
+        let context = SessionContext::new();
+        context
+            .sql("CREATE VIEW v AS SELECT 1 AS a, 'x' AS b")
+            .await
+            .unwrap();
+        assert_eq!(
+            one(&context, "v").await.unwrap(),
+            "v\n    column  type   null\n    a       Int64  no\n    b       Utf8   no\n"
+        );
+        assert!(all(&context).await.unwrap().starts_with("public.v\n"));
+        assert!(one(&context, "nowhere").await.is_err());
+    }
+}

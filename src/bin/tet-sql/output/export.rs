@@ -1,0 +1,86 @@
+//! Results that become files of their own: rows by way of COPY, and pictures.
+
+use crate::failure::Failure;
+use crate::output::picture;
+use crate::output::progress::Progress;
+use crate::output::{Content, SingleTarget};
+use crate::session::worker_threads::Cancellation;
+use crate::statement::reading::Reading;
+use crate::statement::{Error, Outcome};
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::UInt64Type;
+use datafusion::physical_plan::collect;
+use datafusion::prelude::SessionContext;
+use std::sync::Arc;
+use url::Url;
+
+/// Writes the rows of a query, or a picture of them, to a file, which is there as a whole or as it was before.
+pub async fn write(
+    context: &SessionContext,
+    sql: &str,
+    target: &SingleTarget,
+    progress: bool,
+    cancellation: &Cancellation,
+) -> Result<Outcome, Error> {
+    target.check()?;
+    let outcome = match target.content {
+        Content::Rows(stored_as) => {
+            copy(context, sql, target, stored_as, progress, cancellation).await?
+        }
+        Content::Picture => draw(context, sql, target).await?,
+    };
+    target.take();
+    Ok(Outcome {
+        written: Some(target.path.display().to_string()),
+        ..outcome
+    })
+}
+
+async fn copy(
+    context: &SessionContext,
+    sql: &str,
+    target: &SingleTarget,
+    stored_as: &str,
+    progress: bool,
+    cancellation: &Cancellation,
+) -> Result<Outcome, Error> {
+    // A URL has no characters that DataFusion would take for a pattern.
+    let path = std::path::absolute(&target.path).map_err(Failure::from)?;
+    let Ok(url) = Url::from_file_path(path) else {
+        let message = format!("{}: is not the path of a file", target.path.display());
+        return Err(Failure::message(message).into());
+    };
+    let url = url.as_str().replace('\'', "%27");
+    let copy = format!("COPY (\n{sql}\n) TO '{url}' STORED AS {stored_as}");
+    let plan = tet_sql::create_logical_plan(&context.state(), &copy).await?;
+    let frame = context.execute_logical_plan(plan).await?;
+    let plan = frame.create_physical_plan().await?;
+    let mut bar = Progress::of(&plan, progress, cancellation);
+    let batches = collect(Arc::clone(&plan), context.task_ctx()).await?;
+    bar.end();
+    Ok(Outcome {
+        rows: batches.iter().map(count).sum(),
+        reading: Reading::of(plan.as_ref()),
+        ..Outcome::default()
+    })
+}
+
+async fn draw(
+    context: &SessionContext,
+    sql: &str,
+    target: &SingleTarget,
+) -> Result<Outcome, Error> {
+    let (chart, rows) = picture::chart(context, sql, None).await?;
+    chart.write(&target.path).map_err(Failure::message)?;
+    Ok(Outcome {
+        rows,
+        ..Outcome::default()
+    })
+}
+
+/// The rows that COPY says it has written.
+fn count(batch: &RecordBatch) -> usize {
+    let column = batch.columns().first();
+    let counts = column.and_then(|column| column.as_primitive_opt::<UInt64Type>());
+    counts.map_or(0, |counts| counts.values().iter().sum::<u64>() as usize)
+}

@@ -1,0 +1,59 @@
+//! Columns of types that a writer does not know, as text.
+
+use crate::output::formats::cells::READABLE;
+use arrow::util::display::ArrayFormatter;
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use std::sync::Arc;
+
+/// Turns columns of types that a writer does not know into text.
+pub struct AsText {
+    columns: Vec<usize>,
+    schema: SchemaRef,
+}
+
+impl AsText {
+    /// Of the columns whose types are not known.
+    pub fn new(schema: &Schema, unknown: impl Fn(&Field) -> bool) -> Self {
+        let columns: Vec<usize> = (0..schema.fields().len())
+            .filter(|&column| unknown(schema.field(column)))
+            .collect();
+        let fields = schema.fields().iter().enumerate().map(|(column, field)| {
+            if columns.contains(&column) {
+                Arc::new(Field::new(field.name(), DataType::Utf8, true))
+            } else {
+                Arc::clone(field)
+            }
+        });
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Self { columns, schema }
+    }
+
+    /// The columns, with text in their place.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The batch, with text in their place.
+    pub fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+        let mut columns = batch.columns().to_vec();
+        for &column in &self.columns {
+            columns[column] = text_of(&columns[column])?;
+        }
+        RecordBatch::try_new(Arc::clone(&self.schema), columns)
+    }
+}
+
+fn text_of(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let formatter = ArrayFormatter::try_new(array.as_ref(), &READABLE)?;
+    let mut text = StringBuilder::new();
+    for row in 0..array.len() {
+        if array.is_null(row) {
+            text.append_null();
+        } else {
+            text.append_value(formatter.value(row).try_to_string()?);
+        }
+    }
+    Ok(Arc::new(text.finish()))
+}

@@ -1,0 +1,295 @@
+//! Plans as text, with a sentence in front.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::output::appearance::Format;
+use crate::output::formats::{Html, Markup};
+use crate::output::progress::Progress;
+use crate::session::worker_threads::Cancellation;
+use crate::statement::plan_summary;
+use crate::statement::reading::Reading;
+use crate::statement::{Error, Manner, Outcome, settle};
+use crate::terminal::on_lines;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::format::ExplainFormat;
+use datafusion::logical_expr::{Explain, LogicalPlan};
+use datafusion::physical_plan::collect;
+use datafusion::prelude::SessionContext;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Instant;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// Further in than its first line goes what is left of a line that is too long.
+const HANGING: usize = 4;
+
+/// Writes what EXPLAIN tells as text.
+pub async fn show(
+    context: &SessionContext,
+    plan: LogicalPlan,
+    output: &Output,
+    manner: Manner,
+    cancellation: Cancellation,
+) -> Result<Outcome, Error> {
+    let width = output.style().width;
+    let (sentence, sections, reading) = match &plan {
+        LogicalPlan::Analyze(analyze) => {
+            let physical = context.state().create_physical_plan(&plan).await?;
+            let mut progress = Progress::of(&physical, manner.progress, &cancellation);
+            let batches = collect(Arc::clone(&physical), context.task_ctx()).await?;
+            progress.end();
+            let sentence = plan_summary::done(&analyze.input, physical.as_ref());
+            let reading = Reading::of(physical.as_ref());
+            (sentence, sections(&batches)?, reading)
+        }
+        LogicalPlan::Explain(explain) => {
+            // What is wrong with the plan is told by EXPLAIN itself.
+            let physical = context.state().create_physical_plan(&explain.plan).await;
+            let sentence = match &physical {
+                Ok(physical) => plan_summary::planned(&explain.plan, physical.as_ref()),
+                Err(_) => None,
+            };
+            let sections = explained(context, explain, width).await?;
+            (sentence, sections, Reading::default())
+        }
+        _ => (None, Vec::new(), Reading::default()),
+    };
+    let finished = Some(Instant::now());
+    let text = match output.format() {
+        Format::Markdown => document(sentence, &sections, "", "\n\n", ("```text\n", "```\n")),
+        Format::Html => {
+            let sections = sections.iter().map(|section| Section {
+                title: section.title.clone(),
+                lines: section.lines.iter().map(|line| escaped(line)).collect(),
+            });
+            let sections: Vec<_> = sections.collect();
+            let sentence = sentence.map(|sentence| escaped(&sentence));
+            document(
+                sentence,
+                &sections,
+                "<p>",
+                "</p>\n",
+                ("<pre>\n", "</pre>\n"),
+            )
+        }
+        Format::Latex => {
+            let sentence = sentence.map(|text| format!("% {text}"));
+            let environment = ("\\begin{verbatim}\n", "\\end{verbatim}\n");
+            document(sentence, &sections, "", "\n", environment)
+        }
+        _ => {
+            let sections = sections.iter().map(|section| section.wrapped(width));
+            let sentence = sentence.map(|sentence| wrapped(&sentence, width, 0));
+            document(
+                sentence,
+                &sections.collect::<Vec<_>>(),
+                "",
+                "\n\n",
+                ("", ""),
+            )
+        }
+    };
+    let text = match width {
+        Some(_) => on_lines(&text),
+        None => text,
+    };
+    let mut sink = output.sink(cancellation);
+    let result = sink.write_all(text.as_bytes());
+    settle(result.map_err(Failure::from), &mut sink)?;
+    Ok(Outcome {
+        is_silent: true,
+        finished,
+        reading,
+        ..Outcome::default()
+    })
+}
+
+/// The plans; those that are drawn as trees, but as text where they are wider than the screen.
+async fn explained(
+    context: &SessionContext,
+    explain: &Explain,
+    width: Option<usize>,
+) -> Result<Vec<Section>, Error> {
+    let plan = LogicalPlan::Explain(explain.clone());
+    let batches = context.execute_logical_plan(plan).await?.collect().await?;
+    let found = sections(&batches)?;
+    let lines = found.iter().flat_map(|section| &section.lines);
+    let widest = lines.map(|line| line.width()).max();
+    let is_tree = matches!(explain.explain_format, ExplainFormat::Tree);
+    if !is_tree || width.is_none() || widest <= width {
+        return Ok(found);
+    }
+    let explain = Explain {
+        explain_format: ExplainFormat::Indent,
+        ..explain.clone()
+    };
+    let plan = LogicalPlan::Explain(explain);
+    let batches = context.execute_logical_plan(plan).await?.collect().await?;
+    let mut found = sections(&batches)?;
+    found.retain(|section| section.title != "logical plan");
+    Ok(found)
+}
+
+/// A plan, or what else EXPLAIN tells.
+struct Section {
+    title: String,
+    lines: Vec<String>,
+}
+
+impl Section {
+    fn wrapped(&self, width: Option<usize>) -> Self {
+        let lines = self.lines.iter().map(|line| wrapped(line, width, HANGING));
+        Self {
+            title: self.title.clone(),
+            lines: lines.collect(),
+        }
+    }
+}
+
+/// The rows of EXPLAIN.
+fn sections(batches: &[RecordBatch]) -> Result<Vec<Section>, Error> {
+    let mut found = Vec::new();
+    for batch in batches {
+        let [kinds, plans] = batch.columns() else {
+            return Err(Failure::message("EXPLAIN gave no plan").into());
+        };
+        let texts = |column: &ArrayRef| cast(column, &DataType::Utf8);
+        let both = texts(kinds).and_then(|kinds| Ok((kinds, texts(plans)?)));
+        let (kinds, plans) = both.map_err(Failure::from)?;
+        let pairs = kinds
+            .as_string::<i32>()
+            .iter()
+            .zip(plans.as_string::<i32>());
+        found.extend(pairs.map(|(kind, plan)| {
+            Section {
+                title: kind.unwrap_or_default().replace('_', " ").to_lowercase(),
+                lines: plan
+                    .unwrap_or_default()
+                    .lines()
+                    .map(str::to_owned)
+                    .collect(),
+            }
+        }));
+    }
+    Ok(found)
+}
+
+fn document(
+    sentence: Option<String>,
+    sections: &[Section],
+    before: &str,
+    after: &str,
+    (begin, end): (&str, &str),
+) -> String {
+    let mut text = String::new();
+    if let Some(sentence) = sentence {
+        text += before;
+        text += &sentence;
+        text += after;
+    }
+    for (number, section) in sections.iter().enumerate() {
+        if sections.len() > 1 {
+            if number > 0 {
+                text.push('\n');
+            }
+            text += before;
+            text += &section.title;
+            text += if begin.is_empty() { "\n" } else { after };
+        }
+        text += begin;
+        let indent = if sections.len() > 1 && begin.is_empty() {
+            "  "
+        } else {
+            ""
+        };
+        for line in section.lines.iter().flat_map(|line| line.lines()) {
+            text += indent;
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text += end;
+    }
+    text
+}
+
+/// A line, cut at blanks into lines that have place, which go on further in than the first.
+fn wrapped(line: &str, width: Option<usize>, hanging: usize) -> String {
+    let Some(width) = width else {
+        return line.to_owned();
+    };
+    // Sections are indented by two.
+    let width = width.saturating_sub(2).max(20);
+    let indent = line.len() - line.trim_start_matches(' ').len();
+    let further = " ".repeat((indent + hanging).min(width / 2));
+    let mut text = String::new();
+    let mut rest = line.to_owned();
+    while rest.width() > width {
+        let end = fitting(&rest, width);
+        let start = rest.len() - rest.trim_start().len();
+        // A word without blanks is cut where the line ends.
+        let cut = match rest[start..end].rfind(' ') {
+            Some(blank) => start + blank,
+            None => end,
+        };
+        text += rest[..cut].trim_end();
+        text.push('\n');
+        rest = format!("{further}{}", rest[cut..].trim_start());
+    }
+    text + &rest
+}
+
+/// Returns the byte length of the longest prefix of a text that is at most this wide.
+fn fitting(text: &str, width: usize) -> usize {
+    let mut left = width;
+    for (place, character) in text.char_indices() {
+        let wide = character.width().unwrap_or(0);
+        if wide > left {
+            return place;
+        }
+        left -= wide;
+    }
+    text.len()
+}
+
+fn escaped(text: &str) -> String {
+    Html::escape(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_wrapped_at_blanks() {
+        let line = "    DataSourceExec: tet=temperature, slice=time[0:24], chunks=3 of 24";
+        assert_eq!(
+            wrapped(line, Some(42), HANGING),
+            "    DataSourceExec: tet=temperature,\n        slice=time[0:24], chunks=3 of 24"
+        );
+        assert_eq!(wrapped(line, Some(80), HANGING), line);
+        assert_eq!(wrapped(line, None, HANGING), line);
+        for width in [1, 20, 22, 30] {
+            for line in wrapped(&"日本x".repeat(40), Some(width), HANGING).lines() {
+                assert!(line.width() <= width.max(22), "{width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_single_section_has_no_title() {
+        let section = |title: &str| Section {
+            title: title.to_owned(),
+            lines: vec!["a".to_owned(), "  b".to_owned()],
+        };
+        let text = |sections: &[Section]| {
+            document(Some("reads".to_owned()), sections, "", "\n\n", ("", ""))
+        };
+        assert_eq!(text(&[section("x")]), "reads\n\na\n  b\n");
+        assert_eq!(
+            text(&[section("x"), section("y")]),
+            "reads\n\nx\n  a\n    b\n\ny\n  a\n    b\n"
+        );
+    }
+}

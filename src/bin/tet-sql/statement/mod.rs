@@ -1,0 +1,330 @@
+//! Runs one statement.
+
+pub mod explain;
+pub mod headers;
+pub mod plan_summary;
+pub mod reading;
+pub mod rewrite;
+pub mod splitter;
+pub mod summarize;
+pub mod tokens;
+
+use crate::diagnostics::excerpt;
+use crate::diagnostics::hints::hints;
+use crate::failure::Failure;
+use crate::output::export;
+use crate::output::formats::{self, MEASURED_ROWS};
+use crate::output::head_and_tail::{Ends, Reader, rows_of};
+use crate::output::progress::Progress;
+use crate::output::{self, Output, SharedOutput, Sink, Target};
+use crate::session::worker_threads::Cancellation;
+use crate::statement::reading::Reading;
+use crate::statement::rewrite::rewritten;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execute_stream;
+use datafusion::prelude::{DataFrame, SessionContext};
+use futures::StreamExt;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What a statement gave.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Rows that were shown.
+    pub rows: usize,
+    /// Whether these are all.
+    pub extent: Extent,
+    /// It was a statement that has no rows, such as SET.
+    pub is_silent: bool,
+    /// It only read, so that it may run again.
+    pub is_query: bool,
+    /// The file that rows were written to.
+    pub written: Option<String>,
+    /// When the last row was there; none: at the end.
+    pub finished: Option<Instant>,
+    /// What its scans read.
+    pub reading: Reading,
+    /// What a person who wrote it may want to know.
+    pub hints: Vec<String>,
+}
+
+/// How much of a result was shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// All rows.
+    #[default]
+    Whole,
+    /// Some of so many rows, or of more.
+    Cut {
+        /// The rows that are known to be there.
+        rows: usize,
+        /// `true` if there are no more rows than that.
+        is_exact: bool,
+    },
+}
+
+/// How a statement is run.
+#[derive(Debug, Clone, Copy)]
+pub struct Manner {
+    /// Whether a bar is shown.
+    pub progress: bool,
+    /// Whether files may be written.
+    pub read_only: bool,
+}
+
+/// Runs a statement and writes its result.
+pub async fn execute(
+    context: SessionContext,
+    sql: String,
+    output: SharedOutput,
+    manner: Manner,
+    cancellation: Cancellation,
+) -> Result<Outcome, Failure> {
+    let result = run(&context, &sql, &output, manner, cancellation).await;
+    match result {
+        Err(Error::Engine(error)) => Err(excerpt::failure(&context, &sql, &error).await),
+        Err(Error::Failure(failure)) => Err(failure),
+        Ok(outcome) => Ok(outcome),
+    }
+}
+
+/// Why a statement failed.
+pub enum Error {
+    /// An error of the engine, to be told with the place in the statement.
+    Engine(DataFusionError),
+    /// Anything else.
+    Failure(Failure),
+}
+
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Engine(error) => error.into(),
+            Error::Failure(failure) => failure,
+        }
+    }
+}
+
+async fn run(
+    context: &SessionContext,
+    sql: &str,
+    output: &SharedOutput,
+    manner: Manner,
+    cancellation: Cancellation,
+) -> Result<Outcome, Error> {
+    let sql = rewritten(context, sql).await?;
+    let sql = sql.as_ref();
+    let plan = tet_sql::create_logical_plan(&context.state(), sql).await?;
+    if manner.read_only && writes(&plan)? {
+        return Err(Failure::message("--read-only: this statement writes").into());
+    }
+    let is_query = is_query(&plan);
+    let hints = hints(&plan);
+    let explained = match &plan {
+        LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) => Some(plan.clone()),
+        _ => None,
+    };
+    let frame = context.execute_logical_plan(plan).await?;
+    if frame.schema().fields().is_empty() {
+        frame.collect().await?;
+        return Ok(Outcome {
+            is_silent: true,
+            ..Outcome::default()
+        });
+    }
+    let output = output::for_result(output);
+    let outcome = match output.target() {
+        Target::Single(target) => {
+            if !is_query {
+                let path = target.path.display();
+                let message = format!("{path}: only the rows of a query are written to it");
+                return Err(Failure::message(message).into());
+            }
+            export::write(context, sql, target, manner.progress, &cancellation).await?
+        }
+        _ => match explained.filter(|_| output.format().is_for_reading()) {
+            Some(plan) => explain::show(context, plan, &output, manner, cancellation).await?,
+            None => {
+                let result = QueryResult {
+                    context,
+                    sql,
+                    output: &output,
+                    manner,
+                    cancellation,
+                };
+                result.show(frame, is_query).await?
+            }
+        },
+    };
+    Ok(Outcome {
+        is_query,
+        hints,
+        ..outcome
+    })
+}
+
+/// Whether a plan only reads, so that its end may be left undone.
+fn is_query(plan: &LogicalPlan) -> bool {
+    !matches!(
+        plan,
+        LogicalPlan::Explain(_)
+            | LogicalPlan::Analyze(_)
+            | LogicalPlan::DescribeTable(_)
+            | LogicalPlan::Dml(_)
+            | LogicalPlan::Ddl(_)
+            | LogicalPlan::Copy(_)
+            | LogicalPlan::Statement(_)
+    )
+}
+
+/// A result that is about to be written.
+struct QueryResult<'a> {
+    context: &'a SessionContext,
+    sql: &'a str,
+    output: &'a Output,
+    manner: Manner,
+    cancellation: Cancellation,
+}
+
+impl QueryResult<'_> {
+    async fn show(&self, frame: DataFrame, is_query: bool) -> Result<Outcome, Error> {
+        let plan = frame.clone().create_physical_plan().await?;
+        let limit = self.output.row_limit().filter(|_| is_query);
+        let is_longer = |limit: &usize| match rows_of(plan.as_ref()) {
+            Precision::Exact(rows) => rows > *limit,
+            _ => true,
+        };
+        if let Some(limit) = limit.filter(is_longer) {
+            let reader = Reader {
+                context: self.context,
+                progress: self.manner.progress,
+                cancellation: &self.cancellation,
+            };
+            let ends = reader.read(frame, plan, limit).await?;
+            return self.write_ends(&ends);
+        }
+        let mut outcome = Outcome::default();
+        let progress = Progress::of(&plan, self.manner.progress, &self.cancellation);
+        let stream = execute_stream(Arc::clone(&plan), self.context.task_ctx())?;
+        let mut sink = self.output.sink(self.cancellation.clone());
+        let printed = self.print(stream, &mut sink, progress, &mut outcome).await;
+        // A reader may take any time.
+        outcome.finished = Some(Instant::now());
+        outcome.is_silent = has_left(settle(printed, &mut sink))?;
+        outcome.reading = Reading::of(plan.as_ref());
+        Ok(outcome)
+    }
+
+    /// Column headers, which are short where a person reads them.
+    fn headers(&self, schema: &SchemaRef) -> SchemaRef {
+        match self.output.format().is_for_reading() {
+            true => headers::as_written(self.context, self.sql, schema),
+            false => Arc::clone(schema),
+        }
+    }
+
+    /// Writes the rows of a stream as they come.
+    async fn print(
+        &self,
+        mut stream: SendableRecordBatchStream,
+        sink: &mut Sink<'_>,
+        mut progress: Progress,
+        outcome: &mut Outcome,
+    ) -> Result<(), Error> {
+        let style = self.output.style();
+        // A bar would be in the way of rows that come one after another.
+        let measured = match style.is_measured() {
+            true => MEASURED_ROWS,
+            false => 0,
+        };
+        let mut writer = formats::writer(&style, &self.headers(&stream.schema()), sink);
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            outcome.rows += batch.num_rows();
+            if self.output.is_terminal() && outcome.rows >= measured {
+                progress.end();
+            }
+            writer.write(&batch).map_err(Failure::from)?;
+        }
+        drop(stream);
+        progress.end();
+        writer.finish().map_err(Failure::from)?;
+        Ok(())
+    }
+
+    /// Writes rows that are there.
+    fn write_ends(&self, ends: &Ends) -> Result<Outcome, Error> {
+        let finished = Some(Instant::now());
+        let mut sink = self.output.sink(self.cancellation.clone());
+        let schema = self.headers(&ends.schema);
+        let mut writer = formats::writer(&self.output.style(), &schema, &mut sink);
+        let mut write = || {
+            for batch in &ends.first {
+                writer.write(batch)?;
+            }
+            if !ends.last.is_empty() {
+                writer.skip()?;
+            }
+            for batch in &ends.last {
+                writer.write(batch)?;
+            }
+            writer.finish()
+        };
+        let written = write().map_err(Failure::from);
+        drop(writer);
+        let is_silent = has_left(settle(written.map_err(Error::from), &mut sink))?;
+        let batches = ends.first.iter().chain(&ends.last);
+        Ok(Outcome {
+            rows: batches.map(RecordBatch::num_rows).sum(),
+            extent: ends.extent,
+            is_silent,
+            finished,
+            reading: ends.reading,
+            ..Outcome::default()
+        })
+    }
+}
+
+/// Returns `true` if the reader quit the pager before the end of the result.
+fn has_left(result: Result<(), Error>) -> Result<bool, Error> {
+    match result {
+        Ok(()) => Ok(false),
+        Err(Error::Failure(Failure::Enough)) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes what is buffered, and prefers the reason that writing failed for to what a format made of it.
+pub fn settle<T, E: From<Failure>>(result: Result<T, E>, sink: &mut Sink<'_>) -> Result<T, E> {
+    if let Some(failure) = sink.failure() {
+        return Err(failure.into());
+    }
+    let finished = sink.finish();
+    let value = result?;
+    finished?;
+    sink.end()?;
+    Ok(value)
+}
+
+/// Whether a plan writes files, which EXPLAIN ANALYZE does, too.
+fn writes(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
+    plan.exists(|plan| Ok(matches!(plan, LogicalPlan::Copy(_) | LogicalPlan::Dml(_))))
+}

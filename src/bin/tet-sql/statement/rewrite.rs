@@ -1,0 +1,76 @@
+//! Statements that DataFusion does not have, as queries that it has.
+
+use crate::statement::Error;
+use crate::statement::summarize;
+use datafusion::prelude::SessionContext;
+use std::borrow::Cow;
+
+/// The statement itself, or a query that answers it: `SUMMARIZE t` and `SUMMARIZE SELECT ...`, and `SHOW FUNCTIONS`, which in
+/// DataFusion leaves out functions whose arguments can be of any type.
+pub async fn rewritten<'a>(context: &SessionContext, sql: &'a str) -> Result<Cow<'a, str>, Error> {
+    let (first, rest) = word(sql);
+    if first.eq_ignore_ascii_case("SUMMARIZE") && !rest.trim().is_empty() {
+        return Ok(Cow::Owned(summarize::query(context, rest).await?));
+    }
+    if first.eq_ignore_ascii_case("SHOW") {
+        let (second, rest) = word(rest);
+        if second.eq_ignore_ascii_case("FUNCTIONS") {
+            return Ok(Cow::Owned(functions(rest)));
+        }
+    }
+    Ok(Cow::Borrowed(sql))
+}
+
+/// A query for functions by their names: `filter` is `LIKE 'a%'`, a condition behind WHERE, or nothing.
+fn functions(filter: &str) -> String {
+    let (word, condition) = word(filter);
+    let filter = match word.to_ascii_uppercase().as_str() {
+        "" => String::new(),
+        "WHERE" => format!("WHERE {condition}"),
+        _ => format!("WHERE function_name {filter}"),
+    };
+    format!(
+        "SELECT function_name, function_type, syntax_example, description FROM tet_functions() {filter}\n\
+         ORDER BY function_name, function_type"
+    )
+}
+
+/// The first word of a statement, behind blanks and comments, and what follows it.
+pub fn word(sql: &str) -> (&str, &str) {
+    let mut rest = sql.trim_start();
+    loop {
+        rest = if let Some(comment) = rest.strip_prefix("--") {
+            comment.split_once('\n').map_or("", |(_, rest)| rest)
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            comment.split_once("*/").map_or("", |(_, rest)| rest)
+        } else {
+            break;
+        }
+        .trim_start();
+    }
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    rest.split_at(rest.find(|c| !is_word(c)).unwrap_or(rest.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_behind_comments() {
+        assert_eq!(word(" -- a\n /* b */ show x"), ("show", " x"));
+        assert_eq!(word("(SELECT 1)"), ("", "(SELECT 1)"));
+        assert_eq!(word("/* open"), ("", ""));
+    }
+
+    #[tokio::test]
+    async fn other_statements_stay_as_they_are() {
+        let context = SessionContext::new();
+        for sql in ["SELECT 1", "SHOW TABLES", "SUMMARIZE", "summarized"] {
+            match rewritten(&context, sql).await {
+                Ok(Cow::Borrowed(same)) => assert_eq!(same, sql),
+                _ => panic!("{sql}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Splits text into statements and meta-commands.
+//!
+//! The tokenizer of the SQL parser decides what a `;` means, so quotes, comments and dollar quotes are right in
+//! every dialect.
+
+use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenizerError};
+use tet_sql::provider::sql::budget::lex;
+
+/// One statement or meta-command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// Without the terminating `;` or line end.
+    pub text: &'a str,
+    /// What to do with the text.
+    pub kind: Kind,
+    /// The offset in the whole text behind this piece and its terminator.
+    pub end: usize,
+}
+
+impl Piece<'_> {
+    /// The offset of the piece in the whole text.
+    pub fn start(&self, text: &str) -> usize {
+        // It is a part of that text.
+        self.text.as_ptr() as usize - text.as_ptr() as usize
+    }
+}
+
+/// What to do with a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// SQL. Not `complete`: more may follow, at a prompt.
+    Statement {
+        /// Whether it was ended by `;`, or is so wrong that nothing that follows could mend it.
+        complete: bool,
+    },
+    /// A line that begins with `.` or `\` where a statement would begin.
+    Meta,
+    /// SQL that is ended by `\g` or `\gx`.
+    Sent {
+        /// Where the statement ends, and the command begins, in the text of the piece.
+        end: usize,
+    },
+}
+
+/// The pieces of a text, in order. Empty statements are left out.
+///
+/// What cannot be tokenized is a statement too: the parser says best what is wrong with it.
+pub fn split<'a>(text: &'a str, dialect: &dyn Dialect) -> Vec<Piece<'a>> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    // A meta-command is no SQL and could confuse the tokenizer, which therefore starts anew behind each.
+    while let Some(next) = split_to_meta(text, start, dialect, &mut pieces) {
+        start = next;
+    }
+    pieces
+}
+
+/// Whether a prompt should hand over its text rather than ask for more.
+pub fn is_complete(text: &str, dialect: &dyn Dialect) -> bool {
+    let last = split(text, dialect).pop();
+    last.is_none_or(|piece| piece.kind != Kind::Statement { complete: false })
+}
+
+/// Splits from `start` to the end of the first meta-command, which is returned, or of the text.
+fn split_to_meta<'a>(
+    text: &'a str,
+    start: usize,
+    dialect: &dyn Dialect,
+    pieces: &mut Vec<Piece<'a>>,
+) -> Option<usize> {
+    let mut begin: Option<usize> = None;
+    let mut last = start;
+    let lexed = lex(dialect, &text[start..], |token, place| {
+        let (offset, end) = (start + place.start, start + place.end);
+        last = end;
+        match token.token {
+            Token::Whitespace(_) => {}
+            // Some dialects expand comments into tokens whose places are not in the text.
+            Token::SemiColon if text[offset..end].ends_with(';') => {
+                if let Some(begin) = begin.take() {
+                    pieces.push(Piece {
+                        text: text[begin..offset].trim_end(),
+                        kind: Kind::Statement { complete: true },
+                        end,
+                    });
+                }
+            }
+            Token::Backslash if begin.is_some() && is_go(&text[offset..]) => {
+                // Nothing else can begin a statement that goes on to here.
+                let begin = begin.take().unwrap_or(offset);
+                let line = text[offset..].lines().next().unwrap_or_default();
+                let end = offset + line.len();
+                pieces.push(Piece {
+                    text: text[begin..end].trim_end(),
+                    kind: Kind::Sent {
+                        end: offset - begin,
+                    },
+                    end,
+                });
+                return Err(end);
+            }
+            _ if begin.is_none() && text[offset..].starts_with(['.', '\\']) => {
+                let line = text[offset..].lines().next().unwrap_or_default();
+                let end = offset + line.len();
+                pieces.push(Piece {
+                    text: line.trim_end(),
+                    kind: Kind::Meta,
+                    end,
+                });
+                return Err(end);
+            }
+            _ => {
+                begin.get_or_insert(offset);
+            }
+        }
+        Ok(())
+    });
+    let broken = match lexed {
+        Ok(broken) => broken,
+        Err(end) => return Some(end),
+    };
+    let begin = match &broken {
+        None => begin?,
+        Some(_) => begin.unwrap_or(last),
+    };
+    let complete = broken.is_some_and(|broken| !is_open(&broken));
+    let rest = text[begin..].trim();
+    if !rest.is_empty() {
+        pieces.push(Piece {
+            text: rest,
+            kind: Kind::Statement { complete },
+            end: text.len(),
+        });
+    }
+    None
+}
+
+/// Returns `true` if a text begins with `\g` or `\gx`.
+fn is_go(text: &str) -> bool {
+    let word = text.split(|c: char| c.is_whitespace() || c == ';').next();
+    matches!(word, Some("\\g" | "\\gx"))
+}
+
+/// Whether it is a quote or comment that further text could close.
+fn is_open(broken: &TokenizerError) -> bool {
+    broken.message.contains("Unterminated") || broken.message.contains("EOF")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::dialect::{GenericDialect, MySqlDialect};
+
+    fn texts(text: &str) -> Vec<&str> {
+        split(text, &GenericDialect {})
+            .into_iter()
+            .map(|piece| piece.text)
+            .collect()
+    }
+
+    fn complete(text: &str) -> bool {
+        is_complete(text, &GenericDialect {})
+    }
+
+    #[test]
+    fn semicolons_end_statements() {
+        assert_eq!(texts("SELECT 1; SELECT 2 ;;\n"), ["SELECT 1", "SELECT 2"]);
+        assert_eq!(texts("SELECT 1"), ["SELECT 1"]);
+        assert!(texts("").is_empty());
+        assert!(texts(" ;; -- nothing\n /* here */ ").is_empty());
+    }
+
+    #[test]
+    fn quotes_and_comments_hide_semicolons() {
+        for text in [
+            "SELECT ';'",
+            "SELECT 'it''s;'",
+            "SELECT \"a;b\"",
+            "SELECT 1 -- ;\n + 2",
+            "SELECT /* ; */ 1",
+            "SELECT $$;$$",
+            "SELECT $x$;$$;$x$",
+        ] {
+            assert_eq!(texts(&format!("{text}; SELECT 2")), [text, "SELECT 2"]);
+        }
+    }
+
+    #[test]
+    fn places_are_right_behind_wide_characters_and_lines() {
+        let text = "SELECT 'é\r\n日本';\n\tSELECT 'ü;' AS \"ж\" ; SELECT 3";
+        assert_eq!(
+            texts(text),
+            ["SELECT 'é\r\n日本'", "SELECT 'ü;' AS \"ж\"", "SELECT 3"]
+        );
+        let pieces = split(text, &GenericDialect {});
+        assert!(text[..pieces[0].end].ends_with("';"));
+        assert_eq!(pieces[2].end, text.len());
+    }
+
+    #[test]
+    fn meta_commands_take_a_line() {
+        let pieces = split(
+            "SELECT 1;\n.output it's\n  \\dt;\r\nSELECT\n.5",
+            &GenericDialect {},
+        );
+        let kinds: Vec<(Kind, &str)> = pieces.iter().map(|p| (p.kind, p.text)).collect();
+        assert_eq!(
+            kinds,
+            [
+                (Kind::Statement { complete: true }, "SELECT 1"),
+                (Kind::Meta, ".output it's"),
+                (Kind::Meta, "\\dt;"),
+                (Kind::Statement { complete: false }, "SELECT\n.5"),
+            ]
+        );
+    }
+
+    #[test]
+    fn statements_can_end_in_a_meta_command() {
+        let text = "SELECT 1 \\gx\nSELECT '\\g' \\g out.csv\n\\g;\nSELECT \\h";
+        let pieces = split(text, &GenericDialect {});
+        let found: Vec<(Kind, &str)> = pieces.iter().map(|p| (p.kind, p.text)).collect();
+        assert_eq!(
+            found,
+            [
+                (Kind::Sent { end: 9 }, "SELECT 1 \\gx"),
+                (Kind::Sent { end: 12 }, "SELECT '\\g' \\g out.csv"),
+                (Kind::Meta, "\\g;"),
+                (Kind::Statement { complete: false }, "SELECT \\h"),
+            ]
+        );
+        assert!(complete("SELECT\n1 \\g"));
+    }
+
+    #[test]
+    fn what_cannot_be_tokenized_is_kept() {
+        assert_eq!(texts("SELECT 1; SELECT 'x;"), ["SELECT 1", "SELECT 'x;"]);
+        assert_eq!(texts("/* open ;"), ["/* open ;"]);
+    }
+
+    #[test]
+    fn the_prompt_asks_for_more_only_where_more_can_help() {
+        for text in [
+            "",
+            "  ",
+            "SELECT 1;",
+            ".tables",
+            "\\q",
+            "SELECT 1; -- done",
+            ";",
+        ] {
+            assert!(complete(text), "{text}");
+        }
+        for text in [
+            "SELECT 1",
+            "SELECT ';",
+            "SELECT 1; SELECT",
+            "/* ;",
+            "SELECT 1 -- ;",
+        ] {
+            assert!(!complete(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_dialect_decides() {
+        let text = r"SELECT 'a\'; b'; SELECT 2";
+        assert_eq!(split(text, &MySqlDialect {}).len(), 2);
+        assert_eq!(split(text, &GenericDialect {})[0].text, r"SELECT 'a\'");
+    }
+}

@@ -1,0 +1,237 @@
+//! `SUMMARIZE`: a row about each column of a table.
+//!
+//! The rows are those of DuckDB's statement of this name. The dimensions of an array are summarized on their axes, its values in
+//! one pass over the stored cells. Quantiles and numbers of distinct values take a pass over rows, so that values of large
+//! arrays go without.
+
+use crate::output::formats::READABLE;
+use crate::statement::Error;
+use crate::statement::rewrite::word;
+use arrow::util::display::ArrayFormatter;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray};
+use datafusion::arrow::compute::kernels::cmp::distinct;
+use datafusion::arrow::compute::{cast, sort};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Schema};
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::utils::quote_identifier;
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::SessionContext;
+use std::sync::Arc;
+use tet_sql::ArrayTable;
+use tet_sql::grid::Axis;
+
+/// The most cells of an array whose values are looked at row by row.
+const MOST_ROWS: u64 = 10_000_000;
+/// The most coordinates of an axis that are looked at.
+const MOST_COORDINATES: u64 = 1 << 20;
+/// The words that a query begins with.
+const QUERIES: [&str; 4] = ["SELECT", "WITH", "VALUES", "FROM"];
+/// The columns of the answer.
+const COLUMNS: [&str; 12] = [
+    "column_name",
+    "column_type",
+    "min",
+    "max",
+    "approx_unique",
+    "avg",
+    "std",
+    "q25",
+    "q50",
+    "q75",
+    "count",
+    "null_percentage",
+];
+
+/// The query that summarizes a table or query.
+pub async fn query(context: &SessionContext, target: &str) -> Result<String, Error> {
+    let target = target.trim();
+    let (first, _) = word(target);
+    let is_query = first.is_empty() && target.starts_with('(')
+        || QUERIES.iter().any(|word| first.eq_ignore_ascii_case(word));
+    let target = match is_query {
+        true => format!("(\n{target}\n) AS summarized"),
+        false => target.to_owned(),
+    };
+    let rows = format!("SELECT * FROM {target}");
+    let plan = tet_sql::create_logical_plan(&context.state(), &rows).await?;
+    let frame = context.execute_logical_plan(plan).await?;
+    let schema = frame.schema().as_arrow();
+    let rows = match array_of(frame.logical_plan()) {
+        Some(table) => of_array(&table, schema)?,
+        None => schema
+            .fields()
+            .iter()
+            .map(|field| of_column(field.name(), field.data_type(), true))
+            .collect(),
+    };
+    let lists = COLUMNS.iter().enumerate().map(|(number, name)| {
+        let cells: Vec<&str> = rows.iter().map(|row| row[number].as_str()).collect();
+        format!(
+            "make_array({}) AS {}",
+            cells.join(", "),
+            quote_identifier(name)
+        )
+    });
+    let lists: Vec<String> = lists.collect();
+    let unnested = COLUMNS.map(|name| format!("unnest({0}) AS {0}", quote_identifier(name)));
+    Ok(format!(
+        "SELECT {} FROM (SELECT {} FROM {target})",
+        unnested.join(", "),
+        lists.join(", ")
+    ))
+}
+
+/// The table of arrays that a plan gives all rows of.
+fn array_of(plan: &LogicalPlan) -> Option<Arc<dyn datafusion::catalog::TableProvider>> {
+    match plan {
+        LogicalPlan::Projection(projection) => array_of(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => array_of(&alias.input),
+        LogicalPlan::TableScan(scan) if scan.filters.is_empty() && scan.fetch.is_none() => {
+            let provider = source_as_provider(&scan.source).ok()?;
+            provider.downcast_ref::<ArrayTable>()?.source().as_grid()?;
+            Some(provider)
+        }
+        _ => None,
+    }
+}
+
+/// The row about a column; each cell is a SQL expression.
+type Row = [String; COLUMNS.len()];
+
+/// The rows about the dimensions and the values of an array.
+fn of_array(
+    table: &Arc<dyn datafusion::catalog::TableProvider>,
+    schema: &Schema,
+) -> Result<Vec<Row>, Error> {
+    let array = table.downcast_ref::<ArrayTable>();
+    let grid = array.and_then(|array| array.source().as_grid());
+    let axes = grid.map_or(&[][..], |grid| grid.axes());
+    let lengths = axes.iter().map(Axis::length);
+    let cells = lengths.fold(1u64, u64::saturating_mul);
+    let rows = schema.fields().iter().map(|field| {
+        let (name, data_type) = (field.name(), field.data_type());
+        match axes.iter().find(|axis| axis.name() == name) {
+            Some(axis) if axis.length() > 0 && axis.length() <= MOST_COORDINATES => {
+                of_axis(axis, data_type, cells)
+            }
+            Some(_) => Ok(of_column(name, data_type, false)),
+            None => Ok(of_column(name, data_type, cells <= MOST_ROWS)),
+        }
+    });
+    rows.collect()
+}
+
+/// The row about a dimension. Each coordinate counts equally often.
+fn of_axis(axis: &Axis, data_type: &DataType, cells: u64) -> Result<Row, Error> {
+    let engine = |error: ArrowError| Error::Engine(error.into());
+    let coordinates = axis
+        .coordinates()
+        .map_err(|error| Error::Engine(error.into()))?;
+    let sorted = sort(&coordinates.slice(0..axis.length()), None).map_err(engine)?;
+    // The caller leaves axes without coordinates aside.
+    let last = sorted.len() - 1;
+    let formatter = ArrayFormatter::try_new(sorted.as_ref(), &READABLE).map_err(engine)?;
+    let at = |fraction: f64| -> Result<String, Error> {
+        let row = (fraction * last as f64).floor() as usize;
+        let text = formatter.value(row.min(last)).try_to_string();
+        Ok(literal(&text.map_err(engine)?))
+    };
+    let (mean, deviation) = match data_type.is_numeric() {
+        true => moments(&sorted, cells).map_err(engine)?,
+        false => (None, None),
+    };
+    let is_ordered = data_type.is_numeric() || data_type.is_temporal();
+    let quantile = |fraction: f64| match is_ordered {
+        true => at(fraction),
+        false => Ok(null("VARCHAR")),
+    };
+    let changes = distinct(&sorted.slice(1, last), &sorted.slice(0, last)).map_err(engine)?;
+    let different = 1 + changes.true_count();
+    Ok([
+        literal(axis.name()),
+        literal(&data_type.to_string()),
+        at(0.0)?,
+        at(1.0)?,
+        different.to_string(),
+        number(mean),
+        number(deviation),
+        quantile(0.25)?,
+        quantile(0.5)?,
+        quantile(0.75)?,
+        "count(*)".to_owned(),
+        number(Some(0.0)),
+    ])
+}
+
+/// The mean, and the standard deviation of a sample that has each number equally often.
+fn moments(values: &ArrayRef, cells: u64) -> Result<(Option<f64>, Option<f64>), ArrowError> {
+    let values = cast(values, &DataType::Float64)?;
+    let values = values.as_primitive::<Float64Type>().values();
+    let (count, cells) = (values.len() as f64, cells as f64);
+    let mean = values.iter().sum::<f64>() / count;
+    let squares = values
+        .iter()
+        .map(|value| (value - mean).powi(2))
+        .sum::<f64>()
+        / count;
+    let deviation = (squares * cells / (cells - 1.0)).sqrt();
+    Ok((
+        Some(mean),
+        Some(deviation).filter(|deviation| deviation.is_finite()),
+    ))
+}
+
+/// The row about a column from aggregates; slow ones only if `is_thorough`.
+fn of_column(name: &str, data_type: &DataType, is_thorough: bool) -> Row {
+    let column = quote_identifier(name);
+    let is_float = data_type.is_floating();
+    let is_nested = data_type.is_nested() || matches!(data_type, DataType::Null);
+    let when = |wanted: bool, text: String, kind: &str| match wanted {
+        true => text,
+        false => null(kind),
+    };
+    let text = |function: &str| format!("CAST({function}({column}) AS VARCHAR)");
+    let quantile = |fraction: f64| {
+        let sql = format!("CAST(approx_percentile_cont({column}, {fraction}) AS VARCHAR)");
+        when(is_thorough && data_type.is_numeric(), sql, "VARCHAR")
+    };
+    // approx_distinct takes no floating-point numbers.
+    let different = match is_float {
+        true => format!("CAST(approx_distinct(CAST({column} AS VARCHAR)) AS BIGINT)"),
+        false => format!("CAST(approx_distinct({column}) AS BIGINT)"),
+    };
+    let moment = |function: &str| {
+        let sql = format!("CAST({function}({column}) AS DOUBLE)");
+        when(data_type.is_numeric(), sql, "DOUBLE")
+    };
+    [
+        literal(name),
+        literal(&data_type.to_string()),
+        when(!is_nested, text("min"), "VARCHAR"),
+        when(!is_nested, text("max"), "VARCHAR"),
+        when(is_thorough && !is_nested, different, "BIGINT"),
+        moment("avg"),
+        moment("stddev"),
+        quantile(0.25),
+        quantile(0.5),
+        quantile(0.75),
+        "count(*)".to_owned(),
+        format!("round(100.0 * (count(*) - count({column})) / nullif(count(*), 0), 2)"),
+    ]
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn number(value: Option<f64>) -> String {
+    match value {
+        Some(value) => format!("CAST('{value}' AS DOUBLE)"),
+        None => null("DOUBLE"),
+    }
+}
+
+fn null(kind: &str) -> String {
+    format!("CAST(NULL AS {kind})")
+}

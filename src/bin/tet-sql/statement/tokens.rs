@@ -1,0 +1,76 @@
+//! The tokens of SQL with their places in its text.
+
+use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, Whitespace};
+use std::convert::Infallible;
+use std::ops::Range;
+use tet_sql::provider::sql::budget::{Cursor, lex};
+
+/// The tokens of a text.
+pub struct Tokens {
+    /// Tokens and where they are, in bytes.
+    pub tokens: Vec<(Token, Range<usize>)>,
+    /// What follows them, if it cannot be a token.
+    pub broken: Option<Broken>,
+}
+
+/// What cannot be a token, such as a text that is not closed.
+pub struct Broken {
+    /// Where it begins, in bytes.
+    pub start: usize,
+    /// What the tokenizer says of it.
+    pub message: String,
+}
+
+impl Tokens {
+    /// The tokens of a text, as far as it has any. A run of blanks is one token.
+    pub fn of(text: &str, dialect: &dyn Dialect) -> Self {
+        let mut tokens: Vec<(Token, Range<usize>)> = Vec::new();
+        let mut end = 0;
+        let Ok(broken) = lex(dialect, text, |token, place| {
+            end = place.end;
+            match tokens.last_mut() {
+                Some((last, run)) if is_blank(last) && is_blank(&token.token) => run.end = end,
+                _ => tokens.push((token.token, place)),
+            }
+            Ok::<(), Infallible>(())
+        });
+        let broken = broken.map(|error| Broken {
+            start: end,
+            message: error.message,
+        });
+        Self { tokens, broken }
+    }
+}
+
+/// The place in bytes of a line and column.
+pub fn offset(text: &str, location: Location) -> usize {
+    let mut cursor = Cursor::new(text);
+    cursor.advance(location);
+    cursor.offset
+}
+
+fn is_blank(token: &Token) -> bool {
+    use Whitespace::{Newline, Space, Tab};
+    matches!(token, Token::Whitespace(Space | Tab | Newline))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+
+    #[test]
+    fn places_are_in_bytes() {
+        let text = "SELECT 'é',\n日 'x";
+        let tokens = Tokens::of(text, &GenericDialect {});
+        let texts: Vec<&str> = tokens
+            .tokens
+            .iter()
+            .map(|(_, place)| &text[place.clone()])
+            .collect();
+        assert_eq!(texts, ["SELECT", " ", "'é'", ",", "\n", "日", " "]);
+        assert_eq!(&text[tokens.broken.unwrap().start..], "'x");
+        assert_eq!(&text[offset(text, Location::new(2, 2))..], " 'x");
+    }
+}

@@ -1,0 +1,250 @@
+//! Files of arrays that are no `.tet` files: Zarr directories, `.npy` and `.npz`.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use tet_sql::Access;
+use tet_sql::format::array::{ArrayFile, Dataset};
+use tet_sql::format::foreign;
+use tet_sql::format::tet::{MAGIC, is_package};
+use tet_sql::provider::adapters::arrays::is_array_file;
+use tet_sql::{TetOptions, TetSchema};
+
+use super::Failure;
+use super::info::{Sections, chunk_count, dtype};
+use super::lines::{clean, row, shape, table, write_json};
+
+/// The inputs that `tet info` and `tet verify` take.
+const TAKEN: &str = ".tet files, packages (X.tet.d), Zarr directories, .npy and .npz files";
+
+/// Opens a file of arrays of another format. `None` for a `.tet` file or a package, however broken: a file that begins or is
+/// called so.
+pub fn open(path: &Path, command: &str) -> Result<Option<Arc<dyn ArrayFile>>, Failure> {
+    let is_called_tet = path
+        .extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("tet"));
+    if is_package(path) || starts_as_tet(path) {
+        return Ok(None);
+    }
+    if is_array_file(path) {
+        let options = TetOptions::new().with_access(Access::Pread);
+        let schema = TetSchema::open("file", path, options)?;
+        return Ok(Some(Arc::clone(schema.file())));
+    }
+    if let Some(advice) = foreign(path) {
+        return Err(Failure::Message(format!("{}: {advice}", path.display())));
+    }
+    // The file itself tells what is wrong with it, or that it is not there.
+    if is_called_tet || !path.exists() {
+        return Ok(None);
+    }
+    Err(Failure::Message(format!(
+        "{}: is no file of arrays; tet {command} takes {TAKEN}",
+        path.display()
+    )))
+}
+
+/// Refuses what is no `.tet` file or package, for commands that change files.
+pub fn refuse(path: &Path, command: &str) -> Result<(), Failure> {
+    match is_array_file(path) && !is_package(path) && !starts_as_tet(path) {
+        true => Err(Failure::Message(format!(
+            "{}: tet {command} takes .tet files and packages (X.tet.d)",
+            path.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+fn starts_as_tet(path: &Path) -> bool {
+    let mut start = [0; 4];
+    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let mut file = match is_file.then(|| File::open(path)) {
+        Some(Ok(file)) => file,
+        _ => return false,
+    };
+    file.read_exact(&mut start).is_ok() && start == MAGIC[..]
+}
+
+/// Shows what is in a file.
+pub fn info(
+    file: &Arc<dyn ArrayFile>,
+    sections: &Sections,
+    most: u64,
+    is_json: bool,
+    output: &mut dyn Write,
+) -> Result<bool, Failure> {
+    let chunks = match sections.chunks {
+        true => chunk_lines(file, most)?,
+        false => Vec::new(),
+    };
+    match is_json {
+        true => write_json(output, &as_json(file, sections, &chunks))?,
+        false => as_text(file, sections, &chunks, output)?,
+    }
+    output.flush()?;
+    for warning in file.warnings() {
+        // Nobody is left to tell if this fails.
+        let _ = writeln!(std::io::stderr(), "warning: {}", clean(warning));
+    }
+    Ok(true)
+}
+
+/// One chunk in the listing of `tet info --chunks`.
+struct ChunkLine {
+    dataset: String,
+    position: Vec<u64>,
+    raw: u64,
+    stored: u64,
+    codec: String,
+}
+
+fn chunk_lines(file: &Arc<dyn ArrayFile>, most: u64) -> Result<Vec<ChunkLine>, Failure> {
+    let mut lines = Vec::new();
+    for dataset in file.datasets() {
+        if dataset.check(file.path()).is_err() {
+            continue;
+        }
+        let grid = dataset.chunk_grid();
+        let mut position = vec![0; grid.len()];
+        let mut is_there = !grid.contains(&0);
+        while is_there && (lines.len() as u64) < most {
+            let stored = file.chunk(dataset, &position, Access::Pread)?;
+            lines.push(ChunkLine {
+                dataset: dataset.name().to_string(),
+                position: position.clone(),
+                raw: stored.raw_bytes,
+                stored: stored.stored_bytes,
+                codec: stored.payload.to_string(),
+            });
+            is_there = step(&mut position, &grid);
+        }
+    }
+    Ok(lines)
+}
+
+/// Steps to the next position in row-major order; `false` after the last.
+fn step(position: &mut [u64], grid: &[u64]) -> bool {
+    for axis in (0..grid.len()).rev() {
+        position[axis] += 1;
+        if position[axis] < grid[axis] {
+            return true;
+        }
+        position[axis] = 0;
+    }
+    false
+}
+
+fn names(file: &Arc<dyn ArrayFile>, dataset: &Dataset) -> Vec<String> {
+    let metadata = file.metadata(dataset);
+    metadata.map_or_else(Vec::new, |metadata| metadata.dim_names.clone())
+}
+
+fn as_text(
+    file: &Arc<dyn ArrayFile>,
+    sections: &Sections,
+    chunks: &[ChunkLine],
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    let path = clean(&file.path().display().to_string());
+    let (format, datasets) = (file.format(), file.datasets());
+    write!(output, "{path}: {format}")?;
+    if let Some(version) = file.layout_version() {
+        write!(output, " version {version}")?;
+    }
+    writeln!(output, ", {} datasets", datasets.len())?;
+    if sections.datasets {
+        writeln!(output, "datasets")?;
+        let mut lines = vec![row([
+            "name",
+            "type",
+            "shape",
+            "chunk shape",
+            "chunks",
+            "dimensions",
+        ])];
+        let of_dataset = |dataset: &Dataset| {
+            vec![
+                clean(dataset.name()),
+                dtype(dataset),
+                shape(dataset.shape()),
+                shape(dataset.chunk_shape()),
+                chunk_count(dataset),
+                clean(&names(file, dataset).join(", ")),
+            ]
+        };
+        lines.extend(datasets.iter().map(of_dataset));
+        table(output, &lines)?;
+    }
+    if sections.metadata {
+        writeln!(output, "metadata")?;
+        let mut lines = Vec::new();
+        for dataset in datasets {
+            let attributes = file.metadata(dataset).into_iter();
+            for (key, value) in attributes.flat_map(|metadata| &metadata.attrs) {
+                lines.push(vec![clean(dataset.name()), clean(key), clean(value)]);
+            }
+        }
+        table(output, &lines)?;
+    }
+    if sections.chunks {
+        writeln!(output, "chunks")?;
+        let mut lines = vec![row(["dataset", "chunk", "raw", "stored", "codec"])];
+        lines.extend(chunks.iter().map(|line| {
+            vec![
+                clean(&line.dataset),
+                shape(&line.position),
+                line.raw.to_string(),
+                line.stored.to_string(),
+                line.codec.clone(),
+            ]
+        }));
+        table(output, &lines)?;
+    }
+    Ok(())
+}
+
+fn as_json(file: &Arc<dyn ArrayFile>, sections: &Sections, chunks: &[ChunkLine]) -> Value {
+    let mut value = Map::new();
+    let mut put = |key: &str, part: Value| value.insert(key.to_string(), part);
+    put("path", json!(file.path().display().to_string()));
+    put("format", json!(file.format()));
+    put("format_version", json!(file.layout_version()));
+    let datasets = file.datasets();
+    if sections.datasets {
+        let datasets = datasets.iter().map(|dataset| {
+            json!({
+                "name": dataset.name(),
+                "dtype": dataset.dtype().map(|dtype| dtype.to_string()),
+                "shape": dataset.shape(),
+                "chunk_shape": dataset.chunk_shape(),
+            })
+        });
+        put("datasets", datasets.collect());
+    }
+    if sections.metadata {
+        let metadata = datasets.iter().map(|dataset| {
+            let attributes = file.metadata(dataset).map(|metadata| &metadata.attrs);
+            let described = json!({ "attrs": attributes, "dim_names": names(file, dataset) });
+            (dataset.name().to_string(), described)
+        });
+        let metadata: Map<String, Value> = metadata.collect();
+        put("metadata", json!({ "datasets": metadata }));
+    }
+    if sections.chunks {
+        let chunks = chunks.iter().map(|line| {
+            json!({
+                "dataset": line.dataset,
+                "chunk": line.position,
+                "raw_bytes": line.raw,
+                "stored_bytes": line.stored,
+                "codec": line.codec,
+            })
+        });
+        put("chunks", chunks.collect());
+    }
+    put("problems", json!(file.warnings()));
+    Value::Object(value)
+}

@@ -1,0 +1,277 @@
+//! A file's bytes, by memory map or by positioned reads.
+
+use std::fmt;
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use memmap2::{Mmap, MmapOptions};
+
+use crate::error::{Error, Place, Result};
+use crate::format::io::handles::{self, Handle, Pool, PooledFile};
+
+/// How the bytes of a file are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Access {
+    /// Through a memory map: nothing is copied. A file that another process truncates while it is mapped
+    /// kills this process with a bus error.
+    #[default]
+    Mmap,
+    /// Through positioned reads: every byte is copied, and a truncated file gives an error.
+    Pread,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mmap => "mmap",
+            Self::Pread => "pread",
+        })
+    }
+}
+
+impl FromStr for Access {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "mmap" => Ok(Self::Mmap),
+            "pread" => Ok(Self::Pread),
+            _ => Err(format!("access mode is \"{text}\", expected mmap or pread")),
+        }
+    }
+}
+
+/// A file of known length. Its map is made when first asked for, and shared from then on. The file itself is closed and
+/// opened again as the process has many in use; it must stay where it is, unchanged.
+#[derive(Debug)]
+pub struct Storage {
+    file: PooledFile,
+    /// The parts of the file, a bit each, that were said to be read soon.
+    advised: OnceLock<Vec<AtomicU64>>,
+}
+
+/// Systems read as much as this ahead by themselves.
+const MIN_ADVISED_BYTES: usize = 256 << 10;
+/// Bytes of the file per bit of [`Storage::advised`].
+const ADVISED_PART: usize = 256 << 10;
+
+impl Storage {
+    /// Opens `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        Self::open_in(path, &handles::SHARED)
+    }
+
+    /// Opens `path` in a pool of one's own.
+    pub(crate) fn open_in(path: &Path, pool: &'static Pool) -> Result<Self> {
+        let file = PooledFile::open(path, pool)?;
+        Ok(Self {
+            file,
+            advised: OnceLock::new(),
+        })
+    }
+
+    /// The path as it was given.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Bytes in the file when it was opened.
+    pub fn length(&self) -> u64 {
+        self.file.length()
+    }
+
+    /// The whole file as a map.
+    pub fn map(&self) -> Result<Arc<Mmap>> {
+        let handle = self.file.handle()?;
+        self.map_of(&handle).map(Arc::clone)
+    }
+
+    /// Asks the system to read a range of a map ahead, once: page after page takes far longer where the file is not in
+    /// memory, and where it is, asking costs more than a tenth of reading.
+    pub fn read_ahead(&self, map: &Mmap, range: &Range<usize>) {
+        if range.len() < MIN_ADVISED_BYTES {
+            return;
+        }
+        let parts = range.start / ADVISED_PART..=(range.end - 1) / ADVISED_PART;
+        let advised = self.advised.get_or_init(|| {
+            let words = (map.len() / ADVISED_PART / 64) + 1;
+            std::iter::repeat_with(AtomicU64::default)
+                .take(words)
+                .collect()
+        });
+        let mut is_new = false;
+        for part in parts {
+            let bit = 1 << (part % 64);
+            let before = advised
+                .get(part / 64)
+                .map_or(bit, |word| word.fetch_or(bit, Ordering::Relaxed));
+            is_new |= before & bit == 0;
+        }
+        #[cfg(unix)]
+        if is_new {
+            // Advice only: without it the bytes are read all the same.
+            let _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        }
+        #[cfg(not(unix))]
+        let _ = is_new;
+    }
+
+    fn map_of<'a>(&self, handle: &'a Handle) -> Result<&'a Arc<Mmap>> {
+        if let Some(map) = handle.map.get() {
+            return Ok(map);
+        }
+        let metadata = handle.file.metadata();
+        let now = metadata.map_err(Error::io(self.path(), "map"))?.len();
+        if now < self.length() {
+            return Err(self.truncated(now));
+        }
+        let length = usize::try_from(self.length()).map_err(|_| {
+            Error::invalid(
+                self.path(),
+                "is larger than the address space; use pread access",
+            )
+        })?;
+        // SAFETY: the map is read-only and private to this process. Its bytes can change only when another
+        // process writes into the file in place, which the documentation of `Access::Mmap` rules out; all
+        // values read from it are validated as they are read and none is used as a Rust type with invalid
+        // bit patterns.
+        let map = unsafe { MmapOptions::new().len(length).map(&handle.file) }
+            .map_err(Error::io(self.path(), "map"))?;
+        Ok(handle.map.get_or_init(|| Arc::new(map)))
+    }
+
+    /// Fills `buffer` from `offset`.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let handle = self.file.handle()?;
+        read_exact_at(&handle.file, offset, buffer).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::UnexpectedEof {
+                match handle.file.metadata() {
+                    Ok(now) if now.len() < self.length() => self.truncated(now.len()),
+                    _ => Error::io(self.path(), "read")(error),
+                }
+            } else {
+                Error::io(self.path(), "read")(error)
+            }
+        })
+    }
+
+    /// Copies a range that the caller has checked against [`Self::length`].
+    pub fn read_range(&self, access: Access, range: Range<u64>) -> Result<Vec<u8>> {
+        let length = usize::try_from(range.end - range.start).map_err(|_| {
+            Error::invalid(self.path(), "a region is larger than the address space")
+        })?;
+        let mut bytes = vec![0; length];
+        self.copy_range(access, range.start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Fills `buffer` from `offset` through the map or by a read; the caller has checked the range.
+    pub fn copy_range(&self, access: Access, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        match access {
+            Access::Pread => self.read_at(offset, buffer),
+            Access::Mmap => {
+                let start = offset as usize;
+                let handle = self.file.handle()?;
+                buffer.copy_from_slice(&self.map_of(&handle)?[start..start + buffer.len()]);
+                Ok(())
+            }
+        }
+    }
+
+    fn truncated(&self, now: u64) -> Error {
+        Error::malformed(
+            Place::file(self.path()),
+            "file length",
+            format!("now {now} bytes"),
+            format!("{} bytes as when it was opened", self.length()),
+        )
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, offset: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buffer, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut offset: u64, mut buffer: &mut [u8]) -> std::io::Result<()> {
+    while !buffer.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, buffer, offset)? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                offset += count as u64;
+                buffer = &mut buffer[count..];
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn storage(path: &Path, content: &[u8], pool: &'static Pool) -> Storage {
+        std::fs::write(path, content).unwrap();
+        Storage::open_in(path, pool).unwrap()
+    }
+
+    fn pool() -> &'static Pool {
+        Box::leak(Box::new(Pool::new(1)))
+    }
+
+    #[test]
+    fn maps_survive_that_their_file_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool();
+        let a = storage(&folder.path().join("a"), b"first", pool);
+        let map = a.map().unwrap();
+        assert!(Arc::ptr_eq(&map, &a.map().unwrap()));
+        let b = storage(&folder.path().join("b"), b"second", pool);
+        assert_eq!(b.map().unwrap()[..], *b"second");
+        assert_eq!(map[..], *b"first");
+        // Opened again, with a map of its own.
+        for access in [Access::Mmap, Access::Pread] {
+            assert_eq!(a.read_range(access, 1..3).unwrap(), b"ir");
+            assert_eq!(b.read_range(access, 1..3).unwrap(), b"ec");
+        }
+        assert!(!Arc::ptr_eq(&map, &a.map().unwrap()));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_removed_file_is_read_as_long_as_it_is_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool();
+        let path = folder.path().join("a");
+        let a = storage(&path, b"first", pool);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, b"other").unwrap();
+        for access in [Access::Mmap, Access::Pread] {
+            assert_eq!(a.read_range(access, 0..5).unwrap(), b"first");
+        }
+        let map = a.map().unwrap();
+        let _b = storage(&folder.path().join("b"), b"second", pool);
+        for access in [Access::Mmap, Access::Pread] {
+            let error = a.read_range(access, 0..5).unwrap_err();
+            assert!(error.to_string().contains("replaced or changed"), "{error}");
+        }
+        assert_eq!(map[..], *b"first");
+    }
+
+    #[test]
+    fn truncation_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let a = storage(&path, b"first", pool());
+        std::fs::write(&path, b"fi").unwrap();
+        for access in [Access::Mmap, Access::Pread] {
+            let error = a.read_range(access, 0..5).unwrap_err();
+            assert!(error.to_string().contains("now 2 bytes"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What a file is made of, as far as it can be told: also of one that is too broken to be opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::array::Dataset;
+use crate::format::io::storage::{Access, Storage};
+use crate::format::tet::file::{OpenOptions, TetFile};
+use crate::format::tet::footer::{Footer, read_footer};
+use crate::format::tet::package::Package;
+use crate::format::tet::superblock::{LAYOUT_VERSION, Superblock, read_directory};
+
+/// The fields of a superblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct SuperblockFields {
+    /// The version of the layout.
+    pub layout_version: u32,
+    /// Datasets in the directory.
+    pub dataset_count: u32,
+    /// Bit 0: there is a footer.
+    pub flags: u32,
+    /// Where the chunk index starts.
+    pub chunk_index_offset: u64,
+    /// Its bytes.
+    pub chunk_index_length: u64,
+}
+
+/// The parts of a file, those that can be read.
+#[derive(Debug)]
+pub struct Anatomy {
+    /// As it was given.
+    pub path: PathBuf,
+    /// The file itself: of a package that with the data.
+    pub file: PathBuf,
+    /// The generation of a package.
+    pub generation: Option<u64>,
+    /// Bytes in the file.
+    pub length: u64,
+    /// The superblock.
+    pub superblock: Option<SuperblockFields>,
+    /// The datasets.
+    pub datasets: Vec<Dataset>,
+    /// The footer, if there is one.
+    pub footer: Option<Footer>,
+    /// Where the payloads must end.
+    pub payload_end: u64,
+    /// The file, if it can be opened, be it without its footer.
+    pub opened: Option<Arc<TetFile>>,
+    /// What stands in the way, in the order in which it was found.
+    pub problems: Vec<Error>,
+}
+
+impl Anatomy {
+    /// Takes a file, or the current generation of a package, apart.
+    ///
+    /// # Errors
+    /// If there is no file to look at.
+    pub fn of(path: &Path, access: Access) -> Result<Self> {
+        let package = path.is_dir().then(|| Package::open(path)).transpose()?;
+        let file = match &package {
+            Some(package) => package.packed(),
+            None => path.to_path_buf(),
+        };
+        let storage = Storage::open(&file)?;
+        let mut anatomy = Self {
+            path: path.to_path_buf(),
+            file,
+            generation: package.as_ref().map(Package::generation),
+            length: storage.length(),
+            superblock: None,
+            datasets: Vec::new(),
+            footer: None,
+            payload_end: storage.length(),
+            opened: None,
+            problems: Vec::new(),
+        };
+        let mut ignore_footer = false;
+        match Superblock::read(&storage, access) {
+            Err(error) => anatomy.problems.push(error),
+            Ok(superblock) => {
+                anatomy.superblock = Some(SuperblockFields {
+                    layout_version: LAYOUT_VERSION,
+                    dataset_count: superblock.dataset_count,
+                    flags: superblock.flags,
+                    chunk_index_offset: superblock.chunk_index_offset,
+                    chunk_index_length: superblock.chunk_index_length,
+                });
+                if superblock.has_footer() {
+                    match read_footer(&storage, access) {
+                        Ok((footer, payload_end)) => {
+                            anatomy.footer = Some(footer);
+                            anatomy.payload_end = payload_end;
+                        }
+                        Err(error) => {
+                            ignore_footer = true;
+                            anatomy.problems.push(error);
+                        }
+                    }
+                }
+                if superblock.dataset_count > 0 {
+                    match read_directory(&storage, access, &superblock) {
+                        Ok((datasets, _)) => anatomy.datasets = datasets,
+                        Err(error) => anatomy.problems.push(error),
+                    }
+                }
+                let options = OpenOptions {
+                    access,
+                    ignore_footer,
+                };
+                match TetFile::open(path, options) {
+                    Ok(opened) => anatomy.opened = Some(Arc::new(opened)),
+                    Err(error) => {
+                        let text = error.to_string();
+                        let is_known = |known: &Error| known.to_string() == text;
+                        if !anatomy.problems.iter().any(is_known) {
+                            anatomy.problems.push(error);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(anatomy)
+    }
+}

@@ -1,0 +1,178 @@
+//! What lies behind the payloads of a file: taken apart, changed, and put in place again. Payloads are never touched.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::error::{Error, Result};
+use crate::format::array::{ChunkReader, Fill};
+use crate::format::io::storage::Access;
+use crate::format::io::target;
+use crate::format::tet::file::TetFile;
+use crate::format::tet::footer::{
+    FOOTER_VERSION, FOOTER_VERSION_WITH_INDEXES, MAGIC, Spill, TAIL_BYTES,
+};
+use crate::format::tet::limits::MAX_HISTORY;
+use crate::format::tet::superblock::FLAG_FOOTER;
+use crate::format::tet::writer::zone_map;
+
+/// Where the flags stand in the superblock.
+const FLAGS_OFFSET: u64 = 12;
+
+/// A footer with its regions.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    /// The JSON as it stands, but for what says where regions lie.
+    json: BTreeMap<String, Box<RawValue>>,
+    metadata: Option<Vec<u8>>,
+    pub zone_maps: Option<Vec<u8>>,
+    pub secondary_index: Option<Vec<u8>>,
+}
+
+impl Ending {
+    /// The ending of a file; empty if it has none. A region that lies outside the file counts as absent.
+    pub fn of(file: &TetFile, access: Access) -> Result<Self> {
+        let storage = file.storage();
+        let mut ending = Self::default();
+        if file.payload_end() == storage.length() {
+            return Ok(ending);
+        }
+        // Opening has shown that there is a footer that can be read.
+        let tail_start = storage.length() - TAIL_BYTES;
+        let mut length = [0; 8];
+        storage.copy_range(access, tail_start, &mut length)?;
+        let json_start = tail_start.saturating_sub(u64::from_le_bytes(length));
+        let json = storage.read_range(access, json_start..tail_start)?;
+        ending.json = serde_json::from_slice(&json)
+            .map_err(|error| Error::io(storage.path(), "read the footer of")(error.into()))?;
+        let mut region = |key: &str| -> Result<Option<Vec<u8>>> {
+            let found = ending.json.remove(key);
+            let spill = found.and_then(|found| serde_json::from_str::<Spill>(found.get()).ok());
+            let range = spill.and_then(|spill| {
+                let end = spill.offset.checked_add(spill.len)?;
+                (end <= json_start).then_some(spill.offset..end)
+            });
+            range
+                .map(|range| storage.read_range(access, range))
+                .transpose()
+        };
+        ending.metadata = region("metadata_ref")?;
+        // A footer of version 1 has no others, whatever its keys.
+        let footer = file.footer();
+        ending.zone_maps = region("zone_maps_ref")?.filter(|_| footer.has_zone_maps());
+        ending.secondary_index =
+            region("secondary_index_ref")?.filter(|_| footer.has_secondary_index());
+        Ok(ending)
+    }
+
+    /// Adds a row of provenance.
+    pub fn note(&mut self, op: &str, source: &str) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let at = now.map_or(0, |now| now.as_secs()).to_string();
+        let row = json!({ "op": op, "source": source, "at": at });
+        // Opening has shown that the history is a list, if it is there.
+        let history = self.json.get("history");
+        let history = history.and_then(|rows| serde_json::from_str(rows.get()).ok());
+        let mut rows: Vec<Box<RawValue>> = history.unwrap_or_default();
+        if rows.len() < MAX_HISTORY
+            && let Ok(row) = to_raw_value(&row)
+        {
+            rows.push(row);
+        }
+        if let Ok(rows) = to_raw_value(&rows) {
+            self.json.insert("history".to_string(), rows);
+        }
+    }
+
+    /// The bytes from `position` on, where the payloads end; none if there is nothing to say.
+    fn encode(mut self, path: &Path, position: u64) -> Result<Vec<u8>> {
+        let unwritable =
+            |error: serde_json::Error| Error::io(path, "encode the footer of")(error.into());
+        let mut bytes = Vec::new();
+        let has_indexes = self.zone_maps.is_some() || self.secondary_index.is_some();
+        // In the order that the format gives them.
+        for (key, region) in [
+            ("zone_maps_ref", self.zone_maps),
+            ("secondary_index_ref", self.secondary_index),
+            ("metadata_ref", self.metadata),
+        ] {
+            if let Some(region) = region {
+                let offset = position + bytes.len() as u64;
+                let place = json!({ "offset": offset, "len": region.len() });
+                let place = to_raw_value(&place).map_err(unwritable)?;
+                self.json.insert(key.to_string(), place);
+                bytes.extend_from_slice(&region);
+            }
+        }
+        if self.json.is_empty() {
+            return Ok(bytes);
+        }
+        let json = serde_json::to_vec(&self.json).map_err(unwritable)?;
+        bytes.extend_from_slice(&json);
+        bytes.extend_from_slice(&(json.len() as u64).to_le_bytes());
+        let version = match has_indexes {
+            true => FOOTER_VERSION_WITH_INDEXES,
+            false => FOOTER_VERSION,
+        };
+        bytes.extend_from_slice(&version.to_le_bytes());
+        bytes.extend_from_slice(&MAGIC);
+        Ok(bytes)
+    }
+}
+
+/// Gives a file another ending behind `payload_end`: in a new file beside it, which then takes its name.
+pub(crate) fn replace(path: &Path, payload_end: u64, ending: Ending) -> Result<()> {
+    let bytes = ending.encode(path, payload_end)?;
+    let mut temporary = target::create_beside(path)?;
+    let write = |temporary: &mut File| -> io::Result<()> {
+        let mut payloads = File::open(path)?.take(payload_end);
+        let copied = io::copy(&mut payloads, temporary)?;
+        if copied != payload_end {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        temporary.write_all(&bytes)?;
+        let mut flags = [0; 4];
+        let mut original = payloads.into_inner();
+        original.seek(SeekFrom::Start(FLAGS_OFFSET))?;
+        original.read_exact(&mut flags)?;
+        let flags = match bytes.is_empty() {
+            true => u32::from_le_bytes(flags) & !FLAG_FOOTER,
+            false => u32::from_le_bytes(flags) | FLAG_FOOTER,
+        };
+        temporary.seek(SeekFrom::Start(FLAGS_OFFSET))?;
+        temporary.write_all(&flags.to_le_bytes())
+    };
+    write(temporary.as_file_mut()).map_err(Error::io(path, "write"))?;
+    if let Ok(metadata) = path.metadata() {
+        // The new file is the old one to those who read it.
+        let _ = temporary.as_file().set_permissions(metadata.permissions());
+    }
+    target::persist(temporary, path)
+}
+
+/// The zone maps of a file, from all of its cells.
+pub(crate) fn zone_maps(file: &Arc<TetFile>, access: Access) -> Result<Vec<u8>> {
+    let mut reader = ChunkReader::new(Arc::<TetFile>::clone(file), access);
+    let mut zones = Vec::new();
+    for dataset in file.datasets() {
+        let dtype = dataset.check(file.path())?;
+        let metadata = file.metadata(dataset);
+        let fill = metadata.and_then(|metadata| Fill::of(metadata, dtype));
+        for ordinal in 0..dataset.chunk_count().unwrap_or(0) {
+            let chunk = dataset.chunk_at(ordinal);
+            let row = reader.open(dataset, &chunk)?;
+            while !reader.advance()? {}
+            let cells = reader.cells(0..row.raw_bytes as usize)?;
+            let zone = zone_map::zone(dtype, fill, cells);
+            zones.push((dataset.id(), dtype, chunk, zone));
+        }
+    }
+    zone_map::encode(zones.into_iter())
+        .map_err(|error| Error::io(file.path(), "encode the zone maps of")(error.into()))
+}

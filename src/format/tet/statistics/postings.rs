@@ -1,0 +1,369 @@
+//! Value postings (`INDEX.json`): for datasets with few distinct values, the chunks that hold each of them.
+//!
+//! The document has other kinds of entries, which say no more than the labels of the axes do; they are skipped.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, de};
+
+use crate::error::{Error, Place, Result};
+use crate::format::array::Dataset;
+use crate::format::io::storage::Access;
+use crate::format::tet::file::TetFile;
+use crate::format::tet::statistics::document::{Each, Failure, Key, Rows};
+use crate::format::tet::statistics::entry::{Coordinates, Hex, Subject};
+
+/// Distinct values that a dataset may have to be indexed.
+const MAX_VALUES: usize = 64;
+/// Chunks per word of a bitmap.
+const WORD: u64 = u64::BITS as u64;
+
+/// The value postings of a file.
+#[derive(Debug)]
+pub struct ValuePostings {
+    datasets: BTreeMap<u64, DatasetPostings>,
+}
+
+/// All values of a dataset but NaN and the fill value, and which chunks hold them.
+#[derive(Debug)]
+pub struct DatasetPostings {
+    /// Bit patterns, zero-extended; ascending as numbers.
+    values: Vec<u64>,
+    /// For each value a bit per chunk, in row-major order.
+    chunks: Vec<Vec<u64>>,
+}
+
+impl TetFile {
+    /// The value postings, embedded in the file or beside it in a package; `None` if it has no secondary index. They are
+    /// read on the first call, and what came of it is kept.
+    ///
+    /// # Errors
+    /// If they cannot be read, or do not fit the file. Then none of them is to be trusted; the cells are not affected.
+    pub fn value_postings(&self, access: Access) -> Result<Option<Arc<ValuePostings>>> {
+        self.kept_value_postings().get(|| {
+            let embedded = self.footer().secondary_index;
+            let document = self.document(embedded, "secondary_index_ref", "INDEX.json")?;
+            let Some(document) = document else {
+                return Ok(None);
+            };
+            let mut builder = Builder {
+                path: document.path(),
+                file: self,
+                datasets: BTreeMap::new(),
+                chunks: 0,
+            };
+            document.read(access, &mut builder)?;
+            let datasets = builder.datasets;
+            Ok(Some(ValuePostings { datasets }))
+        })
+    }
+}
+
+impl ValuePostings {
+    /// The postings of one of the file's datasets, if it has few enough values.
+    pub fn of(&self, dataset: &Dataset) -> Option<&DatasetPostings> {
+        self.datasets.get(&dataset.id())
+    }
+}
+
+impl DatasetPostings {
+    /// The bit patterns, zero-extended, of all values but NaN and the fill value, ascending as numbers. Values that are
+    /// equal but differ in their bits, as -0 and +0 do, are apart.
+    pub fn values(&self) -> &[u64] {
+        &self.values
+    }
+
+    /// Whether the chunk at this row-major position of the chunk grid holds a value.
+    pub fn contains(&self, value: u64, ordinal: u64) -> bool {
+        let position = self.values.binary_search(&value);
+        position.is_ok_and(|position| self.contains_nth(position, ordinal))
+    }
+
+    /// The same for the value at a position of [`Self::values`].
+    pub fn contains_nth(&self, position: usize, ordinal: u64) -> bool {
+        let word = usize::try_from(ordinal / WORD).ok();
+        let chunks = self.chunks.get(position);
+        let word = chunks.and_then(|chunks| chunks.get(word?));
+        word.is_some_and(|word| word >> (ordinal % WORD) & 1 != 0)
+    }
+
+    fn insert(&mut self, value: u64, chunks: Vec<u64>) -> bool {
+        match self.values.binary_search(&value) {
+            Ok(_) => false,
+            Err(position) => {
+                self.values.insert(position, value);
+                self.chunks.insert(position, chunks);
+                true
+            }
+        }
+    }
+}
+
+struct Builder<'a> {
+    path: &'a Path,
+    file: &'a TetFile,
+    datasets: BTreeMap<u64, DatasetPostings>,
+    /// Chunks of these datasets in all.
+    chunks: u64,
+}
+
+impl Rows for Builder<'_> {
+    const KEY: Key = Key::Indexes;
+
+    fn read<'de, A: SeqAccess<'de>>(
+        &mut self,
+        mut rows: A,
+        failure: &Failure,
+    ) -> Result<(), A::Error> {
+        loop {
+            let index = IndexSeed {
+                builder: self,
+                failure,
+            };
+            if rows.next_element_seed(index)?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<'a> Builder<'a> {
+    /// Starts on the postings of a dataset.
+    fn start(&mut self, id: u64, dtype_tag: u64) -> Result<(Subject<'a>, u64)> {
+        let Some(subject) = Subject::of(self.path, self.file, id)? else {
+            return Err(Error::malformed(
+                Place::file(self.path),
+                "dataset_id",
+                id,
+                "a dataset that can be read",
+            ));
+        };
+        if self.datasets.contains_key(&id) {
+            let found = "two entries of value postings of this dataset";
+            return Err(subject.malformed(None, "indexes", found, "one"));
+        }
+        let tag = subject.dtype.tag();
+        if dtype_tag != u64::from(tag) {
+            let expected = format!("{tag} as in the dataset's record");
+            return Err(subject.malformed(None, "dtype", dtype_tag, expected));
+        }
+        let rows = self.file.chunk_rows();
+        let count = subject.dataset.chunk_count();
+        let chunks = count.and_then(|count| count.checked_add(self.chunks));
+        // What bounds the memory of the bitmaps: a record can claim any number of chunks.
+        let (Some(count), Some(chunks)) = (count, chunks.filter(|chunks| *chunks <= rows)) else {
+            return Err(Error::malformed(
+                Place::dataset(self.path, subject.dataset.name()),
+                "indexes",
+                "about more chunks than there are",
+                format!("at most the {rows} of the chunk index"),
+            ));
+        };
+        self.chunks = chunks;
+        Ok((subject, count))
+    }
+}
+
+/// Reads one entry of the document.
+struct IndexSeed<'b, 'a> {
+    builder: &'b mut Builder<'a>,
+    failure: &'b Failure,
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum IndexKey {
+    Kind,
+    DatasetId,
+    Dtype,
+    Postings,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+enum Kind {
+    #[serde(rename = "value_postings")]
+    ValuePostings,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> DeserializeSeed<'de> for IndexSeed<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for IndexSeed<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an index")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let (mut kind, mut dataset_id, mut dtype) = (None, None, None);
+        let mut is_read = false;
+        while let Some(key) = map.next_key()? {
+            match (key, kind, dataset_id, dtype) {
+                (IndexKey::Kind, None, ..) => kind = Some(map.next_value::<Kind>()?),
+                (_, Some(Kind::Other), ..) => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                (IndexKey::DatasetId, _, None, _) => dataset_id = Some(map.next_value::<u64>()?),
+                (IndexKey::Dtype, _, _, None) => dtype = Some(map.next_value::<u64>()?),
+                (IndexKey::Postings, Some(_), Some(id), Some(dtype)) if !is_read => {
+                    is_read = true;
+                    let started = self.builder.start(id, dtype);
+                    let (subject, count) = started.map_err(|error| self.failure.note(error))?;
+                    let mut postings = DatasetPostings {
+                        values: Vec::new(),
+                        chunks: Vec::new(),
+                    };
+                    map.next_value_seed(PostingsSeed {
+                        subject: &subject,
+                        count,
+                        postings: &mut postings,
+                        failure: self.failure,
+                    })?;
+                    self.builder.datasets.insert(id, postings);
+                }
+                // Of another kind perhaps: if not, they are missed below.
+                (IndexKey::Postings, ..) if !is_read => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                (IndexKey::Other, ..) => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                _ => return Err(de::Error::custom("a key of an index is there twice")),
+            }
+        }
+        match kind {
+            None => Err(de::Error::missing_field("kind")),
+            Some(Kind::ValuePostings) if !is_read => Err(de::Error::custom(
+                "value_postings without postings behind dataset_id and dtype",
+            )),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// Reads the list of a dataset's values.
+struct PostingsSeed<'b, 'a> {
+    subject: &'b Subject<'a>,
+    /// The dataset's chunks.
+    count: u64,
+    postings: &'b mut DatasetPostings,
+    failure: &'b Failure,
+}
+
+impl<'de> DeserializeSeed<'de> for PostingsSeed<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for PostingsSeed<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of postings")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let subject = self.subject;
+        let refuse = |found: String, expected: String| {
+            let error = subject.malformed(None, "value_le", found, expected);
+            self.failure.note(error)
+        };
+        while let Some((value, chunks)) = list.next_element_seed(PostingSeed {
+            subject,
+            count: self.count,
+            failure: self.failure,
+        })? {
+            let bits = subject.bits(None, "value_le", &value);
+            let bits = bits.map_err(|error| self.failure.note(error))?;
+            if self.postings.values.len() == MAX_VALUES {
+                let found = format!("more than {MAX_VALUES} values");
+                return Err(refuse(found, format!("at most {MAX_VALUES}")));
+            }
+            if !self.postings.insert(bits, chunks) {
+                let found = format!("{value} for a second time");
+                return Err(refuse(found, "every value once".to_string()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads one value and its chunks.
+struct PostingSeed<'b, 'a> {
+    subject: &'b Subject<'a>,
+    count: u64,
+    failure: &'b Failure,
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum PostingKey {
+    ValueLe,
+    Chunks,
+    #[serde(other)]
+    Other,
+}
+
+impl<'de> DeserializeSeed<'de> for PostingSeed<'_, '_> {
+    type Value = (Hex, Vec<u64>);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for PostingSeed<'_, '_> {
+    type Value = (Hex, Vec<u64>);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a posting")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut value, mut chunks) = (None, None);
+        while let Some(key) = map.next_key()? {
+            match key {
+                PostingKey::ValueLe if value.is_none() => value = Some(map.next_value()?),
+                PostingKey::Chunks if chunks.is_none() => {
+                    // At most as many chunks as the chunk index has rows, a bit for each.
+                    let mut bits = vec![0; self.count.div_ceil(WORD) as usize];
+                    map.next_value_seed(Each::new(self.failure, |chunk: Coordinates| {
+                        let ordinal = self.subject.ordinal("chunks", chunk.as_slice())?;
+                        bits[(ordinal / WORD) as usize] |= 1 << (ordinal % WORD);
+                        Ok(())
+                    }))?;
+                    chunks = Some(bits);
+                }
+                PostingKey::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                _ => return Err(de::Error::custom("a key of a posting is there twice")),
+            }
+        }
+        match (value, chunks) {
+            (Some(value), Some(chunks)) => Ok((value, chunks)),
+            (None, _) => Err(de::Error::missing_field("value_le")),
+            (_, None) => Err(de::Error::missing_field("chunks")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Decompression that stops where a chunk's size says that it must end, whatever the compressed bytes claim.
+
+use std::io::{Cursor, Read};
+
+use zarrs::array::codec::{blosc_decompress_bytes, blosc_validate};
+
+/// A compression whose output may be of any length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compression {
+    Gzip,
+    Zlib,
+    Bz2,
+    Zstd,
+    Blosc,
+}
+
+impl Compression {
+    /// The one that a version of Zarr knows by this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name.strip_prefix("numcodecs.").unwrap_or(name) {
+            "gzip" => Self::Gzip,
+            "zlib" => Self::Zlib,
+            "bz2" => Self::Bz2,
+            "zstd" => Self::Zstd,
+            "blosc" => Self::Blosc,
+            _ => return None,
+        })
+    }
+
+    /// Decompresses `bytes` to at most `most` bytes.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub fn decode(self, bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
+        match self {
+            Self::Gzip => read(
+                flate2::bufread::MultiGzDecoder::new(Cursor::new(bytes)),
+                most,
+            ),
+            Self::Zlib => read(flate2::bufread::ZlibDecoder::new(Cursor::new(bytes)), most),
+            Self::Bz2 => read(
+                bzip2::bufread::MultiBzDecoder::new(Cursor::new(bytes)),
+                most,
+            ),
+            Self::Zstd => zstd_frames(bytes, most),
+            Self::Blosc => blosc(bytes, most),
+        }
+    }
+}
+
+fn read(decoder: impl Read, most: u64) -> Result<Vec<u8>, String> {
+    let mut output = Vec::new();
+    decoder
+        .take(most.saturating_add(1))
+        .read_to_end(&mut output)
+        .map_err(|error| error.to_string())?;
+    if output.len() as u64 > most {
+        return Err(too_long(most));
+    }
+    Ok(output)
+}
+
+fn zstd_frames(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
+    // A frame that says how long it is, as most do, is decompressed in one call, which is faster.
+    if let Ok(Some(length)) = zstd::zstd_safe::get_frame_content_size(bytes) {
+        if length > most {
+            return Err(too_long(most));
+        }
+        let is_alone = zstd::zstd_safe::find_frame_compressed_size(bytes) == Ok(bytes.len());
+        if is_alone && let Ok(length) = usize::try_from(length) {
+            return zstd::bulk::decompress(bytes, length).map_err(|error| error.to_string());
+        }
+    }
+    let decoder = zstd::stream::read::Decoder::with_buffer(Cursor::new(bytes));
+    read(decoder.map_err(|error| error.to_string())?, most)
+}
+
+fn blosc(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
+    // A chunk without cells, which the library calls a failure.
+    if bytes.get(4..8) == Some(&[0; 4]) {
+        return Ok(Vec::new());
+    }
+    let length = blosc_validate(bytes).ok_or("no blosc buffer")?;
+    if length as u64 > most {
+        return Err(too_long(most));
+    }
+    blosc_decompress_bytes(bytes, length, 1).map_err(|error| error.to_string())
+}
+
+fn too_long(most: u64) -> String {
+    format!("more than the {most} bytes that the chunk has room for")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn compressed(compression: Compression, cells: &[u8]) -> Vec<u8> {
+        match compression {
+            Compression::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+                encoder.write_all(cells).unwrap();
+                encoder.finish().unwrap()
+            }
+            Compression::Zlib => {
+                let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), Default::default());
+                encoder.write_all(cells).unwrap();
+                encoder.finish().unwrap()
+            }
+            Compression::Bz2 => {
+                let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), Default::default());
+                encoder.write_all(cells).unwrap();
+                encoder.finish().unwrap()
+            }
+            Compression::Zstd => zstd::bulk::compress(cells, 3).unwrap(),
+            Compression::Blosc => {
+                use zarrs::array::codec::{
+                    BloscCompressor, BloscShuffleMode, blosc_compress_bytes,
+                };
+                let level = 5.try_into().unwrap();
+                let shuffle = BloscShuffleMode::Shuffle;
+                blosc_compress_bytes(cells, level, shuffle, 4, BloscCompressor::LZ4, 0, 1).unwrap()
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_than_there_is_room_for() {
+        let cells = vec![7; 1 << 20];
+        for compression in [
+            Compression::Gzip,
+            Compression::Zlib,
+            Compression::Bz2,
+            Compression::Zstd,
+            Compression::Blosc,
+        ] {
+            let bytes = compressed(compression, &cells);
+            let length = cells.len() as u64;
+            assert_eq!(compression.decode(&bytes, length).unwrap(), cells);
+            let message = compression.decode(&bytes, length - 1).unwrap_err();
+            assert!(message.contains("room for"), "{compression:?}: {message}");
+            for end in 0..bytes.len().min(100) {
+                let _ = compression.decode(&bytes[..end], length);
+            }
+            compression
+                .decode(&bytes[..bytes.len() / 2], length)
+                .unwrap_err();
+        }
+    }
+
+    #[test]
+    fn zstd_frames_that_lie_about_their_length() {
+        // A frame of 2^60 bytes, by its header.
+        let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x58];
+        frame.extend_from_slice(&(1u64 << 60).to_le_bytes());
+        frame.extend_from_slice(&[1, 0, 0]);
+        let message = Compression::Zstd.decode(&frame, 1 << 20).unwrap_err();
+        assert!(message.contains("room for"), "{message}");
+        let two: Vec<u8> = [b"ab", b"cd"]
+            .iter()
+            .flat_map(|part| zstd::bulk::compress(*part, 3).unwrap())
+            .collect();
+        assert_eq!(Compression::Zstd.decode(&two, 4).unwrap(), b"abcd");
+    }
+}

@@ -1,0 +1,327 @@
+//! The codecs of a chunk, undone one after another.
+//!
+//! Each step knows the most bytes that it may bring forth. `zarrs` undoes what cannot grow beyond that: the
+//! order of bytes, transpositions, checksums. Its codecs can panic on hostile bytes, which becomes an error.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use serde_json::Value;
+use zarrs::array::codec::api::{
+    ArrayToArrayCodecTraits, ArrayToBytesCodecTraits, BytesToBytesCodecTraits, Codec, CodecOptions,
+};
+use zarrs::array::{ArrayBytes, BytesRepresentation, CodecChain, DataType, FillValue};
+use zarrs::metadata::v3::MetadataV3;
+use zarrs::plugin::{ExtensionName, ZarrVersion};
+
+use crate::format::zarr::codecs::bounded::Compression;
+use crate::format::zarr::codecs::shard::Shards;
+use crate::format::zarr::metadata::json::clipped;
+use crate::format::zarr::{MAX_CHUNK_BYTES, cells};
+
+/// Codecs that an array may have, within each other.
+const MAX_CODECS: usize = 32;
+
+/// What undoes the encoding of chunks.
+pub(crate) struct Chain {
+    array_to_array: Vec<Arc<dyn ArrayToArrayCodecTraits>>,
+    to_bytes: ToBytes,
+    bytes_to_bytes: Vec<BytesCodec>,
+    names: Vec<String>,
+}
+
+/// The step between cells and bytes.
+enum ToBytes {
+    Cells(Arc<dyn ArrayToBytesCodecTraits>),
+    /// Bytes that are read elsewhere: texts.
+    Raw,
+    Shards(Box<Shards>),
+}
+
+enum BytesCodec {
+    Compression(Compression),
+    Other(Arc<dyn BytesToBytesCodecTraits>),
+}
+
+/// What the codecs are told of a chunk.
+pub(crate) struct Cells<'a> {
+    pub shape: &'a [u64],
+    pub data_type: &'a DataType,
+    pub fill: &'a FillValue,
+    /// The most bytes of texts, `None` for numbers, whose bytes are known exactly.
+    pub text_bytes: Option<u64>,
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Chain").field(&self.names).finish()
+    }
+}
+
+impl Chain {
+    /// The codecs of version 2, which `zarrs` has read from the metadata.
+    pub fn of_v2(codecs: &CodecChain, is_text: bool, names: Vec<String>) -> Self {
+        let bytes_to_bytes = codecs.bytes_to_bytes_codecs().iter().map(|codec| {
+            let name = codec
+                .name(ZarrVersion::V2)
+                .or_else(|| codec.name(ZarrVersion::V3));
+            match name.and_then(|name| Compression::named(&name)) {
+                Some(compression) => BytesCodec::Compression(compression),
+                None => BytesCodec::Other(Arc::clone(codec)),
+            }
+        });
+        Self {
+            // Turning the only dimension of texts around changes nothing.
+            array_to_array: if is_text {
+                Vec::new()
+            } else {
+                codecs.array_to_array_codecs().to_vec()
+            },
+            to_bytes: if is_text {
+                ToBytes::Raw
+            } else {
+                ToBytes::Cells(Arc::clone(codecs.array_to_bytes_codec()))
+            },
+            bytes_to_bytes: bytes_to_bytes.collect(),
+            names,
+        }
+    }
+
+    /// The list of codecs in the metadata of version 3.
+    ///
+    /// # Errors
+    /// What is wrong with them, or not supported.
+    pub fn of_v3(codecs: &Value, is_text: bool) -> Result<Self, String> {
+        Self::of_list(codecs, is_text, &mut 0)
+    }
+
+    /// The same within `count` codecs of other lists.
+    pub fn of_list(codecs: &Value, is_text: bool, count: &mut usize) -> Result<Self, String> {
+        let list = codecs.as_array().ok_or("codecs is no list")?;
+        let mut array_to_array = Vec::new();
+        let mut to_bytes = None;
+        let mut bytes_to_bytes = Vec::new();
+        let mut names = Vec::new();
+        for codec in list {
+            *count += 1;
+            if *count > MAX_CODECS {
+                return Err(format!("more than {MAX_CODECS} codecs"));
+            }
+            let name = codec_name(codec)
+                .ok_or_else(|| format!("codec {} has no name", clipped(&codec.to_string())))?;
+            let mut set = |step| match to_bytes.replace(step) {
+                None => Ok(()),
+                Some(_) => Err("two codecs between cells and bytes".to_string()),
+            };
+            match name {
+                "sharding_indexed" => {
+                    let configuration = codec.get("configuration").unwrap_or(&Value::Null);
+                    let shards = Shards::of(configuration, is_text, count)?;
+                    names.push(format!("sharding({})", shards.codecs()));
+                    set(ToBytes::Shards(Box::new(shards)))?;
+                    continue;
+                }
+                "bytes" | "endian" | "vlen-utf8" if is_text => set(ToBytes::Raw)?,
+                // How they were configured does not matter to decompression.
+                _ if let Some(compression) = Compression::named(name) => {
+                    bytes_to_bytes.push(BytesCodec::Compression(compression));
+                }
+                _ => match zarrs_codec(codec)? {
+                    Codec::ArrayToArray(_) if is_text && name == "transpose" => {}
+                    Codec::ArrayToArray(_) | Codec::ArrayToBytes(_) if is_text => {
+                        return Err(format!("codec {name:?} on texts"));
+                    }
+                    Codec::ArrayToArray(codec) => array_to_array.push(codec),
+                    Codec::ArrayToBytes(codec) => set(ToBytes::Cells(codec))?,
+                    Codec::BytesToBytes(codec) => bytes_to_bytes.push(BytesCodec::Other(codec)),
+                },
+            }
+            names.push(name.to_string());
+        }
+        Ok(Self {
+            array_to_array,
+            to_bytes: to_bytes.ok_or("no codec between cells and bytes")?,
+            bytes_to_bytes,
+            names,
+        })
+    }
+
+    /// The codecs' names, between commas.
+    pub fn names(&self) -> String {
+        self.names.join(", ")
+    }
+
+    /// The shards, if there is nothing but them, so that their chunks can be read one by one.
+    pub fn shards(&self) -> Option<&Shards> {
+        match &self.to_bytes {
+            ToBytes::Shards(shards)
+                if self.array_to_array.is_empty() && self.bytes_to_bytes.is_empty() =>
+            {
+                Some(shards)
+            }
+            _ => None,
+        }
+    }
+
+    /// Undoes the bytes-to-bytes codecs alone, for what has `length` bytes.
+    pub fn decode_bytes(&self, bytes: Vec<u8>, length: u64) -> Result<Vec<u8>, String> {
+        self.undo_bytes(bytes, BytesRepresentation::FixedSize(length))
+    }
+
+    /// The cells of a chunk, row-major, in the order of bytes of this machine; or the bytes of its texts.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub fn decode(&self, bytes: Vec<u8>, chunk: &Cells<'_>) -> Result<Vec<u8>, String> {
+        if let Some(most) = chunk.text_bytes {
+            let representation = BytesRepresentation::BoundedSize(most);
+            let bytes = self.undo_bytes(bytes, representation)?;
+            return match &self.to_bytes {
+                ToBytes::Shards(_) => Err("texts in a shard as a whole".to_string()),
+                _ => Ok(bytes),
+            };
+        }
+        // What the cells become on their way to bytes.
+        let shape = chunk.shape.iter().map(|extent| NonZeroU64::new(*extent));
+        let shape = shape
+            .collect::<Option<Vec<_>>>()
+            .ok_or("a chunk without cells")?;
+        let mut steps = vec![(shape, chunk.data_type.clone(), chunk.fill.clone())];
+        for codec in &self.array_to_array {
+            let (shape, data_type, fill) = &steps[steps.len() - 1];
+            let next = guarded(|| codec.encoded_representation(shape, data_type, fill))?;
+            check_size(&next.0, &next.1)?;
+            steps.push((next.0.to_vec(), next.1, next.2));
+        }
+        let (shape, data_type, fill) = &steps[steps.len() - 1];
+        check_size(shape, data_type)?;
+        let mut cells = match &self.to_bytes {
+            ToBytes::Cells(codec) => {
+                let representation =
+                    guarded(|| codec.encoded_representation(shape, data_type, fill))?;
+                let bytes = self.undo_bytes(bytes, representation)?;
+                if let BytesRepresentation::FixedSize(length) = representation
+                    && bytes.len() as u64 != length
+                {
+                    return Err(format!("{} bytes, expected {length}", bytes.len()));
+                }
+                guarded(|| codec.decode(Cow::Owned(bytes), shape, data_type, fill, &options()))?
+            }
+            ToBytes::Shards(shards) => {
+                let bytes =
+                    self.undo_bytes(bytes, BytesRepresentation::BoundedSize(MAX_CHUNK_BYTES))?;
+                let shape: Vec<u64> = shape.iter().map(|extent| extent.get()).collect();
+                let whole = Cells {
+                    shape: &shape,
+                    data_type,
+                    fill,
+                    text_bytes: None,
+                };
+                ArrayBytes::new_flen(shards.decode(&bytes, &whole)?)
+            }
+            ToBytes::Raw => return Err("numbers without a codec for bytes".to_string()),
+        };
+        for (codec, (shape, data_type, fill)) in self.array_to_array.iter().zip(&steps).rev() {
+            cells = guarded(|| codec.decode(cells, shape, data_type, fill, &options()))?;
+        }
+        let cells = cells
+            .into_fixed()
+            .map_err(|error| error.to_string())?
+            .into_owned();
+        let expected = cells::byte_count(chunk.shape, fixed_size(chunk.data_type)?);
+        if expected != Some(cells.len() as u64) {
+            return Err(format!(
+                "{} bytes of cells, not those of the chunk's shape",
+                cells.len()
+            ));
+        }
+        Ok(cells)
+    }
+
+    fn undo_bytes(
+        &self,
+        mut bytes: Vec<u8>,
+        first: BytesRepresentation,
+    ) -> Result<Vec<u8>, String> {
+        // What each codec was given when the chunk was written.
+        let mut given = vec![first];
+        for codec in &self.bytes_to_bytes {
+            let last = given[given.len() - 1];
+            given.push(match codec {
+                BytesCodec::Compression(_) => match last.size() {
+                    // More than any of them makes of incompressible bytes, and so little more that codecs upon codecs
+                    // cannot make a small chunk large.
+                    Some(size) => BytesRepresentation::BoundedSize(
+                        size.saturating_add(size / 32).saturating_add(4096),
+                    ),
+                    None => BytesRepresentation::UnboundedSize,
+                },
+                BytesCodec::Other(codec) => {
+                    guarded(|| Ok::<_, String>(codec.encoded_representation(&last)))?
+                }
+            });
+        }
+        for (codec, given) in self.bytes_to_bytes.iter().zip(&given).rev() {
+            let most = given
+                .size()
+                .unwrap_or(MAX_CHUNK_BYTES)
+                .min(2 * MAX_CHUNK_BYTES);
+            bytes = match codec {
+                BytesCodec::Compression(compression) => compression.decode(&bytes, most)?,
+                BytesCodec::Other(codec) => {
+                    guarded(|| codec.decode(Cow::Owned(bytes), given, &options()))?.into_owned()
+                }
+            };
+            if bytes.len() as u64 > most {
+                return Err(format!("{} bytes, expected at most {most}", bytes.len()));
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// The codec that `zarrs` has for the metadata of one.
+fn zarrs_codec(codec: &Value) -> Result<Codec, String> {
+    let metadata: MetadataV3 =
+        serde_json::from_value(codec.clone()).map_err(|error| clipped(&error.to_string()))?;
+    guarded(|| Codec::from_metadata(&metadata))
+}
+
+/// The name of a codec in a list of version 3.
+pub(crate) fn codec_name(codec: &Value) -> Option<&str> {
+    codec.as_str().or_else(|| codec.get("name")?.as_str())
+}
+
+/// Bytes of a cell of numbers.
+pub(crate) fn fixed_size(data_type: &DataType) -> Result<u64, String> {
+    let size = data_type.fixed_size().ok_or("cells of no fixed size")?;
+    Ok(size as u64)
+}
+
+fn check_size(shape: &[NonZeroU64], data_type: &DataType) -> Result<(), String> {
+    let shape: Vec<u64> = shape.iter().map(|extent| extent.get()).collect();
+    match cells::byte_count(&shape, fixed_size(data_type)?) {
+        Some(bytes) if bytes <= MAX_CHUNK_BYTES => Ok(()),
+        _ => Err(format!(
+            "a shape of {shape:?} cells, more than {MAX_CHUNK_BYTES} bytes"
+        )),
+    }
+}
+
+/// One thread: chunks are decoded side by side already.
+fn options() -> CodecOptions {
+    CodecOptions::default().with_concurrent_target(1)
+}
+
+/// Calls into `zarrs`, whose panics become errors.
+pub(crate) fn guarded<T, E: fmt::Display>(
+    call: impl FnOnce() -> Result<T, E>,
+) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(|error| clipped(&error.to_string())),
+        Err(_) => Err("bytes that its codec cannot take".to_string()),
+    }
+}

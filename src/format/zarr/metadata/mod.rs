@@ -1,0 +1,277 @@
+//! An array's metadata documents, checked, and made into what reading its chunks takes.
+
+pub(crate) mod attributes;
+pub(crate) mod element;
+pub(crate) mod json;
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use zarrs::array::Array;
+use zarrs::metadata::ArrayMetadata;
+use zarrs::storage::store::MemoryStore;
+
+use crate::format::array::DatasetMetadata;
+use crate::format::zarr::MAX_DIMENSIONS;
+use crate::format::zarr::cells;
+use crate::format::zarr::codecs::chain::{Chain, codec_name, guarded};
+use crate::format::zarr::keys::ChunkKeys;
+use crate::format::zarr::metadata::element::{Element, Kind, TextKind};
+use crate::format::zarr::metadata::json::clipped;
+use crate::format::zarr::walk::Documents;
+
+/// How an array is stored.
+pub(super) struct Description {
+    pub zarr_version: u8,
+    pub element: Element,
+    pub shape: Vec<u64>,
+    /// Of what is read at once.
+    pub chunk_shape: Vec<u64>,
+    /// Of what has a file of its own: a chunk, or a shard.
+    pub file_shape: Vec<u64>,
+    pub chain: Chain,
+    pub keys: ChunkKeys,
+    pub codecs: String,
+    /// The text of absent chunks, if cells are texts.
+    pub fill_text: String,
+    /// What `zarrs` makes of the metadata, with a type that it knows in the place of the element type. It has
+    /// no chunks.
+    pub zarrs: Array<MemoryStore>,
+}
+
+impl fmt::Debug for Description {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Description")
+            .field("element", &self.element)
+            .field("shape", &self.shape)
+            .field("chunk_shape", &self.chunk_shape)
+            .field("codecs", &self.codecs)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Description {
+    /// What the documents of an array say.
+    ///
+    /// # Errors
+    /// The field that is wrong or not supported, what was found and what was expected.
+    pub fn of(documents: &Documents) -> Result<(Self, DatasetMetadata), String> {
+        match documents {
+            Documents::V2 { array, attributes } => Self::of_v2(array, attributes),
+            Documents::V3(document) => Self::of_v3(document),
+        }
+    }
+
+    fn of_v2(array: &Value, attributes: &Value) -> Result<(Self, DatasetMetadata), String> {
+        if field(array, "zarr_format").as_u64() != Some(2) {
+            return Err(unexpected("zarr_format", field(array, "zarr_format"), "2"));
+        }
+        let dtype = field(array, "dtype");
+        let element = Element::of_v2(dtype)
+            .ok_or_else(|| unexpected("dtype", dtype, "numbers, booleans, times or texts"))?;
+        let element = attributes::with_sign(element, attributes);
+        let is_text = matches!(element.kind, Kind::Text(_));
+        let shape = shape("shape", field(array, "shape"))?;
+        let file_shape = chunk_extents("chunks", field(array, "chunks"), &shape)?;
+        check_total(&shape, &element)?;
+        let mut filters = Vec::new();
+        for filter in field(array, "filters").as_array().into_iter().flatten() {
+            filters.push(filter.clone());
+        }
+        if element.kind == Kind::Text(TextKind::Variable) {
+            let is_texts = |filter: &Value| field(filter, "id") == "vlen-utf8";
+            if filters.iter().filter(|filter| is_texts(filter)).count() != 1 {
+                let found = field(array, "filters");
+                return Err(unexpected("filters", found, "vlen-utf8, for objects"));
+            }
+            filters.retain(|filter| !is_texts(filter));
+        }
+        if is_text && !filters.is_empty() {
+            return Err(unexpected(
+                "filters",
+                field(array, "filters"),
+                "none on texts",
+            ));
+        }
+        let mut compressor = field(array, "compressor").clone();
+        if let Some("zlib" | "gzip" | "bz2") = field(&compressor, "id").as_str()
+            && let Some(configuration) = compressor.as_object_mut()
+        {
+            // Decompression does not ask for it, but `zarrs` does.
+            configuration.entry("level").or_insert(json!(1));
+        }
+        let names: Vec<String> = filters
+            .iter()
+            .chain([&compressor])
+            .filter_map(|codec| Some(field(codec, "id").as_str()?.to_string()))
+            .collect();
+        let fill = field(array, "fill_value");
+        let keys = ChunkKeys::of_v2(array.get("dimension_separator"))?;
+        let document = json!({
+            "zarr_format": 2,
+            "shape": shape,
+            "chunks": file_shape,
+            "dtype": element.stand_in,
+            "compressor": compressor,
+            "fill_value": element.stand_in_fill(fill, false),
+            "order": array.get("order").unwrap_or(&json!("C")),
+            "filters": if filters.is_empty() { Value::Null } else { json!(filters) },
+        });
+        let metadata =
+            serde_json::from_value(document).map_err(|error| clipped(&error.to_string()))?;
+        let zarrs = zarrs_array(ArrayMetadata::V2(metadata))?;
+        let chain = Chain::of_v2(&zarrs.codecs(), is_text, names.clone());
+        let marks_missing = Some(fill).filter(|fill| !fill.is_null());
+        let metadata = attributes::metadata(attributes, None, marks_missing, &element, shape.len());
+        let description = Self {
+            zarr_version: 2,
+            fill_text: fill_text(&element, fill),
+            element,
+            chunk_shape: file_shape.clone(),
+            shape,
+            file_shape,
+            chain,
+            keys,
+            codecs: if names.is_empty() {
+                "raw".to_string()
+            } else {
+                names.join(", ")
+            },
+            zarrs,
+        };
+        Ok((description, metadata))
+    }
+
+    fn of_v3(document: &Value) -> Result<(Self, DatasetMetadata), String> {
+        let codecs = field(document, "codecs");
+        let data_type = field(document, "data_type");
+        let element = Element::of_v3(data_type, is_big_endian(codecs)).ok_or_else(|| {
+            unexpected("data_type", data_type, "numbers, booleans, times or texts")
+        })?;
+        let attributes = field(document, "attributes");
+        let element = attributes::with_sign(element, attributes);
+        let is_text = matches!(element.kind, Kind::Text(_));
+        let shape = shape("shape", field(document, "shape"))?;
+        let grid = field(document, "chunk_grid");
+        if field(grid, "name") != "regular" {
+            return Err(unexpected("chunk_grid", grid, "a regular one"));
+        }
+        let found = field(field(grid, "configuration"), "chunk_shape");
+        let file_shape = chunk_extents("chunk_shape", found, &shape)?;
+        check_total(&shape, &element)?;
+        let transformers = field(document, "storage_transformers");
+        if transformers.as_array().is_some_and(|list| !list.is_empty()) {
+            return Err(unexpected("storage_transformers", transformers, "none"));
+        }
+        let chain = Chain::of_v3(codecs, is_text).map_err(|found| format!("codecs: {found}"))?;
+        let fill = field(document, "fill_value");
+        let keys = ChunkKeys::of_v3(document.get("chunk_key_encoding"))?;
+        let metadata = json!({
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": shape,
+            "data_type": element.stand_in,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": file_shape}},
+            "chunk_key_encoding": {"name": "default"},
+            "fill_value": element.stand_in_fill(fill, true),
+            // The codecs proper are those of the chain.
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        });
+        let metadata =
+            serde_json::from_value(metadata).map_err(|error| clipped(&error.to_string()))?;
+        let zarrs = zarrs_array(ArrayMetadata::V3(metadata))?;
+        let whole_chunks = |shape: &Vec<u64>| {
+            let is_whole = |(file, chunk): (&u64, &u64)| file.is_multiple_of(*chunk);
+            shape.len() == file_shape.len() && file_shape.iter().zip(shape).all(is_whole)
+        };
+        let chunk_shape = match chain.shards() {
+            Some(shards) if whole_chunks(&shards.chunk_shape) => shards.chunk_shape.clone(),
+            Some(shards) => {
+                return Err(format!(
+                    "chunk_shape of its shards is {:?}, expected divisors of {file_shape:?}",
+                    shards.chunk_shape
+                ));
+            }
+            None => file_shape.clone(),
+        };
+        let names = document.get("dimension_names");
+        let metadata = attributes::metadata(attributes, names, None, &element, shape.len());
+        let description = Self {
+            zarr_version: 3,
+            fill_text: fill_text(&element, fill),
+            element,
+            shape,
+            chunk_shape,
+            file_shape,
+            codecs: chain.names(),
+            chain,
+            keys,
+            zarrs,
+        };
+        Ok((description, metadata))
+    }
+}
+
+fn field<'a>(document: &'a Value, key: &str) -> &'a Value {
+    document.get(key).unwrap_or(&Value::Null)
+}
+
+fn unexpected(field: &str, found: &Value, expected: &str) -> String {
+    format!(
+        "{field} is {}, expected {expected}",
+        clipped(&found.to_string())
+    )
+}
+
+fn shape(name: &str, found: &Value) -> Result<Vec<u64>, String> {
+    cells::extents(found, MAX_DIMENSIONS)
+        .ok_or_else(|| unexpected(name, found, "up to 64 whole numbers"))
+}
+
+fn chunk_extents(name: &str, found: &Value, shape: &[u64]) -> Result<Vec<u64>, String> {
+    cells::extents(found, MAX_DIMENSIONS)
+        .filter(|chunk| chunk.len() == shape.len() && !chunk.contains(&0))
+        .ok_or_else(|| unexpected(name, found, "a whole number above zero for each dimension"))
+}
+
+fn check_total(shape: &[u64], element: &Element) -> Result<(), String> {
+    let size = element.stored_size().unwrap_or(1).max(element.dtype.size());
+    match cells::byte_count(shape, size) {
+        Some(_) => Ok(()),
+        None => Err(format!(
+            "shape is {shape:?}, expected a size in bytes below 2^64"
+        )),
+    }
+}
+
+fn zarrs_array(metadata: ArrayMetadata) -> Result<Array<MemoryStore>, String> {
+    guarded(|| Array::new_with_metadata(Arc::new(MemoryStore::new()), "/", metadata))
+}
+
+/// Whether the codec for bytes, or that of the chunks of shards, writes the greatest byte first.
+fn is_big_endian(codecs: &Value) -> bool {
+    codecs.as_array().into_iter().flatten().any(|codec| {
+        let configuration = field(codec, "configuration");
+        match codec_name(codec) {
+            Some("bytes" | "endian") => field(configuration, "endian") == "big",
+            Some("sharding_indexed") => is_big_endian(field(configuration, "codecs")),
+            _ => false,
+        }
+    })
+}
+
+/// The text of cells that are nowhere stored.
+fn fill_text(element: &Element, fill: &Value) -> String {
+    let Some(fill) = fill.as_str() else {
+        return String::new();
+    };
+    let decoded = match element.kind {
+        Kind::Text(TextKind::Bytes { .. }) => attributes::base64(fill),
+        _ => None,
+    };
+    let text = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
+    text.unwrap_or_else(|| fill.to_string())
+        .trim_end_matches('\0')
+        .to_string()
+}

@@ -1,0 +1,247 @@
+//! The values of one dataset, without regard to what its axes mean.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::buffer::{Buffer, MutableBuffer};
+use arrow::datatypes::DataType;
+
+use crate::error::{Error, Place};
+use crate::format::array::{ArrayFile, ChunkReader, Dataset, DatasetMetadata, Dtype, Fill};
+use crate::format::io::storage::Access;
+use crate::grid::reduce::CellType;
+use crate::grid::{ChunkGrid, half_coordinate_values};
+use crate::provider::adapters::arrays::decoding::Decoding;
+use crate::provider::adapters::arrays::statistics::KeptStatistics;
+use crate::provider::adapters::arrays::values::{self, Missing};
+use crate::provider::catalog::settings::options::{ReadOptions, TetOptions};
+use crate::provider::source::CellFormat;
+
+/// Bytes of the coordinates along one axis that are kept.
+const MAX_COORDINATES: u64 = 1 << 30;
+
+/// The values of one dataset of an open file.
+#[derive(Debug)]
+pub(in crate::provider) struct StoredArray {
+    file: Arc<dyn ArrayFile>,
+    dataset: Dataset,
+    dtype: Dtype,
+    fill: Option<Fill>,
+    /// Further values of missing cells, beside the fill value.
+    other_fills: Vec<Fill>,
+    decoding: Decoding,
+    grid: ChunkGrid,
+    kept_statistics: KeptStatistics,
+}
+
+impl StoredArray {
+    /// The values of a dataset, if its record can be read.
+    pub fn try_new(
+        file: &Arc<dyn ArrayFile>,
+        dataset: &Dataset,
+        metadata: &DatasetMetadata,
+        options: &TetOptions,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Error> {
+        let dtype = dataset.check(file.path())?;
+        let mut warn = |field, found: String, expected: String, instead: &str| {
+            let place = Place::dataset(file.path(), dataset.name());
+            let error = Error::malformed(place, field, found, expected);
+            warnings.push(format!("{error}; {instead}"));
+        };
+        let fills: Vec<Fill> = match file.attributes_describe_cells() {
+            true => Fill::all(metadata, dtype),
+            false => Fill::of(metadata, dtype).into_iter().collect(),
+        };
+        let (fill, other_fills) = match fills.split_first() {
+            Some((first, others)) => (Some(*first), others.to_vec()),
+            None => (None, Vec::new()),
+        };
+        Ok(Self {
+            file: Arc::clone(file),
+            dtype,
+            fill,
+            other_fills,
+            decoding: Decoding::of(
+                metadata,
+                dtype,
+                options,
+                file.attributes_describe_cells(),
+                &mut warn,
+            ),
+            grid: ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec()),
+            dataset: dataset.clone(),
+            kept_statistics: KeptStatistics::default(),
+        })
+    }
+
+    pub fn file(&self) -> &Arc<dyn ArrayFile> {
+        &self.file
+    }
+
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    pub fn fill(&self) -> Option<Fill> {
+        self.fill
+    }
+
+    /// Returns `true` if several values mean that a cell is missing.
+    pub fn has_many_fills(&self) -> bool {
+        !self.other_fills.is_empty()
+    }
+
+    /// Puts the fill value in the place of every other value of missing cells.
+    pub fn unify_fills(&self, cells: &mut [u8]) {
+        let Some(fill) = self.fill else {
+            return;
+        };
+        let size = self.dtype.size() as usize;
+        let fill = fill.bits().to_le_bytes();
+        for cell in cells.chunks_exact_mut(size) {
+            let others = self.other_fills.iter();
+            let mut others = others.map(|other| other.bits().to_le_bytes());
+            if others.any(|other| *cell == other[..size]) {
+                cell.copy_from_slice(&fill[..size]);
+            }
+        }
+    }
+
+    pub(super) fn decoding(&self) -> &Decoding {
+        &self.decoding
+    }
+
+    /// Returns `true` if the column's values are the stored numbers, scaled by attributes.
+    pub fn is_unpacked(&self) -> bool {
+        matches!(self.decoding, Decoding::Unpack { .. })
+    }
+
+    /// Returns `true` if an attribute of the dataset holds for the column's values.
+    pub fn keeps(&self, attribute: &str) -> bool {
+        self.decoding.keeps(attribute)
+    }
+
+    pub fn chunk_grid(&self) -> &ChunkGrid {
+        &self.grid
+    }
+
+    pub(super) fn kept_statistics(&self) -> &KeptStatistics {
+        &self.kept_statistics
+    }
+
+    pub fn data_type(&self) -> DataType {
+        self.decoding.data_type(self.dtype)
+    }
+
+    pub(super) fn missing(&self, options: &ReadOptions) -> Missing {
+        Missing {
+            nan: options.nan_as_null,
+            fill: self.fill.filter(|_| options.fill_as_null),
+        }
+    }
+
+    /// The values of missing cells beside the fill value, where that is NULL.
+    fn others_of(&self, missing: Missing) -> &[Fill] {
+        match missing.fill {
+            Some(_) => &self.other_fills,
+            None => &[],
+        }
+    }
+
+    pub fn may_have_nulls(&self, options: &ReadOptions) -> bool {
+        self.missing(options).is_possible(self.dtype) || self.decoding.can_be_null()
+    }
+
+    pub fn cell_format(&self, options: &ReadOptions) -> Option<CellFormat> {
+        let missing = self.missing(options);
+        if !matches!(self.decoding, Decoding::None) || !self.others_of(missing).is_empty() {
+            return None;
+        }
+        Some(CellFormat {
+            cell_type: match self.dtype {
+                Dtype::F16 => CellType::F16,
+                Dtype::F32 => CellType::F32,
+                Dtype::F64 => CellType::F64,
+                Dtype::I16 => CellType::I16,
+                Dtype::I32 => CellType::I32,
+                Dtype::I64 => CellType::I64,
+                Dtype::U8 => CellType::U8,
+                Dtype::U16 => CellType::U16,
+                Dtype::U32 => CellType::U32,
+                Dtype::U64 => CellType::U64,
+            },
+            fill: missing.fill.map(Fill::bits),
+            nan_is_null: missing.nan,
+        })
+    }
+
+    /// The column of stored cells.
+    pub(super) fn column(&self, cells: Buffer, missing: Missing) -> Result<ArrayRef, Error> {
+        let stored = values::array(self.dtype, cells, missing, self.others_of(missing));
+        self.decoding.decode(stored, || self.place())
+    }
+
+    /// All values of a one-dimensional dataset as coordinates: nothing is missing, and short floats mean the decimal
+    /// number that they are written as.
+    pub fn coordinates(&self) -> Result<ArrayRef, Error> {
+        if let (Dtype::F16, Decoding::None) = (self.dtype, &self.decoding) {
+            return Ok(half_coordinate_values(&values::halves(self.read_all()?)));
+        }
+        let values = self.numbers()?;
+        if let Some(position) = values
+            .nulls()
+            .and_then(|nulls| nulls.iter().position(|valid| !valid))
+        {
+            return Err(Error::malformed(
+                self.place(),
+                "coordinate",
+                format!("missing at position {position}"),
+                "a value at every position of the axis",
+            ));
+        }
+        Ok(crate::grid::coordinate_values(&values))
+    }
+
+    /// All values of a one-dimensional dataset as they are; nothing is missing but texts.
+    pub fn numbers(&self) -> Result<ArrayRef, Error> {
+        let nothing = Missing {
+            nan: false,
+            fill: None,
+        };
+        self.column(self.read_all()?, nothing)
+    }
+
+    /// The cells of a one-dimensional dataset. By positioned reads, so that what is kept for long does not hold a map.
+    fn read_all(&self) -> Result<Buffer, Error> {
+        // Of a file that lists its chunks, memory is taken only for what is really there; others can leave chunks out.
+        let bytes = self.grid.shape().iter().product::<u64>() * self.dtype.size();
+        if bytes > MAX_COORDINATES {
+            return Err(Error::malformed(
+                self.place(),
+                "shape",
+                format!("{:?}, of coordinates", self.grid.shape()),
+                format!("at most {MAX_COORDINATES} bytes of them"),
+            ));
+        }
+        let chunks = self.grid.count().unwrap_or(u64::MAX);
+        let mut reader = ChunkReader::new(Arc::clone(&self.file), Access::Pread);
+        let mut cells = MutableBuffer::new(0);
+        for chunk in 0..chunks {
+            let bytes = reader.open(&self.dataset, &[chunk])?.raw_bytes as usize;
+            while !reader.advance()? {}
+            let start = cells.len();
+            cells.resize(start + bytes, 0);
+            reader.gather(std::slice::from_ref(&(0..bytes)), &mut cells[start..])?;
+        }
+        Ok(cells.into())
+    }
+
+    pub fn place(&self) -> Place {
+        Place::dataset(self.file.path(), self.dataset.name())
+    }
+}

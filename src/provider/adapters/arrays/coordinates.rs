@@ -1,0 +1,270 @@
+//! Coordinates that lie in datasets of their own.
+//!
+//! Labels are capped at 64 per axis, so that real grids keep their coordinates where NetCDF does: in one-dimensional
+//! datasets beside the data. They are read when a query first needs them, once per file.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, TimeUnit};
+
+use crate::error::{Error, Place, Result};
+use crate::format::array::{ArrayFile, Categories, Dataset, DatasetMetadata, FILL_ATTRIBUTES};
+use crate::grid::{AxisCoordinates, CfTime, CfTimeError, CoordinateReader, CoordinateSource};
+use crate::provider::adapters::arrays::array::StoredArray;
+use crate::provider::adapters::arrays::decoding::{ARROW_TYPE, Decoding, OF_PACKED, refused, time};
+use crate::provider::catalog::settings::options::TetOptions;
+
+/// The attribute of the CF conventions (section 5) that names coordinates.
+const COORDINATES: &str = "coordinates";
+/// What numbers count, which no longer matters where they have become times.
+const OF_TIMES: [&str; 2] = ["units", "calendar"];
+/// Names in that attribute that are looked at.
+const MAX_NAMED: usize = 64;
+
+/// The coordinate datasets of one open file, shared by the axes that use them.
+#[derive(Debug, Default)]
+pub(super) struct CoordinateDatasets {
+    coordinates: HashMap<u64, Arc<AxisCoordinates>>,
+    /// The one-dimensional datasets by their names without their groups; `None` where several are called so.
+    by_base: Option<HashMap<String, Option<usize>>>,
+    /// Why some are no times, as far as that was told.
+    refused: Vec<CfTimeError>,
+}
+
+impl CoordinateDatasets {
+    /// The only one-dimensional dataset of this name in any group.
+    fn only_of_name<'a>(&mut self, file: &'a dyn ArrayFile, name: &str) -> Option<&'a Dataset> {
+        let by_base = self.by_base.get_or_insert_with(|| {
+            let mut by_base = HashMap::new();
+            for (number, dataset) in file.datasets().iter().enumerate() {
+                if dataset.shape().len() == 1 {
+                    by_base
+                        .entry(base(dataset.name()).to_string())
+                        .and_modify(|only| *only = None)
+                        .or_insert(Some(number));
+                }
+            }
+            by_base
+        });
+        let number = by_base.get(name).copied().flatten()?;
+        file.datasets().get(number)
+    }
+
+    /// The coordinates that a dataset holds.
+    ///
+    /// Times that cannot become timestamps stay numbers, with one warning for all coordinates that they cannot for the
+    /// same reason.
+    ///
+    /// # Errors
+    /// If the dataset cannot be read at all.
+    pub fn of(
+        &mut self,
+        file: &Arc<dyn ArrayFile>,
+        dataset: &Dataset,
+        options: &TetOptions,
+        warnings: &mut Vec<String>,
+    ) -> Result<Arc<AxisCoordinates>> {
+        if let Some(known) = self.coordinates.get(&dataset.id()) {
+            return Ok(Arc::clone(known));
+        }
+        let (values, refused) = CoordinateDataset::try_new(file, dataset, options)?;
+        if let Some(error) = refused
+            && !self.refused.contains(&error)
+        {
+            let place = Place::dataset(file.path(), dataset.name());
+            let named = Error::malformed(place, error.field, &error.found, &error.expected);
+            warnings.push(format!("{named}; the coordinates stay numbers"));
+            self.refused.push(error);
+        }
+        let coordinates = Arc::new(AxisCoordinates::deferred(values));
+        self.coordinates
+            .insert(dataset.id(), Arc::clone(&coordinates));
+        Ok(coordinates)
+    }
+}
+
+/// A dataset whose values are coordinates.
+#[derive(Debug)]
+struct CoordinateDataset {
+    values: StoredArray,
+    /// What they count from, if they are times and do not say so themselves.
+    time: Option<CfTime>,
+}
+
+impl CoordinateDataset {
+    /// The dataset, and why its numbers are no times although their units say so.
+    fn try_new(
+        file: &Arc<dyn ArrayFile>,
+        dataset: &Dataset,
+        options: &TetOptions,
+    ) -> Result<(Self, Option<CfTimeError>)> {
+        let nothing = DatasetMetadata::default();
+        let metadata = file.metadata(dataset).unwrap_or(&nothing);
+        // What is odd about it is told where it is a table.
+        let values = StoredArray::try_new(file, dataset, metadata, options, &mut Vec::new())?;
+        let (time, refused) = match values.decoding() {
+            Decoding::Text(_) | Decoding::Time(..) => (None, None),
+            _ if !options.decode_times => (None, None),
+            _ => match time(metadata) {
+                Ok(time) => (time, None),
+                Err(error) => (None, Some(error)),
+            },
+        };
+        Ok((Self { values, time }, refused))
+    }
+}
+
+impl CoordinateReader for CoordinateDataset {
+    fn data_type(&self) -> DataType {
+        if self.time.is_some() {
+            return DataType::Timestamp(TimeUnit::Microsecond, None);
+        }
+        match self.values.data_type() {
+            DataType::Float32 => DataType::Float64,
+            other => other,
+        }
+    }
+
+    fn read(&self) -> Result<ArrayRef> {
+        match &self.time {
+            None => self.values.coordinates(),
+            Some(time) => match time.decode(self.values.numbers()?.as_ref()) {
+                Ok(times) => Ok(Arc::new(times)),
+                Err(error) => Err(refused(&self.values.place(), &error)),
+            },
+        }
+    }
+}
+
+/// The attributes of a dataset that hold for its coordinates: not those that say how they are stored.
+pub(super) fn attributes(
+    file: &dyn ArrayFile,
+    dataset: &Dataset,
+    coordinates: &AxisCoordinates,
+) -> BTreeMap<String, String> {
+    let Some(metadata) = file.metadata(dataset) else {
+        return BTreeMap::new();
+    };
+    let are_times = coordinates.data_type().is_temporal();
+    let are_integers = coordinates.data_type().is_integer();
+    let attributes = metadata.attrs.iter().filter(|(key, _)| {
+        let is_of_storage = key.starts_with(Categories::ATTRIBUTE)
+            || key.as_str() == ARROW_TYPE
+            || FILL_ATTRIBUTES.contains(&key.as_str());
+        let is_of_numbers = are_times && OF_TIMES.contains(&key.as_str());
+        // Coordinates that are no integers are unpacked already.
+        let is_of_packed = !are_integers && OF_PACKED.contains(&key.as_str());
+        !(is_of_storage || is_of_numbers || is_of_packed)
+    });
+    attributes
+        .map(|(key, text)| (key.clone(), text.clone()))
+        .collect()
+}
+
+/// Whether the values of a dataset are times that can become timestamps.
+pub(super) fn is_time(file: &dyn ArrayFile, dataset: &Dataset) -> bool {
+    file.metadata(dataset)
+        .is_some_and(|metadata| matches!(time(metadata), Ok(Some(_))))
+}
+
+/// The group that a dataset lies in, with the slash behind it; empty for the top.
+pub(in crate::provider) fn group(name: &str) -> &str {
+    name.rfind('/').map_or("", |slash| &name[..=slash])
+}
+
+/// A dataset's name within its group.
+pub(in crate::provider) fn base(name: &str) -> &str {
+    &name[group(name).len()..]
+}
+
+/// The dataset that holds the coordinates of one axis, where `names` are those of the dimensions, or none at all; by the first of these rules that finds one:
+///
+/// 1. the dataset itself, if it is one-dimensional and called like its dimension (a coordinate variable: NetCDF User's
+///    Guide, CF section 1.3);
+/// 2. the one-dimensional dataset of the dimension's name in the same group, if it is as long as the axis and not on
+///    another dimension;
+/// 3. a one-dimensional dataset that the attribute `coordinates` names (CF section 5). It belongs to the dimension that
+///    it has itself, or that is called like it; if names do not tell, to the only axis of its length, provided
+///    that no other of the named ones would fit there.
+pub(super) fn find<'a>(
+    file: &'a dyn ArrayFile,
+    dataset: &'a Dataset,
+    names: &[String],
+    axis: usize,
+    shared: &mut CoordinateDatasets,
+) -> Option<(&'a Dataset, CoordinateSource)> {
+    let extent = dataset.shape()[axis];
+    if let Some(name) = names.get(axis) {
+        if names.len() == 1 && base(dataset.name()) == name {
+            return Some((dataset, CoordinateSource::OwnValues));
+        }
+        let sibling = format!("{}{name}", group(dataset.name()));
+        let is_its_own = |found: &Dataset| {
+            let own = file.metadata(found).and_then(|own| own.dim_names.first());
+            own.is_none_or(|own| own == name)
+        };
+        if let Some(found) = file.dataset(&sibling)
+            && can_stand_along(file, found, extent)
+            && is_its_own(found)
+        {
+            return Some((found, CoordinateSource::Dataset(sibling)));
+        }
+    }
+    let named = file.metadata(dataset)?.attrs.get(COORDINATES)?;
+    let candidates: Vec<_> = named
+        .split_whitespace()
+        .take(MAX_NAMED)
+        .filter_map(|name| resolve(file, dataset, name, shared))
+        .filter(|found| found.shape().len() == 1)
+        .collect();
+    let belongs = |candidate: &Dataset, axis: usize| {
+        let own = file
+            .metadata(candidate)
+            .and_then(|metadata| metadata.dim_names.first());
+        match (names.get(axis), own) {
+            (Some(name), Some(own)) => name == own,
+            (Some(name), None) => name == base(candidate.name()),
+            (None, _) => false,
+        }
+    };
+    let by_name = only(
+        candidates
+            .iter()
+            .filter(|candidate| belongs(candidate, axis)),
+    );
+    let by_length = || {
+        let is_free = |candidate: &&&Dataset| {
+            (0..names.len()).all(|axis| !belongs(candidate, axis)) && candidate.shape()[0] == extent
+        };
+        let of_this_length = dataset.shape().iter().filter(|other| **other == extent);
+        only(candidates.iter().filter(is_free)).filter(|_| of_this_length.count() == 1)
+    };
+    let found = by_name.or_else(by_length)?;
+    let source = CoordinateSource::CoordinatesAttribute(found.name().to_string());
+    can_stand_along(file, found, extent).then_some((*found, source))
+}
+
+/// The dataset that a name in an attribute means: in the group of the dataset, else at the top, else the only one of
+/// that name anywhere, since converters lay coordinates into groups of their own.
+fn resolve<'a>(
+    file: &'a dyn ArrayFile,
+    dataset: &Dataset,
+    name: &str,
+    shared: &mut CoordinateDatasets,
+) -> Option<&'a Dataset> {
+    let beside = format!("{}{name}", group(dataset.name()));
+    file.dataset(&beside)
+        .or_else(|| file.dataset(name.trim_start_matches('/')))
+        .or_else(|| shared.only_of_name(file, name))
+}
+
+fn can_stand_along(file: &dyn ArrayFile, dataset: &Dataset, extent: u64) -> bool {
+    dataset.shape() == [extent] && dataset.check(file.path()).is_ok()
+}
+
+fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let first = items.next()?;
+    items.next().is_none().then_some(first)
+}

@@ -1,0 +1,25 @@
+//! The arrays of a file as grids, whatever its format.
+
+mod array;
+mod columns;
+mod coordinates;
+mod dataset;
+mod decoding;
+mod formats;
+mod open;
+mod reader;
+mod statistics;
+mod tables;
+mod values;
+mod wide;
+
+pub(in crate::provider) use array::StoredArray;
+pub(in crate::provider) use coordinates::{base, group};
+pub use dataset::ArrayDataset;
+pub(in crate::provider) use decoding::{ARROW_TYPE, DATE, OF_PACKED, TIMESTAMP};
+pub(in crate::provider) use formats::{Writing, create_file};
+pub use formats::{is_array_file, is_array_folder};
+pub(in crate::provider) use formats::{is_array_name, member_of_hierarchy, open_file};
+pub(in crate::provider) use open::open;
+pub(in crate::provider) use reader::StoredWindowReader;
+pub use tables::FileTables;

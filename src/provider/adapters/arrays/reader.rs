@@ -1,0 +1,322 @@
+//! Reading windows of a dataset.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::ArrayRef;
+use arrow::buffer::{Buffer, MutableBuffer};
+use datafusion::common::{Result, internal_err};
+
+use crate::error::Error;
+use crate::format::array::ChunkReader;
+use crate::grid::{Cells, ChunkGrid, Selection, Window};
+use crate::provider::adapters::arrays::array::StoredArray;
+use crate::provider::adapters::arrays::values::{self, Missing};
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::source::{ReadCounts, WindowReader};
+
+/// Bytes of the largest window that is put together from chunks.
+const MAX_WINDOW: u64 = 4 << 30;
+
+/// Reads windows of one dataset. A window that is exactly a chunk is read in place; any other is put together from the
+/// chunks it touches.
+pub(in crate::provider) struct StoredWindowReader {
+    array: Arc<StoredArray>,
+    missing: Missing,
+    chunks: ChunkReader,
+    state: State,
+    /// The cells of a window that is put together, in its row-major order, and what was there before them.
+    assembled: Vec<u8>,
+    /// Cells on their way from the file.
+    gathered: Vec<u8>,
+    counts: ReadCounts,
+}
+
+enum State {
+    Closed,
+    /// The window is the open chunk.
+    Chunk,
+    /// The window is being put together.
+    Assembly(Assembly),
+}
+
+/// A window that is put together from chunks.
+struct Assembly {
+    window: Window,
+    /// The chunks that it touches, as a range along each axis, and how many of them are in place.
+    touched: Vec<Range<u64>>,
+    done: u64,
+    /// Whether the next chunk is open but not yet decoded.
+    is_open: bool,
+    /// Whether all of them are in place.
+    is_complete: bool,
+}
+
+impl StoredWindowReader {
+    pub fn new(array: Arc<StoredArray>, options: &ReadOptions) -> Self {
+        Self {
+            missing: array.missing(options),
+            chunks: ChunkReader::new(Arc::clone(array.file()), options.access),
+            array,
+            state: State::Closed,
+            assembled: Vec::new(),
+            gathered: Vec::new(),
+            counts: ReadCounts::default(),
+        }
+    }
+
+    fn open_chunk(&mut self, chunk: &[u64]) -> Result<()> {
+        self.chunks.open(self.array.dataset(), chunk)?;
+        if !self.chunks.is_raw() {
+            // Decompression takes all of it.
+            self.chunks.read_ahead();
+        }
+        self.counts.chunks += 1;
+        Ok(())
+    }
+
+    fn advance_chunk(&mut self) -> Result<bool> {
+        if self.chunks.is_raw() {
+            return Ok(true);
+        }
+        let start = Instant::now();
+        let ready = self.chunks.advance();
+        self.counts.decode_time += start.elapsed();
+        Ok(ready?)
+    }
+
+    /// Looks up and checks the index rows of chunks, up to the first that is missing or broken.
+    fn check_chunks(&self, chunks: &[Range<u64>]) -> Result<()> {
+        let Some(mut chunk) = chunks
+            .iter()
+            .map(|range| (!range.is_empty()).then_some(range.start))
+            .collect::<Option<Vec<_>>>()
+        else {
+            return Ok(());
+        };
+        loop {
+            let dataset = self.array.dataset();
+            let file = self.array.file();
+            file.chunk(dataset, &chunk, self.chunks.access())?;
+            let next = (0..chunks.len())
+                .rev()
+                .find(|axis| chunk[*axis] + 1 < chunks[*axis].end);
+            let Some(axis) = next else {
+                return Ok(());
+            };
+            chunk[axis] += 1;
+            for later in axis + 1..chunks.len() {
+                chunk[later] = chunks[later].start;
+            }
+        }
+    }
+
+    /// Puts the next chunk of a window in place.
+    fn assemble(&mut self, assembly: &mut Assembly) -> Result<bool> {
+        let count: u64 = assembly
+            .touched
+            .iter()
+            .map(|range| range.end - range.start)
+            .product();
+        if assembly.done == count {
+            return Ok(true);
+        }
+        let chunk = ChunkGrid::nth_of(&assembly.touched, assembly.done);
+        if !assembly.is_open {
+            self.open_chunk(&chunk)?;
+            assembly.is_open = true;
+        }
+        if !self.advance_chunk()? {
+            return Ok(false);
+        }
+        let size = self.array.dtype().size();
+        let chunk_window = self.array.chunk_grid().window(&chunk);
+        let shape = self.array.chunk_grid().shape();
+        let common = common_part(&assembly.window, &chunk_window, shape);
+        let (mut sources, mut targets) = (Vec::new(), Vec::new());
+        let from = Cells::new(&chunk_window, &common);
+        from.runs(0..from.rows(), &mut sources);
+        let into = Cells::new(&assembly.window, &common);
+        into.runs(0..into.rows(), &mut targets);
+        let (sources, targets) = (in_bytes(&sources, size), in_bytes(&targets, size));
+        if self.chunks.is_raw() && self.chunks.mapped().is_none() {
+            // Few reads, from there copies.
+            self.gathered.resize((from.rows() * size) as usize, 0);
+            self.chunks.gather(&sources, &mut self.gathered)?;
+            let mut start = 0;
+            for target in targets {
+                let end = start + target.len();
+                self.assembled[target].copy_from_slice(&self.gathered[start..end]);
+                start = end;
+            }
+        } else {
+            for (source, target) in pieces(&sources, &targets) {
+                let target = &mut self.assembled[target];
+                self.chunks.gather(std::slice::from_ref(&source), target)?;
+            }
+        }
+        assembly.is_open = false;
+        assembly.done += 1;
+        Ok(assembly.done == count)
+    }
+}
+
+impl WindowReader for StoredWindowReader {
+    fn open(&mut self, window: &Window) -> Result<()> {
+        self.state = State::Closed;
+        if let Some(chunk) = self.array.chunk_grid().chunk_equal_to(window) {
+            self.open_chunk(&chunk)?;
+            self.state = State::Chunk;
+        } else {
+            let touched = self.array.chunk_grid().chunks_of(window);
+            // Before memory is taken for the window: a file can claim far more cells than it holds.
+            if self.array.file().listed_chunks().is_some() {
+                self.check_chunks(&touched)?;
+            }
+            let bytes = window.cells() * self.array.dtype().size();
+            if bytes > MAX_WINDOW {
+                return Err(Error::malformed(
+                    self.array.place(),
+                    "chunk shape",
+                    format!("such that {bytes} bytes are to be put together from other chunks"),
+                    format!("at most {MAX_WINDOW} bytes"),
+                )
+                .into());
+            }
+            if self.assembled.len() < bytes as usize {
+                self.assembled.resize(bytes as usize, 0);
+            }
+            self.state = State::Assembly(Assembly {
+                touched,
+                window: window.clone(),
+                done: 0,
+                is_open: false,
+                is_complete: false,
+            });
+        }
+        Ok(())
+    }
+
+    fn read_ahead(&mut self) {
+        if matches!(self.state, State::Chunk) && self.chunks.is_raw() {
+            self.chunks.read_ahead();
+        }
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Closed => internal_err!("a window reader was advanced without a window"),
+            State::Chunk => {
+                let ready = self.advance_chunk()?;
+                self.state = State::Chunk;
+                Ok(ready)
+            }
+            State::Assembly(mut assembly) => {
+                assembly.is_complete = self.assemble(&mut assembly)?;
+                let ready = assembly.is_complete;
+                self.state = State::Assembly(assembly);
+                Ok(ready)
+            }
+        }
+    }
+
+    fn cells(&mut self, _attribute: usize, range: Range<u64>) -> Result<&[u8]> {
+        let size = self.array.dtype().size();
+        let range = (range.start * size) as usize..(range.end * size) as usize;
+        match &self.state {
+            State::Closed => internal_err!("a window reader was read without a window"),
+            State::Chunk => Ok(self.chunks.cells(range)?),
+            State::Assembly(assembly) if !assembly.is_complete => {
+                internal_err!("a window was read before it was ready")
+            }
+            State::Assembly(_) => Ok(&self.assembled[range]),
+        }
+    }
+
+    fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>> {
+        let runs = in_bytes(runs, self.array.dtype().size());
+        let length = runs.iter().map(Range::len).sum();
+        let cells = match (&self.state, runs.as_slice(), self.chunks.mapped()) {
+            (State::Closed, ..) => {
+                return internal_err!("a window reader was read without a window");
+            }
+            (State::Chunk, [run], Some((map, chunk))) => {
+                let start = chunk.start + run.start;
+                let buffer = values::mapped_buffer(map, start..start + run.len());
+                self.chunks.count_mapped(run.len());
+                buffer
+            }
+            (State::Chunk, ..) => {
+                let mut buffer = MutableBuffer::from_len_zeroed(length);
+                self.chunks.gather(&runs, &mut buffer)?;
+                Buffer::from(buffer)
+            }
+            (State::Assembly(assembly), ..) => {
+                if !assembly.is_complete {
+                    return internal_err!("a window was read before it was ready");
+                }
+                let mut buffer = MutableBuffer::with_capacity(length);
+                for run in runs {
+                    buffer.extend_from_slice(&self.assembled[run]);
+                }
+                Buffer::from(buffer)
+            }
+        };
+        Ok(vec![self.array.column(cells, self.missing)?])
+    }
+
+    fn counts(&self) -> ReadCounts {
+        ReadCounts {
+            bytes: self.chunks.bytes_read(),
+            ..self.counts
+        }
+    }
+}
+
+/// The cells that both windows have, as a selection of the whole grid.
+fn common_part(a: &Window, b: &Window, shape: &[u64]) -> Selection {
+    let axes = a
+        .ranges()
+        .iter()
+        .zip(b.ranges())
+        .zip(shape)
+        .map(|((a, b), extent)| {
+            let range = a.start.max(b.start)..a.end.min(b.end);
+            crate::grid::IndexSet::from_ranges(*extent, [range])
+        })
+        .collect();
+    Selection::new(axes)
+}
+
+/// Runs that are together as long as others, side by side: each pair within a run of either.
+fn pieces<'a>(
+    sources: &'a [Range<usize>],
+    targets: &'a [Range<usize>],
+) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + 'a {
+    let (mut sources, mut targets) = (sources.iter().cloned(), targets.iter().cloned());
+    let (mut source, mut target) = (0..0, 0..0);
+    std::iter::from_fn(move || {
+        if source.is_empty() {
+            source = sources.next()?;
+        }
+        if target.is_empty() {
+            target = targets.next()?;
+        }
+        let length = source.len().min(target.len());
+        let piece = (
+            source.start..source.start + length,
+            target.start..target.start + length,
+        );
+        source.start += length;
+        target.start += length;
+        Some(piece)
+    })
+}
+
+/// Runs of cells as runs of bytes. They lie within a window in memory or in a map, so they fit the address space.
+fn in_bytes(runs: &[Range<u64>], size: u64) -> Vec<Range<usize>> {
+    runs.iter()
+        .map(|run| (run.start * size) as usize..(run.end * size) as usize)
+        .collect()
+}

@@ -1,0 +1,315 @@
+//! What zone maps and value postings say of a dataset's values, in the terms of its column.
+//!
+//! A zone map counts NaN and fill values together as nulls and leaves both out of its bounds. So it speaks of the column
+//! only where both are NULL there, or where a chunk has neither.
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, Float64Array, PrimitiveArray, UInt64Array,
+};
+use arrow::datatypes::{
+    Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
+};
+use datafusion::common::{Result, ScalarValue};
+use half::f16;
+
+use crate::format::array::Dtype;
+use crate::format::tet::{ValuePostings, Zone, ZoneMaps};
+use crate::grid::{ChunkGrid, Window};
+use crate::provider::adapters::arrays::array::StoredArray;
+use crate::provider::adapters::arrays::decoding::Decoding;
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::source::BlockStatistics;
+
+/// The most chunks of one window whose zones are put together.
+const MAX_CHUNKS: u64 = 256;
+/// The most chunks of an array whose statistics are kept.
+const MAX_KEPT: u64 = 2 << 20;
+
+/// The statistics of all chunks of an array, once they have been asked for: where nulls of zone maps need not be NULL in the
+/// column, and where they are.
+#[derive(Debug, Default)]
+pub(in crate::provider) struct KeptStatistics([OnceLock<Option<Arc<BlockStatistics>>>; 2]);
+
+impl StoredArray {
+    /// Whether there are zone maps or postings that can be used. The first call reads them.
+    pub fn has_statistics(&self, options: &ReadOptions) -> bool {
+        self.zone_maps(options).is_some() || self.postings(options).is_some()
+    }
+
+    /// Why zone maps or postings that there are cannot be used.
+    pub fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
+        if !options.zone_maps {
+            return None;
+        }
+        let zones = self.file().zone_maps(options.access).err();
+        let error = zones.or_else(|| self.file().value_postings(options.access).err())?;
+        Some(error.to_string())
+    }
+
+    fn zone_maps(&self, options: &ReadOptions) -> Option<Arc<ZoneMaps>> {
+        let is_decoded = matches!(self.decoding(), Decoding::Text(_) | Decoding::Time(..));
+        if !options.zone_maps || is_decoded {
+            return None;
+        }
+        // Broken ones are as good as none: they only ever save work.
+        self.file().zone_maps(options.access).ok().flatten()
+    }
+
+    fn postings(&self, options: &ReadOptions) -> Option<Arc<ValuePostings>> {
+        if !options.zone_maps
+            || !matches!(self.decoding(), Decoding::None)
+            || !self.nulls_are_null(options)
+        {
+            return None;
+        }
+        self.file().value_postings(options.access).ok().flatten()
+    }
+
+    /// Whether every cell that a zone map counts as null is NULL in the column.
+    fn nulls_are_null(&self, options: &ReadOptions) -> bool {
+        (options.nan_as_null || !self.dtype().is_float())
+            && (options.fill_as_null || self.fill().is_none())
+    }
+
+    /// What is known of the values in each of these windows.
+    pub fn window_statistics(
+        &self,
+        windows: &[Window],
+        options: &ReadOptions,
+    ) -> Result<Option<BlockStatistics>> {
+        let Some(zones) = self.zone_maps(options) else {
+            return Ok(None);
+        };
+        let nulls_are_null = self.nulls_are_null(options);
+        let mut ranges = Vec::with_capacity(windows.len());
+        let mut nulls = Vec::with_capacity(windows.len());
+        let mut is_exact = true;
+        for window in windows {
+            let known = self
+                .zone_of(&zones, window)
+                .filter(|(zone, _)| zone.nulls == 0 || nulls_are_null);
+            let Some((zone, is_whole)) = known else {
+                is_exact = false;
+                ranges.push(None);
+                nulls.push(None);
+                continue;
+            };
+            is_exact &= is_whole;
+            ranges.push(zone.range);
+            nulls.push(match zone.nulls {
+                0 => Some(0),
+                all if all == zone.elements => Some(window.cells()),
+                some => is_whole.then_some(some),
+            });
+        }
+        let (least, greatest) = self.bounds(&ranges);
+        Ok(Some(BlockStatistics {
+            least,
+            greatest,
+            nulls: UInt64Array::from(nulls),
+            is_exact,
+        }))
+    }
+
+    /// What is known of the values in each chunk, if there are zone maps of all.
+    pub fn chunk_statistics(&self, options: &ReadOptions) -> Option<Arc<BlockStatistics>> {
+        let zones = self.zone_maps(options)?;
+        let nulls_are_null = self.nulls_are_null(options);
+        let kept = &self.kept_statistics().0[usize::from(nulls_are_null)];
+        let kept = kept.get_or_init(|| self.all_chunks(&zones, nulls_are_null).map(Arc::new));
+        kept.clone()
+    }
+
+    fn all_chunks(&self, zones: &ZoneMaps, nulls_are_null: bool) -> Option<BlockStatistics> {
+        let count = self
+            .chunk_grid()
+            .count()
+            .filter(|count| *count <= MAX_KEPT)?;
+        if !zones.is_complete(self.dataset()) {
+            return None;
+        }
+        let mut ranges = Vec::with_capacity(count as usize);
+        let mut nulls = Vec::with_capacity(count as usize);
+        for number in 0..count {
+            let zone = zones.zone(self.dataset(), &self.dataset().chunk_at(number))?;
+            let is_known = zone.nulls == 0 || nulls_are_null;
+            ranges.push(zone.range.filter(|_| is_known));
+            nulls.push(is_known.then_some(zone.nulls));
+        }
+        let (least, greatest) = self.bounds(&ranges);
+        let nulls = UInt64Array::from(nulls);
+        Some(BlockStatistics {
+            least,
+            greatest,
+            is_exact: nulls.null_count() == 0,
+            nulls,
+        })
+    }
+
+    /// The zone of the chunks that a window touches, and whether all of their cells are in the window.
+    fn zone_of(&self, zones: &ZoneMaps, window: &Window) -> Option<(Zone, bool)> {
+        let touched = self.chunk_grid().chunks_of(window);
+        let counts = touched.iter().map(|range| range.end - range.start);
+        let count = counts
+            .clone()
+            .try_fold(1u64, |count, extent| count.checked_mul(extent))
+            .filter(|count| (1..=MAX_CHUNKS).contains(count))?;
+        let order = |bits| self.dtype().order(bits);
+        let mut whole: Option<Zone> = None;
+        for number in 0..count {
+            let chunk = ChunkGrid::nth_of(&touched, number);
+            let zone = zones.zone(self.dataset(), &chunk)?;
+            whole = Some(match whole {
+                None => zone,
+                Some(one) => Zone {
+                    elements: one.elements + zone.elements,
+                    nulls: one.nulls + zone.nulls,
+                    range: match (one.range, zone.range) {
+                        (Some(one), Some(other)) => Some((
+                            std::cmp::min_by_key(one.0, other.0, |bits| order(*bits)),
+                            std::cmp::max_by_key(one.1, other.1, |bits| order(*bits)),
+                        )),
+                        (one, other) => one.or(other),
+                    },
+                },
+            });
+        }
+        let zone = whole?;
+        let is_whole = zone.elements == window.cells();
+        Some((zone, is_whole))
+    }
+
+    /// Ranges of stored bits as arrays of the column's type.
+    fn bounds(&self, ranges: &[Option<(u64, u64)>]) -> (ArrayRef, ArrayRef) {
+        let bounds = match self.dtype() {
+            Dtype::F16 => typed::<Float32Type>(ranges, |bits| f16::from_bits(bits as u16).to_f32()),
+            Dtype::F32 => typed::<Float32Type>(ranges, |bits| f32::from_bits(bits as u32)),
+            Dtype::F64 => typed::<Float64Type>(ranges, f64::from_bits),
+            Dtype::I16 => typed::<Int16Type>(ranges, |bits| bits as u16 as i16),
+            Dtype::I32 => typed::<Int32Type>(ranges, |bits| bits as u32 as i32),
+            Dtype::I64 => typed::<Int64Type>(ranges, |bits| bits as i64),
+            Dtype::U8 => typed::<UInt8Type>(ranges, |bits| bits as u8),
+            Dtype::U16 => typed::<UInt16Type>(ranges, |bits| bits as u16),
+            Dtype::U32 => typed::<UInt32Type>(ranges, |bits| bits as u32),
+            Dtype::U64 => typed::<UInt64Type>(ranges, |bits| bits),
+        };
+        let Decoding::Unpack { scale, offset } = self.decoding() else {
+            return bounds;
+        };
+        // Scaling keeps the order, or turns it round.
+        let unpack = |bounds: ArrayRef| {
+            let decoded = self.decoding().decode(bounds, || self.place());
+            decoded.unwrap_or_else(|_| Arc::new(Float64Array::new_null(ranges.len())))
+        };
+        // Infinity times zero is not a number.
+        if !(scale.is_finite() && offset.is_finite()) || *scale == 0.0 {
+            let unknown: ArrayRef = Arc::new(Float64Array::new_null(ranges.len()));
+            return (Arc::clone(&unknown), unknown);
+        }
+        let (least, greatest) = (unpack(bounds.0), unpack(bounds.1));
+        if *scale < 0.0 {
+            (greatest, least)
+        } else {
+            (least, greatest)
+        }
+    }
+
+    /// For each of these windows whether it has only or none of some values, by the postings.
+    pub fn contained(
+        &self,
+        windows: &[Window],
+        values: &HashSet<ScalarValue>,
+        options: &ReadOptions,
+    ) -> Result<Option<BooleanArray>> {
+        let Some(postings) = self.postings(options) else {
+            return Ok(None);
+        };
+        let Some(postings) = postings.of(self.dataset()) else {
+            return Ok(None);
+        };
+        let mut wanted = HashSet::new();
+        for value in values {
+            match self.stored(value) {
+                Some(bits) => wanted.extend(bits),
+                None => return Ok(None),
+            }
+        }
+        let is_wanted: Vec<bool> = postings
+            .values()
+            .iter()
+            .map(|value| wanted.contains(value))
+            .collect();
+        // The engine takes zeros of both signs for equal in some places and not in others.
+        let sign = 1u64 << (self.dtype().size() * 8 - 1);
+        let is_zero = |value: u64| self.dtype().is_float() && value & !sign == 0;
+        let in_window = windows.iter().map(|window| {
+            let chunk = self.chunk_grid().chunk_equal_to(window)?;
+            let ordinal = self.dataset().chunk_ordinal(&chunk)?;
+            let here = (0..is_wanted.len()).filter(|nth| postings.contains_nth(*nth, ordinal));
+            let (mut any, mut wanted, mut zero) = (false, Some(false), false);
+            for nth in here {
+                if !any {
+                    wanted = Some(is_wanted[nth]);
+                } else if wanted != Some(is_wanted[nth]) {
+                    return None;
+                }
+                any = true;
+                zero |= is_zero(postings.values()[nth]);
+            }
+            // A chunk that has no value at all is not covered by the postings.
+            wanted.filter(|wanted| any && !(*wanted && zero))
+        });
+        Ok(Some(in_window.collect()))
+    }
+
+    /// The bit patterns of the cells that equal a value, none if no cell can; `None` if that cannot be told.
+    fn stored(&self, value: &ScalarValue) -> Option<Vec<u64>> {
+        let both_zeros = |bits: u64, is_zero: bool| {
+            let sign = 1u64 << (self.dtype().size() * 8 - 1);
+            if is_zero { vec![0, sign] } else { vec![bits] }
+        };
+        Some(match (self.dtype(), value) {
+            (Dtype::F16, ScalarValue::Float32(Some(value))) if !value.is_nan() => {
+                let half = f16::from_f32(*value);
+                if half.to_f32() != *value {
+                    return Some(Vec::new());
+                }
+                both_zeros(half.to_bits().into(), *value == 0.0)
+            }
+            (Dtype::F32, ScalarValue::Float32(Some(value))) if !value.is_nan() => {
+                both_zeros(value.to_bits().into(), *value == 0.0)
+            }
+            (Dtype::F64, ScalarValue::Float64(Some(value))) if !value.is_nan() => {
+                both_zeros(value.to_bits(), *value == 0.0)
+            }
+            (Dtype::I16, ScalarValue::Int16(Some(value))) => vec![(*value as u16).into()],
+            (Dtype::I32, ScalarValue::Int32(Some(value))) => vec![(*value as u32).into()],
+            (Dtype::I64, ScalarValue::Int64(Some(value))) => vec![*value as u64],
+            (Dtype::U8, ScalarValue::UInt8(Some(value))) => vec![(*value).into()],
+            (Dtype::U16, ScalarValue::UInt16(Some(value))) => vec![(*value).into()],
+            (Dtype::U32, ScalarValue::UInt32(Some(value))) => vec![(*value).into()],
+            (Dtype::U64, ScalarValue::UInt64(Some(value))) => vec![*value],
+            _ => return None,
+        })
+    }
+}
+
+fn typed<T: ArrowPrimitiveType>(
+    ranges: &[Option<(u64, u64)>],
+    value: impl Fn(u64) -> T::Native,
+) -> (ArrayRef, ArrayRef) {
+    let least = ranges
+        .iter()
+        .map(|range| range.map(|(least, _)| value(least)));
+    let greatest = ranges
+        .iter()
+        .map(|range| range.map(|(_, greatest)| value(greatest)));
+    (
+        Arc::new(PrimitiveArray::<T>::from_iter(least)),
+        Arc::new(PrimitiveArray::<T>::from_iter(greatest)),
+    )
+}

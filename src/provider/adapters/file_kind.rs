@@ -1,0 +1,109 @@
+//! Formats by the names of files.
+
+use std::path::Path;
+
+use datafusion::common::{Result, plan_err};
+
+use crate::provider::adapters::arrays::is_array_folder;
+
+/// A file format that is converted from and to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// `.tet`.
+    Tet,
+    /// `.npy` and `.npz`.
+    Npy,
+    /// `.zarr`, a folder.
+    #[cfg(feature = "zarr")]
+    Zarr,
+    /// `.parquet`.
+    Parquet,
+    /// `.csv`, with a head.
+    Csv,
+    /// `.json`, `.ndjson` and `.jsonl`: an object per line.
+    Json,
+    /// `.arrow` and `.feather`: Arrow's IPC file format.
+    Arrow,
+}
+
+/// What names end in.
+const EXTENSIONS: &[(&str, FileKind)] = &[
+    ("tet", FileKind::Tet),
+    #[cfg(feature = "zarr")]
+    ("zarr", FileKind::Zarr),
+    ("npy", FileKind::Npy),
+    ("npz", FileKind::Npy),
+    ("parquet", FileKind::Parquet),
+    ("csv", FileKind::Csv),
+    ("json", FileKind::Json),
+    ("ndjson", FileKind::Json),
+    ("jsonl", FileKind::Json),
+    ("arrow", FileKind::Arrow),
+    ("feather", FileKind::Arrow),
+];
+
+impl FileKind {
+    /// The format that the name of a file says.
+    ///
+    /// # Errors
+    /// If it says none that we know.
+    pub fn of(path: &Path) -> Result<Self> {
+        if let Some(kind) = Self::by_name(path) {
+            return Ok(kind);
+        }
+        let known: Vec<_> = EXTENSIONS
+            .iter()
+            .map(|(extension, _)| format!(".{extension}"))
+            .collect();
+        plan_err!(
+            "{}: the name does not tell the format, expected one that ends in {}",
+            path.display(),
+            known.join(", ")
+        )
+    }
+
+    /// The format of a file that is there.
+    pub(in crate::provider) fn of_input(path: &Path) -> Result<Self> {
+        if is_array_folder(path) {
+            return Ok(Self::Tet);
+        }
+        match Self::by_name(path) {
+            // What is in it will tell.
+            None if path.is_file() => Ok(Self::Tet),
+            None if !path.exists() => plan_err!("{}: no such file or folder", path.display()),
+            _ => Self::of(path),
+        }
+    }
+
+    fn by_name(path: &Path) -> Option<Self> {
+        let extension = path.extension()?;
+        let mut known = EXTENSIONS.iter();
+        let (_, kind) = known.find(|(one, _)| extension.eq_ignore_ascii_case(one))?;
+        Some(*kind)
+    }
+
+    /// What the names of files of arrays end in.
+    pub(in crate::provider) fn array_extensions() -> impl Iterator<Item = &'static str> {
+        let of_arrays = EXTENSIONS.iter().filter(|(_, kind)| kind.is_array());
+        of_arrays.map(|(extension, _)| *extension)
+    }
+
+    /// Whether files of this format hold arrays, and not rows.
+    pub fn is_array(self) -> bool {
+        !matches!(self, Self::Parquet | Self::Csv | Self::Json | Self::Arrow)
+    }
+
+    /// The keyword behind `STORED AS`.
+    pub(in crate::provider) fn stored_as(self) -> &'static str {
+        match self {
+            Self::Tet => "TET",
+            Self::Npy => "NPY",
+            #[cfg(feature = "zarr")]
+            Self::Zarr => "ZARR",
+            Self::Parquet => "PARQUET",
+            Self::Csv => "CSV",
+            Self::Json => "JSON",
+            Self::Arrow => "ARROW",
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What is known of a chunk without reading it.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{
+    DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use datafusion::common::Result;
+
+use crate::grid::Window;
+use crate::grid::reduce::{AxisGroups, GroupCounts};
+use crate::provider::aggregate::exec::job::JobPart;
+use crate::provider::aggregate::plan::program::ReductionPlan;
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::planning::value_bounds::Bounds;
+
+/// What a reduction need not read a chunk for.
+pub(crate) enum Known {
+    /// No cell of it counts.
+    Nothing,
+    /// All of its selected cells count, and no more is wanted.
+    Counted,
+    /// All of its selected cells count, and have these bits (of f32 for halves).
+    Constant(u64),
+    /// All of it is in one group, of which this is all that is wanted.
+    OfGroup {
+        group: usize,
+        extremes: Option<(u64, u64)>,
+        count: u64,
+        missing: u64,
+    },
+}
+
+/// What is known for a reduction, of which this is the number, of the cells of a window that these axes select and tell
+/// their groups; `None` if they have to be read.
+pub(crate) fn known(
+    number: usize,
+    plan: &ReductionPlan,
+    part: &JobPart,
+    window: &Window,
+    axes: &[AxisGroups],
+    base: usize,
+    options: &ReadOptions,
+) -> Result<Option<Known>> {
+    if axes.iter().any(|axis| axis.selected.is_empty()) {
+        return Ok(Some(Known::Nothing));
+    }
+    if !part.is_known[number] {
+        return Ok(None);
+    }
+    let windows = std::slice::from_ref(window);
+    let grid = &part.part.grid;
+    let Some(known) = grid.window_statistics(plan.attribute, windows, options)? else {
+        return Ok(None);
+    };
+    let nulls = known.nulls.is_valid(0).then(|| known.nulls.value(0));
+    let extremes = bits(&known.least).zip(bits(&known.greatest));
+    let place = match (extremes, &plan.bounds) {
+        (_, None) => Place::Inside,
+        (None, Some(_)) => Place::Unclear,
+        (Some(extremes), Some(bounds)) => place_of_all(extremes, bounds),
+    };
+    let cells = window.cells();
+    if place == Place::Outside || nulls == Some(cells) {
+        return Ok(Some(Known::Nothing));
+    }
+    let Some(nulls) = nulls else {
+        return Ok(None);
+    };
+    if place == Place::Unclear {
+        return Ok(None);
+    }
+    let wanted = plan.wanted;
+    let are_summed = wanted.sum.is_some() || wanted.deviation;
+    if nulls == 0 {
+        if !(are_summed || wanted.least || wanted.greatest) {
+            return Ok(Some(Known::Counted));
+        }
+        if let Some((least, greatest)) = extremes
+            && least == greatest
+        {
+            return Ok(Some(Known::Constant(least)));
+        }
+    }
+    let is_whole = axes.iter().all(|axis| axis.selected.is_all());
+    if !known.is_exact || !is_whole || are_summed || extremes.is_none() {
+        return Ok(None);
+    }
+    let group = GroupCounts::new(axes, base).only_group();
+    Ok(group.map(|group| Known::OfGroup {
+        group,
+        extremes,
+        count: cells - nulls,
+        missing: nulls,
+    }))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Inside,
+    Outside,
+    Unclear,
+}
+
+/// Where values between two extremes are as seen from bounds that lie apart.
+fn place_of_all(extremes: (u64, u64), bounds: &[Bounds]) -> Place {
+    let places = bounds.iter().map(|bounds| place(extremes, *bounds));
+    places.fold(Place::Outside, |one, other| match (one, other) {
+        (Place::Inside, _) | (_, Place::Inside) => Place::Inside,
+        (Place::Outside, Place::Outside) => Place::Outside,
+        _ => Place::Unclear,
+    })
+}
+
+/// Where they are as seen from some of them.
+fn place((least, greatest): (u64, u64), bounds: Bounds) -> Place {
+    fn compare<T: PartialOrd>(least: T, greatest: T, low: T, high: T) -> Place {
+        if greatest < low || least > high || low > high {
+            Place::Outside
+        } else if low <= least && greatest <= high {
+            Place::Inside
+        } else {
+            Place::Unclear
+        }
+    }
+    match bounds {
+        Bounds::Single(low, high) => {
+            let single = |bits: u64| f32::from_bits(bits as u32);
+            compare(single(least), single(greatest), low, high)
+        }
+        Bounds::Double(low, high) => {
+            compare(f64::from_bits(least), f64::from_bits(greatest), low, high)
+        }
+        Bounds::Signed(low, high) => compare(least as i64, greatest as i64, low, high),
+        Bounds::Unsigned(low, high) => compare(least, greatest, low, high),
+    }
+}
+
+/// The bits of the first number of an array; those of a signed integer as one of 64 bits.
+fn bits(numbers: &ArrayRef) -> Option<u64> {
+    if numbers.is_null(0) {
+        return None;
+    }
+    Some(match numbers.data_type() {
+        DataType::Float32 => numbers
+            .as_primitive::<Float32Type>()
+            .value(0)
+            .to_bits()
+            .into(),
+        DataType::Float64 => numbers.as_primitive::<Float64Type>().value(0).to_bits(),
+        DataType::Int16 => i64::from(numbers.as_primitive::<Int16Type>().value(0)) as u64,
+        DataType::Int32 => i64::from(numbers.as_primitive::<Int32Type>().value(0)) as u64,
+        DataType::Int64 => numbers.as_primitive::<Int64Type>().value(0) as u64,
+        DataType::UInt8 => numbers.as_primitive::<UInt8Type>().value(0).into(),
+        DataType::UInt16 => numbers.as_primitive::<UInt16Type>().value(0).into(),
+        DataType::UInt32 => numbers.as_primitive::<UInt32Type>().value(0).into(),
+        DataType::UInt64 => numbers.as_primitive::<UInt64Type>().value(0),
+        _ => return None,
+    })
+}

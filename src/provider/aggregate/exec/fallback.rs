@@ -1,0 +1,44 @@
+//! What is done where memory is too short for the results of all groups at once.
+
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::Result;
+use datafusion::execution::TaskContext;
+use datafusion::physical_expr::LexOrdering;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use futures::{Stream, TryStreamExt};
+
+/// Runs the engine's plan of an aggregation, as it was before it was taken over: what it needs of its input, such as
+/// partitions by hash, is made sure of only now. The rows are sorted by `ordering`.
+pub(crate) fn execute(
+    engine: &Arc<dyn ExecutionPlan>,
+    ordering: Option<LexOrdering>,
+    schema: &SchemaRef,
+    context: &Arc<TaskContext>,
+) -> Result<impl Stream<Item = Result<RecordBatch>> + Send + use<>> {
+    let mut plan = reset_plan_states(Arc::clone(engine))?;
+    if let Some(ordering) = ordering {
+        plan = Arc::new(SortExec::new(ordering, plan));
+    }
+    let config = context.session_config().options();
+    plan = EnsureRequirements::new().optimize(plan, config)?;
+    if plan.output_partitioning().partition_count() > 1 {
+        plan = Arc::new(CoalescePartitionsExec::new(plan));
+    }
+    let schema = Arc::clone(schema);
+    let batches = plan.execute(0, Arc::clone(context))?;
+    Ok(batches.and_then(move |batch| {
+        // Its names may be those of another input of a union.
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let (_, columns, _) = batch.into_parts();
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options);
+        futures::future::ready(batch.map_err(Into::into))
+    }))
+}

@@ -1,0 +1,474 @@
+//! The work of an aggregation, in units that workers take one after another.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{Result, internal_err};
+use datafusion::physical_expr::expressions::DynamicFilterTracking;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
+use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
+
+use crate::format::io::storage::Access;
+use crate::grid::Selection;
+use crate::grid::reduce::{CellType, Counts};
+use crate::provider::aggregate::exec::accumulators::Accumulated;
+use crate::provider::aggregate::plan::aggregation::Aggregation;
+use crate::provider::aggregate::plan::axis_filters::{AxisFilters, narrow};
+use crate::provider::aggregate::plan::columns::Columns;
+use crate::provider::aggregate::plan::groups::{Groups, group_columns};
+use crate::provider::aggregate::plan::program::{Output, Presence, Program, Reduced};
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::planning::pruning::{Pruner, with_subquery_values};
+use crate::provider::scan::grid_blocks::GridBlocks;
+use crate::provider::source::{BlockList, GridPart};
+
+/// Rows of cells that are best added up at once; more of narrow cells, whose results are as many bytes as theirs.
+const ROWS: u64 = 16;
+/// Bytes of a cell that is not narrow.
+const WIDE: u64 = 4;
+/// The same where cells next to each other are in the same group: more of them, since less is done for each.
+const CELLS: u64 = 128;
+/// Groups of a chunk below which their results stay in a cache anyway.
+const FEW_GROUPS: u64 = 4096;
+/// The most bytes of chunks that are taken at once.
+const BATCH_BYTES: u64 = 32 << 20;
+/// The same of chunks that are decoded or copied: memory that each worker takes, and which is better not far from the processor.
+const COPIED_BYTES: u64 = 4 << 20;
+/// Groups whose results do not stay in a cache until all chunks have been looked at.
+const MANY_GROUPS: u64 = 1 << 15;
+/// Units per worker, so that none waits long for the last.
+const UNITS_PER_WORKER: u64 = 8;
+
+/// Everything that workers need to know.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub aggregation: Aggregation,
+    pub program: Program,
+    pub groups: Groups,
+    pub parts: Vec<JobPart>,
+    /// What becomes known of the cells that are needed, and may still change.
+    dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
+    /// Of the table.
+    pub schema: SchemaRef,
+    pub options: ReadOptions,
+    /// The table's columns that are needed row by row.
+    pub row_columns: Vec<usize>,
+    /// The attributes that are read.
+    pub attributes: Vec<usize>,
+    /// Where the units of each part end.
+    ends: Vec<u64>,
+    next: AtomicU64,
+}
+
+/// The chunks of one grid, as far as some attributes are read.
+#[derive(Debug)]
+pub(crate) struct JobPart {
+    /// The number of the grid's part of the table.
+    pub number: usize,
+    pub part: GridPart,
+    /// The attributes that are read, and the numbers of the reductions that look at them.
+    pub attributes: Vec<usize>,
+    pub reductions: Vec<usize>,
+    /// The chunks, by the selection that the scan was planned with.
+    pub blocks: GridBlocks,
+    order: Option<Order>,
+    /// For each restriction of the program what it leaves of the selected cells.
+    pub restricted: Vec<Selection>,
+    /// Whether something is known of the values of a reduction's attribute.
+    pub is_known: Vec<bool>,
+}
+
+/// An order of chunks other than that of their positions.
+#[derive(Debug)]
+struct Order {
+    /// The axes from the one along which it goes on last to the first. Those that are grouped by come first, so that
+    /// chunks of the same groups follow each other.
+    axes: Vec<usize>,
+    /// An axis that is not grouped by, along which so many chunks are taken at a time.
+    batched: (usize, u64),
+    /// Chunks along each axis.
+    counts: Vec<u64>,
+    /// Bytes of so many chunks, once decoded; none where they lie in the file as their cells do.
+    bytes: u64,
+}
+
+impl Job {
+    /// Prepares an aggregation over some parts of a table, for so many workers. Reads coordinates, but no values. Cells
+    /// that the dynamic filter does not leave are not needed.
+    pub fn try_new(
+        aggregation: &Aggregation,
+        dynamic_filter: Option<&Arc<dyn PhysicalExpr>>,
+        parts: Vec<GridPart>,
+        schema: &SchemaRef,
+        options: ReadOptions,
+        workers: usize,
+        most_groups: usize,
+    ) -> Result<Self> {
+        let mut aggregation = aggregation.map(with_subquery_values)?;
+        let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
+        let originals: Vec<Selection> = parts.iter().map(|part| part.selection.clone()).collect();
+        let mut parts = parts;
+        narrow(&mut aggregation.conjuncts, &mut parts, dimensions)?;
+        let mut changing = None;
+        if let Some(filter) = dynamic_filter {
+            let mut tracking = DynamicFilterTracking::classify(filter);
+            changing = tracking.watcher().map(|_| Arc::clone(filter));
+            let filter = snapshot_physical_expr(with_subquery_values(filter)?)?;
+            let conjuncts = split_conjunction(&filter).into_iter();
+            narrow(&mut conjuncts.cloned().collect(), &mut parts, dimensions)?;
+        }
+        let file = parts
+            .iter()
+            .any(|part| part.file.is_some())
+            .then(|| schema.fields().len() - 1);
+        let Some(columns) = group_columns(&aggregation.groups, dimensions, file) else {
+            return internal_err!("an aggregation is grouped by more than single dimensions");
+        };
+        let groups = Groups::try_new(&aggregation.groups, &columns, &parts, most_groups)?;
+        let filters = AxisFilters::try_new(&aggregation, &parts, dimensions)?;
+        let columns_of_table = Columns::of(&parts, &options);
+        let program = Program::new(&aggregation, &columns_of_table, &|conjunct| {
+            filters.contain(conjunct)
+        });
+        // Without rows to be looked at there are no expressions to be asked of them.
+        let row_columns: BTreeSet<usize> = program
+            .row_expressions(&aggregation)
+            .flat_map(collect_columns)
+            .map(|column| column.index())
+            .collect();
+        let values = row_columns
+            .iter()
+            .filter(|column| **column >= dimensions && Some(**column) != file);
+        let attributes: BTreeSet<usize> = values
+            .map(|column| column - dimensions)
+            .chain(program.reductions.iter().map(|plan| plan.attribute))
+            .collect();
+        let attributes: Vec<usize> = attributes.into_iter().collect();
+        let is_read = program.needs_rows() || !program.reductions.is_empty();
+        let mut ends = Vec::new();
+        let mut end = 0u64;
+        let mut job_parts = Vec::with_capacity(parts.len());
+        for (number, (part, original)) in parts.into_iter().zip(originals).enumerate() {
+            let restrictions = program.restrictions.iter();
+            let restricted =
+                restrictions.map(|conjuncts| filters.restrict(&part.selection, number, conjuncts));
+            let restricted: Vec<Selection> = restricted.collect();
+            // A reduction looks at one attribute, whose chunks need not be met with those of others.
+            let is_separable = !program.needs_rows() && part.kept.is_none();
+            let separate = if is_separable && attributes.len() > 1 {
+                attributes
+                    .iter()
+                    .map(|attribute| vec![*attribute])
+                    .collect()
+            } else {
+                vec![attributes.clone()]
+            };
+            for attributes in separate {
+                let mut part = part.clone();
+                // The chunks that are kept are numbered as they were.
+                if part.kept.is_none()
+                    && let Some(grid) = part.grid.for_attributes(&attributes)
+                {
+                    part.grid = grid;
+                }
+                let blocks = GridBlocks::new(&part.grid, original.clone());
+                let reductions = program.reductions.iter().enumerate();
+                let own = reductions.filter(|(_, plan)| attributes.contains(&plan.attribute));
+                let own: Vec<usize> = own.map(|(number, _)| number).collect();
+                let plans = program.reductions.iter();
+                let known =
+                    plans.map(|plan| blocks.has_statistics(dimensions + plan.attribute, &options));
+                let mut part = JobPart {
+                    number,
+                    is_known: known.collect(),
+                    restricted: restricted.clone(),
+                    reductions: own,
+                    order: None,
+                    blocks,
+                    attributes,
+                    part,
+                };
+                if !program.needs_rows() {
+                    part.order = part.order(&columns, workers, &options);
+                }
+                if is_read && !part.part.selection.is_empty() {
+                    let Some(units) = part.units().and_then(|units| end.checked_add(units)) else {
+                        return internal_err!("there are 2^64 chunks or more");
+                    };
+                    end = units;
+                }
+                ends.push(end);
+                job_parts.push(part);
+            }
+        }
+        Ok(Self {
+            aggregation,
+            program,
+            groups,
+            parts: job_parts,
+            dynamic_filter: changing,
+            schema: Arc::clone(schema),
+            options,
+            row_columns: row_columns.into_iter().collect(),
+            attributes,
+            ends,
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// How many units there are.
+    pub fn units(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Bytes that a worker takes for the results of all groups and what it reads into, about.
+    pub fn bytes(&self) -> Result<usize> {
+        let is_grouped = !self.aggregation.groups.is_empty();
+        let outputs = self.program.outputs.iter();
+        let engine = outputs
+            .zip(&self.aggregation.aggregates)
+            .filter(|(output, _)| **output == Output::Engine);
+        let mut bytes = self.other_bytes();
+        for (_, aggregate) in engine {
+            let groups = self.groups.count();
+            let more = Accumulated::initial_bytes(&aggregate.function, is_grouped, groups)?;
+            bytes = bytes.saturating_add(more);
+        }
+        Ok(bytes)
+    }
+
+    /// The same without the engine's accumulators.
+    pub fn other_bytes(&self) -> usize {
+        let reductions = self.program.reductions.iter().map(|plan| {
+            let size = plan.format.cell_type.size();
+            let wanted = &plan.wanted;
+            16 + size * (usize::from(wanted.least) + usize::from(wanted.greatest))
+                + if wanted.deviation { 24 } else { 0 }
+                + if plan.others { 8 } else { 0 }
+        });
+        let per_group = 8 + reductions.sum::<usize>();
+        let buffers = self.parts.iter().filter_map(|part| part.order.as_ref());
+        let buffers = buffers.map(|order| order.bytes).max().unwrap_or(0);
+        per_group
+            .saturating_mul(self.groups.count())
+            .saturating_add(buffers as usize)
+    }
+
+    /// Bytes that the answer takes beside the results that it is made of, about.
+    pub fn answer_bytes(&self) -> usize {
+        let outputs = self.program.outputs.iter().map(|output| match output {
+            Output::Reduced(_, Reduced::Deviation) => 48,
+            Output::Axis(..) => 16,
+            _ => 8,
+        });
+        let columns = outputs.sum::<usize>() + 8 * self.program.restrictions.len();
+        let per_group = match self.program.presence {
+            Presence::Selected => columns,
+            // Those that have rows are chosen by number, and copied.
+            Presence::Counted(_) | Presence::Rows => 2 * columns + 16,
+        };
+        per_group.saturating_mul(self.groups.count())
+    }
+
+    /// The parts of the table, each once.
+    pub fn grid_parts(&self) -> impl Iterator<Item = &JobPart> {
+        let mut last = None;
+        let parts = self.parts.iter();
+        parts.filter(move |part| last.replace(part.number) != Some(part.number))
+    }
+
+    /// How many selected cells each group has, of those that a restriction leaves, if there is one.
+    pub async fn cells(&self, restriction: Option<usize>) -> Result<Counts> {
+        let parts = self.grid_parts();
+        match restriction {
+            None => {
+                let parts: Vec<&GridPart> = parts.map(|part| &part.part).collect();
+                self.groups.cells(&parts).await
+            }
+            Some(number) => {
+                let parts = parts.map(|part| (&part.part.selection, &part.restricted[number]));
+                self.groups.wanted_cells(&parts.collect::<Vec<_>>()).await
+            }
+        }
+    }
+
+    /// Whether no chunk was left out for the values of its cells.
+    pub fn looks_at_all(&self) -> bool {
+        self.parts.iter().all(|part| part.part.kept.is_none())
+    }
+
+    /// The selections of a part whose cells are read.
+    pub fn read_selections<'a>(&'a self, part: &'a JobPart) -> impl Iterator<Item = &'a Selection> {
+        let plans = &self.program.reductions;
+        let reductions = part.reductions.iter();
+        let restrictions = reductions.map(move |number| plans[*number].restriction);
+        let rows = self.program.needs_rows().then_some(None);
+        restrictions
+            .chain(rows)
+            .map(|restriction| part.selection(restriction))
+    }
+
+    /// What rules out chunks of a part while the query runs, if anything may.
+    pub fn pruner(&self, part: &JobPart) -> Result<Option<Pruner>> {
+        let Some(filter) = &self.dynamic_filter else {
+            return Ok(None);
+        };
+        // A part knows nothing of the column that is its file.
+        let grid = &part.part.grid;
+        let columns: Vec<usize> = (0..grid.axes().len() + grid.attributes().len()).collect();
+        let schema = Arc::new(self.schema.project(&columns)?);
+        let blocks: Arc<dyn BlockList> = Arc::new(part.blocks.clone());
+        let pruner = Pruner::new(&blocks, &schema, &schema, filter, &self.options);
+        Ok(Some(pruner))
+    }
+
+    /// The next unit that no worker has: the number of a part, and positions of its chunks.
+    pub fn take(&self) -> Option<(usize, Vec<u64>)> {
+        let unit = self.next.fetch_add(1, Ordering::Relaxed);
+        let part = self.ends.partition_point(|end| *end <= unit);
+        let start = match part.checked_sub(1) {
+            Some(before) => self.ends[before],
+            None => 0,
+        };
+        let positions = self.parts.get(part)?.positions(unit - start);
+        Some((part, positions))
+    }
+}
+
+impl JobPart {
+    /// The selected cells that a restriction leaves, if there is one.
+    pub fn selection(&self, restriction: Option<usize>) -> &Selection {
+        restriction.map_or(&self.part.selection, |number| &self.restricted[number])
+    }
+
+    fn units(&self) -> Option<u64> {
+        match (&self.part.kept, &self.order) {
+            (Some(kept), _) => Some(kept.count()),
+            (None, None) => self.blocks.count(),
+            (None, Some(order)) => {
+                let axes = 0..order.counts.len();
+                Some(axes.map(|axis| order.steps(axis)).product())
+            }
+        }
+    }
+
+    fn positions(&self, unit: u64) -> Vec<u64> {
+        let Some(order) = &self.order else {
+            let kept = self.part.kept.as_ref();
+            return vec![kept.and_then(|kept| kept.nth(unit)).unwrap_or(unit)];
+        };
+        let mut rest = unit;
+        let mut steps = vec![0; order.counts.len()];
+        for axis in order.axes.iter().rev() {
+            steps[*axis] = rest % order.steps(*axis);
+            rest /= order.steps(*axis);
+        }
+        let (batched, size) = order.batched;
+        let first = steps[batched] * size;
+        let along = first..(first + size).min(order.counts[batched]);
+        let position = |number: u64| {
+            steps[batched] = number;
+            let places = steps.iter().zip(&order.counts);
+            places.fold(0, |position, (place, count)| position * count + place)
+        };
+        along.map(position).collect()
+    }
+
+    /// Whether cells, which are added up as so many bytes of each attribute, lie in the file like that. As far as the first chunk
+    /// tells.
+    fn is_mapped(&self, sizes: &[u64], options: &ReadOptions) -> bool {
+        let grid = &self.part.grid;
+        let stored = self.blocks.chunk(0).ok().map(|chunk| {
+            let cells = grid.chunk_grid().window(&chunk).cells();
+            let bytes = grid.stored_bytes(&chunk, options);
+            bytes.is_ok_and(|bytes| bytes == cells.saturating_mul(sizes.iter().sum()))
+        });
+        options.access == Access::Mmap && stored == Some(true)
+    }
+
+    /// Whether, and in which other order, chunks are to be taken. If there are many groups, loading and storing their
+    /// results costs as much as adding cells up: chunks of the same ones follow each other, and where each has few cells
+    /// per group, several are taken at a time.
+    fn order(&self, grouped: &[usize], workers: usize, options: &ReadOptions) -> Option<Order> {
+        let counts = self.blocks.chunk_counts();
+        let total = self.blocks.count()?;
+        if self.part.kept.is_some() || total == 0 {
+            return None;
+        }
+        let grid = self.part.grid.chunk_grid();
+        let extents = grid.chunk_shape().iter().zip(grid.shape());
+        let extents: Vec<u64> = extents.map(|(chunk, all)| *chunk.min(all)).collect();
+        let product = |extents: &[u64], is_grouped: bool| -> u64 {
+            let extents = extents.iter().enumerate();
+            extents
+                .filter(|(axis, _)| grouped.contains(axis) == is_grouped)
+                .fold(1, |product, (_, extent)| extent.saturating_mul(product))
+        };
+        let (rows, groups) = (product(&extents, false), product(&extents, true));
+        let reduced = |axis: &usize| !grouped.contains(axis);
+        let axis = (0..counts.len())
+            .filter(reduced)
+            .max_by_key(|axis| counts[*axis])?;
+        let (mut size, mut is_mapped) = (1, false);
+        let sizes = self.attributes.iter().map(|attribute| {
+            let format = self.part.grid.cell_format(*attribute, options)?;
+            // Halves are added up as singles, which are made of them.
+            Some(match format.cell_type {
+                CellType::F16 => CellType::F32.size() as u64,
+                other => other.size() as u64,
+            })
+        });
+        let sizes = sizes.collect::<Option<Vec<_>>>()?;
+        let widest = sizes.iter().copied().max().unwrap_or(WIDE);
+        let bytes = rows
+            .saturating_mul(groups)
+            .saturating_mul(sizes.iter().sum());
+        let inner = extents.iter().rposition(|extent| *extent > 1);
+        let enough = if inner.is_some_and(|axis| reduced(&axis)) {
+            CELLS
+        } else {
+            ROWS * (WIDE / widest).max(1)
+        };
+        if groups >= FEW_GROUPS && rows < enough {
+            let fair = total / (workers as u64 * UNITS_PER_WORKER);
+            is_mapped = self.is_mapped(&sizes, options);
+            let most = if is_mapped { BATCH_BYTES } else { COPIED_BYTES };
+            size = (enough / rows.max(1))
+                .min(counts[axis])
+                .min(fair)
+                .min(most / bytes.max(1))
+                .max(1);
+        }
+        if size == 1 && product(grid.shape(), true) < MANY_GROUPS {
+            return None;
+        }
+        let mut axes: Vec<usize> = (0..counts.len()).collect();
+        axes.sort_by_key(reduced);
+        Some(Order {
+            axes,
+            batched: (axis, size),
+            counts,
+            // Of a single chunk as of a scan's.
+            bytes: if size > 1 && !is_mapped {
+                bytes * size
+            } else {
+                0
+            },
+        })
+    }
+}
+
+impl Order {
+    /// Units along an axis.
+    fn steps(&self, axis: usize) -> u64 {
+        let (batched, size) = self.batched;
+        if axis == batched {
+            self.counts[axis].div_ceil(size)
+        } else {
+            self.counts[axis]
+        }
+    }
+}

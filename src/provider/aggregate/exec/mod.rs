@@ -1,0 +1,11 @@
+//! Execution of aggregates in array space: workers reduce chunks to partial states, which are merged and put out.
+
+pub(crate) mod accumulators;
+pub(crate) mod chunk_statistics;
+pub(crate) mod fallback;
+pub(crate) mod job;
+pub(crate) mod operator;
+pub(crate) mod output;
+pub(crate) mod partial_states;
+pub(crate) mod run;
+pub(crate) mod worker;

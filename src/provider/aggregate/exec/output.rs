@@ -1,0 +1,299 @@
+//! From what workers have found to the rows of the answer.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch,
+    RecordBatchOptions, UInt64Array,
+};
+use arrow::compute::{cast, nullif, take};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type};
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+
+use crate::grid::reduce::{Counts, Results};
+use crate::provider::aggregate::exec::accumulators::Accumulated;
+use crate::provider::aggregate::exec::job::Job;
+use crate::provider::aggregate::exec::partial_states::Found;
+use crate::provider::aggregate::plan::along_axis::{AlongAxis, Once};
+use crate::provider::aggregate::plan::program::{OfPositions, Output, Presence, Reduced};
+
+/// Which stage of the engine's aggregation is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// States that the engine will put together with others.
+    Partial,
+    /// The values of all groups.
+    Whole,
+}
+
+/// The answer.
+pub(crate) struct Answer {
+    job: Arc<Job>,
+    /// The groups that have rows; `None` if all have.
+    present: Option<Vec<usize>>,
+    /// Behind the values that they are grouped by.
+    columns: Vec<Aggregated>,
+    schema: SchemaRef,
+}
+
+/// A column of the answer.
+enum Aggregated {
+    /// A value per row.
+    OfRows(ArrayRef),
+    /// One of the columns of what many groups have in common.
+    OfGroups(Arc<Once>, usize),
+}
+
+impl Answer {
+    /// What the workers have found, as far as there are rows.
+    pub async fn new(
+        job: &Arc<Job>,
+        found: Found,
+        stage: Stage,
+        schema: &SchemaRef,
+        memory: &MemoryReservation,
+    ) -> Result<Self> {
+        let count = job.groups.count();
+        if count == 0 {
+            return Ok(Self {
+                job: Arc::clone(job),
+                present: None,
+                columns: Vec::new(),
+                schema: Arc::clone(schema),
+            });
+        }
+        let cells = job.cells(None).await?;
+        let mut restricted: Vec<Counts> = Vec::with_capacity(job.program.restrictions.len());
+        for number in 0..job.program.restrictions.len() {
+            restricted.push(job.cells(Some(number)).await?);
+        }
+        let plans = job.program.reductions.iter().zip(found.reductions);
+        let results: Vec<Results> = plans
+            .map(|(plan, reduction)| {
+                let cells = plan
+                    .restriction
+                    .map_or(&cells, |number| &restricted[number]);
+                reduction.results(cells)
+            })
+            .collect();
+        let rows = match (job.program.presence, found.rows) {
+            (Presence::Selected, _) => cells,
+            (Presence::Counted(index), _) => results[index].counts.clone(),
+            (Presence::Rows, Some(rows)) => Counts::Each(rows),
+            (Presence::Rows, None) => return internal_err!("rows were not counted"),
+        };
+        let is_grouped = !job.aggregation.groups.is_empty();
+        let present = (is_grouped && rows.has_zero()).then(|| {
+            (0..count)
+                .filter(|group| rows.of(*group) > 0)
+                .collect::<Vec<_>>()
+        });
+        let chosen = present.as_ref().map(|present| {
+            UInt64Array::from_iter_values(present.iter().map(|group| *group as u64))
+        });
+        let mut columns = Vec::new();
+        let mut engine = found.engine.into_iter();
+        let mut axes: HashMap<usize, AlongAxis> = HashMap::new();
+        for (output, aggregate) in job.program.outputs.iter().zip(&job.aggregation.aggregates) {
+            let function = &aggregate.function;
+            if let Output::Axis(column, _) = output
+                && !axes.contains_key(column)
+            {
+                axes.insert(*column, AlongAxis::try_new(job, *column)?);
+            }
+            let arrays = match output {
+                Output::Rows => vec![counts(&rows, count)],
+                Output::Cells(restriction) => vec![counts(&restricted[*restriction], count)],
+                Output::Reduced(index, reduced) => reduction(
+                    &results[*index],
+                    *reduced,
+                    stage,
+                    function,
+                    is_grouped,
+                    count,
+                )?,
+                Output::Axis(column, OfPositions::Reduced(reduced)) => {
+                    let results = axes[column].reduce(aggregate, *reduced).await?;
+                    reduction(&results, *reduced, stage, function, is_grouped, count)?
+                }
+                Output::Axis(column, OfPositions::Once) => {
+                    let memory = memory.new_empty();
+                    let once = Arc::new(axes[column].once(aggregate, stage, memory).await?);
+                    let of_groups = |number| Aggregated::OfGroups(Arc::clone(&once), number);
+                    columns.extend((0..once.columns()).map(of_groups));
+                    continue;
+                }
+                Output::Engine => {
+                    let Some(mut accumulated) = engine.next() else {
+                        return internal_err!("an aggregate was not computed");
+                    };
+                    match stage {
+                        Stage::Partial => accumulated.state()?,
+                        Stage::Whole => vec![accumulated.evaluate()?],
+                    }
+                }
+            };
+            for array in arrays {
+                columns.push(Aggregated::OfRows(match &chosen {
+                    None => array,
+                    Some(chosen) => take(&array, chosen, None)?,
+                }));
+            }
+        }
+        Ok(Self {
+            job: Arc::clone(job),
+            present,
+            columns,
+            schema: Arc::clone(schema),
+        })
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        let all = self.job.groups.count();
+        self.present.as_ref().map_or(all, Vec::len)
+    }
+
+    /// Some of the rows.
+    pub fn batch(&self, rows: Range<usize>) -> Result<RecordBatch> {
+        let present = self.present.as_ref().map(|all| &all[rows.clone()]);
+        let mut columns = match present {
+            None => self.job.groups.values_of_range(rows.clone())?,
+            Some(present) => self.job.groups.values(present)?,
+        };
+        let length = rows.len();
+        for column in &self.columns {
+            columns.push(match (column, present) {
+                (Aggregated::OfRows(array), _) => array.slice(rows.start, length),
+                (Aggregated::OfGroups(once, number), None) => {
+                    once.of_groups(*number, rows.clone())?
+                }
+                (Aggregated::OfGroups(once, number), Some(present)) => {
+                    once.of_groups(*number, present.iter().copied())?
+                }
+            });
+        }
+        let columns = columns.into_iter().zip(self.schema.fields());
+        let columns = columns
+            .map(|(column, field)| {
+                if column.data_type() == field.data_type() {
+                    Ok(column)
+                } else {
+                    // The same in another encoding, as far as the engine's types go.
+                    cast(&column, field.data_type())
+                }
+            })
+            .collect::<Result<_, _>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(length));
+        let schema = Arc::clone(&self.schema);
+        Ok(RecordBatch::try_new_with_options(
+            schema, columns, &options,
+        )?)
+    }
+}
+
+/// What a reduction found, as a value or a state of so many groups.
+fn reduction(
+    results: &Results,
+    reduced: Reduced,
+    stage: Stage,
+    function: &Arc<AggregateFunctionExpr>,
+    is_grouped: bool,
+    count: usize,
+) -> Result<Vec<ArrayRef>> {
+    Ok(match (stage, reduced) {
+        (Stage::Whole, Reduced::Average) => vec![averages(results, function)?],
+        (Stage::Whole, Reduced::Deviation) => {
+            let states = states(results, reduced, function, count)?;
+            let mut accumulated = Accumulated::new(function, is_grouped)?;
+            accumulated.merge(&states, count)?;
+            vec![accumulated.evaluate()?]
+        }
+        _ => states(results, reduced, function, count)?,
+    })
+}
+
+fn counts(counts: &Counts, groups: usize) -> ArrayRef {
+    Arc::new(match counts {
+        Counts::Same(count) => Int64Array::from_value(*count as i64, groups),
+        Counts::Each(counts) => {
+            Int64Array::from_iter_values(counts.iter().map(|count| *count as i64))
+        }
+    })
+}
+
+/// Null where no cell counts.
+fn where_any(values: &ArrayRef, counts: &Counts) -> Result<ArrayRef> {
+    if !counts.has_zero() {
+        return Ok(Arc::clone(values));
+    }
+    let is_none = (0..values.len()).map(|group| Some(counts.of(group) == 0));
+    Ok(nullif(values, &is_none.collect::<BooleanArray>())?)
+}
+
+fn averages(results: &Results, function: &AggregateFunctionExpr) -> Result<ArrayRef> {
+    let Some(sums) = &results.sums else {
+        return missing(function);
+    };
+    let sums = sums.as_primitive::<Float64Type>();
+    let averages: Float64Array = match &results.counts {
+        Counts::Same(count) => sums.unary(|sum| sum / *count as f64),
+        Counts::Each(counts) => {
+            let sums = sums.values().iter().zip(counts);
+            Float64Array::from_iter_values(sums.map(|(sum, count)| sum / *count as f64))
+        }
+    };
+    where_any(&(Arc::new(averages) as ArrayRef), &results.counts)
+}
+
+fn missing<T>(function: &AggregateFunctionExpr) -> Result<T> {
+    internal_err!("a reduction lacks what {} needs", function.name())
+}
+
+/// What a reduction found, as the state that the engine's accumulators of a function exchange.
+fn states(
+    results: &Results,
+    reduced: Reduced,
+    function: &AggregateFunctionExpr,
+    groups: usize,
+) -> Result<Vec<ArrayRef>> {
+    Ok(match reduced {
+        Reduced::Count => vec![counts(&results.counts, groups)],
+        Reduced::Sum | Reduced::Average => {
+            let Some(sums) = &results.sums else {
+                return missing(function);
+            };
+            let sums = if function.field().data_type() == &DataType::UInt64 {
+                let bits = sums.as_primitive::<Int64Type>();
+                Arc::new(bits.unary::<_, UInt64Type>(|sum| sum as u64)) as ArrayRef
+            } else {
+                Arc::clone(sums)
+            };
+            let sums = where_any(&sums, &results.counts)?;
+            if reduced == Reduced::Sum {
+                vec![sums]
+            } else {
+                let counts = cast(&counts(&results.counts, groups), &DataType::UInt64)?;
+                vec![where_any(&counts, &results.counts)?, sums]
+            }
+        }
+        Reduced::Least | Reduced::Greatest => {
+            let found = match reduced {
+                Reduced::Least => &results.least,
+                _ => &results.greatest,
+            };
+            let Some(found) = found else {
+                return missing(function);
+            };
+            vec![cast(found, function.field().data_type())?]
+        }
+        Reduced::Deviation => match &results.deviations {
+            Some(deviations) => deviations.to_vec(),
+            None => return missing(function),
+        },
+    })
+}

@@ -1,0 +1,158 @@
+//! One execution of the operator.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{Result, internal_err};
+use datafusion::error::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, RecordOutput};
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+
+use crate::provider::aggregate::exec::fallback;
+use crate::provider::aggregate::exec::job::Job;
+use crate::provider::aggregate::exec::operator::MOST_GROUPS;
+use crate::provider::aggregate::exec::output::{Answer, Stage};
+use crate::provider::aggregate::exec::partial_states::Found;
+use crate::provider::aggregate::exec::worker;
+use crate::provider::aggregate::plan::aggregation::Aggregation;
+use crate::provider::scan::ArrayScan;
+use crate::provider::scan::metrics::ScanMetrics;
+
+/// The most bytes that the results of all workers take together, if there is more than one worker.
+const MOST_BYTES: usize = 1 << 30;
+
+/// One execution.
+pub(crate) struct Run {
+    pub scan: ArrayScan,
+    pub aggregation: Arc<Aggregation>,
+    pub dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
+    pub stage: Stage,
+    pub schema: SchemaRef,
+    /// What the rows are to be sorted by.
+    pub ordering: Option<LexOrdering>,
+    /// The engine's plan for the same.
+    pub engine: Arc<dyn ExecutionPlan>,
+    pub metrics: ExecutionPlanMetricsSet,
+    pub context: Arc<TaskContext>,
+}
+
+type Batches = BoxStream<'static, Result<RecordBatch>>;
+
+impl Run {
+    /// The rows: computed in array space, or by the engine if there is not enough memory for that.
+    pub async fn run(self) -> Result<Batches> {
+        let metrics = ScanMetrics::new(&self.metrics, 0);
+        let error = match self.in_array_space(&metrics).await {
+            Ok(batches) => return Ok(batches),
+            Err(error) => error,
+        };
+        if !matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) {
+            return Err(error);
+        }
+        let left = MetricBuilder::new(&self.metrics).counter("left_to_engine", 0);
+        left.add(1);
+        let rows = fallback::execute(&self.engine, self.ordering, &self.schema, &self.context)?;
+        let rows = rows.map_ok(move |batch| batch.record_output(&metrics.baseline));
+        Ok(rows.boxed())
+    }
+
+    async fn in_array_space(&self, metrics: &ScanMetrics) -> Result<Batches> {
+        let Some(parts) = self.scan.blocks().grid_parts() else {
+            return internal_err!("the scan is not over grids");
+        };
+        let batch_size = self.context.session_config().batch_size();
+        let workers = self.scan.plan().partitions.len();
+        let job = Job::try_new(
+            &self.aggregation,
+            self.dynamic_filter.as_ref(),
+            parts,
+            self.scan.source().schema(),
+            self.scan.plan().options,
+            workers,
+            MOST_GROUPS,
+        )?;
+        self.scan.set_plan_metrics(metrics, job.units() > 0);
+        let job = Arc::new(job);
+        let workers = (workers as u64).min(job.units()).max(1);
+        let (memory, for_answer) = self.reserve(&job, workers as usize)?;
+        let mut works = memory.into_iter().enumerate().map(|(number, memory)| {
+            let metrics = match number {
+                0 => metrics.clone(),
+                _ => ScanMetrics::new(&self.metrics, number),
+            };
+            worker::work(Arc::clone(&job), metrics, batch_size, memory)
+        });
+        let Some(own) = works.next() else {
+            return internal_err!("there is no worker");
+        };
+        let others: Vec<_> = works.map(SpawnedTask::spawn).collect();
+        let (mut found, memory): (Found, _) = own.await?;
+        let reserved = memory.size().min(job.bytes()?);
+        for other in others {
+            let (other, _memory) = other
+                .join()
+                .await
+                .map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+            // Accumulators that keep values hand them over in a state, from which they are copied.
+            memory.try_grow(other.engine_bytes().saturating_mul(2))?;
+            found.merge(other, job.groups.count())?;
+            let bytes = job.other_bytes().saturating_add(found.engine_bytes());
+            memory.try_resize(bytes.max(reserved))?;
+        }
+        let timer = metrics.baseline.elapsed_compute().timer();
+        let answer = Answer::new(&job, found, self.stage, &self.schema, &for_answer).await?;
+        drop(timer);
+        let rows = answer.rows();
+        let starts = (0..rows).step_by(batch_size.max(1));
+        let baseline = metrics.baseline.clone();
+        let batches = starts.map(move |start| {
+            let _reserved = (&memory, &for_answer);
+            let batch = answer.batch(start..rows.min(start + batch_size.max(1)))?;
+            Ok(batch.record_output(&baseline))
+        });
+        Ok(futures::stream::iter(batches).boxed())
+    }
+
+    /// Memory for the results of all groups, once for each of at most so many workers, of which there are fewer if memory
+    /// is short; and what the answer takes beyond that.
+    fn reserve(
+        &self,
+        job: &Job,
+        workers: usize,
+    ) -> Result<(Vec<MemoryReservation>, MemoryReservation)> {
+        let bytes = job.bytes()?;
+        let answer = job.answer_bytes();
+        let affordable = (MOST_BYTES / bytes.max(1)).max(1);
+        let mut workers = workers.min(affordable);
+        loop {
+            match self.reserve_for(bytes, workers, answer) {
+                Err(_) if workers > 1 => workers /= 2,
+                reserved => return reserved,
+            }
+        }
+    }
+
+    fn reserve_for(
+        &self,
+        bytes: usize,
+        workers: usize,
+        answer: usize,
+    ) -> Result<(Vec<MemoryReservation>, MemoryReservation)> {
+        let reserve = |bytes| {
+            let consumer = MemoryConsumer::new("ArrayAggregateExec");
+            let reservation = consumer.register(self.context.memory_pool());
+            reservation.try_grow(bytes).map(|()| reservation)
+        };
+        let each: Result<Vec<_>> = (0..workers).map(|_| reserve(bytes)).collect();
+        // By then only one worker's results are left.
+        let answer = answer.saturating_sub(bytes.saturating_mul(workers - 1));
+        Ok((each?, reserve(answer)?))
+    }
+}

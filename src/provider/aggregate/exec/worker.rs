@@ -1,0 +1,452 @@
+//! A worker: takes chunks, and adds their cells to the results of all groups.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::Schema;
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::reassign_expr_columns;
+
+use crate::grid::reduce::{AxisGroups, GroupCounts, Layout};
+use crate::grid::{Cells, Window};
+use crate::provider::aggregate::exec::chunk_statistics::known;
+use crate::provider::aggregate::exec::job::{Job, JobPart};
+use crate::provider::aggregate::exec::partial_states::Found;
+use crate::provider::aggregate::plan::program::Output;
+use crate::provider::planning::mask::mask;
+use crate::provider::planning::pruning::Pruner;
+use crate::provider::scan::metrics::ScanMetrics;
+use crate::provider::source::{ReadCounts, WindowReader};
+
+/// Cells between two times that others may run.
+const TURN: u64 = 1 << 18;
+/// As many cells is it worth to find that a chunk need not be read.
+const LOOK: u64 = 1 << 10;
+/// Rows after which the engine's accumulators are asked what memory they take, unless there are more groups.
+const GROWTH: u64 = 1 << 18;
+
+/// Works until no chunk is left, in memory that is reserved for everything but what accumulators take later on.
+pub(crate) async fn work(
+    job: Arc<Job>,
+    metrics: ScanMetrics,
+    batch_size: usize,
+    memory: MemoryReservation,
+) -> Result<(Found, MemoryReservation)> {
+    let elapsed = metrics.baseline.elapsed_compute().clone();
+    let mut worker = Worker {
+        found: Found::new(&job)?,
+        rows: Rows::try_new(&job, batch_size)?,
+        readers: Vec::new(),
+        pruner: None,
+        open: None,
+        is_open: false,
+        known_groups: 0,
+        counts: ReadCounts::default(),
+        metrics,
+        reserved: memory.size(),
+        job,
+    };
+    // To ask the accumulators takes as long as there are groups.
+    let often = GROWTH.max(worker.job.groups.count() as u64);
+    let mut since = 0;
+    loop {
+        let timer = elapsed.timer();
+        let Some((part, positions)) = worker.job.take() else {
+            worker.account_for(&memory)?;
+            return Ok((worker.found, memory));
+        };
+        let chunks = worker.chunks(part, &positions)?;
+        since += positions.len() as u64 * LOOK + std::mem::take(&mut worker.known_groups);
+        drop(timer);
+        if since >= TURN {
+            since = 0;
+            tokio::task::yield_now().await;
+        }
+        for batch in chunks {
+            let mut next = 0;
+            loop {
+                let timer = elapsed.timer();
+                let is_done = worker.step(&batch, &mut next)?;
+                if worker.rows.added >= often {
+                    worker.account_for(&memory)?;
+                }
+                drop(timer);
+                if is_done {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            since += batch.windows.iter().map(Window::cells).sum::<u64>();
+            if since >= TURN {
+                since = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+/// Chunks whose cells have the same layout.
+struct Batch {
+    part: usize,
+    windows: Vec<Window>,
+    places: Places,
+}
+
+/// Which groups the cells of a chunk go to.
+#[derive(PartialEq, Eq)]
+struct Places {
+    base: usize,
+    axes: Vec<AxisGroups>,
+    /// For each restriction of the program the axes of the cells that it leaves.
+    restricted: Vec<Vec<AxisGroups>>,
+}
+
+impl Places {
+    fn axes(&self, restriction: Option<usize>) -> &[AxisGroups] {
+        restriction.map_or(&self.axes, |number| &self.restricted[number])
+    }
+
+    /// Of the cells that a restriction leaves, if there is any.
+    fn layout(&self, restriction: Option<usize>) -> Option<Layout> {
+        let axes = self.axes(restriction);
+        let is_none = axes.iter().any(|axis| axis.selected.is_empty());
+        (!is_none).then(|| Layout::new(axes, self.base))
+    }
+}
+
+struct Worker {
+    job: Arc<Job>,
+    found: Found,
+    rows: Rows,
+    /// One per chunk of a batch, all of one part.
+    readers: Vec<Box<dyn WindowReader>>,
+    /// The number of the part that chunks were last taken of, and what rules some of them out.
+    pruner: Option<(usize, Option<Pruner>)>,
+    open: Option<usize>,
+    /// Whether the next chunk is open but not yet ready.
+    is_open: bool,
+    /// Groups of chunks that were known, since others last ran.
+    known_groups: u64,
+    counts: ReadCounts,
+    metrics: ScanMetrics,
+    /// Bytes of memory from the start.
+    reserved: usize,
+}
+
+impl Worker {
+    /// The chunks of a unit that have selected cells and are not known without being read, by their layout.
+    fn chunks(&mut self, number: usize, positions: &[u64]) -> Result<Vec<Batch>> {
+        let job = Arc::clone(&self.job);
+        let part = &job.parts[number];
+        let mut batches: Vec<Batch> = Vec::new();
+        if self.pruner.as_ref().is_none_or(|(of, _)| *of != number) {
+            self.pruner = Some((number, job.pruner(part)?));
+        }
+        for position in positions {
+            if let Some((_, Some(pruner))) = &mut self.pruner
+                && !pruner.keeps(*position, *position + 1)?
+            {
+                self.metrics.add_pruned();
+                continue;
+            }
+            let chunk = part.blocks.chunk(*position)?;
+            let window = part.part.grid.chunk_grid().window(&chunk);
+            let selection = &part.part.selection;
+            let of_window = |wanted| {
+                job.groups
+                    .of_window(part.number, selection, wanted, &window)
+            };
+            let (axes, base) = of_window(selection);
+            if axes.iter().any(|axis| axis.selected.is_empty()) {
+                // By a predicate that was not known when the scan was planned.
+                self.metrics.add_pruned();
+                continue;
+            }
+            let restricted = part.restricted.iter().map(|wanted| of_window(wanted).0);
+            let places = Places {
+                base,
+                axes,
+                restricted: restricted.collect(),
+            };
+            if self.add_known(part, &window, &places)? {
+                continue;
+            }
+            match batches.last_mut() {
+                Some(last) if last.places == places => last.windows.push(window),
+                _ => batches.push(Batch {
+                    part: number,
+                    windows: vec![window],
+                    places,
+                }),
+            }
+        }
+        Ok(batches)
+    }
+
+    /// Adds what is known of a chunk without reading it. Returns whether that is all.
+    fn add_known(&mut self, part: &JobPart, window: &Window, places: &Places) -> Result<bool> {
+        let plans = &self.job.program.reductions;
+        if self.job.program.needs_rows() || part.reductions.is_empty() {
+            return Ok(false);
+        }
+        let mut all = Vec::with_capacity(part.reductions.len());
+        for number in &part.reductions {
+            let plan = &plans[*number];
+            let axes = places.axes(plan.restriction);
+            match known(
+                *number,
+                plan,
+                part,
+                window,
+                axes,
+                places.base,
+                &self.job.options,
+            )? {
+                Some(known) => all.push(known),
+                None => return Ok(false),
+            }
+        }
+        let mut groups = 0;
+        for (known, number) in all.into_iter().zip(&part.reductions) {
+            let axes = places.axes(plans[*number].restriction);
+            let cells = GroupCounts::new(axes, places.base);
+            groups += cells.groups();
+            self.found.reductions[*number].add_known(known, &cells);
+        }
+        if groups == 0 {
+            self.metrics.add_sliced();
+        } else {
+            self.metrics.add_known();
+        }
+        self.known_groups += groups;
+        Ok(true)
+    }
+
+    /// Takes the memory that the engine's accumulators take by now.
+    fn account_for(&mut self, memory: &MemoryReservation) -> Result<()> {
+        self.rows.added = 0;
+        if self.found.engine.is_empty() {
+            return Ok(());
+        }
+        let bytes = self.job.other_bytes();
+        let bytes = bytes.saturating_add(self.found.engine_bytes());
+        memory.try_resize(bytes.max(self.reserved))
+    }
+
+    /// Does a bounded piece of the work on a batch. `next` counts the chunks that are ready. Returns whether it is done.
+    fn step(&mut self, batch: &Batch, next: &mut usize) -> Result<bool> {
+        let part = &self.job.parts[batch.part];
+        if self.open != Some(batch.part) {
+            self.readers.clear();
+            self.counts = ReadCounts::default();
+            self.open = Some(batch.part);
+        }
+        if !part.attributes.is_empty() && *next < batch.windows.len() {
+            if self.readers.len() == *next {
+                let grid = &part.part.grid;
+                let reader = grid.window_reader(&part.attributes, &self.job.options)?;
+                self.readers.push(reader);
+            }
+            let reader = &mut self.readers[*next];
+            if !self.is_open {
+                let window = &batch.windows[*next];
+                reader.open(window)?;
+                let mut selections = self.job.read_selections(part);
+                if selections.any(|cells| Cells::new(window, cells).are_most_of(window)) {
+                    reader.read_ahead();
+                }
+                self.is_open = true;
+            }
+            if !reader.advance()? {
+                return Ok(false);
+            }
+            self.is_open = false;
+            *next += 1;
+            if *next < batch.windows.len() {
+                return Ok(false);
+            }
+        }
+        let is_done = self.add(batch)?;
+        let counts = self.readers.iter().map(|reader| reader.counts()).sum();
+        self.metrics.add(self.counts, counts);
+        self.counts = counts;
+        Ok(is_done)
+    }
+
+    fn add(&mut self, batch: &Batch) -> Result<bool> {
+        let job = &self.job;
+        let part = &job.parts[batch.part];
+        if self.rows.next == 0 && !part.reductions.is_empty() {
+            let layout = batch.places.layout(None);
+            let restrictions = 0..job.program.restrictions.len();
+            let restricted = restrictions.map(|number| batch.places.layout(Some(number)));
+            let restricted: Vec<Option<Layout>> = restricted.collect();
+            for number in &part.reductions {
+                let plan = &job.program.reductions[*number];
+                let reduction = &mut self.found.reductions[*number];
+                let layout = plan
+                    .restriction
+                    .map_or(&layout, |number| &restricted[number]);
+                let Some(layout) = layout else {
+                    continue;
+                };
+                let attribute = part.attributes.iter().position(|a| *a == plan.attribute);
+                let Some(attribute) = attribute else {
+                    return internal_err!("an attribute is not read");
+                };
+                let readers = self.readers.iter_mut().take(batch.windows.len());
+                let sources = readers.map(|reader| reader.cells(attribute, layout.span.clone()));
+                reduction.add(&sources.collect::<Result<Vec<_>>>()?, layout);
+                if reduction.meets() {
+                    let axes = batch.places.axes(plan.restriction);
+                    let cells = GroupCounts::new(axes, batch.places.base);
+                    reduction.meet(&cells, batch.windows.len());
+                }
+            }
+        }
+        if !job.program.needs_rows() {
+            return Ok(true);
+        }
+        let [window] = batch.windows.as_slice() else {
+            return internal_err!("rows are looked at of one chunk after another");
+        };
+        let reader = self.readers.first_mut();
+        self.rows.add(job, batch, window, reader, &mut self.found)
+    }
+}
+
+/// The arguments of an aggregate, and its filter.
+struct Operands {
+    arguments: Vec<Arc<dyn PhysicalExpr>>,
+    filter: Option<Arc<dyn PhysicalExpr>>,
+}
+
+/// What is done row by row.
+struct Rows {
+    batch_size: usize,
+    /// Rows that accumulators were given since they were last asked what memory they take.
+    added: u64,
+    /// Of the columns that are needed.
+    schema: Arc<Schema>,
+    predicate: Option<Arc<dyn PhysicalExpr>>,
+    /// What each aggregate that the engine computes is computed of.
+    aggregates: Vec<Operands>,
+    /// The selected cells of the chunk that is worked on, and the next row of it.
+    cells: Option<Cells>,
+    next: u64,
+    groups: Vec<usize>,
+}
+
+impl Rows {
+    fn try_new(job: &Job, batch_size: usize) -> Result<Self> {
+        let schema = Arc::new(job.schema.project(&job.row_columns)?);
+        let bind = |expr: &Arc<dyn PhysicalExpr>| reassign_expr_columns(Arc::clone(expr), &schema);
+        let aggregates = job.program.outputs.iter().zip(&job.aggregation.aggregates);
+        let aggregates = aggregates
+            .filter(|(output, _)| **output == Output::Engine)
+            .map(|(_, aggregate)| {
+                let arguments = aggregate.arguments.iter().map(bind);
+                let filter = aggregate.filter.as_ref().map(bind);
+                Ok(Operands {
+                    arguments: arguments.collect::<Result<_>>()?,
+                    filter: filter.transpose()?,
+                })
+            });
+        Ok(Self {
+            batch_size,
+            added: 0,
+            predicate: job.program.predicate.as_ref().map(bind).transpose()?,
+            aggregates: aggregates.collect::<Result<_>>()?,
+            cells: None,
+            next: 0,
+            groups: Vec::new(),
+            schema,
+        })
+    }
+
+    /// Adds some more rows of a chunk. Returns whether these were the last.
+    fn add(
+        &mut self,
+        job: &Job,
+        batch: &Batch,
+        window: &Window,
+        reader: Option<&mut Box<dyn WindowReader>>,
+        found: &mut Found,
+    ) -> Result<bool> {
+        let part = &job.parts[batch.part].part;
+        let cells = self
+            .cells
+            .get_or_insert_with(|| Cells::new(window, &part.selection));
+        let end = cells.rows().min(self.next + self.batch_size as u64);
+        let rows = self.next..end;
+        let count = (rows.end - rows.start) as usize;
+        let mut values = Vec::new();
+        if let Some(reader) = reader {
+            let mut runs = Vec::new();
+            cells.runs(rows.clone(), &mut runs);
+            values = reader.read(&runs)?;
+        }
+        let axes = part.grid.axes();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(job.row_columns.len());
+        for column in &job.row_columns {
+            let attribute = column.checked_sub(axes.len());
+            let attribute = attribute.and_then(|a| job.attributes.iter().position(|b| *b == a));
+            columns.push(match (axes.get(*column), attribute, &part.file) {
+                (Some(axis), ..) => {
+                    cells.coordinates(*column, axis.coordinates()?, rows.clone())?
+                }
+                (None, Some(attribute), _) => Arc::clone(&values[attribute]),
+                (None, None, Some(file)) => {
+                    ScalarValue::try_from_array(file, 0)?.to_array_of_size(count)?
+                }
+                (None, None, None) => return internal_err!("column {column} is not read"),
+            });
+        }
+        self.groups.clear();
+        self.groups.resize(count, batch.places.base);
+        for (axis, groups) in batch.places.axes.iter().enumerate() {
+            if let Some(terms) = &groups.terms {
+                cells.add_terms(axis, terms, rows.clone(), &mut self.groups);
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        let schema = Arc::clone(&self.schema);
+        let mut some = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        if let Some(predicate) = &self.predicate {
+            let mask = mask(predicate, &some)?;
+            some = filter_record_batch(&some, &mask)?;
+            let mut kept = mask.values().iter();
+            self.groups.retain(|_| kept.next().unwrap_or(false));
+        }
+        if let Some(rows) = &mut found.rows {
+            self.groups.iter().for_each(|group| rows[*group] += 1);
+        }
+        self.added += some.num_rows() as u64;
+        if some.num_rows() > 0 {
+            let total = job.groups.count();
+            for (operands, accumulated) in self.aggregates.iter().zip(&mut found.engine) {
+                let arguments = operands
+                    .arguments
+                    .iter()
+                    .map(|argument| argument.evaluate(&some)?.into_array(some.num_rows()));
+                let arguments = arguments.collect::<Result<Vec<_>>>()?;
+                let filter = operands
+                    .filter
+                    .as_ref()
+                    .map(|filter| mask(filter, &some))
+                    .transpose()?;
+                accumulated.update(&arguments, &self.groups, filter.as_ref(), total)?;
+            }
+        }
+        self.next = end;
+        if end < cells.rows() {
+            return Ok(false);
+        }
+        self.next = 0;
+        self.cells = None;
+        Ok(true)
+    }
+}

@@ -1,0 +1,182 @@
+//! The groups along one axis.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef};
+use arrow::compute::interleave;
+use arrow::datatypes::{Field, Schema};
+use arrow::record_batch::RecordBatch;
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::reassign_expr_columns;
+
+use crate::grid::Monotonicity;
+use crate::provider::aggregate::plan::products::{Number, NumberAxis, Run, add_up};
+use crate::provider::aggregate::plan::same_axes::{Along, SameAxes};
+use crate::provider::source::GridPart;
+
+/// The groups along one axis. The file that a part is of counts as an axis of one position.
+#[derive(Debug)]
+pub(crate) struct GroupAxis {
+    /// The number of the table's column.
+    pub column: usize,
+    /// For each grouping expression over the axis, its value in each group.
+    pub values: Vec<ArrayRef>,
+    pub count: usize,
+    /// What the number of a group grows by from one to the next.
+    pub stride: usize,
+    /// Which parts have the same along the axis.
+    pub same: SameAxes,
+    /// For each of the different things that parts have there, the group of each selected position.
+    pub ordinals: Vec<Ordinals>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Ordinals {
+    /// Each of so many positions has its own, in their order.
+    Ranks(usize),
+    Of(Vec<u32>),
+}
+
+impl Ordinals {
+    pub fn of(&self, rank: usize) -> usize {
+        match self {
+            Self::Ranks(_) => rank,
+            Self::Of(ordinals) => ordinals[rank] as usize,
+        }
+    }
+
+    /// How many positions are in each group.
+    fn positions<T: Number>(&self) -> Vec<Run<T>> {
+        let number = T::of(1);
+        match self {
+            Self::Ranks(0) => Vec::new(),
+            Self::Ranks(count) => vec![Run {
+                groups: 0..*count,
+                number,
+            }],
+            Self::Of(ordinals) => {
+                let ordinals = ordinals.iter();
+                add_up(ordinals.map(|ordinal| Run::one(*ordinal as usize, number)))
+            }
+        }
+    }
+}
+
+impl GroupAxis {
+    /// The groups of these expressions over one column, over the selected positions of these parts.
+    ///
+    /// # Errors
+    /// If coordinates cannot be read, or an expression fails.
+    pub fn try_new(
+        column: usize,
+        expressions: &[&Arc<dyn PhysicalExpr>],
+        parts: &[&GridPart],
+    ) -> Result<Self> {
+        let same = SameAxes::of(column, parts)?;
+        let mut axis = Self {
+            column,
+            values: Vec::new(),
+            count: 0,
+            stride: 0,
+            ordinals: Vec::with_capacity(same.firsts.len()),
+            same,
+        };
+        let is_bare = |expr: &&Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().is_some();
+        if let [first] = axis.same.firsts[..]
+            && expressions.iter().all(is_bare)
+            && let Some(axis_of_grid) = parts[first].grid.axes().get(column)
+            && axis_of_grid.monotonicity()? != Monotonicity::None
+        {
+            let along = Along::of(parts[first], column)?;
+            let coordinates = along.coordinates(0..along.count())?;
+            axis.count = coordinates.len();
+            axis.values = vec![coordinates; expressions.len()];
+            axis.ordinals.push(Ordinals::Ranks(axis.count));
+            return Ok(axis);
+        }
+        let mut converter: Option<RowConverter> = None;
+        let mut known: HashMap<Box<[u8]>, u32> = HashMap::new();
+        let mut evaluated = Vec::with_capacity(axis.same.firsts.len());
+        let mut firsts: Vec<(usize, usize)> = Vec::new();
+        for (number, first) in axis.same.firsts.iter().enumerate() {
+            let along = Along::of(parts[*first], column)?;
+            let coordinates = along.coordinates(0..along.count())?;
+            let values = evaluate(expressions, along.name, coordinates)?;
+            let converter = match &mut converter {
+                Some(converter) => converter,
+                None => {
+                    let fields = values
+                        .iter()
+                        .map(|values| SortField::new(values.data_type().clone()));
+                    converter.insert(RowConverter::new(fields.collect())?)
+                }
+            };
+            let rows = converter.convert_columns(&values)?;
+            let mut ordinals: Vec<u32> = Vec::with_capacity(rows.num_rows());
+            for row in 0..rows.num_rows() {
+                // Neighbours are often in the same group.
+                let same = ordinals
+                    .last()
+                    .copied()
+                    .filter(|_| rows.row(row) == rows.row(row - 1));
+                let found = same.or_else(|| known.get(rows.row(row).as_ref()).copied());
+                ordinals.push(found.unwrap_or_else(|| {
+                    let next = firsts.len() as u32;
+                    known.insert(rows.row(row).as_ref().into(), next);
+                    firsts.push((number, row));
+                    next
+                }));
+            }
+            axis.ordinals.push(Ordinals::Of(ordinals));
+            evaluated.push(values);
+        }
+        axis.count = firsts.len();
+        if evaluated.is_empty() {
+            // No part has a cell, and no group has a value.
+            return Ok(axis);
+        }
+        for number in 0..expressions.len() {
+            let values: Vec<&dyn Array> = evaluated
+                .iter()
+                .map(|values: &Vec<ArrayRef>| values[number].as_ref())
+                .collect();
+            axis.values.push(interleave(&values, &firsts)?);
+        }
+        Ok(axis)
+    }
+
+    /// The group along the axis of each selected position of a part; `None` if the part has no selected cells.
+    pub fn ordinals(&self, part: usize) -> Option<&Ordinals> {
+        Some(&self.ordinals[self.same.of_part[part]?])
+    }
+
+    /// How many positions are in each group.
+    pub fn positions<T: Number>(&self) -> NumberAxis<T> {
+        NumberAxis {
+            count: self.count,
+            stride: self.stride,
+            different: self.ordinals.iter().map(Ordinals::positions).collect(),
+        }
+    }
+}
+
+/// The values of expressions over a single column.
+pub(crate) fn evaluate(
+    expressions: &[&Arc<dyn PhysicalExpr>],
+    name: &str,
+    column: ArrayRef,
+) -> Result<Vec<ArrayRef>> {
+    let field = Field::new(name, column.data_type().clone(), false);
+    let schema = Arc::new(Schema::new(vec![field]));
+    let rows = column.len();
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column])?;
+    let evaluate = |expr: &&Arc<dyn PhysicalExpr>| {
+        let expr = reassign_expr_columns(Arc::clone(expr), &schema)?;
+        expr.evaluate(&batch)?.into_array(rows)
+    };
+    expressions.iter().map(evaluate).collect()
+}

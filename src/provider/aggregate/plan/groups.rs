@@ -1,0 +1,349 @@
+//! Which groups there are, and which each position of an axis is in.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, UInt64Array};
+use arrow::compute::take;
+use datafusion::common::{Result, exec_err, resources_err};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
+
+use crate::grid::reduce::{AxisGroups, Counts};
+use crate::grid::{Cells, Coordinates, IndexSet, Selection, Window};
+use crate::provider::aggregate::plan::group_axis::{GroupAxis, evaluate};
+use crate::provider::aggregate::plan::products::{NumberAxis, PerGroup, Run, add_up, sums};
+use crate::provider::aggregate::plan::same_axes::{Along, SameAxes};
+use crate::provider::aggregate::plan::terms::Terms;
+use crate::provider::plans::below::may_fail;
+use crate::provider::source::GridPart;
+
+/// The most positions on which expressions are tried while a query is planned.
+const MOST_TRIED: u64 = 1 << 20;
+
+/// The groups of an aggregation: the products of what positions along single axes are grouped by.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    axes: Vec<GroupAxis>,
+    count: usize,
+    /// For each grouping expression, the axis that it is over, and its number among those over that axis.
+    columns: Vec<(usize, usize)>,
+}
+
+/// The columns that grouping expressions are over, one each; `None` if one of them is over none, several, or none of
+/// the first `dimensions` and `file`.
+pub(crate) fn group_columns(
+    groups: &[Arc<dyn PhysicalExpr>],
+    dimensions: usize,
+    file: Option<usize>,
+) -> Option<Vec<usize>> {
+    let column = |expr: &Arc<dyn PhysicalExpr>| {
+        let columns = collect_columns(expr);
+        let mut columns = columns.iter().map(Column::index);
+        let column = columns.next()?;
+        let is_known = column < dimensions || Some(column) == file;
+        (is_known && columns.all(|other| other == column)).then_some(column)
+    };
+    groups.iter().map(column).collect()
+}
+
+/// At most so many groups are there by columns of parts of a table: along each column one per selected position, where
+/// positions of parts that have the same coordinates count once. `None` if that is 2^64 or more.
+pub(crate) fn most_groups(columns: &[usize], parts: &[GridPart]) -> Option<u64> {
+    let parts: Vec<&GridPart> = parts.iter().collect();
+    let mut columns = columns.to_vec();
+    columns.sort_unstable();
+    columns.dedup();
+    columns.into_iter().try_fold(1u64, |groups, column| {
+        let positions = |part: &GridPart| {
+            let set = part.selection.axes().get(column);
+            set.map_or(1, IndexSet::count)
+        };
+        let along = match SameAxes::of(column, &parts) {
+            Ok(same) => same
+                .firsts
+                .iter()
+                .try_fold(0u64, |sum, first| sum.checked_add(positions(parts[*first]))),
+            // That they cannot be read is told when they have to be.
+            Err(_) => parts
+                .iter()
+                .try_fold(0u64, |sum, part| sum.checked_add(positions(part))),
+        };
+        groups.checked_mul(along?)
+    })
+}
+
+/// Whether none of these expressions, each over one of `columns`, fails on any selected position. That is tried, unless there
+/// are very many positions; then it is only asked what the expressions are made of.
+pub(crate) fn never_fail(
+    expressions: &[Arc<dyn PhysicalExpr>],
+    columns: &[usize],
+    parts: &[GridPart],
+) -> bool {
+    let fails = |expr: &Arc<dyn PhysicalExpr>, column: usize, part: &GridPart| {
+        let Ok(along) = Along::of(part, column) else {
+            return true;
+        };
+        if along.count() > MOST_TRIED {
+            return may_fail(expr);
+        }
+        let coordinates = along.coordinates(0..along.count());
+        coordinates
+            .and_then(|coordinates| evaluate(&[expr], along.name, coordinates))
+            .is_err()
+    };
+    let pairs = expressions.iter().zip(columns);
+    pairs
+        .filter(|(expr, _)| !expr.is::<Column>())
+        .all(|(expr, column)| !parts.iter().any(|part| fails(expr, *column, part)))
+}
+
+impl Groups {
+    /// The groups of these expressions, each over one of `columns`, over the selected positions of these parts.
+    ///
+    /// # Errors
+    /// If coordinates cannot be read, an expression fails, or there are more groups than `most`.
+    pub fn try_new(
+        expressions: &[Arc<dyn PhysicalExpr>],
+        columns: &[usize],
+        parts: &[GridPart],
+        most: usize,
+    ) -> Result<Self> {
+        let mut by_axis: Vec<(usize, Vec<&Arc<dyn PhysicalExpr>>)> = Vec::new();
+        let mut places = Vec::with_capacity(expressions.len());
+        for (expr, column) in expressions.iter().zip(columns) {
+            match by_axis.iter().position(|(axis, _)| axis == column) {
+                Some(axis) => {
+                    by_axis[axis].1.push(expr);
+                    places.push((axis, by_axis[axis].1.len() - 1));
+                }
+                None => {
+                    by_axis.push((*column, vec![expr]));
+                    places.push((by_axis.len() - 1, 0));
+                }
+            }
+        }
+        let all: Vec<&GridPart> = parts.iter().collect();
+        let axes = by_axis
+            .iter()
+            .map(|(column, expressions)| GroupAxis::try_new(*column, expressions, &all));
+        let mut axes = axes.collect::<Result<Vec<_>>>()?;
+        // In the order of the cells: the last axis varies fastest, and files are furthest apart.
+        let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
+        let mut order: Vec<usize> = (0..axes.len()).collect();
+        order.sort_by_key(|axis| {
+            let column = axes[*axis].column;
+            if column < dimensions { column + 1 } else { 0 }
+        });
+        let mut count = 1usize;
+        for axis in order.into_iter().rev() {
+            axes[axis].stride = count;
+            count = match count.checked_mul(axes[axis].count) {
+                Some(count) if count <= most => count,
+                _ => return resources_err!("there are more than {most} groups"),
+            };
+        }
+        Ok(Self {
+            axes,
+            count,
+            columns: places,
+        })
+    }
+
+    /// The groups along each axis.
+    pub fn axes(&self) -> &[GroupAxis] {
+        &self.axes
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What some cells of a window of a part are grouped by along each axis, and what all groups there have in common.
+    /// `wanted` are the cells, all of the part's selected ones or fewer.
+    pub fn of_window(
+        &self,
+        part: usize,
+        selection: &Selection,
+        wanted: &Selection,
+        window: &Window,
+    ) -> (Vec<AxisGroups>, usize) {
+        let ranges = window.ranges().iter().zip(wanted.axes());
+        let mut axes: Vec<AxisGroups> = ranges
+            .map(|(range, set)| AxisGroups {
+                selected: set.within(range.clone()),
+                terms: None,
+            })
+            .collect();
+        let mut base = 0;
+        for axis in &self.axes {
+            let Some(ordinals) = axis.ordinals(part) else {
+                continue;
+            };
+            let Some(in_window) = axes.get_mut(axis.column) else {
+                base += ordinals.of(0) * axis.stride;
+                continue;
+            };
+            let start = window.ranges()[axis.column].start;
+            let set = &selection.axes()[axis.column];
+            // Selected positions fit into memory, since their coordinates do; all of a window's need not.
+            let mut terms = Vec::with_capacity(in_window.selected.count() as usize);
+            for range in in_window.selected.ranges() {
+                let first = set.rank(start + range.start) as usize;
+                let ranks = first..first + (range.end - range.start) as usize;
+                terms.extend(ranks.map(|rank| ordinals.of(rank) * axis.stride));
+            }
+            in_window.terms = Some(terms);
+        }
+        (axes, base)
+    }
+
+    /// How many selected cells of these parts each group has.
+    ///
+    /// # Errors
+    /// If they cannot be counted.
+    pub async fn cells(&self, parts: &[&GridPart]) -> Result<Counts> {
+        let axes = self.axes.iter().map(|axis| (axis.column, &axis.same));
+        let terms = Terms::of(parts, &axes.collect::<Vec<_>>());
+        let positions: Vec<_> = self.axes.iter().map(GroupAxis::positions).collect();
+        self.counts(&terms, &positions).await
+    }
+
+    /// The same of those that are wanted of the cells: of each part the selected ones, and the wanted ones among them.
+    ///
+    /// # Errors
+    /// If they cannot be counted.
+    pub async fn wanted_cells(&self, parts: &[(&Selection, &Selection)]) -> Result<Counts> {
+        let mut wanted_axes: Vec<_> = self.axes.iter().map(WantedAxis::new).collect();
+        let mut products = Vec::with_capacity(parts.len());
+        for (number, (selection, wanted)) in parts.iter().enumerate() {
+            if wanted.is_empty() {
+                continue;
+            }
+            let axes = wanted_axes.iter_mut();
+            let factors = axes.map(|axis| axis.number(number, selection, wanted));
+            let Some(factors) = factors.collect::<Option<Vec<usize>>>() else {
+                continue;
+            };
+            let sets = wanted.axes().iter().enumerate();
+            let others = sets.filter(|(axis, _)| self.axes.iter().all(|a| a.column != *axis));
+            let times = others.fold(1, |times: u64, (_, set)| times.saturating_mul(set.count()));
+            products.push((factors, times));
+        }
+        let terms = Terms::sum(self.axes.len(), products.into_iter());
+        let positions: Vec<_> = wanted_axes.into_iter().map(|axis| axis.positions).collect();
+        self.counts(&terms, &positions).await
+    }
+
+    async fn counts(&self, terms: &Terms, positions: &[NumberAxis<u64>]) -> Result<Counts> {
+        checked(match sums(terms, positions, self.count).await {
+            PerGroup::Same(count) => Counts::Same(count),
+            PerGroup::Each(counts) => Counts::Each(counts),
+        })
+    }
+
+    /// The values that a range of groups are grouped by, for each grouping expression.
+    pub fn values_of_range(&self, groups: Range<usize>) -> Result<Vec<ArrayRef>> {
+        // The groups are a grid themselves, with the axes in the order of their strides.
+        let mut order: Vec<usize> = (0..self.axes.len()).collect();
+        // Axes of one group have the stride of the one behind them, wherever they come.
+        order.sort_by_key(|axis| {
+            std::cmp::Reverse((self.axes[*axis].stride, self.axes[*axis].count))
+        });
+        let counts = order.iter().map(|axis| self.axes[*axis].count as u64);
+        let counts: Vec<u64> = counts.collect();
+        let window = Window::new(counts.iter().map(|count| 0..*count).collect());
+        let cells = Cells::new(&window, &Selection::all(&counts));
+        let range = groups.start as u64..groups.end as u64;
+        let columns = self.columns.iter().map(|(axis, number)| {
+            let place = order.iter().position(|other| other == axis).unwrap_or(0);
+            let values = Coordinates::Values(Arc::clone(&self.axes[*axis].values[*number]));
+            // A value may be null, which a coordinate is not.
+            if self.axes[*axis].values[*number].null_count() > 0 {
+                return self.take(*axis, *number, groups.clone());
+            }
+            Ok(cells.coordinates(place, &values, range.clone())?)
+        });
+        columns.collect()
+    }
+
+    /// The values that some groups are grouped by, for each grouping expression.
+    pub fn values(&self, groups: &[usize]) -> Result<Vec<ArrayRef>> {
+        let columns = self.columns.iter();
+        columns
+            .map(|(axis, number)| self.take(*axis, *number, groups.iter().copied()))
+            .collect()
+    }
+
+    fn take(
+        &self,
+        axis: usize,
+        number: usize,
+        groups: impl Iterator<Item = usize>,
+    ) -> Result<ArrayRef> {
+        let axis = &self.axes[axis];
+        let ordinals = groups.map(|group| (group / axis.stride % axis.count) as u64);
+        let ordinals = UInt64Array::from_iter_values(ordinals);
+        Ok(take(&axis.values[number], &ordinals, None)?)
+    }
+}
+
+/// The wanted positions along an axis.
+struct WantedAxis<'a> {
+    axis: &'a GroupAxis,
+    /// Which of what parts have there, and which positions are wanted of it, with the number of what they are in.
+    known: HashMap<usize, Vec<(IndexSet, usize)>>,
+    positions: NumberAxis<u64>,
+}
+
+impl<'a> WantedAxis<'a> {
+    fn new(axis: &'a GroupAxis) -> Self {
+        Self {
+            axis,
+            known: HashMap::new(),
+            positions: NumberAxis {
+                count: axis.count,
+                stride: axis.stride,
+                different: Vec::new(),
+            },
+        }
+    }
+
+    /// The number of the groups that the wanted positions of a part are in; `None` if it has no cells.
+    fn number(&mut self, part: usize, selection: &Selection, wanted: &Selection) -> Option<usize> {
+        let ordinals = self.axis.ordinals(part)?;
+        let same = self.axis.same.of_part[part]?;
+        // A file is an axis of one position.
+        let one = IndexSet::all(1);
+        let of_axis = |of: &Selection| of.axes().get(self.axis.column).unwrap_or(&one).clone();
+        let (set, wanted) = (of_axis(selection), of_axis(wanted));
+        let known = self.known.entry(same).or_default();
+        if let Some((_, number)) = known.iter().find(|(other, _)| *other == wanted) {
+            return Some(*number);
+        }
+        let ranks = wanted.ranges().flat_map(|range| {
+            let first = set.rank(range.start) as usize;
+            first..first + (range.end - range.start) as usize
+        });
+        let runs = add_up(ranks.map(|rank| Run::one(ordinals.of(rank), 1)));
+        let number = self.positions.different.len();
+        self.positions.different.push(runs);
+        known.push((wanted, number));
+        Some(number)
+    }
+}
+
+/// Counts that fit the engine's type of counts.
+fn checked(counts: Counts) -> Result<Counts> {
+    let most = match &counts {
+        Counts::Same(count) => *count,
+        Counts::Each(counts) => counts.iter().copied().max().unwrap_or(0),
+    };
+    if i64::try_from(most).is_err() {
+        return exec_err!("there are 2^63 rows or more, which cannot be counted");
+    }
+    Ok(counts)
+}

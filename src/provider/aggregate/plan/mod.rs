@@ -1,0 +1,15 @@
+//! Planning of aggregates in array space: the groups along each axis, and how each aggregate is computed.
+
+pub(crate) mod aggregation;
+pub(crate) mod along_axis;
+pub(crate) mod axis_filters;
+pub(crate) mod columns;
+pub(crate) mod group_axis;
+pub(crate) mod groups;
+pub(crate) mod order;
+pub(crate) mod position_sets;
+pub(crate) mod products;
+pub(crate) mod program;
+pub(crate) mod rule;
+pub(crate) mod same_axes;
+pub(crate) mod terms;

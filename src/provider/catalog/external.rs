@@ -1,0 +1,211 @@
+//! Tables made by SQL: `CREATE EXTERNAL TABLE ... STORED AS TET` and `FROM 'weather.tet'`.
+
+use std::fs::Metadata;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider, TableProviderFactory, UrlTableFactory};
+use datafusion::common::{Result, plan_err};
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::dynamic_file::DynamicListTableFactory;
+use datafusion::logical_expr::CreateExternalTable;
+
+use crate::format::{foreign, remote};
+use crate::provider::catalog::location::Location;
+use crate::provider::catalog::many_files::FileTable;
+use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::table::ArrayTable;
+
+/// The keywords behind `STORED AS`. They mean the same: a file itself tells what it is.
+pub const STORED_AS: &[&str] = &[
+    "TET",
+    "NPY",
+    "NPZ",
+    #[cfg(feature = "zarr")]
+    "ZARR",
+];
+/// What the engine puts before options that have no prefix.
+const FORMAT_PREFIX: &str = "format.";
+
+/// Opens one table over a location: a file, the files of a folder, or those that match a pattern, with the dataset behind
+/// a `#`.
+///
+/// # Errors
+/// If there is no such file, one of them cannot be opened, or their columns differ.
+pub fn open_location(
+    location: &str,
+    options: &TetOptions,
+    session: &ConfigOptions,
+) -> Result<ArrayTable> {
+    open_locations(&[location.to_string()], options, session)
+}
+
+fn open_locations(
+    locations: &[String],
+    options: &TetOptions,
+    session: &ConfigOptions,
+) -> Result<ArrayTable> {
+    let mut options = options.clone();
+    let mut files = Vec::new();
+    for text in locations {
+        let location = Location::parse(text)?;
+        files.extend(location.files);
+        match (location.dataset, &options.dataset) {
+            (Some(here), _) if locations.len() > 1 => {
+                return plan_err!(
+                    "{text}: of several locations none can name the dataset {here:?}; use the option dataset"
+                );
+            }
+            (Some(here), Some(there)) if here != *there => {
+                return plan_err!(
+                    "{text}: the location names the dataset {here:?}, but {there:?} is asked for, too"
+                );
+            }
+            (Some(here), None) => options.dataset = Some(here),
+            _ => {}
+        }
+    }
+    if let ([only], false) = (files.as_slice(), options.file_column) {
+        return Ok(ArrayTable::open_in(session, only, &options)?);
+    }
+    let source = FileTable::open(&locations.join(", "), &files, &options, session)?;
+    Ok(ArrayTable::new(Arc::new(source), options))
+}
+
+/// Makes the tables of `CREATE EXTERNAL TABLE ... STORED AS TET`.
+#[derive(Debug, Clone, Default)]
+pub struct TetTableFactory {
+    defaults: TetOptions,
+}
+
+impl TetTableFactory {
+    /// A factory; `OPTIONS (...)` come on top of these defaults.
+    pub fn new(defaults: TetOptions) -> Self {
+        Self { defaults }
+    }
+}
+
+#[async_trait]
+impl TableProviderFactory for TetTableFactory {
+    async fn create(
+        &self,
+        state: &dyn Session,
+        command: &CreateExternalTable,
+    ) -> Result<Arc<dyn TableProvider>> {
+        let name = &command.name;
+        if !command.schema.fields().is_empty() {
+            return plan_err!(
+                "{name}: the columns of an array's table come from its files; leave them out"
+            );
+        }
+        for (is_given, clause) in [
+            (!command.table_partition_cols.is_empty(), "PARTITIONED BY"),
+            (!command.order_exprs.is_empty(), "WITH ORDER"),
+            (command.unbounded, "UNBOUNDED"),
+        ] {
+            if is_given {
+                return plan_err!("{name}: {clause} means nothing for an array; leave it out");
+            }
+        }
+        let mut options = self.defaults.clone();
+        let mut given: Vec<_> = command.options.iter().collect();
+        given.sort();
+        for (key, value) in given {
+            options.set(key.strip_prefix(FORMAT_PREFIX).unwrap_or(key), value)?;
+        }
+        let config = state.config_options();
+        Ok(Arc::new(open_locations(
+            &command.locations,
+            &options,
+            config,
+        )?))
+    }
+}
+
+/// Makes tables of quoted paths, as in `FROM 'weather.tet#temperature'`; what means no `.tet` file is left to the next
+/// factory.
+#[derive(Debug)]
+pub(crate) struct TetUrlFactory {
+    defaults: TetOptions,
+    /// What makes tables of other paths, and knows the session.
+    next: Arc<DynamicListTableFactory>,
+}
+
+impl TetUrlFactory {
+    pub fn new(defaults: TetOptions, next: Arc<DynamicListTableFactory>) -> Self {
+        Self { defaults, next }
+    }
+
+    /// The session's settings as they are now.
+    fn settings(&self) -> ConfigOptions {
+        let session = self.next.session_store().get_session().upgrade();
+        session.map_or_else(ConfigOptions::new, |session| {
+            session.read().config_options().clone()
+        })
+    }
+}
+
+/// Makes the tables of files of rows, but not of pipes and devices.
+#[derive(Debug)]
+pub(crate) struct RegularFilesFactory(pub Arc<dyn TableProviderFactory>);
+
+#[async_trait]
+impl TableProviderFactory for RegularFilesFactory {
+    async fn create(
+        &self,
+        state: &dyn Session,
+        command: &CreateExternalTable,
+    ) -> Result<Arc<dyn TableProvider>> {
+        for location in &command.locations {
+            refuse_special(location)?;
+        }
+        self.0.create(state, command).await
+    }
+}
+
+/// Refuses a path to something else than a file or a directory: DataFusion would wait for the other end of a pipe.
+fn refuse_special(location: &str) -> Result<()> {
+    let path = Path::new(location.strip_prefix("file://").unwrap_or(location));
+    let is_special = |metadata: Metadata| !(metadata.is_file() || metadata.is_dir());
+    match path.metadata().is_ok_and(is_special) {
+        true => plan_err!("{location}: is no regular file"),
+        false => Ok(()),
+    }
+}
+
+fn is_word(name: &str) -> bool {
+    name.chars().all(|c| c.is_alphanumeric() || c == '_')
+}
+
+/// Says what to do about a location that DataFusion could not make a table of.
+fn advice(url: &str, other: &Result<Option<Arc<dyn TableProvider>>>) -> Option<String> {
+    let elsewhere = remote(url).filter(|_| match other {
+        Err(error) => error.to_string().contains("No suitable object store"),
+        Ok(_) => true,
+    });
+    elsewhere.or_else(|| foreign(Path::new(url.strip_prefix("file://").unwrap_or(url))))
+}
+
+#[async_trait]
+impl UrlTableFactory for TetUrlFactory {
+    async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if !is_word(url) {
+            refuse_special(url)?;
+        }
+        if !Location::is_meant(url) {
+            return match self.next.try_new(url).await {
+                // A word is rather the name of a table that is not there, or is to be made, than the folder that
+                // happens to be called so.
+                Err(_) if is_word(url) => Ok(None),
+                Ok(Some(table)) => Ok(Some(table)),
+                other => match advice(url, &other) {
+                    Some(advice) => plan_err!("{url}: {advice}"),
+                    None => other,
+                },
+            };
+        }
+        let table = open_location(url, &self.defaults, &self.settings())?;
+        Ok(Some(Arc::new(table)))
+    }
+}

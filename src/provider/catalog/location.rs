@@ -1,0 +1,206 @@
+//! Which files a location means: one, those of a folder, or those that match a pattern; and which of their datasets.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use datafusion::common::{Result, plan_datafusion_err, plan_err};
+
+use crate::error::Error;
+use crate::format::remote;
+use crate::format::tet::is_package;
+use crate::provider::adapters::arrays::{is_array_folder, is_array_name, member_of_hierarchy};
+
+/// Folders within each other that are searched.
+const MAX_DEPTH: usize = 32;
+
+/// A location, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Location {
+    /// The files, sorted by path.
+    pub files: Vec<PathBuf>,
+    /// The dataset that the location names behind a `#`.
+    pub dataset: Option<String>,
+}
+
+impl Location {
+    /// What a location means: a path that exists; else, behind its last `#`, the name of a dataset; else a pattern with
+    /// `*`, `?`, `[...]` or `**`. A folder means every `.tet` file and `.tet.d` package in it, at any depth; one within a
+    /// Zarr hierarchy means that array of the hierarchy.
+    pub fn parse(text: &str) -> Result<Self> {
+        if let Some(advice) = remote(text) {
+            return plan_err!("{text}: {advice}");
+        }
+        let text = text.strip_prefix("file://").unwrap_or(text);
+        let (path, dataset) = match text.rsplit_once('#') {
+            Some((path, dataset)) if !Path::new(text).exists() && !dataset.is_empty() => {
+                (path, Some(dataset.to_string()))
+            }
+            _ => (text, None),
+        };
+        let (files, member) = files(path)?;
+        let dataset = dataset.or(member);
+        Ok(Self { files, dataset })
+    }
+
+    /// Whether a table's name means files of arrays: `.tet`, `.npy` or `.npz`, a `.tet.d` package, a Zarr hierarchy or an
+    /// array in one, or a pattern for them.
+    pub fn is_meant(text: &str) -> bool {
+        let path = text.rsplit_once('#').map(|(path, _)| path);
+        let is_pattern = text.contains(['*', '?', '[']);
+        is_array_name(text)
+            || path.is_some_and(is_array_name)
+            || (is_pattern && text.contains(".zarr/"))
+            || (text.contains('/') && member_of_hierarchy(Path::new(text)).is_some())
+    }
+}
+
+/// The files, and the array that the text names within them.
+fn files(text: &str) -> Result<(Vec<PathBuf>, Option<String>)> {
+    let path = Path::new(text);
+    if let Some((hierarchy, array)) = member_of_hierarchy(path) {
+        return Ok((vec![hierarchy.to_path_buf()], Some(array)));
+    }
+    if is_array_folder(path) {
+        return Ok((vec![path.to_path_buf()], None));
+    }
+    let mut files = Vec::new();
+    let mut members = HashSet::new();
+    if path.is_dir() {
+        search(path, MAX_DEPTH, &mut files)?;
+        if files.is_empty() {
+            return plan_err!("{text}: no .tet file in the folder");
+        }
+    } else if path.exists() {
+        files.push(path.to_path_buf());
+    } else if text.contains(['*', '?', '[']) {
+        let paths = glob::glob(text)
+            .map_err(|error| plan_datafusion_err!("{text}: the pattern is malformed: {error}"))?;
+        for path in paths {
+            let path = path.map_err(|error| {
+                Error::io(error.path(), "list")(std::io::Error::other(error.to_string()))
+            })?;
+            if let Some((hierarchy, array)) = member_of_hierarchy(&path) {
+                files.push(hierarchy.to_path_buf());
+                members.insert(array);
+                continue;
+            }
+            // Of a package only the published generation counts, wherever the pattern leads.
+            let folders = path.ancestors();
+            let folder = folders.filter(|folder| is_array_folder(folder)).last();
+            if let Some(folder) = folder {
+                files.push(folder.to_path_buf());
+            } else if path.is_file() {
+                files.push(path);
+            }
+        }
+        if files.is_empty() {
+            return plan_err!("{text}: no file matches the pattern");
+        }
+    } else {
+        return plan_err!("{text}: no such file or folder");
+    }
+    files.sort();
+    files.dedup();
+    // A pattern may match the arrays of a hierarchy rather than one of each.
+    let mut members = members.into_iter();
+    let member = members.next().filter(|_| members.next().is_none());
+    Ok((files, member))
+}
+
+/// Whether a path is a `.tet` file or a package.
+pub(crate) fn is_tet(path: &Path) -> bool {
+    let extension = path.extension().unwrap_or_default();
+    (extension.eq_ignore_ascii_case("tet") && path.is_file()) || is_package(path)
+}
+
+fn search(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Error> {
+    for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
+        let entry = entry.map_err(Error::io(folder, "list"))?;
+        let path = entry.path();
+        if is_tet(&path) {
+            files.push(path);
+        } else if depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            search(&path, depth - 1, files)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.tet", "a.TET", "c.csv", "deep/er/d.tet", "odd#1.tet"] {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        std::fs::create_dir(folder.path().join("p.tet.d")).unwrap();
+        std::fs::write(folder.path().join("p.tet.d/PROTOCOL"), "").unwrap();
+        std::fs::write(folder.path().join("p.tet.d/packed.tet"), "").unwrap();
+        folder
+    }
+
+    fn found(folder: &Path, location: &str) -> (Vec<String>, Option<String>) {
+        let text = folder.join(location);
+        let location = Location::parse(text.to_str().unwrap()).unwrap();
+        let names = location.files.iter().map(|file| {
+            let name = file.strip_prefix(folder).unwrap();
+            name.to_str().unwrap().to_string()
+        });
+        (names.collect(), location.dataset)
+    }
+
+    #[test]
+    fn files_folders_and_patterns() {
+        let folder = folder();
+        let all = ["a.TET", "b.tet", "deep/er/d.tet", "odd#1.tet", "p.tet.d"];
+        assert_eq!(found(folder.path(), "").0, all);
+        assert_eq!(found(folder.path(), "*.tet").0, ["b.tet", "odd#1.tet"]);
+        assert_eq!(
+            found(folder.path(), "**/*.tet#t2m"),
+            (
+                vec![
+                    "b.tet".into(),
+                    "deep/er/d.tet".into(),
+                    "odd#1.tet".into(),
+                    "p.tet.d".into()
+                ],
+                Some("t2m".into())
+            )
+        );
+        assert_eq!(
+            found(folder.path(), "odd#1.tet"),
+            (vec!["odd#1.tet".into()], None)
+        );
+        assert_eq!(
+            found(folder.path(), "odd#1.tet#a/b"),
+            (vec!["odd#1.tet".into()], Some("a/b".into()))
+        );
+        for wrong in ["none.tet", "x*.tet", "deep/*.csv", "[.tet"] {
+            let text = folder.path().join(wrong);
+            assert!(Location::parse(text.to_str().unwrap()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_that_mean_files() {
+        for yes in [
+            "a.tet",
+            "x/*.TET",
+            "a.tet#b",
+            "p.tet.d/",
+            "a.tet#g/b",
+            "a.npy",
+            "a.npz#b",
+            "x/*.zarr/t2m",
+        ] {
+            assert!(Location::is_meant(yes), "{yes}");
+        }
+        for no in ["temperature", "a.csv", "tet", "a.tetra", "npy"] {
+            assert!(!Location::is_meant(no), "{no}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! An axis along several files.
+
+use std::collections::HashSet;
+
+use datafusion::common::ScalarValue;
+
+/// The least and the greatest coordinate.
+pub(crate) type Bounds = (ScalarValue, ScalarValue);
+
+/// An axis along several files: those with the same bounds are taken for the same positions, others lie behind each other.
+#[derive(Debug)]
+pub(crate) struct JoinedAxis {
+    seen: HashSet<Option<Bounds>>,
+    /// The positions; `None` if they are 2^64 or more.
+    pub extent: Option<u64>,
+    /// The bounds of those that have some.
+    pub bounds: Option<Bounds>,
+}
+
+impl JoinedAxis {
+    /// Along no file.
+    pub fn new() -> Self {
+        Self {
+            seen: HashSet::new(),
+            extent: Some(0),
+            bounds: None,
+        }
+    }
+
+    /// Adds the axis of a file. It has no bounds if it is empty, or has a coordinate that is not a number.
+    pub fn add(&mut self, length: u64, bounds: Option<Bounds>) {
+        if length == 0 || !self.seen.insert(bounds.clone()) {
+            return;
+        }
+        self.extent = self.extent.and_then(|extent| extent.checked_add(length));
+        self.bounds = match (self.bounds.take(), bounds) {
+            (Some(one), Some(other)) => Some((
+                if other.0 < one.0 { other.0 } else { one.0 },
+                if other.1 > one.1 { other.1 } else { one.1 },
+            )),
+            (one, other) => one.or(other),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(least: i64, greatest: i64) -> Option<Bounds> {
+        Some((ScalarValue::from(least), ScalarValue::from(greatest)))
+    }
+
+    #[test]
+    fn positions_count_once_in_any_order() {
+        let mut axis = JoinedAxis::new();
+        for _ in 0..2 {
+            axis.add(5, bounds(0, 4));
+            axis.add(0, None);
+            axis.add(5, bounds(5, 9));
+        }
+        assert_eq!(axis.extent, Some(10));
+        assert_eq!(axis.bounds, bounds(0, 9));
+        axis.add(3, None);
+        assert_eq!(axis.extent, Some(13));
+        assert_eq!(axis.bounds, bounds(0, 9));
+        axis.add(u64::MAX, bounds(20, 30));
+        assert_eq!(axis.extent, None);
+    }
+}

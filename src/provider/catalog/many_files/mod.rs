@@ -1,0 +1,253 @@
+//! The same table of many files as one table: the union of their rows.
+
+pub(crate) mod blocks;
+pub(crate) mod joined_axis;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::StringArray;
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use datafusion::catalog::Session;
+use datafusion::common::{Result, plan_err};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::expr_rewriter::unnormalize_col;
+
+use crate::error::{Error, Place};
+use crate::grid::{Axis, CoordinateSource, IndexSet};
+use crate::provider::adapters::arrays;
+use crate::provider::catalog::description::TableDescription;
+use crate::provider::catalog::many_files::blocks::{FileBlocks, Part};
+use crate::provider::catalog::many_files::joined_axis::JoinedAxis;
+use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::planning::axis_filter::evaluate;
+use crate::provider::planning::pushdown::{Pushdown, only_dimension};
+use crate::provider::scan::grid_blocks::GridBlocks;
+use crate::provider::scan::grid_table::columns;
+use crate::provider::source::{BlockSource, GridSource, SelectedBlocks, for_columns};
+
+/// The name of the column with each row's file.
+const FILE: &str = "file";
+
+/// One table of each of many files, as one. Its columns are those of the first file; a filter over a dimension drops
+/// files by their axes before anything of them is read.
+#[derive(Debug)]
+pub struct FileTable {
+    name: String,
+    location: String,
+    members: Vec<Arc<dyn GridSource>>,
+    /// The files as coordinates, a position for each.
+    files: Axis,
+    has_file_column: bool,
+    schema: SchemaRef,
+}
+
+impl FileTable {
+    /// Opens the table that `options.dataset` names, else the only one, in each of some files. `location` is what they are
+    /// called together.
+    ///
+    /// # Errors
+    /// If one of them cannot be opened, or has other columns than the first.
+    pub(crate) fn open(
+        location: &str,
+        files: &[PathBuf],
+        options: &TetOptions,
+        session: &ConfigOptions,
+    ) -> Result<Self> {
+        let mut members: Vec<Arc<dyn GridSource>> = Vec::with_capacity(files.len());
+        let mut first: Option<Fields> = None;
+        for path in files {
+            let member = arrays::open(path, options, session)?;
+            let fields = columns(member.as_ref());
+            match &first {
+                None => first = Some(fields),
+                Some(first) => {
+                    check_same(first, &fields, &files[0], path, member.name())?;
+                }
+            }
+            members.push(member);
+        }
+        let Some(fields) = first else {
+            return plan_err!("{location}: no files");
+        };
+        let mut fields = fields.to_vec();
+        if options.file_column {
+            if fields.iter().any(|field| field.name() == FILE) {
+                return plan_err!(
+                    "{location}: there is a column called {FILE} already; leave the option file_column out"
+                );
+            }
+            fields.push(Arc::new(Field::new(FILE, DataType::Utf8, false)));
+        }
+        let paths = files.iter().map(|path| path.to_string_lossy());
+        Ok(Self {
+            name: members[0].name().to_string(),
+            location: location.to_string(),
+            members,
+            files: Axis::with_values(
+                FILE,
+                Arc::new(StringArray::from_iter_values(paths)),
+                CoordinateSource::Index,
+            ),
+            has_file_column: options.file_column,
+            schema: Arc::new(Schema::new(fields)),
+        })
+    }
+
+    /// The files that the filters over the column `file` leave.
+    fn select_files(
+        &self,
+        session: &dyn Session,
+        filters: &[Expr],
+        residual: &mut Vec<Expr>,
+    ) -> Result<IndexSet> {
+        let mut selected = IndexSet::all(self.members.len() as u64);
+        for filter in filters {
+            match evaluate(session, &self.files, filter, &selected)? {
+                Some(set) => selected = set,
+                None => residual.push(filter.clone()),
+            }
+        }
+        Ok(selected)
+    }
+}
+
+/// Attributes may differ from file to file, names and types may not.
+fn check_same(
+    first: &Fields,
+    other: &Fields,
+    first_path: &Path,
+    path: &Path,
+    dataset: &str,
+) -> Result<(), Error> {
+    let text = |fields: &Fields| {
+        let fields: Vec<_> = fields
+            .iter()
+            .map(|field| format!("{} {}", field.name(), field.data_type()))
+            .collect();
+        fields.join(", ")
+    };
+    let (expected, found) = (text(first), text(other));
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::malformed(
+        Place::dataset(path, dataset),
+        "columns",
+        format!("({found})"),
+        format!("({expected}) as in {}", first_path.display()),
+    ))
+}
+
+impl BlockSource for FileTable {
+    fn format(&self) -> &'static str {
+        self.members[0].format()
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn as_grid(&self) -> Option<&dyn GridSource> {
+        None
+    }
+
+    fn grids(&self) -> Vec<Arc<dyn GridSource>> {
+        self.members.iter().map(Arc::clone).collect()
+    }
+
+    fn dimensions(&self) -> Vec<&str> {
+        let axes = self.members[0].axes().iter().map(Axis::name);
+        axes.chain(self.has_file_column.then_some(FILE)).collect()
+    }
+
+    fn select(
+        &self,
+        session: &dyn Session,
+        filters: &[Expr],
+        columns: &[usize],
+    ) -> Result<SelectedBlocks> {
+        let members = self
+            .members
+            .iter()
+            .map(|member| for_columns(member, columns));
+        let members: Vec<_> = members.collect();
+        let filters = filters.iter().cloned().map(unnormalize_col);
+        let (of_files, of_axes): (Vec<_>, Vec<_>) = filters
+            .partition(|filter| self.has_file_column && only_dimension(&[FILE], filter).is_some());
+        let mut residual = Vec::new();
+        let files = self.select_files(session, &of_files, &mut residual)?;
+        let mut parts = Vec::new();
+        for number in files.ranges().flatten() {
+            // A position on an axis with a file each.
+            let number = number as usize;
+            let grid = &members[number];
+            let pushdown = Pushdown::try_new(session, grid.axes(), &of_axes)?;
+            for filter in pushdown.residual {
+                if !residual.contains(&filter) {
+                    residual.push(filter);
+                }
+            }
+            if !pushdown.selection.is_empty() {
+                parts.push(Part {
+                    number,
+                    blocks: Arc::new(GridBlocks::new(grid, pushdown.selection)),
+                });
+            }
+        }
+        let total = members.iter().try_fold(0u64, |total, member| {
+            total.checked_add(member.chunk_grid().count()?)
+        });
+        let file_column = self.has_file_column.then(|| self.schema.fields().len() - 1);
+        let dimensions = self.members[0].axes().len();
+        let blocks = FileBlocks::new(parts, total, &self.files, dimensions, file_column);
+        let Some(blocks) = blocks else {
+            return plan_err!("{}: 2^64 chunks or more", self.location);
+        };
+        Ok(SelectedBlocks {
+            blocks: Arc::new(blocks),
+            residual,
+        })
+    }
+
+    fn describe(&self) -> Result<TableDescription> {
+        let mut whole = self.members[0].describe()?;
+        let mut codecs: HashSet<String> = whole.codecs.drain(..).collect();
+        let dimensions = whole.dimensions.iter();
+        let joined = dimensions.map(|one| {
+            let mut joined = JoinedAxis::new();
+            joined.add(one.extent, one.range.clone());
+            joined
+        });
+        let mut joined: Vec<_> = joined.collect();
+        for member in &self.members[1..] {
+            let other = member.describe()?;
+            codecs.extend(other.codecs);
+            whole.problems.extend(other.problems);
+            whole.stored_bytes = whole.stored_bytes.saturating_add(other.stored_bytes);
+            let add = |one: Option<u64>, other: Option<u64>| one?.checked_add(other?);
+            whole.raw_bytes = add(whole.raw_bytes, other.raw_bytes);
+            whole.chunks = add(whole.chunks, other.chunks);
+            for (joined, other) in joined.iter_mut().zip(other.dimensions) {
+                joined.add(other.extent, other.range);
+            }
+        }
+        for (one, joined) in whole.dimensions.iter_mut().zip(joined) {
+            one.extent = joined.extent.unwrap_or(u64::MAX);
+            one.range = joined.bounds;
+        }
+        whole.codecs = codecs.into_iter().collect();
+        whole.codecs.sort();
+        whole.location = match self.members.len() {
+            1 => whole.location,
+            count => format!("{count} files: {}", self.location),
+        };
+        Ok(whole)
+    }
+}

@@ -1,0 +1,413 @@
+//! Registering `.tet` files in a session.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::dataframe::DataFrame;
+use datafusion::datasource::dynamic_file::DynamicListTableFactory;
+use datafusion::datasource::file_format::FileFormatFactory;
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::prelude::SessionContext;
+
+use crate::error::Error;
+use crate::provider::aggregate::ArrayAggregates;
+use crate::provider::attributes::{AttributedResults, ResultAttributes};
+use crate::provider::catalog::external::{
+    RegularFilesFactory, STORED_AS, TetTableFactory, TetUrlFactory,
+};
+use crate::provider::catalog::location::is_tet;
+use crate::provider::catalog::schema::TetSchema;
+use crate::provider::catalog::settings::config::TetConfig;
+use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::table::ArrayTable;
+use crate::provider::catalog::url_catalogs::UrlCatalogs;
+use crate::provider::copy::{ArrayFormatFactory, RowFormatFactory};
+use crate::provider::functions;
+use crate::provider::functions::bounded::bounded;
+use crate::provider::functions::memory::SessionMemory;
+use crate::provider::introspection;
+use crate::provider::join::zip::ZipJoins;
+#[cfg(feature = "parquet")]
+use crate::provider::parquet::{AttributedParquet, InexactFloatBounds};
+use crate::provider::rules::analysis;
+use crate::provider::rules::filter_pushdown::FilterPushdown;
+use crate::provider::rules::logic::{
+    CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
+};
+use crate::provider::rules::long_limits::SpillLongLimits;
+use crate::provider::rules::nested_loops::RestartBuildSides;
+use crate::provider::rules::probe_sides::ArrayProbeSides;
+
+/// The engine's rule that distributes a plan over partitions.
+const DISTRIBUTION: &str = "EnsureRequirements";
+/// DataFusion's rule that chooses the build sides of joins.
+const JOIN_SELECTION: &str = "join_selection";
+/// Names that a schema cannot have.
+const RESERVED: [&str; 1] = ["information_schema"];
+
+/// Opens and registers `.tet` files in a [`SessionContext`], in the manner of its `register_parquet` and
+/// `read_parquet`.
+///
+/// ```
+/// # use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
+/// use datafusion::prelude::SessionContext;
+/// use tet_sql::{TetOptions, TetSessionExt};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("weather.tet");
+/// # let spec = DatasetSpec::new("temperature", Dtype::U8, &[2, 3], &[2, 2]).with_dim_names(["lat", "lon"]);
+/// # let mut writer = TetWriter::create(&path, vec![spec])?;
+/// # writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
+/// # writer.finish()?;
+/// let ctx = SessionContext::new();
+/// ctx.register_tet_file(&path, TetOptions::new()).await?;
+/// let by_lat = ctx
+///     .sql("SELECT lat, avg(value) FROM weather.temperature GROUP BY lat")
+///     .await?;
+/// assert_eq!(by_lat.count().await?, 2);
+/// # Ok(())
+/// # }
+/// ```
+#[async_trait]
+pub trait TetSessionExt {
+    /// Registers a file, or a package (a folder `X.tet.d`), as a schema called after its stem, in the default catalog.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or a schema of that name exists already.
+    async fn register_tet_file(&self, path: &Path, options: TetOptions) -> Result<Arc<TetSchema>>;
+
+    /// Registers a file as a schema of this name, in the default catalog.
+    ///
+    /// # Errors
+    /// As [`Self::register_tet_file`].
+    async fn register_tet_file_as(
+        &self,
+        schema: &str,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<Arc<TetSchema>>;
+
+    /// Registers every `*.tet` file and every package of a folder as a schema called after its stem, in the order of their
+    /// names. Those that cannot be opened are left out and reported.
+    ///
+    /// # Errors
+    /// If the folder cannot be read, or a schema of one of the names exists already; then none is registered.
+    async fn register_tet_folder(&self, path: &Path, options: TetOptions) -> Result<TetFolder>;
+
+    /// Registers one dataset as a table: the one that `options.dataset` names, else the file's only one.
+    ///
+    /// # Errors
+    /// As [`ArrayTable::open`].
+    async fn register_tet(
+        &self,
+        table: TableReference,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<()>;
+
+    /// Reads one dataset without giving it a name.
+    ///
+    /// # Errors
+    /// As [`ArrayTable::open`].
+    async fn read_tet(&self, path: &Path, options: TetOptions) -> Result<DataFrame>;
+}
+
+/// Makes SQL in a session able to open `.tet` files by itself: `CREATE EXTERNAL TABLE ... STORED AS TET`, and a quoted path
+/// in place of a table, `FROM 'weather.tet#temperature'`. In the manner of
+/// [`SessionContext::enable_url_table`], which it includes: quoted paths of other formats work as well. Anybody who
+/// can run SQL in such a session can read any file that the process can.
+///
+/// Times in text may be abbreviated (`time = '2024-06'`, `'2024-06-15 12:00'`), and the [functions] are there.
+///
+/// `defaults` are how such tables are opened where nothing else is said.
+///
+/// ```
+/// # use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
+/// use datafusion::prelude::SessionContext;
+/// use tet_sql::{TetOptions, enable_tet};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("weather.tet");
+/// # let mut writer = TetWriter::create(&path, vec![DatasetSpec::new("a", Dtype::U8, &[2, 3], &[2, 2])])?;
+/// # writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
+/// # writer.finish()?;
+/// let ctx = enable_tet(SessionContext::new(), TetOptions::new());
+/// let query = format!("SELECT value FROM '{}' WHERE dim_1 = 2", path.display());
+/// assert_eq!(ctx.sql(&query).await?.count().await?, 2);
+/// # Ok(())
+/// # }
+/// ```
+pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
+    add_config(&ctx);
+    let listing = Arc::new(DynamicListTableFactory::default());
+    let urls = TetUrlFactory::new(defaults.clone(), Arc::clone(&listing));
+    let catalogs = Arc::clone(ctx.state_ref().read().catalog_list());
+    let catalogs = UrlCatalogs::new(catalogs, Arc::new(urls));
+    let session_id = ctx.session_id();
+    let mut rules = ctx.state_ref().read().physical_optimizers().to_vec();
+    #[cfg(feature = "parquet")]
+    if !rules
+        .iter()
+        .any(|rule| rule.name() == InexactFloatBounds.name())
+    {
+        // Before any rule believes in statistics.
+        rules.insert(0, Arc::new(InexactFloatBounds));
+    }
+    let ours: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 2] =
+        [Arc::new(ZipJoins::new()), Arc::new(ArrayAggregates::new())];
+    for rule in ours {
+        if !rules.iter().any(|other| other.name() == rule.name()) {
+            let distribution = rules.iter().position(|rule| rule.name() == DISTRIBUTION);
+            rules.insert(distribution.unwrap_or(rules.len()), rule);
+        }
+    }
+    let last: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 2] =
+        [Arc::new(SpillLongLimits), Arc::new(RestartBuildSides)];
+    for rule in last {
+        if !rules.iter().any(|other| other.name() == rule.name()) {
+            rules.push(rule);
+        }
+    }
+    if !rules
+        .iter()
+        .any(|rule| rule.name() == ArrayProbeSides::NAME)
+        && let Some(selection) = rules.iter().position(|rule| rule.name() == JOIN_SELECTION)
+    {
+        rules.insert(selection + 1, Arc::new(ArrayProbeSides::new()));
+    }
+    FilterPushdown::replace_in(&mut rules);
+    let planner = Arc::clone(ctx.state_ref().read().query_planner());
+    let mut builder = ctx
+        .into_state_builder()
+        .with_query_planner(Arc::new(AttributedResults::new(planner)))
+        .with_session_id(session_id)
+        .with_catalog_list(Arc::new(catalogs))
+        .with_physical_optimizer_rules(rules);
+    let analyzer = builder.analyzer().get_or_insert_default();
+    analysis::register(analyzer);
+    let is_new = |rule: &dyn AnalyzerRule| {
+        let mut others = analyzer.rules.iter();
+        !others.any(|other| other.name() == rule.name())
+    };
+    if is_new(&ResultAttributes) {
+        // Before types are coerced, expressions are as the query has them.
+        analyzer.rules.insert(0, Arc::new(ResultAttributes));
+        analyzer.rules.insert(1, Arc::new(CountedSetOperations));
+        analyzer.rules.push(Arc::new(EqualZeros));
+        analyzer.rules.push(Arc::new(NullAwareInSubqueries));
+        analyzer.rules.push(Arc::new(CombinedInLists));
+    }
+    let ctx: SessionContext = builder.build().into();
+    for factory in ctx.state_ref().write().table_factories_mut().values_mut() {
+        *factory = Arc::new(RegularFilesFactory(Arc::clone(factory)));
+    }
+    for format in STORED_AS {
+        let factory = Arc::new(TetTableFactory::new(defaults.clone()));
+        let state = ctx.state_ref();
+        let mut state = state.write();
+        let factories = state.table_factories_mut();
+        factories.insert(format.to_string(), factory);
+    }
+    #[cfg(feature = "parquet")]
+    AttributedParquet::register(&mut ctx.state_ref().write());
+    let ours = ArrayFormatFactory::all().into_iter();
+    let ours = ours.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
+    let of_rows = RowFormatFactory::all(&ctx.state()).into_iter();
+    let of_rows = of_rows.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
+    for format in ours.chain(of_rows) {
+        // Overwriting never fails.
+        let _ = ctx.state_ref().write().register_file_format(format, true);
+    }
+    let memory = SessionMemory::of(&ctx);
+    for function in functions::aggregates(&memory) {
+        ctx.register_udaf(function);
+    }
+    let own = functions::scalars().into_iter();
+    for function in own.chain(functions::of_times()) {
+        ctx.register_udf(function);
+    }
+    for function in bounded(ctx.state().scalar_functions(), &memory) {
+        ctx.register_udf(function);
+    }
+    introspection::register(&ctx);
+    listing.session_store().with_state(ctx.state_weak_ref());
+    ctx
+}
+
+#[async_trait]
+impl TetSessionExt for SessionContext {
+    async fn register_tet_file(&self, path: &Path, options: TetOptions) -> Result<Arc<TetSchema>> {
+        self.register_tet_file_as(&stem(path)?, path, options).await
+    }
+
+    async fn register_tet_file_as(
+        &self,
+        schema: &str,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<Arc<TetSchema>> {
+        let config = self.copied_config();
+        let schema = TetSchema::open_in(config.options(), schema.to_string(), path, options)?;
+        let schema = Arc::new(schema);
+        register_schemas(self, std::slice::from_ref(&schema))?;
+        Ok(schema)
+    }
+
+    async fn register_tet_folder(&self, path: &Path, options: TetOptions) -> Result<TetFolder> {
+        let config = self.copied_config();
+        let mut folder = TetFolder {
+            schemas: Vec::new(),
+            refused: Vec::new(),
+        };
+        let mut names = HashSet::new();
+        for file in tet_files(path)? {
+            let Ok(name) = stem(&file) else {
+                let message = "the name is not UTF-8, so that it cannot be a schema's";
+                folder.refused.push(Error::invalid(&file, message));
+                continue;
+            };
+            match TetSchema::open_in(config.options(), name, &file, options.clone()) {
+                Ok(schema) if !names.insert(schema.name().to_string()) => {
+                    let message = "another file of the folder has the same stem";
+                    folder.refused.push(Error::invalid(&file, message));
+                }
+                Ok(schema) => folder.schemas.push(Arc::new(schema)),
+                Err(error) => folder.refused.push(error),
+            }
+        }
+        register_schemas(self, &folder.schemas)?;
+        Ok(folder)
+    }
+
+    async fn register_tet(
+        &self,
+        table: TableReference,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<()> {
+        add_config(self);
+        let opened = ArrayTable::open_in(self.copied_config().options(), path, &options)?;
+        self.register_table(table, Arc::new(opened))?;
+        Ok(())
+    }
+
+    async fn read_tet(&self, path: &Path, options: TetOptions) -> Result<DataFrame> {
+        add_config(self);
+        let opened = ArrayTable::open_in(self.copied_config().options(), path, &options)?;
+        self.read_table(Arc::new(opened))
+    }
+}
+
+/// What became of the files of a folder.
+#[derive(Debug)]
+pub struct TetFolder {
+    /// The files that are registered.
+    pub schemas: Vec<Arc<TetSchema>>,
+    /// Why the others could not be opened.
+    pub refused: Vec<Error>,
+}
+
+/// Registers all of these schemas, or none if one cannot be.
+fn register_schemas(ctx: &SessionContext, schemas: &[Arc<TetSchema>]) -> Result<()> {
+    let catalog_name = ctx
+        .copied_config()
+        .options()
+        .catalog
+        .default_catalog
+        .clone();
+    let Some(catalog) = ctx.catalog(&catalog_name) else {
+        return plan_err!("the session has no catalog \"{catalog_name}\"");
+    };
+    let mut names: HashSet<String> = catalog.schema_names().into_iter().collect();
+    for schema in schemas {
+        let name = schema.name();
+        let file = schema.path().display();
+        if RESERVED.contains(&name) {
+            return plan_err!("{file}: a schema cannot be called \"{name}\"; choose another name");
+        }
+        if !names.insert(name.to_string()) {
+            return plan_err!(
+                "{file}: there is a schema called \"{name}\" already; choose another name"
+            );
+        }
+    }
+    add_config(ctx);
+    for schema in schemas {
+        let provider: Arc<TetSchema> = Arc::clone(schema);
+        catalog.register_schema(schema.name(), provider)?;
+    }
+    Ok(())
+}
+
+/// Makes `SET tet....` work in the session.
+fn add_config(ctx: &SessionContext) {
+    let state = ctx.state_ref();
+    let mut state = state.write();
+    let extensions = &mut state.config_mut().options_mut().extensions;
+    if extensions.get::<TetConfig>().is_none() {
+        extensions.insert(TetConfig::default());
+    }
+}
+
+/// The name without `.tet`, or any other extension, or a package's `.tet.d`.
+fn stem(path: &Path) -> Result<String> {
+    match path.file_stem().and_then(|stem| stem.to_str()) {
+        Some(stem) => {
+            let inner = Path::new(stem);
+            let name = match inner.file_stem().and_then(|name| name.to_str()) {
+                Some(name) if has_extension(path, "d") && has_extension(inner, "tet") => name,
+                _ => stem,
+            };
+            Ok(name.to_string())
+        }
+        None => plan_err!(
+            "{}: the file's name cannot be a schema's; choose another name",
+            path.display()
+        ),
+    }
+}
+
+/// The `*.tet` files and the packages of a folder, sorted.
+fn tet_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let mut files = Vec::new();
+    for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
+        let path = entry.map_err(Error::io(folder, "list"))?.path();
+        if is_tet(&path) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn has_extension(path: &Path, expected: &str) -> bool {
+    let extension = path.extension().unwrap_or_default();
+    extension.eq_ignore_ascii_case(expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_are_called_after_files_without_their_extension() {
+        for (path, expected) in [
+            ("a/era.tet", "era"),
+            ("a/era.h5.tet", "era.h5"),
+            ("a/era.tet.d", "era"),
+            ("a/era.TET.D", "era"),
+            ("a/era.d", "era"),
+            ("a/.tet.d", ".tet"),
+        ] {
+            assert_eq!(stem(Path::new(path)).unwrap(), expected);
+        }
+    }
+}

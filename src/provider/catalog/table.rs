@@ -1,0 +1,186 @@
+//! A block source as a table of the engine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Result, not_impl_err};
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::TableType;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::error::Error;
+use crate::provider::adapters::arrays;
+use crate::provider::attributes::plain;
+use crate::provider::catalog::description::TableDescription;
+use crate::provider::catalog::settings::options::{ReadOptions, TetOptions};
+use crate::provider::planning::pushdown;
+use crate::provider::scan::ArrayScan;
+use crate::provider::scan::grid_table::GridTable;
+use crate::provider::source::{BlockSource, GridSource, VALUE};
+
+/// An array as a table: a row per cell, a column per dimension, then the values.
+///
+/// Filters over one dimension are evaluated on its axis and drop chunks before anything is read; `count(*)`, and
+/// `min` and `max` of coordinates, come from the axes alone.
+///
+/// ```
+/// # use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
+/// use std::sync::Arc;
+/// use datafusion::prelude::SessionContext;
+/// use tet_sql::{ArrayTable, TetOptions};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("a.tet");
+/// # let mut writer = TetWriter::create(&path, vec![DatasetSpec::new("a", Dtype::U8, &[2, 3], &[2, 2])])?;
+/// # writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
+/// # writer.finish()?;
+/// let table = ArrayTable::open(&path, &TetOptions::new())?;
+/// let ctx = SessionContext::new();
+/// ctx.register_table("a", Arc::new(table))?;
+/// let rows = ctx.sql("SELECT value FROM a WHERE dim_1 = 2").await?.count().await?;
+/// assert_eq!(rows, 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ArrayTable {
+    source: Arc<dyn BlockSource>,
+    /// The columns without their attributes.
+    schema: SchemaRef,
+    options: TetOptions,
+}
+
+impl ArrayTable {
+    /// A table over any block source.
+    pub fn new(source: Arc<dyn BlockSource>, options: TetOptions) -> Self {
+        Self {
+            schema: plain(source.schema()),
+            source,
+            options,
+        }
+    }
+
+    /// A table over a grid.
+    pub fn from_grid(grid: Arc<dyn GridSource>, options: TetOptions) -> Self {
+        Self::new(Arc::new(GridTable::new(grid)), options)
+    }
+
+    /// Opens one table of a `.tet` file: the dataset (or wide table) that `options.dataset` names, else the only dataset
+    /// that is not there for the coordinates of others.
+    ///
+    /// # Errors
+    /// [`Error`] if the file cannot be opened, has several tables and none is named, or the dataset cannot be
+    /// read.
+    pub fn open(path: impl AsRef<Path>, options: &TetOptions) -> Result<Self, Error> {
+        Self::open_in(&ConfigOptions::new(), path.as_ref(), options)
+    }
+
+    /// The same, where what the options leave unset follows a session.
+    pub(crate) fn open_in(
+        session: &ConfigOptions,
+        path: &Path,
+        options: &TetOptions,
+    ) -> Result<Self, Error> {
+        let grid = arrays::open(path, options, session)?;
+        Ok(Self::from_grid(grid, options.clone()))
+    }
+
+    /// What the table is made of.
+    pub fn source(&self) -> &Arc<dyn BlockSource> {
+        &self.source
+    }
+
+    /// The name of the array, if the table has the values of just one, in a column called `value`. With the groups that it
+    /// lies in.
+    pub(crate) fn variable(&self) -> Option<&str> {
+        let dimensions = self.source.dimensions();
+        let mut values = self
+            .source
+            .schema()
+            .fields()
+            .iter()
+            .filter(|field| !dimensions.contains(&field.name().as_str()));
+        match (values.next(), values.next()) {
+            (Some(field), None) if field.name() == VALUE => Some(self.source.name()),
+            _ => None,
+        }
+    }
+
+    /// How a scan in this session reads values.
+    pub(crate) fn read_options(&self, session: &ConfigOptions) -> ReadOptions {
+        self.options.read_options(session)
+    }
+
+    /// Everything there is to know about the table. Looks every chunk's index row up, so it is meant for people.
+    ///
+    /// # Errors
+    /// If a coordinate cannot be compared with others.
+    pub fn describe(&self) -> Result<TableDescription> {
+        self.source.describe()
+    }
+}
+
+#[async_trait]
+impl TableProvider for ArrayTable {
+    /// The columns, without attributes: [`annotated_schema`](crate::annotated_schema) has them.
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let dimensions = self.source.dimensions();
+        let classes = filters
+            .iter()
+            .map(|filter| pushdown::classify(&dimensions, filter));
+        Ok(classes.collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let projection = projection
+            .cloned()
+            .unwrap_or_else(|| (0..self.source.schema().fields().len()).collect());
+        let scan = ArrayScan::try_new(
+            state,
+            Arc::clone(&self.source),
+            projection,
+            filters,
+            limit,
+            self.read_options(state.config_options()),
+        )?;
+        Ok(scan.into_exec())
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        _input: Arc<dyn ExecutionPlan>,
+        _insert_op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        not_impl_err!(
+            "{} is an array of a sealed {} file, to which rows cannot be added; COPY (SELECT ... UNION ALL ...) TO 'new.tet' \
+             writes a new one with them",
+            self.source.name(),
+            self.source.format()
+        )
+    }
+}

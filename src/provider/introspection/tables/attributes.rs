@@ -1,0 +1,73 @@
+//! `tet_attributes()`: what files say of themselves and of their columns.
+
+use crate::provider::introspection::catalogs::ListedSchema;
+use crate::provider::introspection::column::Column;
+use crate::provider::introspection::listing::Listing;
+use crate::provider::introspection::meaning;
+
+/// A row per attribute: those of the file, then those of each column of each table.
+pub(crate) struct Attributes;
+
+/// An attribute, and what it is of.
+pub(crate) struct Row {
+    table: Option<String>,
+    dataset: Option<String>,
+    column: Option<String>,
+    key: String,
+    value: String,
+}
+
+impl Listing for Attributes {
+    type Row = Row;
+    const NAME: &'static str = "tet_attributes";
+    const COLUMNS: &'static [Column<Row>] = &[
+        Column::text("table_name", |row| Ok(row.table.clone())),
+        Column::text("dataset", |row| Ok(row.dataset.clone())),
+        Column::text("column_name", |row| Ok(row.column.clone())),
+        Column::text("key", |row| Ok(Some(row.key.clone()))),
+        Column::text("value", |row| Ok(Some(row.value.clone()))),
+    ];
+
+    fn rows(schema: &ListedSchema) -> Vec<Row> {
+        let mut rows = of_file(schema);
+        for table in &schema.tables {
+            for field in table.source.schema().fields() {
+                let dataset = meaning::dataset(field).map(ToString::to_string);
+                let attributes = meaning::attributes(field).into_iter();
+                rows.extend(attributes.map(|(key, value)| Row {
+                    table: Some(table.name.clone()),
+                    dataset: dataset.clone(),
+                    column: Some(field.name().clone()),
+                    key: key.to_string(),
+                    value: value.to_string(),
+                }));
+            }
+        }
+        rows
+    }
+}
+
+/// Who wrote the file, with what, when.
+fn of_file(schema: &ListedSchema) -> Vec<Row> {
+    let file = schema.file.as_ref().and_then(|(file, _)| file.footer());
+    let Some(about) = file.and_then(|footer| footer.metadata.file.as_ref()) else {
+        return Vec::new();
+    };
+    let attributes = [
+        ("tool", &about.tool),
+        ("library_version", &about.library_version),
+        ("created_at", &about.created_at),
+    ];
+    attributes
+        .into_iter()
+        .filter_map(|(key, value)| {
+            Some(Row {
+                table: None,
+                dataset: None,
+                column: None,
+                key: key.to_string(),
+                value: value.clone()?,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,260 @@
+//! Chunks as rows, a batch at a time: only as many are looked up as are read.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, ListBuilder, RecordBatch, StringArray, UInt64Array, UInt64Builder, new_null_array,
+};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::Result;
+
+use crate::error::describe;
+use crate::grid::{ChunkGrid, Window};
+use crate::provider::catalog::description::ChunkDescription;
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::introspection::column::repeated;
+use crate::provider::introspection::scan::{Batches, Request, RowSource, batch};
+use crate::provider::introspection::tables::chunks::ChunkColumn;
+use crate::provider::source::{BlockStatistics, GridSource};
+
+/// Chunks that are looked up before a query can be cancelled. Where each is a file of its own, that takes a while.
+const MAX_LOOKED_UP: usize = 1024;
+/// Chunks that cannot be looked up after which reading ends in the error itself: a file can claim to have far more chunks
+/// than anybody wants to be told are missing.
+const MAX_PROBLEMS: u64 = 1024;
+
+/// The chunks of some datasets, one dataset after another, row-major.
+#[derive(Debug)]
+pub(crate) struct ChunkRows {
+    label: String,
+    parts: Arc<[Arc<dyn GridSource>]>,
+    columns: Arc<[ChunkColumn]>,
+    options: ReadOptions,
+}
+
+impl ChunkRows {
+    pub fn new(
+        label: String,
+        parts: Arc<[Arc<dyn GridSource>]>,
+        columns: Arc<[ChunkColumn]>,
+        options: ReadOptions,
+    ) -> Self {
+        Self {
+            label,
+            parts,
+            columns,
+            options,
+        }
+    }
+}
+
+impl RowSource for ChunkRows {
+    fn label(&self) -> String {
+        self.label.clone()
+    }
+
+    fn count(&self) -> Option<u64> {
+        let mut counts = self.parts.iter().map(|part| part.chunk_grid().count());
+        counts.try_fold(0u64, |sum, count| sum.checked_add(count?))
+    }
+
+    fn read(self: Arc<Self>, request: Request) -> Batches {
+        let columns = request.columns.iter();
+        let columns: Vec<_> = columns.map(|number| self.columns[*number]).collect();
+        let looks_up = columns.iter().any(|column| column.is_looked_up());
+        Box::new(Reader {
+            batch_size: match looks_up {
+                true => request.batch_size.min(MAX_LOOKED_UP),
+                false => request.batch_size,
+            },
+            looks_up,
+            wants_values: columns.iter().any(|column| column.is_of_values()),
+            columns,
+            schema: request.schema,
+            left: request.fetch,
+            part: 0,
+            next: 0,
+            problems: 0,
+            rows: self,
+        })
+    }
+}
+
+/// Reads the chunks in their order.
+struct Reader {
+    rows: Arc<ChunkRows>,
+    columns: Vec<ChunkColumn>,
+    schema: SchemaRef,
+    batch_size: usize,
+    looks_up: bool,
+    wants_values: bool,
+    /// Rows that are still wanted.
+    left: u64,
+    /// The dataset.
+    part: usize,
+    /// Its next chunk, in row-major order.
+    next: u64,
+    /// Chunks that could not be looked up.
+    problems: u64,
+}
+
+/// Chunks of one dataset, with what was found out about them.
+struct Found {
+    chunks: Vec<Vec<u64>>,
+    windows: Vec<Window>,
+    stored: Vec<Result<ChunkDescription, String>>,
+    values: Option<BlockStatistics>,
+}
+
+impl Iterator for Reader {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while let Some(part) = self.rows.parts.get(self.part) {
+            // A grid of more chunks than can be counted has no end that anybody comes to.
+            let count = part.chunk_grid().count().unwrap_or(u64::MAX);
+            let most = (self.batch_size as u64).min(self.left);
+            let range = self.next..count.min(self.next.saturating_add(most));
+            if self.left == 0 {
+                return None;
+            }
+            if range.is_empty() {
+                self.part += 1;
+                self.next = 0;
+                continue;
+            }
+            self.next = range.end;
+            self.left -= range.end - range.start;
+            let part = Arc::clone(part);
+            let batch = self.batch(part.as_ref(), range);
+            if batch.is_err() {
+                // Nothing comes behind an error.
+                self.left = 0;
+            }
+            return Some(batch);
+        }
+        None
+    }
+}
+
+impl Reader {
+    fn batch(&mut self, part: &dyn GridSource, range: Range<u64>) -> Result<RecordBatch> {
+        let found = self.find(part, range)?;
+        let columns = self.columns.iter().zip(self.schema.fields());
+        let columns = columns.map(|(column, field)| found.column(part, *column, field.data_type()));
+        batch(
+            &self.schema,
+            columns.collect::<Result<_>>()?,
+            found.chunks.len(),
+        )
+    }
+
+    fn find(&mut self, part: &dyn GridSource, range: Range<u64>) -> Result<Found> {
+        let grid = part.chunk_grid();
+        let counts = grid.shape().iter().zip(grid.chunk_shape());
+        let all: Vec<_> = counts
+            .map(|(extent, size)| 0..extent.div_ceil(*size))
+            .collect();
+        let chunks: Vec<_> = range.map(|nth| ChunkGrid::nth_of(&all, nth)).collect();
+        let windows: Vec<_> = chunks.iter().map(|chunk| grid.window(chunk)).collect();
+        let options = &self.rows.options;
+        let mut stored = Vec::new();
+        if self.looks_up {
+            for chunk in &chunks {
+                stored.push(match part.describe_chunk(chunk, options) {
+                    Ok(found) => Ok(found),
+                    Err(error) if self.problems < MAX_PROBLEMS => {
+                        self.problems += 1;
+                        Err(describe(&error))
+                    }
+                    Err(error) => return Err(error),
+                });
+            }
+        }
+        let values = if self.wants_values && part.has_statistics(0, options) {
+            part.window_statistics(0, &windows, options)?
+        } else {
+            None
+        };
+        Ok(Found {
+            chunks,
+            windows,
+            stored,
+            values,
+        })
+    }
+}
+
+impl Found {
+    fn column(
+        &self,
+        part: &dyn GridSource,
+        column: ChunkColumn,
+        data_type: &DataType,
+    ) -> Result<ArrayRef> {
+        let rows = self.chunks.len();
+        let starts = |window: &Window| window.ranges().iter().map(|range| range.start).collect();
+        let bound = |of: fn(&BlockStatistics) -> &ArrayRef| match &self.values {
+            Some(values) => cast(of(values), data_type),
+            None => Ok(new_null_array(data_type, rows)),
+        };
+        Ok(match column {
+            ChunkColumn::Path => repeated(&part.path().display().to_string(), rows),
+            ChunkColumn::Dataset => repeated(part.name(), rows),
+            ChunkColumn::Chunk => lists(self.chunks.iter().cloned()),
+            ChunkColumn::Start => lists(self.windows.iter().map(starts)),
+            ChunkColumn::Extent => lists(self.windows.iter().map(|one| one.shape().collect())),
+            ChunkColumn::First(axis) => self.coordinates(part, axis, |range| range.start)?,
+            // No chunk of a grid is empty.
+            ChunkColumn::Last(axis) => self.coordinates(part, axis, |range| range.end - 1)?,
+            ChunkColumn::Cells => {
+                let cells = self.windows.iter().map(Window::cells);
+                Arc::new(UInt64Array::from_iter_values(cells))
+            }
+            ChunkColumn::Codec => {
+                let stored = self.stored.iter();
+                let codecs = stored.map(|one| one.as_ref().ok().map(|found| &found.codec));
+                Arc::new(StringArray::from_iter(codecs))
+            }
+            ChunkColumn::PayloadOffset => self.numbers(|found| found.offset),
+            ChunkColumn::StoredBytes => self.numbers(|found| Some(found.stored_bytes)),
+            ChunkColumn::RawBytes => self.numbers(|found| Some(found.raw_bytes)),
+            ChunkColumn::Minimum => bound(|values| &values.least)?,
+            ChunkColumn::Maximum => bound(|values| &values.greatest)?,
+            ChunkColumn::Nulls => match &self.values {
+                Some(values) => Arc::new(values.nulls.clone()),
+                None => new_null_array(data_type, rows),
+            },
+            ChunkColumn::Problem => {
+                let problems = self.stored.iter().map(|one| one.as_ref().err());
+                Arc::new(StringArray::from_iter(problems))
+            }
+        })
+    }
+
+    fn coordinates(
+        &self,
+        part: &dyn GridSource,
+        axis: usize,
+        position: fn(&Range<u64>) -> u64,
+    ) -> Result<ArrayRef> {
+        let positions = self.windows.iter().map(|one| position(&one.ranges()[axis]));
+        Ok(part.axes()[axis].coordinates()?.at(positions)?)
+    }
+
+    fn numbers(&self, of: impl Fn(&ChunkDescription) -> Option<u64>) -> ArrayRef {
+        let stored = self.stored.iter();
+        let numbers = stored.map(|one| one.as_ref().ok().and_then(&of));
+        Arc::new(UInt64Array::from_iter(numbers))
+    }
+}
+
+fn lists(rows: impl Iterator<Item = Vec<u64>>) -> ArrayRef {
+    let mut lists = ListBuilder::new(UInt64Builder::new());
+    for row in rows {
+        lists.append_value(row.into_iter().map(Some));
+    }
+    Arc::new(lists.finish())
+}

@@ -1,0 +1,195 @@
+//! `tet_chunks('t')`: the chunks of one table.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, plan_err};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::catalog::table::ArrayTable;
+use crate::provider::introspection::column::list_of;
+use crate::provider::introspection::lookup;
+use crate::provider::introspection::scan::RowScan;
+use crate::provider::introspection::tables::chunk_rows::ChunkRows;
+use crate::provider::source::GridSource;
+
+/// The function's name.
+pub(crate) const NAME: &str = "tet_chunks";
+
+/// The function.
+#[derive(Debug)]
+pub(crate) struct Chunks;
+
+impl TableFunctionImpl for Chunks {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let name = lookup::table_name(NAME, args.exprs())?;
+        let table = lookup::table(NAME, args.session(), name)?;
+        let grids = match table.downcast_ref::<ArrayTable>() {
+            Some(array) => array.source().grids(),
+            None => return plan_err!("{NAME}: {name} is no array, so that it has no chunks"),
+        };
+        let parts: Vec<_> = grids.iter().flat_map(|grid| grid.parts()).collect();
+        let columns = columns(&parts);
+        let fields: Vec<_> = columns.iter().map(|column| column.field(&parts)).collect();
+        Ok(Arc::new(ChunksTable {
+            name: name.to_string(),
+            table,
+            parts: parts.into(),
+            columns: columns.into(),
+            schema: Arc::new(Schema::new(fields)),
+        }))
+    }
+}
+
+/// A column of what the function returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChunkColumn {
+    Path,
+    Dataset,
+    Chunk,
+    Start,
+    Extent,
+    /// The coordinate at the chunk's first position along a dimension.
+    First(usize),
+    /// The same at its last.
+    Last(usize),
+    Cells,
+    Codec,
+    PayloadOffset,
+    StoredBytes,
+    RawBytes,
+    Minimum,
+    Maximum,
+    Nulls,
+    Problem,
+}
+
+impl ChunkColumn {
+    /// Whether it takes looking a chunk up in the file.
+    pub fn is_looked_up(self) -> bool {
+        matches!(
+            self,
+            Self::Codec | Self::PayloadOffset | Self::StoredBytes | Self::RawBytes | Self::Problem
+        )
+    }
+
+    /// Whether it takes the zone maps.
+    pub fn is_of_values(self) -> bool {
+        matches!(self, Self::Minimum | Self::Maximum | Self::Nulls)
+    }
+
+    fn field(self, parts: &[Arc<dyn GridSource>]) -> Field {
+        let (name, data_type) = match self {
+            Self::Path => ("path", DataType::Utf8),
+            Self::Dataset => ("dataset", DataType::Utf8),
+            Self::Chunk => ("chunk", list_of(DataType::UInt64)),
+            Self::Start => ("start", list_of(DataType::UInt64)),
+            Self::Extent => ("extent", list_of(DataType::UInt64)),
+            Self::First(axis) | Self::Last(axis) => {
+                let axis = &parts[0].axes()[axis];
+                let end = if matches!(self, Self::First(_)) {
+                    "first"
+                } else {
+                    "last"
+                };
+                let name = format!("{}_{end}", axis.name());
+                return Field::new(name, axis.data_type(), true);
+            }
+            Self::Cells => ("cells", DataType::UInt64),
+            Self::Codec => ("codec", DataType::Utf8),
+            Self::PayloadOffset => ("payload_offset", DataType::UInt64),
+            Self::StoredBytes => ("stored_bytes", DataType::UInt64),
+            Self::RawBytes => ("raw_bytes", DataType::UInt64),
+            Self::Minimum => ("minimum", value_type(parts)),
+            Self::Maximum => ("maximum", value_type(parts)),
+            Self::Nulls => ("nulls", DataType::UInt64),
+            Self::Problem => ("problem", DataType::Utf8),
+        };
+        Field::new(name, data_type, true)
+    }
+}
+
+fn columns(parts: &[Arc<dyn GridSource>]) -> Vec<ChunkColumn> {
+    use ChunkColumn as C;
+    let dimensions = parts.first().map_or(0, |part| part.axes().len());
+    let ends = (0..dimensions).flat_map(|axis| [C::First(axis), C::Last(axis)]);
+    [C::Path, C::Dataset, C::Chunk, C::Start, C::Extent]
+        .into_iter()
+        .chain(ends)
+        .chain([
+            C::Cells,
+            C::Codec,
+            C::PayloadOffset,
+            C::StoredBytes,
+            C::RawBytes,
+            C::Minimum,
+            C::Maximum,
+            C::Nulls,
+            C::Problem,
+        ])
+        .collect()
+}
+
+/// The type of the values, if it is that of all datasets; else one that all numbers have an approximation in.
+fn value_type(parts: &[Arc<dyn GridSource>]) -> DataType {
+    let types = parts.iter().flat_map(|part| part.attributes());
+    let mut types = types.map(|attribute| attribute.data_type());
+    match types.next() {
+        Some(first) if types.all(|other| other == first) => first.clone(),
+        _ => DataType::Float64,
+    }
+}
+
+/// What the function returns for one table.
+#[derive(Debug)]
+struct ChunksTable {
+    /// As it was given.
+    name: String,
+    table: Arc<dyn TableProvider>,
+    /// The datasets, file by file.
+    parts: Arc<[Arc<dyn GridSource>]>,
+    columns: Arc<[ChunkColumn]>,
+    schema: SchemaRef,
+}
+
+impl ChunksTable {
+    fn read_options(&self, session: &dyn Session) -> ReadOptions {
+        match self.table.downcast_ref::<ArrayTable>() {
+            Some(array) => array.read_options(session.config_options()),
+            // Not reached: it was an array when this was made.
+            None => ReadOptions::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl TableProvider for ChunksTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let rows = Arc::new(ChunkRows::new(
+            format!("{NAME}({})", self.name),
+            Arc::clone(&self.parts),
+            Arc::clone(&self.columns),
+            self.read_options(state),
+        ));
+        let scan = RowScan::try_new(rows, &self.schema, projection, limit)?;
+        Ok(scan.into_exec())
+    }
+}

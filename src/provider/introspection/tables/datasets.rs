@@ -1,0 +1,160 @@
+//! `tet_datasets()`: the tables that are arrays.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use arrow::datatypes::Field;
+use datafusion::common::{DataFusionError, Result};
+
+use crate::error::describe;
+use crate::grid::{Axis, Selection};
+use crate::provider::catalog::description::{AttributeDescription, TableDescription};
+use crate::provider::introspection::catalogs::{ListedSchema, ListedTable};
+use crate::provider::introspection::column::Column;
+use crate::provider::introspection::listing::Listing;
+use crate::provider::introspection::meaning;
+use crate::provider::source::GridSource;
+
+/// A row per table.
+pub(crate) struct Datasets;
+
+/// A table, and what its chunks say of it once that is asked for.
+pub(crate) struct Row {
+    table: ListedTable,
+    grids: Vec<Arc<dyn GridSource>>,
+    attributes: Vec<AttributeDescription>,
+    described: OnceCell<Result<TableDescription>>,
+}
+
+impl Listing for Datasets {
+    type Row = Row;
+    const NAME: &'static str = "tet_datasets";
+    const COLUMNS: &'static [Column<Row>] = &[
+        Column::text("table_name", |row| Ok(Some(row.table.name.clone()))),
+        Column::text("dataset", |row| Ok(row.dataset())),
+        Column::texts("value_columns", |row| {
+            let attributes = row.attributes.iter();
+            Ok(Some(attributes.map(|one| one.name.clone()).collect()))
+        }),
+        Column::text("path", |row| {
+            Ok(row
+                .grids
+                .first()
+                .map(|grid| grid.path().display().to_string()))
+        }),
+        Column::number("files", |row| Ok(Some(row.grids.len() as u64))),
+        Column::text("format", |row| {
+            Ok(Some(row.table.source.format().to_string()))
+        }),
+        Column::text("stored_type", |row| {
+            Ok(row.only_attribute().map(|one| one.stored_type.clone()))
+        }),
+        Column::text("data_type", |row| {
+            Ok(row.only_attribute().map(|one| one.data_type.to_string()))
+        }),
+        Column::texts("dimensions", |row| {
+            let axes = row.grids.first().map(|grid| grid.axes());
+            Ok(axes.map(|axes| axes.iter().map(|axis| axis.name().to_string()).collect()))
+        }),
+        Column::numbers("shape", |row| Ok(row.shape())),
+        Column::numbers("chunk_shape", |row| {
+            Ok(row.same(|grid| grid.chunk_grid().chunk_shape().to_vec()))
+        }),
+        Column::number("chunks", |row| {
+            Ok(row.sum(|grid| {
+                let parts = grid.parts();
+                let mut counts = parts.iter().map(|part| part.chunk_grid().count());
+                counts.try_fold(0u64, |sum, count| sum.checked_add(count?))
+            }))
+        }),
+        Column::number("cells", |row| {
+            Ok(row.sum(|grid| Selection::all(grid.chunk_grid().shape()).count()))
+        }),
+        Column::texts("codecs", |row| {
+            Ok(row.described().map(|found| found.codecs.clone()))
+        }),
+        Column::number("stored_bytes", |row| {
+            Ok(row.described().map(|found| found.stored_bytes))
+        }),
+        Column::number("raw_bytes", |row| {
+            Ok(row.described().and_then(|found| found.raw_bytes))
+        }),
+        Column::text("fill", |row| {
+            Ok(row.only_attribute().and_then(|one| one.fill.clone()))
+        }),
+        Column::text("units", |row| {
+            Ok(row.only_values().and_then(meaning::units))
+        }),
+        Column::text("long_name", |row| Ok(row.of_values("long_name"))),
+        Column::text("standard_name", |row| Ok(row.of_values("standard_name"))),
+        Column::texts("problems", |row| {
+            Ok(Some(match row.find_out() {
+                Ok(found) => found.problems.clone(),
+                Err(error) => vec![describe(error)],
+            }))
+        }),
+    ];
+
+    fn rows(schema: &ListedSchema) -> Vec<Row> {
+        let rows = schema.tables.iter().map(|table| {
+            let grids = table.source.grids();
+            let first = grids.first();
+            Row {
+                table: table.clone(),
+                attributes: first.map_or_else(Vec::new, |grid| grid.describe_attributes()),
+                grids,
+                described: OnceCell::new(),
+            }
+        });
+        rows.collect()
+    }
+}
+
+impl Row {
+    /// Looks every chunk up. What fails is told by the column `problems`.
+    fn find_out(&self) -> Result<&TableDescription, &DataFusionError> {
+        let described = self.described.get_or_init(|| self.table.source.describe());
+        described.as_ref()
+    }
+
+    fn described(&self) -> Option<&TableDescription> {
+        self.find_out().ok()
+    }
+
+    /// The value column, if there is only one.
+    fn only_attribute(&self) -> Option<&AttributeDescription> {
+        match self.attributes.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    fn only_values(&self) -> Option<&Field> {
+        meaning::only_values(self.table.source.schema())
+    }
+
+    fn of_values(&self, key: &str) -> Option<String> {
+        meaning::attribute(self.only_values()?, key)
+    }
+
+    fn dataset(&self) -> Option<String> {
+        meaning::dataset(self.only_values()?).map(ToString::to_string)
+    }
+
+    fn shape(&self) -> Option<Vec<u64>> {
+        self.same(|grid| grid.axes().iter().map(Axis::length).collect())
+    }
+
+    /// What is the same in all files; `None` if it is not.
+    fn same<T: PartialEq>(&self, of: impl Fn(&dyn GridSource) -> T) -> Option<T> {
+        let mut grids = self.grids.iter().map(|grid| of(grid.as_ref()));
+        let first = grids.next()?;
+        grids.all(|other| other == first).then_some(first)
+    }
+
+    /// What all files have together; `None` if that is 2^64 or more.
+    fn sum(&self, of: impl Fn(&dyn GridSource) -> Option<u64>) -> Option<u64> {
+        let mut counts = self.grids.iter().map(|grid| of(grid.as_ref()));
+        counts.try_fold(0u64, |sum, count| sum.checked_add(count?))
+    }
+}

@@ -1,0 +1,174 @@
+//! `tet_dimensions()`: the axes of arrays.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::{DataFusionError, Result, ScalarValue};
+
+use crate::error::describe;
+use crate::grid::{Axis, IndexSet, Monotonicity};
+use crate::provider::catalog::many_files::joined_axis::{Bounds, JoinedAxis};
+use crate::provider::introspection::catalogs::{ListedSchema, ListedTable};
+use crate::provider::introspection::column::Column;
+use crate::provider::introspection::listing::Listing;
+use crate::provider::planning::axis_bounds::axis_range;
+use crate::provider::source::GridSource;
+
+/// A row per dimension of each table.
+pub(crate) struct Dimensions;
+
+/// A dimension, and what its coordinates say of it once that is asked for.
+pub(crate) struct Row {
+    table: ListedTable,
+    /// One for each file.
+    grids: Arc<[Arc<dyn GridSource>]>,
+    position: usize,
+    coordinates: OnceCell<Result<Coordinates>>,
+}
+
+/// What takes reading all coordinates, of all files together.
+#[derive(Debug, Default)]
+struct Coordinates {
+    extent: Option<u64>,
+    range: Option<Bounds>,
+    /// Of a single file.
+    direction: Option<&'static str>,
+    is_unique: Option<bool>,
+}
+
+impl Listing for Dimensions {
+    type Row = Row;
+    const NAME: &'static str = "tet_dimensions";
+    const COLUMNS: &'static [Column<Row>] = &[
+        Column::text("table_name", |row| Ok(Some(row.table.name.clone()))),
+        Column::number("position", |row| Ok(Some(row.position as u64))),
+        Column::text("dimension", |row| Ok(Some(row.axis().name().to_string()))),
+        Column::number("extent", |row| Ok(row.extent())),
+        Column::text("data_type", |row| {
+            Ok(Some(row.axis().data_type().to_string()))
+        }),
+        Column::text("least", |row| row.bound(|(least, _)| least)),
+        Column::text("greatest", |row| row.bound(|(_, greatest)| greatest)),
+        Column::text("coordinates", |row| {
+            Ok(Some(row.axis().source().to_string()))
+        }),
+        Column::text("direction", |row| {
+            Ok(row
+                .coordinates()
+                .and_then(|known| known.direction)
+                .map(str::to_string))
+        }),
+        Column::flag("is_unique", |row| {
+            Ok(row.coordinates().and_then(|known| known.is_unique))
+        }),
+        Column::text("units", |row| Ok(row.attribute("units"))),
+        Column::text("long_name", |row| Ok(row.attribute("long_name"))),
+        Column::text("problem", |row| Ok(row.find_out().err().map(describe))),
+    ];
+
+    fn rows(schema: &ListedSchema) -> Vec<Row> {
+        let rows = schema.tables.iter().flat_map(|table| {
+            let grids: Arc<[_]> = table.source.grids().into();
+            let dimensions = grids.first().map_or(0, |grid| grid.axes().len());
+            (0..dimensions).map(move |position| Row {
+                table: table.clone(),
+                grids: Arc::clone(&grids),
+                position,
+                coordinates: OnceCell::new(),
+            })
+        });
+        rows.collect()
+    }
+}
+
+impl Row {
+    /// The axis in the first file.
+    fn axis(&self) -> &Axis {
+        &self.grids[0].axes()[self.position]
+    }
+
+    fn axes(&self) -> impl Iterator<Item = &Axis> {
+        self.grids.iter().map(|grid| &grid.axes()[self.position])
+    }
+
+    fn attribute(&self, key: &str) -> Option<String> {
+        let mut attributes = self.axis().attributes();
+        attributes
+            .find(|(found, _)| *found == key)
+            .map(|(_, text)| text.clone())
+    }
+
+    /// Without reading anything where there is one file.
+    fn extent(&self) -> Option<u64> {
+        match self.grids.len() {
+            1 => Some(self.axis().length()),
+            _ => self.coordinates()?.extent,
+        }
+    }
+
+    fn bound(&self, of: fn(&Bounds) -> &ScalarValue) -> Result<Option<String>> {
+        let range = self.coordinates().and_then(|known| known.range.as_ref());
+        range.map(|range| text(of(range))).transpose()
+    }
+
+    /// Reads the coordinates. What fails is told by the column `problem`.
+    fn find_out(&self) -> Result<&Coordinates, &DataFusionError> {
+        let known = self.coordinates.get_or_init(|| {
+            let mut axes = self.axes();
+            let mut known = Coordinates::default();
+            if let (Some(only), None) = (axes.next(), axes.next()) {
+                known.extent = Some(only.length());
+                known.range = axis_range(only, &IndexSet::all(only.length()))?;
+                known.direction = direction(only)?;
+                known.is_unique = is_unique(only, known.range.is_some())?;
+                return Ok(known);
+            }
+            let mut joined = JoinedAxis::new();
+            for axis in self.axes() {
+                joined.add(
+                    axis.length(),
+                    axis_range(axis, &IndexSet::all(axis.length()))?,
+                );
+            }
+            Ok(Coordinates {
+                extent: joined.extent,
+                range: joined.bounds,
+                ..known
+            })
+        });
+        known.as_ref()
+    }
+
+    fn coordinates(&self) -> Option<&Coordinates> {
+        self.find_out().ok()
+    }
+}
+
+/// How the coordinates change from one position to the next.
+fn direction(axis: &Axis) -> Result<Option<&'static str>> {
+    Ok(match axis.monotonicity()? {
+        _ if axis.length() < 2 => None,
+        Monotonicity::Ascending => Some("ascending"),
+        Monotonicity::Descending => Some("descending"),
+        Monotonicity::None => Some("none"),
+    })
+}
+
+/// Of an axis with a coordinate that is not a number, which has no bounds, it is not said.
+fn is_unique(axis: &Axis, has_bounds: bool) -> Result<Option<bool>> {
+    if axis.length() < 2 || axis.monotonicity()? != Monotonicity::None {
+        return Ok(Some(true));
+    }
+    if !has_bounds {
+        return Ok(None);
+    }
+    Ok(Some(axis.has_unique_coordinates()?))
+}
+
+fn text(value: &ScalarValue) -> Result<String> {
+    let array = value.to_array()?;
+    let options = FormatOptions::default();
+    let formatter = ArrayFormatter::try_new(array.as_ref(), &options)?;
+    Ok(formatter.value(0).to_string())
+}

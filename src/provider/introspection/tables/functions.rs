@@ -1,0 +1,191 @@
+//! `tet_functions()`: the functions of the session.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{MemTable, Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, plan_err};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Documentation, Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+/// The function's name.
+pub(crate) const NAME: &str = "tet_functions";
+
+/// The signatures and descriptions of functions of this crate.
+const KNOWN: [(&str, &str, &str); 14] = [
+    (
+        "arg_max",
+        "arg_max(x, value)",
+        "The x at which value is greatest.",
+    ),
+    (
+        "arg_min",
+        "arg_min(x, value)",
+        "The x at which value is least.",
+    ),
+    (
+        "histogram",
+        "histogram(value, low, high, bins)",
+        "The number of values in each of some bins of the same width.",
+    ),
+    (
+        "norm_l1",
+        "norm_l1(value)",
+        "The sum of the magnitudes of values.",
+    ),
+    (
+        "norm_l2",
+        "norm_l2(value)",
+        "The root of the sum of the squares of values.",
+    ),
+    ("product", "product(value)", "All values multiplied."),
+    (
+        "quantile",
+        "quantile(value, fraction)",
+        "The value below which a fraction of all values lies.",
+    ),
+    (
+        "tet_attributes",
+        "tet_attributes()",
+        "Attributes of files and columns.",
+    ),
+    (
+        "tet_chunks",
+        "tet_chunks('table')",
+        "Chunks of a table, with what zone maps say of them.",
+    ),
+    (
+        "tet_datasets",
+        "tet_datasets()",
+        "Tables that are arrays: shapes, chunks, codecs, sizes.",
+    ),
+    (
+        "tet_dimensions",
+        "tet_dimensions()",
+        "Dimensions of arrays, with their coordinates.",
+    ),
+    ("tet_files", "tet_files()", "Files that are schemas."),
+    (NAME, "tet_functions()", "Functions of the session."),
+    (
+        "tet_history",
+        "tet_history()",
+        "Steps of the history of files.",
+    ),
+];
+
+/// The function.
+#[derive(Debug)]
+pub(crate) struct Functions;
+
+impl TableFunctionImpl for Functions {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        if !args.exprs().is_empty() {
+            return plan_err!("{NAME} takes no argument, as in SELECT * FROM {NAME}()");
+        }
+        let field = |name: &str| Field::new(name, DataType::Utf8, true);
+        let names = [
+            "function_name",
+            "function_type",
+            "alias_of",
+            "syntax_example",
+            "description",
+        ];
+        let schema = Schema::new(names.map(field).to_vec());
+        Ok(Arc::new(FunctionTable(Arc::new(schema))))
+    }
+}
+
+/// The table that the function returns.
+#[derive(Debug)]
+struct FunctionTable(SchemaRef);
+
+#[async_trait]
+impl TableProvider for FunctionTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.0)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let rows = rows(state);
+        let column = |of: fn(&Row) -> Option<&str>| -> ArrayRef {
+            Arc::new(StringArray::from_iter(rows.iter().map(of)))
+        };
+        let columns = vec![
+            column(|row| Some(&row.name)),
+            column(|row| Some(row.kind)),
+            column(|row| row.alias_of.as_deref()),
+            column(|row| Some(&row.syntax)),
+            column(|row| row.description.as_deref()),
+        ];
+        let batch = RecordBatch::try_new(Arc::clone(&self.0), columns)?;
+        let table = MemTable::try_new(Arc::clone(&self.0), vec![vec![batch]])?;
+        table.scan(state, projection, filters, limit).await
+    }
+}
+
+/// A function by one of its names.
+struct Row {
+    name: String,
+    kind: &'static str,
+    alias_of: Option<String>,
+    syntax: String,
+    description: Option<String>,
+}
+
+/// The functions of a session, by name and kind.
+fn rows(state: &dyn Session) -> Vec<Row> {
+    let mut rows = BTreeMap::new();
+    let mut add = |name: &str, own: &str, kind, documentation: Option<&Documentation>| {
+        let known = KNOWN.iter().find(|(known, ..)| *known == name);
+        let (syntax, description) = match (known, documentation) {
+            (Some((_, syntax, description)), _) => (*syntax, Some(*description)),
+            (None, Some(found)) => (found.syntax_example.trim(), Some(found.description.trim())),
+            (None, None) => ("", None),
+        };
+        let row = Row {
+            name: name.to_string(),
+            kind,
+            alias_of: (name != own).then(|| own.to_string()),
+            syntax: match syntax {
+                "" => format!("{own}(...)"),
+                known => known.to_string(),
+            },
+            description: description.map(str::to_string),
+        };
+        rows.insert((name.to_string(), kind), row);
+    };
+    for (name, function) in state.scalar_functions() {
+        add(name, function.name(), "SCALAR", function.documentation());
+    }
+    for (name, function) in state.higher_order_functions() {
+        add(name, function.name(), "SCALAR", function.documentation());
+    }
+    for (name, function) in state.aggregate_functions() {
+        add(name, function.name(), "AGGREGATE", function.documentation());
+    }
+    for (name, function) in state.window_functions() {
+        add(name, function.name(), "WINDOW", function.documentation());
+    }
+    let state = state.as_any().downcast_ref::<SessionState>();
+    for name in state
+        .iter()
+        .flat_map(|state| state.table_functions().keys())
+    {
+        add(name, name, "TABLE", None);
+    }
+    rows.into_values().collect()
+}

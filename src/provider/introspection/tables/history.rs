@@ -1,0 +1,77 @@
+//! `tet_history()`: where the files that are schemas come from.
+
+use crate::format::tet::HistoryRow;
+use crate::provider::introspection::catalogs::ListedSchema;
+use crate::provider::introspection::column::Column;
+use crate::provider::introspection::listing::Listing;
+
+/// Microseconds in a second.
+const MICROS: i64 = 1_000_000;
+
+/// A row per step of a file's history, oldest first.
+pub(crate) struct History;
+
+/// A step, and where it stands.
+pub(crate) struct Row {
+    path: String,
+    position: u64,
+    step: HistoryRow,
+}
+
+impl Listing for History {
+    type Row = Row;
+    const NAME: &'static str = "tet_history";
+    const COLUMNS: &'static [Column<Row>] = &[
+        Column::text("path", |row| Ok(Some(row.path.clone()))),
+        Column::number("position", |row| Ok(Some(row.position))),
+        Column::text("op", |row| Ok(Some(row.step.op.clone()))),
+        Column::text("source", |row| Ok(Some(row.step.source.clone()))),
+        Column::text("at", |row| Ok(Some(row.step.at.clone()))),
+        Column::time("time", |row| Ok(instant(&row.step.at))),
+        Column::texts("parents", |row| Ok(Some(row.step.parents.clone()))),
+        Column::text("params", |row| Ok(row.params())),
+        Column::text("agent", |row| Ok(row.step.agent.clone())),
+        Column::text("activity", |row| Ok(row.step.activity.clone())),
+        Column::text("entity", |row| Ok(row.step.entity.clone())),
+    ];
+
+    fn rows(schema: &ListedSchema) -> Vec<Row> {
+        let Some((file, _)) = &schema.file else {
+            return Vec::new();
+        };
+        let steps = file.footer().into_iter().flat_map(|footer| &footer.history);
+        steps
+            .zip(0..)
+            .map(|(step, position)| Row {
+                path: file.path().display().to_string(),
+                position,
+                step: step.clone(),
+            })
+            .collect()
+    }
+}
+
+impl Row {
+    /// The parameters as an object of JSON; none if there are none.
+    fn params(&self) -> Option<String> {
+        let params = Some(&self.step.params).filter(|params| !params.is_empty())?;
+        serde_json::to_string(params).ok()
+    }
+}
+
+/// Decimal seconds since 1970 in microseconds; `None` if that is not what a text says.
+pub(crate) fn instant(seconds: &str) -> Option<i64> {
+    seconds.trim().parse::<i64>().ok()?.checked_mul(MICROS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_seconds() {
+        assert_eq!(instant("1700000000"), Some(1_700_000_000_000_000));
+        assert_eq!(instant("yesterday"), None);
+        assert_eq!(instant("9223372036854775807"), None);
+    }
+}

@@ -1,0 +1,407 @@
+//! Several grids on the same axes as one: the coordinates once, then the attributes of all of them.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray};
+use arrow::datatypes::FieldRef;
+use datafusion::common::{Result, ScalarValue, internal_err};
+
+use crate::grid::{Axis, ChunkGrid, Window};
+use crate::provider::catalog::description::{
+    AttributeDescription, ChunkDescription, TableDescription,
+};
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::source::{BlockStatistics, CellFormat, GridSource, ReadCounts, WindowReader};
+
+/// Bytes of a row of windows, one per attribute, up to which windows are made large enough for the chunks of every grid.
+const MAX_WINDOW_BYTES: u64 = 32 << 20;
+
+/// Grids whose axes are the same, with the attributes of all of them.
+///
+/// Its windows are those of the largest chunks along each axis, so that where the extents of the grids' chunks divide
+/// each other, every chunk is decoded once.
+#[derive(Debug, Clone)]
+pub struct AlignedGrids {
+    name: String,
+    /// The attributes, each as the grid that has it and its number there.
+    sources: Vec<(Arc<dyn GridSource>, usize)>,
+    attributes: Vec<FieldRef>,
+    /// The numbers of the attributes that are going to be read, as far as that is known.
+    read: Vec<usize>,
+    /// By whose windows they are read.
+    grid: ChunkGrid,
+}
+
+impl AlignedGrids {
+    /// All attributes of `grids`, of which there is at least one, under these names.
+    pub(crate) fn new(
+        name: String,
+        grids: &[Arc<dyn GridSource>],
+        attributes: Vec<FieldRef>,
+    ) -> Self {
+        let sources = grids.iter().flat_map(|grid| {
+            let numbers = 0..grid.attributes().len();
+            numbers.map(move |number| (Arc::clone(grid), number))
+        });
+        Self {
+            grid: common_grid(grids),
+            name,
+            sources: sources.collect(),
+            read: (0..attributes.len()).collect(),
+            attributes,
+        }
+    }
+
+    fn grids(&self) -> impl Iterator<Item = &Arc<dyn GridSource>> {
+        let first = self.sources.iter().filter(|(_, number)| *number == 0);
+        first.map(|(grid, _)| grid)
+    }
+
+    /// The grids of the attributes that are going to be read.
+    fn grids_read(&self) -> Vec<Arc<dyn GridSource>> {
+        let read = self.read.iter().map(|attribute| &self.sources[*attribute]);
+        let mut grids: Vec<_> = read.map(|(grid, _)| Arc::clone(grid)).collect();
+        grids.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        grids
+    }
+}
+
+/// A grid by whose windows all of the grids can be read, with as little decoding as memory allows.
+fn common_grid(grids: &[Arc<dyn GridSource>]) -> ChunkGrid {
+    let mut extents = largest(grids);
+    let shape = grids[0].chunk_grid().shape();
+    let chunks = grids.iter().map(|grid| {
+        let extents = grid.chunk_grid().chunk_shape();
+        let extents = extents
+            .iter()
+            .zip(shape)
+            .map(|(extent, all)| extent.min(all));
+        extents.fold(cell_bytes(grid.as_ref()), |bytes, extent| {
+            bytes.saturating_mul(*extent)
+        })
+    });
+    // What chunks take by themselves is taken anyway.
+    let most = chunks.fold(0, u64::saturating_add).max(MAX_WINDOW_BYTES);
+    while window_bytes(grids, &extents).is_none_or(|bytes| bytes > most) {
+        let smaller = (0..extents.len()).filter(|axis| extents[*axis] > 1);
+        let smaller = smaller.map(|axis| {
+            let mut smaller = extents.clone();
+            smaller[axis] = half(grids, axis, extents[axis]);
+            smaller
+        });
+        let least = smaller
+            .min_by(|one, other| decoded_bytes(grids, one).total_cmp(&decoded_bytes(grids, other)));
+        match least {
+            Some(least) => extents = least,
+            None => break,
+        }
+    }
+    ChunkGrid::new(shape.to_vec(), extents)
+}
+
+/// The grid of windows that are as large as the largest chunk along each axis; `None` if they are too large. By any other
+/// windows, chunks are decoded many times.
+pub(crate) fn grid_of_largest(grids: &[Arc<dyn GridSource>]) -> Option<ChunkGrid> {
+    let extents = largest(grids);
+    let bytes = window_bytes(grids, &extents)?;
+    let shape = grids[0].chunk_grid().shape().to_vec();
+    (bytes <= MAX_WINDOW_BYTES).then(|| ChunkGrid::new(shape, extents))
+}
+
+/// The extent of the largest chunk along each axis.
+fn largest(grids: &[Arc<dyn GridSource>]) -> Vec<u64> {
+    let shape = grids[0].chunk_grid().shape().iter().enumerate();
+    let extents = shape.map(|(axis, length)| {
+        let extents = grids.iter().map(|grid| {
+            let extent = grid.chunk_grid().chunk_shape()[axis];
+            extent.min((*length).max(1))
+        });
+        extents.max().unwrap_or(1)
+    });
+    extents.collect()
+}
+
+/// Half of an extent, in whole chunks of the grid that has the smallest if that is less.
+fn half(grids: &[Arc<dyn GridSource>], axis: usize, extent: u64) -> u64 {
+    let half = extent.div_ceil(2);
+    let smallest = grids
+        .iter()
+        .map(|grid| grid.chunk_grid().chunk_shape()[axis]);
+    let in_chunks = smallest
+        .min()
+        .and_then(|chunk| half.checked_next_multiple_of(chunk));
+    in_chunks.filter(|whole| *whole < extent).unwrap_or(half)
+}
+
+/// Bytes of a window of these extents, of all grids; `None` if that is beyond counting.
+fn window_bytes(grids: &[Arc<dyn GridSource>], extents: &[u64]) -> Option<u64> {
+    let cell_bytes: u64 = grids.iter().map(|grid| cell_bytes(grid.as_ref())).sum();
+    let mut extents = extents.iter();
+    extents.try_fold(cell_bytes, |bytes, extent| bytes.checked_mul(*extent))
+}
+
+/// Bytes that are decoded where all grids are read by windows of these extents, about: a chunk is decoded for each of the
+/// windows that it is in.
+fn decoded_bytes(grids: &[Arc<dyn GridSource>], extents: &[u64]) -> f64 {
+    let of_grid = |grid: &Arc<dyn GridSource>| {
+        let chunks = grid.chunk_grid();
+        let axes = chunks.shape().iter().zip(chunks.chunk_shape()).zip(extents);
+        axes.fold(
+            cell_bytes(grid.as_ref()) as f64,
+            |bytes, ((length, chunk), window)| {
+                let [length, chunk, window] = [*length, *chunk, *window].map(u128::from);
+                // Windows and chunks overlap once for each bound of either, less those that they share.
+                let shared = length.div_ceil(window / gcd(window, chunk) * chunk);
+                let pairs = length.div_ceil(window) + length.div_ceil(chunk) - shared;
+                bytes * chunk.min(length) as f64 * pairs as f64
+            },
+        )
+    };
+    grids.iter().map(of_grid).sum()
+}
+
+/// The greatest common divisor of two numbers above zero.
+fn gcd(one: u128, other: u128) -> u128 {
+    if other == 0 {
+        one
+    } else {
+        gcd(other, one % other)
+    }
+}
+
+/// Bytes of a cell of every attribute.
+fn cell_bytes(grid: &dyn GridSource) -> u64 {
+    let attributes = grid.attributes().iter().enumerate();
+    let bytes = attributes.map(|(number, field)| {
+        let stored = grid.cell_format(number, &ReadOptions::default());
+        let stored = stored.map(|format| format.cell_type.size());
+        // Texts are stored as codes.
+        let bytes = stored.or_else(|| field.data_type().primitive_width());
+        bytes.unwrap_or(8) as u64
+    });
+    bytes.sum()
+}
+
+impl GridSource for AlignedGrids {
+    fn format(&self) -> &'static str {
+        self.sources[0].0.format()
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn path(&self) -> &Path {
+        self.sources[0].0.path()
+    }
+
+    fn parts(&self) -> Vec<Arc<dyn GridSource>> {
+        self.grids().flat_map(|grid| grid.parts()).collect()
+    }
+
+    fn axes(&self) -> &[Axis] {
+        self.sources[0].0.axes()
+    }
+
+    fn attributes(&self) -> &[FieldRef] {
+        &self.attributes
+    }
+
+    fn chunk_grid(&self) -> &ChunkGrid {
+        &self.grid
+    }
+
+    fn for_attributes(&self, attributes: &[usize]) -> Option<Arc<dyn GridSource>> {
+        if attributes.is_empty() || attributes == self.read {
+            return None;
+        }
+        let mut chosen = self.clone();
+        chosen.read = attributes.to_vec();
+        for attribute in attributes {
+            let (grid, number) = &mut chosen.sources[*attribute];
+            if let Some(own) = grid.for_attributes(&[*number]) {
+                *grid = own;
+            }
+        }
+        chosen.grid = common_grid(&chosen.grids_read());
+        Some(Arc::new(chosen))
+    }
+
+    fn stored_bytes(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64> {
+        let window = self.grid.window(chunk);
+        let mut bytes = 0u64;
+        for grid in self.grids_read() {
+            let touched = grid.chunk_grid().chunks_of(&window);
+            let first: Vec<u64> = touched.iter().map(|range| range.start).collect();
+            // The first one stands for the others, which may be many.
+            let count: u64 = touched
+                .iter()
+                .map(|range| range.end - range.start)
+                .product();
+            let stored = grid.stored_bytes(&first, options)?;
+            bytes = bytes.saturating_add(stored.saturating_mul(count));
+        }
+        Ok(bytes)
+    }
+
+    fn may_have_nulls(&self, attribute: usize, options: &ReadOptions) -> bool {
+        let (grid, attribute) = &self.sources[attribute];
+        grid.may_have_nulls(*attribute, options)
+    }
+
+    fn cell_format(&self, attribute: usize, options: &ReadOptions) -> Option<CellFormat> {
+        let (grid, attribute) = &self.sources[attribute];
+        grid.cell_format(*attribute, options)
+    }
+
+    fn has_statistics(&self, attribute: usize, options: &ReadOptions) -> bool {
+        let (grid, attribute) = &self.sources[attribute];
+        grid.has_statistics(*attribute, options)
+    }
+
+    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
+        self.grids()
+            .find_map(|grid| grid.unusable_statistics(options))
+    }
+
+    fn window_statistics(
+        &self,
+        attribute: usize,
+        windows: &[Window],
+        options: &ReadOptions,
+    ) -> Result<Option<BlockStatistics>> {
+        let (grid, attribute) = &self.sources[attribute];
+        grid.window_statistics(*attribute, windows, options)
+    }
+
+    fn chunk_statistics(
+        &self,
+        attribute: usize,
+        options: &ReadOptions,
+    ) -> Result<Option<Arc<BlockStatistics>>> {
+        let (grid, attribute) = &self.sources[attribute];
+        if !grid.chunk_grid().has_chunks_of(self.chunk_grid()) {
+            return Ok(None);
+        }
+        grid.chunk_statistics(*attribute, options)
+    }
+
+    fn contained(
+        &self,
+        attribute: usize,
+        windows: &[Window],
+        values: &HashSet<ScalarValue>,
+        options: &ReadOptions,
+    ) -> Result<Option<BooleanArray>> {
+        let (grid, attribute) = &self.sources[attribute];
+        grid.contained(*attribute, windows, values, options)
+    }
+
+    fn window_reader(
+        &self,
+        attributes: &[usize],
+        options: &ReadOptions,
+    ) -> Result<Box<dyn WindowReader>> {
+        let readers = attributes
+            .iter()
+            .map(|attribute| {
+                let (grid, attribute) = &self.sources[*attribute];
+                grid.window_reader(&[*attribute], options)
+            })
+            .collect::<Result<_>>()?;
+        Ok(Box::new(AlignedReader { readers, ready: 0 }))
+    }
+
+    fn describe_attributes(&self) -> Vec<AttributeDescription> {
+        let described = self.grids().flat_map(|grid| grid.describe_attributes());
+        let named = described.zip(&self.attributes);
+        named
+            .map(|(attribute, field)| AttributeDescription {
+                name: field.name().clone(),
+                ..attribute
+            })
+            .collect()
+    }
+
+    fn describe_chunk(&self, _chunk: &[u64], _options: &ReadOptions) -> Result<ChunkDescription> {
+        internal_err!("{} has no chunks but those of its parts", self.name)
+    }
+
+    fn describe(&self) -> Result<TableDescription> {
+        let mut grids = self.grids();
+        let first = grids.next().unwrap_or(&self.sources[0].0);
+        let mut description = first.describe()?;
+        let mut codecs: BTreeSet<String> = description.codecs.drain(..).collect();
+        for grid in grids {
+            let other = grid.describe()?;
+            description.stored_bytes = description.stored_bytes.saturating_add(other.stored_bytes);
+            description.raw_bytes = description
+                .raw_bytes
+                .zip(other.raw_bytes)
+                .and_then(|(one, other)| one.checked_add(other));
+            codecs.extend(other.codecs);
+            for problem in other.problems {
+                if !description.problems.contains(&problem) {
+                    description.problems.push(problem);
+                }
+            }
+        }
+        description.attributes = self.describe_attributes();
+        description.name.clone_from(&self.name);
+        description.chunk_shape = self.grid.chunk_shape().to_vec();
+        description.chunks = self.grid.count();
+        description.codecs = codecs.into_iter().collect();
+        Ok(description)
+    }
+}
+
+/// Reads the same windows of several attributes, each by a reader of its own.
+struct AlignedReader {
+    readers: Vec<Box<dyn WindowReader>>,
+    /// How many of them have their window.
+    ready: usize,
+}
+
+impl WindowReader for AlignedReader {
+    fn open(&mut self, window: &Window) -> Result<()> {
+        self.ready = 0;
+        for reader in &mut self.readers {
+            reader.open(window)?;
+        }
+        Ok(())
+    }
+
+    fn read_ahead(&mut self) {
+        self.readers
+            .iter_mut()
+            .for_each(|reader| reader.read_ahead());
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        if let Some(reader) = self.readers.get_mut(self.ready)
+            && reader.advance()?
+        {
+            self.ready += 1;
+        }
+        Ok(self.ready == self.readers.len())
+    }
+
+    fn cells(&mut self, attribute: usize, range: Range<u64>) -> Result<&[u8]> {
+        self.readers[attribute].cells(0, range)
+    }
+
+    fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>> {
+        let mut columns = Vec::with_capacity(self.readers.len());
+        for reader in &mut self.readers {
+            columns.extend(reader.read(runs)?);
+        }
+        Ok(columns)
+    }
+
+    fn counts(&self) -> ReadCounts {
+        self.readers.iter().map(|reader| reader.counts()).sum()
+    }
+}

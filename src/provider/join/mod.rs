@@ -1,0 +1,4 @@
+//! Joins of arrays in array space.
+
+pub mod aligned;
+pub mod zip;

@@ -1,0 +1,358 @@
+//! Joins of arrays on all of their dimensions, as one scan over both.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, FieldRef, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{JoinSide, JoinType, Result, internal_err};
+use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+
+use crate::grid::{Axis, Selection};
+use crate::provider::catalog::settings::config::TetConfig;
+use crate::provider::join::aligned::{AlignedGrids, grid_of_largest};
+use crate::provider::plans::below::{Below, may_fail, with_columns};
+use crate::provider::scan::grid_blocks::GridBlocks;
+use crate::provider::scan::grid_table::GridTable;
+use crate::provider::scan::{ArrayScan, ScanPlan};
+use crate::provider::source::{BlockSource, GridPart, GridSource};
+
+/// Replaces joins of two arrays on all of their dimensions, whose coordinates are the same, by one scan of both: every
+/// chunk of one meets the chunks of the other that hold the same cells, and nothing is hashed. What it cannot take it
+/// leaves as it was: axes that overlap only in part, coordinates that repeat, conditions that leave rows of one side without
+/// a partner.
+///
+/// [`enable_tet`](crate::enable_tet) puts it ahead of [`ArrayAggregates`](crate::provider::aggregate::ArrayAggregates),
+/// which then takes aggregates over such joins.
+#[derive(Debug, Default)]
+pub struct ZipJoins {}
+
+impl ZipJoins {
+    /// The rule.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl PhysicalOptimizerRule for ZipJoins {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let is_wanted = config
+            .extensions
+            .get::<TetConfig>()
+            .is_none_or(|config| config.zip_joins);
+        if !is_wanted {
+            return Ok(plan);
+        }
+        // From the leaves up, so that what was joined can be joined again.
+        let replaced = plan.transform_up(|plan| {
+            let replaced = if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+                zip(join, config)?
+            } else if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+                narrow(projection, &plan, config)?
+            } else {
+                None
+            };
+            Ok(match replaced {
+                Some(replaced) => Transformed::yes(replaced),
+                None => Transformed::no(plan),
+            })
+        })?;
+        Ok(replaced.data)
+    }
+
+    fn name(&self) -> &str {
+        "zip_joins"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// One side of a join: a scan of a single grid.
+struct Side {
+    below: Below<ArrayScan>,
+    part: GridPart,
+}
+
+impl Side {
+    fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+        let Some(below) = Below::of_scan(plan)? else {
+            return Ok(None);
+        };
+        // A filter that becomes known while the query runs would be lost.
+        if below.node.plan().dynamic_filter.is_some() {
+            return Ok(None);
+        }
+        let parts = below.node.blocks().grid_parts();
+        Ok(match parts.as_deref() {
+            Some([part]) if part.file.is_none() => Some(Self {
+                part: part.clone(),
+                below,
+            }),
+            _ => None,
+        })
+    }
+
+    /// The dimension that an expression over the side's rows is.
+    fn dimension(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<usize>> {
+        let expr = with_columns(expr, &|number| self.below.columns.get(number).cloned())?;
+        let column = expr.downcast_ref::<Column>().map(Column::index);
+        Ok(column.filter(|column| *column < self.part.grid.axes().len()))
+    }
+}
+
+/// The scan that takes the place of a join, if there is one.
+fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let kind = *join.join_type();
+    let is_taken = matches!(
+        kind,
+        JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full
+    );
+    if !is_taken || join.fetch().is_some() {
+        return Ok(None);
+    }
+    let (Some(left), Some(right)) = (Side::of(join.left())?, Side::of(join.right())?) else {
+        return Ok(None);
+    };
+    let options = left.below.node.plan().options;
+    // A row that a condition takes from the side that is filled up with nulls does not take the other side's with it.
+    let fills_left = matches!(kind, JoinType::Right | JoinType::Full);
+    let fills_right = matches!(kind, JoinType::Left | JoinType::Full);
+    if right.below.node.plan().options != options
+        || (fills_left && !left.below.conjuncts.is_empty())
+        || (fills_right && !right.below.conjuncts.is_empty())
+        || (kind != JoinType::Inner && join.filter().is_some())
+        || !is_on_all_dimensions(join, &left, &right)?
+        || !have_same_axes(left.part.grid.axes(), right.part.grid.axes())
+    {
+        return Ok(None);
+    }
+    let Some(selection) = rows_of_both(kind, &left.part.selection, &right.part.selection) else {
+        return Ok(None);
+    };
+
+    let grids = [&left, &right].map(|side| Arc::clone(&side.part.grid));
+    if grid_of_largest(&grids).is_none() {
+        return Ok(None);
+    }
+    // The condition of the join would be asked of rows that a side leaves out.
+    let leaves_rows_out = !(left.below.conjuncts.is_empty() && right.below.conjuncts.is_empty());
+    if leaves_rows_out
+        && join
+            .filter()
+            .is_some_and(|filter| may_fail(filter.expression()))
+    {
+        return Ok(None);
+    }
+    let grid: Arc<dyn GridSource> = Arc::new(AlignedGrids::new(
+        format!("zip({}, {})", grids[0].name(), grids[1].name()),
+        &grids,
+        attributes(&grids, [fills_left, fills_right]),
+    ));
+    let source = Arc::new(GridTable::new(Arc::clone(&grid)));
+    let schema = Arc::clone(source.schema());
+    let column = |number: usize| -> Option<Arc<dyn PhysicalExpr>> {
+        let field = schema.fields().get(number)?;
+        Some(Arc::new(Column::new(field.name(), number)))
+    };
+    // The columns of the left table keep their numbers, the attributes of the right one come behind.
+    let dimensions = grid.axes().len();
+    let shift = grids[0].attributes().len();
+    let of_left = |expr: &Arc<dyn PhysicalExpr>| with_columns(expr, &column);
+    let of_right = |expr: &Arc<dyn PhysicalExpr>| {
+        with_columns(expr, &|number| {
+            column(if number < dimensions {
+                number
+            } else {
+                number + shift
+            })
+        })
+    };
+    let all = |side: &Side, change: &dyn Fn(&Arc<dyn PhysicalExpr>) -> Result<_>| {
+        let columns = side.below.columns.iter().map(change);
+        let conjuncts = side.below.conjuncts.iter().map(change);
+        Ok::<_, datafusion::error::DataFusionError>((
+            columns.collect::<Result<Vec<_>>>()?,
+            conjuncts.collect::<Result<Vec<_>>>()?,
+        ))
+    };
+    let (left_columns, mut conjuncts) = all(&left, &of_left)?;
+    let (right_columns, more) = all(&right, &of_right)?;
+    conjuncts.extend(more);
+    if let Some(filter) = join.filter() {
+        if is_volatile(filter.expression()) {
+            return Ok(None);
+        }
+        let condition = with_columns(filter.expression(), &|number| {
+            let column = filter.column_indices().get(number)?;
+            match column.side {
+                JoinSide::Left => left_columns.get(column.index).cloned(),
+                JoinSide::Right => right_columns.get(column.index).cloned(),
+                JoinSide::None => None,
+            }
+        })?;
+        conjuncts.extend(split_conjunction(&condition).into_iter().cloned());
+    }
+    let mut output: Vec<_> = left_columns.into_iter().chain(right_columns).collect();
+    if let Some(projection) = &join.projection {
+        output = projection.iter().map(|n| Arc::clone(&output[*n])).collect();
+    }
+
+    let projection = columns_in(output.iter().chain(&conjuncts));
+    let plan = ScanPlan {
+        columns: projection.clone(),
+        projection,
+        filter: None,
+        dynamic_filter: None,
+        fetch: None,
+        partitions: Vec::new(),
+        options,
+    };
+    let blocks = Arc::new(GridBlocks::new(&grid, selection));
+    let predicate = (!conjuncts.is_empty()).then(|| conjunction(conjuncts.iter().cloned()));
+    let scan = ArrayScan::of_blocks(source, blocks, predicate.as_ref(), plan, config)?;
+    let rows = Below {
+        node: scan,
+        columns: output,
+        conjuncts,
+        dynamic_filter: None,
+    };
+    plan_of(rows, &join.schema()).map(Some)
+}
+
+/// A projection whose scan reads columns that nobody needs any more, with those that are needed: a join gives the
+/// coordinates of both sides, whatever is made of it.
+fn narrow(
+    projection: &ProjectionExec,
+    plan: &Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    // That which `zip` leaves gives columns under other names, no more.
+    let is_of_zip = projection.input().downcast_ref::<ProjectionExec>();
+    let is_of_zip = is_of_zip.is_some_and(|inner| {
+        let mut columns = inner.expr().iter();
+        columns.all(|column| column.expr.downcast_ref::<Column>().is_some())
+    });
+    if !is_of_zip {
+        return Ok(None);
+    }
+    let Some(mut rows) = Below::of_scan(plan)? else {
+        return Ok(None);
+    };
+    let scan = rows.node.plan();
+    let needed = columns_in(rows.columns.iter().chain(&rows.conjuncts));
+    if scan.filter.is_some() || scan.dynamic_filter.is_some() || needed.len() >= scan.columns.len()
+    {
+        return Ok(None);
+    }
+    rows.node = rows.node.with_projection(needed, config)?;
+    plan_of(rows, &projection.schema()).map(Some)
+}
+
+/// The numbers of the columns that expressions speak of.
+fn columns_in<'a>(expressions: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>) -> Vec<usize> {
+    let columns = expressions.flat_map(collect_columns);
+    let numbers: BTreeSet<usize> = columns.map(|column| column.index()).collect();
+    numbers.into_iter().collect()
+}
+
+/// The plan of rows that are those of a scan, under the names of `schema`.
+fn plan_of(rows: Below<ArrayScan>, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
+    if schema.fields().len() != rows.columns.len() {
+        return internal_err!("{} columns for {schema}", rows.columns.len());
+    }
+    let table = Arc::clone(rows.node.source().schema());
+    let read = rows.node.plan().projection.clone();
+    let of_read = |expr: &Arc<dyn PhysicalExpr>| {
+        with_columns(expr, &|number| {
+            let place = read.binary_search(&number).ok()?;
+            Some(Arc::new(Column::new(table.field(number).name(), place)))
+        })
+    };
+    let names = schema.fields().iter().map(|field| field.name().clone());
+    let output = rows.columns.iter().zip(names).map(|(expr, alias)| {
+        let expr = of_read(expr)?;
+        Ok(ProjectionExpr { expr, alias })
+    });
+    let output = output.collect::<Result<Vec<_>>>()?;
+    let mut node: Arc<dyn ExecutionPlan> = rows.node.into_exec();
+    if !rows.conjuncts.is_empty() {
+        node = Arc::new(FilterExec::try_new(
+            of_read(&conjunction(rows.conjuncts))?,
+            node,
+        )?);
+    }
+    // A result's columns have attributes.
+    let output = ProjectionExec::try_new_with_schema_metadata(output, node, schema)?;
+    Ok(Arc::new(output))
+}
+
+/// Whether the keys are the dimensions of both sides, each with the one at the same place.
+fn is_on_all_dimensions(join: &HashJoinExec, left: &Side, right: &Side) -> Result<bool> {
+    let mut keys = BTreeSet::new();
+    for (of_left, of_right) in join.on() {
+        match (left.dimension(of_left)?, right.dimension(of_right)?) {
+            (Some(one), Some(other)) if one == other => keys.insert(one),
+            _ => return Ok(false),
+        };
+    }
+    let dimensions = left.part.grid.axes().len();
+    Ok(dimensions == right.part.grid.axes().len() && keys.into_iter().eq(0..dimensions))
+}
+
+/// Whether every cell of one grid has exactly one of the other with the same coordinates, at the same place. Coordinates
+/// that cannot be read are for the scan to report.
+fn have_same_axes(left: &[Axis], right: &[Axis]) -> bool {
+    left.iter().zip(right).all(|(one, other)| {
+        one.has_same_coordinates(other).unwrap_or(false)
+            && one.has_unique_coordinates().unwrap_or(false)
+    })
+}
+
+/// The cells whose rows a join gives, if each of them is selected on both sides.
+fn rows_of_both(kind: JoinType, left: &Selection, right: &Selection) -> Option<Selection> {
+    let both = left.intersect(right);
+    let is_taken = match kind {
+        JoinType::Left => both == *left,
+        JoinType::Right => both == *right,
+        JoinType::Full => both == *left && both == *right,
+        _ => true,
+    };
+    is_taken.then_some(both)
+}
+
+/// The attributes of both grids under names that tell them apart, nullable where a join may leave them out.
+fn attributes(grids: &[Arc<dyn GridSource>; 2], are_nullable: [bool; 2]) -> Vec<FieldRef> {
+    let mut taken: BTreeSet<String> = grids[0]
+        .axes()
+        .iter()
+        .map(|axis| axis.name().into())
+        .collect();
+    let mut attributes = Vec::new();
+    for ((grid, side), is_nullable) in grids.iter().zip(["left", "right"]).zip(are_nullable) {
+        for field in grid.attributes() {
+            let mut name = format!("{side}.{}", field.name());
+            while !taken.insert(name.clone()) {
+                name.push('_');
+            }
+            let field = Field::with_name(field.as_ref().clone(), name);
+            let is_nullable = is_nullable || field.is_nullable();
+            attributes.push(Arc::new(field.with_nullable(is_nullable)));
+        }
+    }
+    attributes
+}

@@ -1,0 +1,110 @@
+//! Least and greatest values of axes and of arrays.
+
+use std::collections::HashSet;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::{SortOptions, sort_to_indices};
+use arrow::datatypes::Float64Type;
+use arrow::row::{OwnedRow, RowConverter, SortField};
+use datafusion::common::{Result, ScalarValue};
+
+use crate::grid::{Axis, IndexSet, coordinate_values};
+
+/// The least and greatest coordinate of each of some parts of an axis.
+#[derive(Debug, Clone)]
+pub(crate) struct AxisBounds {
+    pub least: ArrayRef,
+    pub greatest: ArrayRef,
+}
+
+impl AxisBounds {
+    /// The bounds of each of these parts. `None` if one is empty or has a coordinate that is not a number.
+    pub fn new(axis: &Axis, parts: impl Iterator<Item = IndexSet>) -> Result<Option<Self>> {
+        let (mut least, mut greatest) = (Vec::new(), Vec::new());
+        for part in parts {
+            let Some(extremes) = axis.extreme_positions(&part)? else {
+                return Ok(None);
+            };
+            least.push(extremes.0);
+            greatest.push(extremes.1);
+        }
+        let (least, greatest) = (axis.coordinates_at(least)?, axis.coordinates_at(greatest)?);
+        Ok(least
+            .zip(greatest)
+            .map(|(least, greatest)| Self { least, greatest }))
+    }
+}
+
+/// The least (or the greatest) of some values that is not null; null if there is none.
+pub(crate) fn fold(values: &ArrayRef, greatest: bool) -> Result<ScalarValue> {
+    let options = SortOptions {
+        descending: greatest,
+        nulls_first: false,
+    };
+    let first = sort_to_indices(values, Some(options), Some(1))?;
+    match first.values().first() {
+        Some(position) => ScalarValue::try_from_array(values, *position as usize),
+        None => ScalarValue::try_from(values.data_type()),
+    }
+}
+
+/// Looks for some values among the coordinates of an axis.
+pub(crate) struct AxisSearch {
+    converter: RowConverter,
+    values: HashSet<OwnedRow>,
+    /// Zeros of both signs are equal to some of the engine's comparisons and not to others.
+    has_zero: bool,
+}
+
+impl AxisSearch {
+    /// Looks for these values; `None` if they are not of the type of the coordinates.
+    pub fn new(axis: &Axis, values: &ArrayRef) -> Result<Option<Self>> {
+        if *values.data_type() != axis.data_type() {
+            return Ok(None);
+        }
+        let converter = RowConverter::new(vec![SortField::new(axis.data_type())])?;
+        // Coordinates know no negative zero.
+        let values = coordinate_values(values);
+        let has_zero = values
+            .as_primitive_opt::<Float64Type>()
+            .is_some_and(|values| values.values().contains(&0.0));
+        let rows = converter.convert_columns(&[values])?;
+        Ok(Some(Self {
+            values: rows.iter().map(|row| row.owned()).collect(),
+            converter,
+            has_zero,
+        }))
+    }
+
+    /// Whether a part of the axis has only (true) or none (false) of the values; `None` if some of both.
+    pub fn contained(&self, axis: &Axis, part: &IndexSet) -> Result<Option<bool>> {
+        let mut found = 0;
+        for range in part.ranges() {
+            let coordinates = axis.coordinates()?.slice(range);
+            let rows = self.converter.convert_columns(&[coordinates])?;
+            found += rows
+                .iter()
+                .filter(|row| self.values.contains(&row.owned()))
+                .count() as u64;
+        }
+        Ok(match found {
+            0 => Some(false),
+            all if all == part.count() && !self.has_zero => Some(true),
+            _ => None,
+        })
+    }
+}
+
+/// The least and the greatest coordinate of the positions in `set`; `None` if it is empty.
+pub(crate) fn axis_range(
+    axis: &Axis,
+    set: &IndexSet,
+) -> Result<Option<(ScalarValue, ScalarValue)>> {
+    let Some(extremes) = axis.extremes(set)? else {
+        return Ok(None);
+    };
+    Ok(Some((
+        ScalarValue::try_from_array(&extremes, 0)?,
+        ScalarValue::try_from_array(&extremes, 1)?,
+    )))
+}

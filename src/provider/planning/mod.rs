@@ -1,0 +1,13 @@
+//! From filters to what a scan reads: the selection of a grid, the blocks that statistics leave, their order, and
+//! partitions of them.
+
+pub(crate) mod axis_bounds;
+pub(crate) mod axis_filter;
+pub(crate) mod mask;
+pub(crate) mod partitions;
+pub(crate) mod pruning;
+pub(crate) mod pushdown;
+pub(crate) mod some_blocks;
+pub(crate) mod sorted_blocks;
+pub(crate) mod value_bounds;
+pub(crate) mod value_set;

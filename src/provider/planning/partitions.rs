@@ -1,0 +1,235 @@
+//! Cutting the selected blocks of a table into partitions.
+
+use std::ops::Range;
+
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::source::BlockList;
+
+/// Blocks whose size is looked up. If there are more, evenly spaced ones stand for their neighbours, so that planning
+/// does not depend on the number of blocks.
+const MAX_SAMPLES: u64 = 1024;
+/// What a row weighs in bytes when no values are read.
+const ROW_WEIGHT: u64 = 8;
+
+/// Cuts a list of blocks into runs of about equally many stored bytes (or rows, if no values are read): at most
+/// `target` of them, none smaller than `min_bytes` but for want of blocks. With `wanted_rows` only the first blocks that
+/// hold so many rows are kept.
+pub(crate) fn cut(
+    blocks: &dyn BlockList,
+    options: &ReadOptions,
+    reads_values: bool,
+    wanted_rows: Option<usize>,
+    target: usize,
+    min_bytes: usize,
+) -> Vec<Range<u64>> {
+    // A list that nobody could ever read to its end is not cut.
+    let Some(mut count) = blocks.count() else {
+        return std::iter::once(0..u64::MAX).collect();
+    };
+    if let Some(wanted) = wanted_rows {
+        count = blocks_for_rows(blocks, wanted as u64, count);
+    }
+    let samples = count.min(MAX_SAMPLES);
+    // 128 bits, since a grid may have nearly 2^64 chunks.
+    let start_of =
+        |sample: u64| (u128::from(count) * u128::from(sample) / u128::from(samples.max(1))) as u64;
+    let weights: Vec<u128> = (0..samples)
+        .map(|sample| {
+            let (start, end) = (start_of(sample), start_of(sample + 1));
+            let weight = if reads_values {
+                blocks.block_bytes(start, options)
+            } else {
+                let rows = blocks.block_rows(start);
+                rows.map(|rows| rows.saturating_mul(ROW_WEIGHT))
+            };
+            // The scan will report what is wrong with a block, if it comes to it.
+            u128::from(weight.unwrap_or(1).max(1)) * u128::from(end - start)
+        })
+        .collect();
+    let total: u128 = weights.iter().sum();
+    let most = total / (min_bytes.max(1) as u128);
+    let parts = most
+        .clamp(1, target.max(1) as u128)
+        .min(samples.max(1).into());
+    let mut partitions = Vec::with_capacity(parts as usize);
+    let mut start = 0;
+    let mut weight = 0;
+    for (sample, sample_weight) in weights.iter().enumerate() {
+        // A sample belongs where its middle lies.
+        let part = (weight + sample_weight / 2) * parts / total;
+        let here = start_of(sample as u64);
+        if part > partitions.len() as u128 && here > start {
+            partitions.push(start..here);
+            start = here;
+        }
+        weight += sample_weight;
+    }
+    partitions.push(start..count);
+    partitions
+}
+
+/// The stored bytes of the first `count` blocks, and whether that is exact: of many blocks only some are looked up. Blocks
+/// that cannot be looked up count as empty.
+pub(crate) fn stored_bytes(
+    blocks: &dyn BlockList,
+    count: u64,
+    options: &ReadOptions,
+) -> (u64, bool) {
+    let samples = count.min(MAX_SAMPLES);
+    let bytes: u128 = (0..samples)
+        .map(|sample| {
+            let block = u128::from(count) * u128::from(sample) / u128::from(samples);
+            u128::from(blocks.block_bytes(block as u64, options).unwrap_or(0))
+        })
+        .sum();
+    let estimate = bytes * u128::from(count) / u128::from(samples.max(1));
+    (
+        u64::try_from(estimate).unwrap_or(u64::MAX),
+        samples == count,
+    )
+}
+
+/// How many of the first blocks hold at least so many rows.
+fn blocks_for_rows(blocks: &dyn BlockList, wanted: u64, count: u64) -> u64 {
+    let mut rows = 0u64;
+    let mut needed = 0;
+    while needed < count.min(MAX_SAMPLES) && rows < wanted {
+        match blocks.block_rows(needed) {
+            Ok(block_rows) => rows = rows.saturating_add(block_rows),
+            Err(_) => return count,
+        }
+        needed += 1;
+    }
+    if rows < wanted {
+        count
+    } else {
+        needed.max(1).min(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use arrow::array::{BooleanArray, UInt64Array};
+    use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
+
+    use super::*;
+    use crate::provider::source::{BlockReader, BlockStatistics, GridPart};
+
+    /// Blocks of the given sizes, ten rows each.
+    #[derive(Debug)]
+    struct Sizes(Vec<u64>);
+
+    impl BlockList for Sizes {
+        fn total(&self) -> Option<u64> {
+            self.count()
+        }
+        fn count(&self) -> Option<u64> {
+            Some(self.0.len() as u64)
+        }
+        fn rows(&self) -> Option<u64> {
+            Some(self.0.len() as u64 * 10)
+        }
+        fn block_rows(&self, _: u64) -> Result<u64> {
+            Ok(10)
+        }
+        fn block_bytes(&self, position: u64, _: &ReadOptions) -> Result<u64> {
+            Ok(self.0[position as usize])
+        }
+        fn block_sizes(&self, _: &[u64]) -> Result<Option<UInt64Array>> {
+            Ok(None)
+        }
+        fn slice(&self) -> Option<String> {
+            None
+        }
+        fn column_statistics(&self, _: usize, _: &ReadOptions) -> Result<ColumnStatistics> {
+            Ok(ColumnStatistics::new_unknown())
+        }
+        fn unusable_statistics(&self, _: &ReadOptions) -> Option<String> {
+            None
+        }
+        fn has_statistics(&self, _: usize, _: &ReadOptions) -> bool {
+            false
+        }
+        fn block_statistics(
+            &self,
+            _: usize,
+            _: &[u64],
+            _: &ReadOptions,
+        ) -> Result<Option<BlockStatistics>> {
+            Ok(None)
+        }
+        fn contained(
+            &self,
+            _: usize,
+            _: &[u64],
+            _: &HashSet<ScalarValue>,
+            _: &ReadOptions,
+        ) -> Result<Option<BooleanArray>> {
+            Ok(None)
+        }
+        fn ordering(&self) -> Vec<(usize, bool)> {
+            Vec::new()
+        }
+        fn grid_parts(&self) -> Option<Vec<GridPart>> {
+            None
+        }
+        fn reader(&self, _: &[usize], _: &ReadOptions) -> Result<Box<dyn BlockReader>> {
+            internal_err!("not read")
+        }
+    }
+
+    fn partitions(sizes: &[u64], wanted: Option<usize>, target: usize) -> Vec<Range<u64>> {
+        let blocks = Sizes(sizes.to_vec());
+        cut(&blocks, &ReadOptions::default(), true, wanted, target, 100)
+    }
+
+    #[test]
+    fn partitions_weigh_about_the_same() {
+        assert_eq!(partitions(&[100; 8], None, 2), [0..4, 4..8]);
+        assert_eq!(partitions(&[700, 100, 100, 500], None, 2), [0..1, 1..4]);
+        assert_eq!(partitions(&[100; 3], None, 8), [0..1, 1..2, 2..3]);
+    }
+
+    #[test]
+    fn small_tables_stay_whole() {
+        assert_eq!(partitions(&[10; 8], None, 4), [0..8]);
+        assert_eq!(partitions(&[], None, 4), [0..0]);
+        assert_eq!(partitions(&[10_000], None, 4), [0..1]);
+    }
+
+    #[test]
+    fn a_limit_keeps_the_first_blocks() {
+        assert_eq!(partitions(&[1000; 8], Some(5), 4), [0..1]);
+        assert_eq!(partitions(&[1000; 8], Some(11), 1), [0..2]);
+        assert_eq!(partitions(&[1000; 8], Some(1000), 1), [0..8]);
+        assert_eq!(partitions(&[], Some(1000), 1), [0..0]);
+    }
+
+    #[test]
+    fn stored_bytes_are_exact_unless_there_are_many_blocks() {
+        let bytes = |sizes: &[u64], count| {
+            stored_bytes(&Sizes(sizes.to_vec()), count, &ReadOptions::default())
+        };
+        assert_eq!(bytes(&[1, 20, 300], 3), (321, true));
+        assert_eq!(bytes(&[1, 20, 300], 2), (21, true));
+        assert_eq!(bytes(&[], 0), (0, true));
+        assert_eq!(bytes(&[7; 4096], 4096), (7 * 4096, false));
+    }
+
+    #[test]
+    fn every_block_is_in_one_partition_whatever_the_numbers() {
+        for count in [1, 2, 1023, 1024, 1025, 5000] {
+            for target in [1, 2, 3, 7, 64, 5000] {
+                let sizes: Vec<_> = (0..count).map(|block| block * 7919 % 1000).collect();
+                let parts = partitions(&sizes, None, target);
+                assert!(parts.len() <= target);
+                assert_eq!(parts[0].start, 0);
+                assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
+                assert!(parts.iter().all(|part| !part.is_empty()));
+                assert_eq!(parts[parts.len() - 1].end, count);
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! From a query's filters to the selection of a grid.
+
+use datafusion::catalog::Session;
+use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr_rewriter::unnormalize_col;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
+
+use crate::grid::{Axis, IndexSet, Selection};
+use crate::provider::planning::axis_filter::{evaluate, evaluate_constant};
+
+/// What is done with one filter over a table with these dimensions.
+///
+/// Over one dimension: exact, since it is evaluated on the axis. Over nothing at all: exact, too, since that is what the
+/// engine simplifies a filter to that it has been told is exact (`lat IS NULL` to `false`). Over several, or over a dimension and other columns:
+/// it bounds the selection, and the engine filters again. Pure, since the engine asks several times with different
+/// filters.
+pub(crate) fn classify(dimensions: &[&str], filter: &Expr) -> TableProviderFilterPushDown {
+    if !can_be_evaluated(filter) {
+        return TableProviderFilterPushDown::Unsupported;
+    }
+    if only_dimension(dimensions, filter).is_some() || filter.column_refs().is_empty() {
+        TableProviderFilterPushDown::Exact
+    } else {
+        TableProviderFilterPushDown::Inexact
+    }
+}
+
+/// The part of a grid that filters select.
+#[derive(Debug)]
+pub(crate) struct Pushdown {
+    /// Holds every row that satisfies the filters; and exactly those that satisfy the exact filters, but for the
+    /// residual ones.
+    pub selection: Selection,
+    /// Exact filters that could not be evaluated on their axis. The scan must apply them to its rows.
+    pub residual: Vec<Expr>,
+}
+
+impl Pushdown {
+    /// Evaluates filters on the axes.
+    ///
+    /// # Errors
+    /// If the coordinates of an axis that a filter speaks of cannot be read.
+    pub fn try_new(session: &dyn Session, axes: &[Axis], filters: &[Expr]) -> Result<Self> {
+        let shape: Vec<_> = axes.iter().map(Axis::length).collect();
+        let names: Vec<_> = axes.iter().map(Axis::name).collect();
+        let mut selection = Selection::all(&shape);
+        let mut failed = Vec::new();
+        let mut residual = Vec::new();
+        for filter in filters {
+            let filter = unnormalize_col(filter.clone());
+            match classify(&names, &filter) {
+                TableProviderFilterPushDown::Exact => {
+                    let Some(number) = only_dimension(&names, &filter) else {
+                        match evaluate_constant(session, &filter) {
+                            Some(true) => {}
+                            Some(false) => selection = Selection::none(&shape),
+                            None => residual.push(filter),
+                        }
+                        continue;
+                    };
+                    let all = IndexSet::all(axes[number].length());
+                    match evaluate(session, &axes[number], &filter, &all)? {
+                        Some(set) => selection.restrict(number, &set),
+                        None => failed.push((number, filter)),
+                    }
+                }
+                TableProviderFilterPushDown::Inexact => {
+                    if let Some(bound) = bound(session, axes, &filter)? {
+                        selection = selection.intersect(&bound);
+                    }
+                }
+                TableProviderFilterPushDown::Unsupported => {}
+            }
+        }
+        // A predicate that fails on some coordinates may not on those that the others have left over.
+        for (number, filter) in failed {
+            match evaluate(session, &axes[number], &filter, &selection.axes()[number])? {
+                Some(set) => selection.restrict(number, &set),
+                None => residual.push(filter),
+            }
+        }
+        Ok(Self {
+            selection,
+            residual,
+        })
+    }
+}
+
+/// A selection that holds every row for which the predicate is true; `None` if it can be true anywhere.
+fn bound(session: &dyn Session, axes: &[Axis], predicate: &Expr) -> Result<Option<Selection>> {
+    let names: Vec<_> = axes.iter().map(Axis::name).collect();
+    if let Some(number) = only_dimension(&names, predicate) {
+        let shape: Vec<_> = axes.iter().map(Axis::length).collect();
+        let mut selection = Selection::all(&shape);
+        let all = IndexSet::all(axes[number].length());
+        let Some(set) = evaluate(session, &axes[number], predicate, &all)? else {
+            return Ok(None);
+        };
+        selection.restrict(number, &set);
+        return Ok(Some(selection));
+    }
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = predicate else {
+        return Ok(None);
+    };
+    // The sides of any other operator are not predicates.
+    if !matches!(op, Operator::And | Operator::Or) {
+        return Ok(None);
+    }
+    let sides = [
+        bound(session, axes, left.as_ref())?,
+        bound(session, axes, right.as_ref())?,
+    ];
+    Ok(match (op, sides) {
+        (Operator::And, [Some(left), Some(right)]) => Some(left.intersect(&right)),
+        (Operator::And, [Some(one), None] | [None, Some(one)]) => Some(one),
+        (Operator::Or, [Some(left), Some(right)]) => Some(left.bounding_union(&right)),
+        _ => None,
+    })
+}
+
+/// The number of the only dimension that an expression depends on.
+pub(crate) fn only_dimension(dimensions: &[&str], expr: &Expr) -> Option<usize> {
+    let columns = expr.column_refs();
+    let mut numbers = columns.iter().map(|column| {
+        dimensions
+            .iter()
+            .position(|dimension| *dimension == column.name)
+    });
+    let first = numbers.next()??;
+    numbers.all(|number| number == Some(first)).then_some(first)
+}
+
+/// Whether an expression means the same wherever and however often it is evaluated.
+fn can_be_evaluated(expr: &Expr) -> bool {
+    if expr.is_volatile() {
+        return false;
+    }
+    let mut evaluable = true;
+    let visited: Result<_> = expr.apply(|expr| {
+        evaluable = match expr {
+            Expr::ScalarSubquery(_)
+            | Expr::Exists(_)
+            | Expr::InSubquery(_)
+            | Expr::SetComparison(_)
+            | Expr::OuterReferenceColumn(..)
+            | Expr::Placeholder(_) => false,
+            // Only the engine's own operator can call it.
+            Expr::ScalarFunction(function) => function.func.as_async().is_none(),
+            _ => true,
+        };
+        Ok(if evaluable {
+            TreeNodeRecursion::Continue
+        } else {
+            TreeNodeRecursion::Stop
+        })
+    });
+    visited.is_ok() && evaluable
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::common::ScalarValue;
+    use datafusion::functions::math::random;
+    use datafusion::logical_expr::{col, lit};
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    fn axes() -> Vec<Axis> {
+        vec![Axis::counted("x", 10), Axis::counted("y", 20)]
+    }
+
+    fn selected(filters: &[Expr]) -> (String, usize) {
+        let session = SessionContext::new().state();
+        let pushdown = Pushdown::try_new(&session, &axes(), filters).unwrap();
+        (pushdown.selection.to_string(), pushdown.residual.len())
+    }
+
+    #[test]
+    fn classes() {
+        use TableProviderFilterPushDown::{Exact, Inexact, Unsupported};
+        let volatile = random().call(vec![]).gt(lit(0.5));
+        for (filter, expected) in [
+            (col("x").gt(lit(1)), Exact),
+            (col("t.x").gt(lit(1)).or(col("t.x").eq(lit(0))), Exact),
+            (col("x").gt(col("y")), Inexact),
+            (col("x").gt(lit(1)).or(col("y").gt(lit(1))), Inexact),
+            (col("value").gt(lit(1)), Inexact),
+            (volatile.clone(), Unsupported),
+            (col("x").gt(lit(1)).and(volatile), Unsupported),
+            (lit(true), Exact),
+        ] {
+            assert_eq!(classify(&["x", "y"], &filter), expected, "{filter}");
+        }
+    }
+
+    #[test]
+    fn conjunctions_multiply() {
+        let filters = [col("x").lt(lit(3)), col("y").gt_eq(lit(15))];
+        assert_eq!(selected(&filters), ("3 of 10, 5 of 20".into(), 0));
+    }
+
+    #[test]
+    fn constants_select_all_or_nothing() {
+        let all = || ("all, all".to_string(), 0);
+        assert_eq!(selected(&[lit(true)]), all());
+        let nothing = ("0 of 10, 0 of 20".to_string(), 0);
+        for never in [lit(false), lit(ScalarValue::Boolean(None))] {
+            assert_eq!(selected(&[col("x").lt(lit(3)), never]), nothing);
+        }
+        let failing = (lit(1) / lit(0)).eq(lit(1));
+        assert_eq!(selected(&[failing]), ("all, all".to_string(), 1));
+    }
+
+    #[test]
+    fn disjunctions_over_axes_bound() {
+        let left = col("x").lt(lit(2)).and(col("y").lt(lit(2)));
+        let right = col("x").eq(lit(9)).and(col("value").gt(lit(0)));
+        assert_eq!(
+            selected(&[left.clone().or(right)]),
+            ("3 of 10, all".into(), 0)
+        );
+        assert_eq!(
+            selected(&[left.or(col("value").gt(lit(0)))]),
+            ("all, all".into(), 0)
+        );
+    }
+
+    #[test]
+    fn a_comparison_of_two_axes_bounds_nothing() {
+        let diagonal = col("x").eq(col("y") + lit(1));
+        assert_eq!(
+            selected(std::slice::from_ref(&diagonal)),
+            ("all, all".into(), 0)
+        );
+        assert_eq!(
+            selected(&[diagonal.and(col("x").lt(lit(3)))]),
+            ("3 of 10, all".into(), 0)
+        );
+    }
+
+    #[test]
+    fn a_failing_conjunct_is_tried_on_what_the_others_leave() {
+        let fallible = (lit(10) / col("x")).gt(lit(1));
+        assert_eq!(
+            selected(&[fallible.clone(), col("x").not_eq(lit(0))]),
+            ("5 of 10, all".into(), 0)
+        );
+        assert_eq!(selected(&[fallible]), ("all, all".into(), 1));
+    }
+}

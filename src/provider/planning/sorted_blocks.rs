@@ -1,0 +1,144 @@
+//! Blocks in the order of their bounds, so that the first rows of an order come first.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, make_comparator};
+use arrow::compute::{SortOptions, concat};
+use datafusion::common::Result;
+
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::planning::pruning::segments;
+use crate::provider::planning::some_blocks::{Positions, SomeBlocks};
+use crate::provider::source::BlockList;
+
+/// The most blocks that are put in order.
+const MOST_BLOCKS: u64 = 1 << 17;
+
+/// Blocks in an order, and which of them each partition has.
+pub(crate) struct Sorted {
+    pub blocks: Arc<dyn BlockList>,
+    pub partitions: Vec<Range<u64>>,
+}
+
+/// The blocks in such an order, dealt to at most so many partitions; `None` if there is no better order than theirs.
+pub(crate) fn sorted(
+    blocks: &Arc<dyn BlockList>,
+    columns: &[(usize, SortOptions)],
+    options: &ReadOptions,
+    partitions: usize,
+) -> Result<Option<Sorted>> {
+    let Some(order) = by_bounds(blocks.as_ref(), columns, options)? else {
+        return Ok(None);
+    };
+    let (order, partitions) = dealt(&order, partitions);
+    let blocks = SomeBlocks::new(Arc::clone(blocks), Positions::Ordered(order));
+    Ok(Some(Sorted {
+        blocks: Arc::new(blocks),
+        partitions,
+    }))
+}
+
+/// The positions of all blocks, ordered by the bounds of some columns: by the least of a column in ascending order, by the
+/// greatest in descending order, and what is unknown first, since it has to be read in any case. `None` if nothing is
+/// known of the first column, or if the blocks are in this order as they are.
+fn by_bounds(
+    blocks: &dyn BlockList,
+    columns: &[(usize, SortOptions)],
+    options: &ReadOptions,
+) -> Result<Option<Vec<u64>>> {
+    let Some(count) = blocks.count().filter(|count| *count <= MOST_BLOCKS) else {
+        return Ok(None);
+    };
+    let mut comparators = Vec::new();
+    for (column, sort) in columns {
+        let Some(bounds) = bounds(blocks, *column, sort.descending, count, options)? else {
+            break;
+        };
+        let sort = SortOptions {
+            nulls_first: true,
+            ..*sort
+        };
+        comparators.push(make_comparator(&bounds, &bounds, sort)?);
+    }
+    if comparators.is_empty() {
+        return Ok(None);
+    }
+    let mut order: Vec<u64> = (0..count).collect();
+    // Blocks that tie stay as they are.
+    order.sort_by(|one, other| {
+        let mut orders = comparators
+            .iter()
+            .map(|compare| compare(*one as usize, *other as usize));
+        orders
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
+    });
+    Ok((!order.is_sorted()).then_some(order))
+}
+
+fn bounds(
+    blocks: &dyn BlockList,
+    column: usize,
+    descending: bool,
+    count: u64,
+    options: &ReadOptions,
+) -> Result<Option<ArrayRef>> {
+    if !blocks.has_statistics(column, options) {
+        return Ok(None);
+    }
+    let mut bounds: Vec<ArrayRef> = Vec::new();
+    for positions in segments(count) {
+        let Some(known) = blocks.block_statistics(column, &positions, options)? else {
+            return Ok(None);
+        };
+        bounds.push(if descending {
+            known.greatest
+        } else {
+            known.least
+        });
+    }
+    let bounds: Vec<&dyn Array> = bounds.iter().map(AsRef::as_ref).collect();
+    Ok(if bounds.is_empty() {
+        None
+    } else {
+        Some(concat(&bounds)?)
+    })
+}
+
+/// The same order for at most so many partitions that take turns, one partition after another.
+fn dealt(order: &[u64], partitions: usize) -> (Arc<[u64]>, Vec<Range<u64>>) {
+    let partitions = partitions.min(order.len()).max(1);
+    let mut dealt = Vec::with_capacity(order.len());
+    let mut ranges = Vec::with_capacity(partitions);
+    for partition in 0..partitions {
+        let start = dealt.len() as u64;
+        dealt.extend(order.iter().skip(partition).step_by(partitions));
+        ranges.push(start..dealt.len() as u64);
+    }
+    (dealt.into(), ranges)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_take_turns() {
+        for (order, partitions, expected, ranges) in [
+            (
+                vec![5, 3, 1, 4, 2],
+                2,
+                vec![5, 1, 2, 3, 4],
+                vec![0..3, 3..5],
+            ),
+            (vec![5, 3], 1, vec![5, 3], vec![0..2]),
+            (vec![5, 3], 4, vec![5, 3], vec![0..1, 1..2]),
+            (vec![], 3, vec![], vec![0..0]),
+        ] {
+            let (found, found_ranges) = dealt(&order, partitions);
+            assert_eq!((found.to_vec(), found_ranges), (expected, ranges));
+        }
+    }
+}

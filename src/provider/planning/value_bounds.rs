@@ -1,0 +1,336 @@
+//! Comparisons of values that come to bounds: `value > 300`, `value = 1`.
+
+use datafusion::logical_expr::Operator;
+
+use crate::grid::reduce::CellType;
+
+/// Values between two bounds, both included; none, if the first is above the second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Bounds {
+    Single(f32, f32),
+    Double(f64, f64),
+    Signed(i64, i64),
+    Unsigned(u64, u64),
+}
+
+impl Bounds {
+    /// No bounds.
+    pub fn all(cell_type: CellType) -> Self {
+        match cell_type {
+            CellType::F16 | CellType::F32 => Self::Single(f32::NEG_INFINITY, f32::INFINITY),
+            CellType::F64 => Self::Double(f64::NEG_INFINITY, f64::INFINITY),
+            CellType::I16 => Self::Signed(i16::MIN.into(), i16::MAX.into()),
+            CellType::I32 => Self::Signed(i32::MIN.into(), i32::MAX.into()),
+            CellType::I64 => Self::Signed(i64::MIN, i64::MAX),
+            CellType::U8 => Self::Unsigned(0, u8::MAX.into()),
+            CellType::U16 => Self::Unsigned(0, u16::MAX.into()),
+            CellType::U32 => Self::Unsigned(0, u32::MAX.into()),
+            CellType::U64 => Self::Unsigned(0, u64::MAX),
+        }
+    }
+
+    /// Both bounds as bits of a cell, of f32 for halves.
+    pub fn patterns(self) -> (u64, u64) {
+        match self {
+            Self::Single(least, greatest) => (least.to_bits().into(), greatest.to_bits().into()),
+            Self::Double(least, greatest) => (least.to_bits(), greatest.to_bits()),
+            Self::Signed(least, greatest) => (least as u64, greatest as u64),
+            Self::Unsigned(least, greatest) => (least, greatest),
+        }
+    }
+
+    /// The bounds of no values.
+    pub fn none(self) -> Self {
+        match self {
+            Self::Single(..) => Self::Single(f32::INFINITY, f32::NEG_INFINITY),
+            Self::Double(..) => Self::Double(f64::INFINITY, f64::NEG_INFINITY),
+            Self::Signed(..) => Self::Signed(1, 0),
+            Self::Unsigned(..) => Self::Unsigned(1, 0),
+        }
+    }
+
+    /// Both bounds as whole numbers that are in the same order, neighbours for neighbours. Zeros of either sign are the same.
+    pub fn ordinals(self) -> (i128, i128) {
+        match self {
+            Self::Single(least, greatest) => (of_single(least), of_single(greatest)),
+            Self::Double(least, greatest) => (of_double(least), of_double(greatest)),
+            Self::Signed(least, greatest) => (least.into(), greatest.into()),
+            Self::Unsigned(least, greatest) => (least.into(), greatest.into()),
+        }
+    }
+
+    /// Bounds of this type by their ordinals, which must be such as values of the type have.
+    pub fn of_ordinals(self, (least, greatest): (i128, i128)) -> Self {
+        match self {
+            Self::Single(..) => Self::Single(single(least), single(greatest)),
+            Self::Double(..) => Self::Double(double(least), double(greatest)),
+            Self::Signed(..) => Self::Signed(least as i64, greatest as i64),
+            Self::Unsigned(..) => Self::Unsigned(least as u64, greatest as u64),
+        }
+    }
+
+    /// The bits of the one value that lies between these bounds and the next; `None` if there are several, or it is zero,
+    /// which has two signs.
+    pub fn only_value_before(self, next: Self) -> Option<u64> {
+        let between = (self.ordinals().1 + 1, next.ordinals().0 - 1);
+        let is_float = matches!(self, Self::Single(..) | Self::Double(..));
+        if between.0 != between.1 || (is_float && between.0 == 0) {
+            return None;
+        }
+        Some(self.of_ordinals(between).patterns().0)
+    }
+
+    /// The singles that compare so with a double.
+    pub fn compare_single(self, op: Operator, bound: f64) -> Option<Self> {
+        if bound.is_nan() {
+            return None;
+        }
+        let nearest = bound as f32;
+        let exact = f64::from(nearest);
+        let at_least = if exact < bound {
+            nearest.next_up()
+        } else {
+            nearest
+        };
+        let at_most = if exact > bound {
+            nearest.next_down()
+        } else {
+            nearest
+        };
+        let is_exact = exact == bound;
+        let (low, high) = (f32::NEG_INFINITY, f32::INFINITY);
+        Some(match op {
+            Operator::Eq if is_exact => Self::Single(nearest, nearest),
+            Operator::Eq => self.none(),
+            Operator::GtEq => Self::Single(at_least, high),
+            Operator::LtEq => Self::Single(low, at_most),
+            Operator::Gt if is_exact && nearest == high => self.none(),
+            Operator::Gt if is_exact => Self::Single(after(nearest), high),
+            Operator::Gt => Self::Single(at_least, high),
+            Operator::Lt if is_exact && nearest == low => self.none(),
+            Operator::Lt if is_exact => Self::Single(low, -after(-nearest)),
+            Operator::Lt => Self::Single(low, at_most),
+            _ => return None,
+        })
+    }
+
+    /// The doubles that compare so with another.
+    pub fn compare_double(self, op: Operator, bound: f64) -> Option<Self> {
+        if bound.is_nan() {
+            return None;
+        }
+        let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
+        // There is nothing between the two zeros.
+        let after = |bound: f64| {
+            if bound == 0.0 {
+                0f64.next_up()
+            } else {
+                bound.next_up()
+            }
+        };
+        Some(match op {
+            Operator::Eq => Self::Double(bound, bound),
+            Operator::GtEq => Self::Double(bound, high),
+            Operator::LtEq => Self::Double(low, bound),
+            Operator::Gt if bound == high => self.none(),
+            Operator::Gt => Self::Double(after(bound), high),
+            Operator::Lt if bound == low => self.none(),
+            Operator::Lt => Self::Double(low, -after(-bound)),
+            _ => return None,
+        })
+    }
+
+    /// The integers that compare so with another.
+    pub fn compare_integer(self, op: Operator, bound: i128) -> Option<Self> {
+        let (low, high) = (i128::MIN, i128::MAX);
+        self.clamped(match op {
+            Operator::Eq => (bound, bound),
+            Operator::GtEq => (bound, high),
+            Operator::LtEq => (low, bound),
+            Operator::Gt => (bound + 1, high),
+            Operator::Lt => (low, bound - 1),
+            _ => return None,
+        })
+    }
+
+    /// The integers that compare so with a double.
+    pub fn compare_integer_with_float(self, op: Operator, bound: f64) -> Option<Self> {
+        if bound.is_nan() {
+            return None;
+        }
+        // Beyond all integers in question, if it does not fit.
+        let (floor, ceil) = (bound.floor() as i128, bound.ceil() as i128);
+        let (low, high) = (i128::MIN, i128::MAX);
+        let is_whole = floor == ceil;
+        self.clamped(match op {
+            Operator::Eq if is_whole => (floor, floor),
+            Operator::Eq => (high, low),
+            Operator::GtEq => (ceil, high),
+            Operator::LtEq => (low, floor),
+            Operator::Gt if is_whole => (floor.saturating_add(1), high),
+            Operator::Gt => (ceil, high),
+            Operator::Lt if is_whole => (low, floor.saturating_sub(1)),
+            Operator::Lt => (low, floor),
+            _ => return None,
+        })
+    }
+
+    /// The part of a range that numbers of this type can be in.
+    fn clamped(self, (low, high): (i128, i128)) -> Option<Self> {
+        let (least, greatest) = match self {
+            Self::Signed(least, greatest) => (i128::from(least), i128::from(greatest)),
+            Self::Unsigned(least, greatest) => (i128::from(least), i128::from(greatest)),
+            Self::Single(..) | Self::Double(..) => return None,
+        };
+        if low > greatest || high < least || low > high {
+            return Some(self.none());
+        }
+        let (low, high) = (low.max(least), high.min(greatest));
+        Some(match self {
+            Self::Signed(..) => Self::Signed(low as i64, high as i64),
+            _ => Self::Unsigned(low as u64, high as u64),
+        })
+    }
+}
+
+/// The next greater number; there is nothing between the two zeros.
+fn after(number: f32) -> f32 {
+    if number == 0.0 {
+        0f32.next_up()
+    } else {
+        number.next_up()
+    }
+}
+
+fn of_single(number: f32) -> i128 {
+    let magnitude = i128::from(number.abs().to_bits());
+    if number.is_sign_negative() {
+        -magnitude
+    } else {
+        magnitude
+    }
+}
+
+fn single(ordinal: i128) -> f32 {
+    let magnitude = f32::from_bits(ordinal.unsigned_abs() as u32);
+    if ordinal < 0 { -magnitude } else { magnitude }
+}
+
+fn of_double(number: f64) -> i128 {
+    let magnitude = i128::from(number.abs().to_bits());
+    if number.is_sign_negative() {
+        -magnitude
+    } else {
+        magnitude
+    }
+}
+
+fn double(ordinal: i128) -> f64 {
+    let magnitude = f64::from_bits(ordinal.unsigned_abs() as u64);
+    if ordinal < 0 { -magnitude } else { magnitude }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPERATORS: [Operator; 5] = [
+        Operator::Eq,
+        Operator::Lt,
+        Operator::LtEq,
+        Operator::Gt,
+        Operator::GtEq,
+    ];
+
+    fn compares(op: Operator, ordering: Option<std::cmp::Ordering>) -> bool {
+        match op {
+            Operator::Eq => ordering.is_some_and(|o| o.is_eq()),
+            Operator::Lt => ordering.is_some_and(|o| o.is_lt()),
+            Operator::LtEq => ordering.is_some_and(|o| o.is_le()),
+            Operator::Gt => ordering.is_some_and(|o| o.is_gt()),
+            _ => ordering.is_some_and(|o| o.is_ge()),
+        }
+    }
+
+    #[test]
+    fn singles_compare_as_doubles_do() {
+        let numbers = [
+            f32::NEG_INFINITY,
+            f32::MIN,
+            -1.5,
+            -f32::from_bits(1),
+            -0.0,
+            0.0,
+            f32::from_bits(1),
+            0.1,
+            1.0,
+            300.0,
+            f32::MAX,
+            f32::INFINITY,
+            f32::NAN,
+        ];
+        let mut bounds: Vec<f64> = numbers.iter().map(|number| f64::from(*number)).collect();
+        bounds.extend([0.1, 300.1, -300.1, 1e300, -1e300, 1e-300]);
+        for op in OPERATORS {
+            for bound in bounds.iter().filter(|bound| !bound.is_nan()) {
+                let all = Bounds::all(CellType::F32);
+                let Some(Bounds::Single(least, greatest)) = all.compare_single(op, *bound) else {
+                    panic!("{op} {bound}");
+                };
+                for number in numbers {
+                    let expected = compares(op, f64::from(number).partial_cmp(bound));
+                    let found = least <= number && number <= greatest;
+                    assert_eq!(found, expected, "{number} {op} {bound}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn integers_compare_with_what_is_no_integer() {
+        for op in OPERATORS {
+            for bound in [
+                -1e30, -32769.0, -32768.0, -1.5, -0.0, 0.0, 2.0, 2.5, 32767.0, 4e4,
+            ] {
+                let all = Bounds::all(CellType::I16);
+                let Some(Bounds::Signed(least, greatest)) =
+                    all.compare_integer_with_float(op, bound)
+                else {
+                    panic!("{op} {bound}");
+                };
+                for number in [i16::MIN, -2, -1, 0, 1, 2, 3, i16::MAX] {
+                    let expected = compares(op, f64::from(number).partial_cmp(&bound));
+                    let found = least <= number.into() && i64::from(number) <= greatest;
+                    assert_eq!(found, expected, "{number} {op} {bound}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_have_neighbouring_ordinals() {
+        for number in [f32::NEG_INFINITY, -1.5, -0.0, 0.0, 1e-40, 7.0, f32::MAX] {
+            let next = if number == 0.0 {
+                f32::from_bits(1)
+            } else {
+                number.next_up()
+            };
+            let (one, other) = Bounds::Single(number, next).ordinals();
+            assert_eq!(other, one + 1, "{number}");
+            let again = Bounds::Single(0.0, 0.0).of_ordinals((one, other));
+            assert_eq!(again, Bounds::Single(number, next));
+        }
+        let all = Bounds::all(CellType::F64);
+        assert_eq!(all.of_ordinals(all.ordinals()), all);
+        let (low, high) = (Bounds::Signed(-9, 4), Bounds::Signed(6, 7));
+        assert_eq!(low.only_value_before(high), Some(5));
+        let (low, high) = (Bounds::Double(-9.0, 4.0), Bounds::Double(6.0, 7.0));
+        assert_eq!(low.only_value_before(high), None);
+        let around = |number: f64| {
+            let low = Bounds::Double(-9.0, number.next_down());
+            low.only_value_before(Bounds::Double(number.next_up(), 9.0))
+        };
+        assert_eq!(around(-1.5), Some((-1.5f64).to_bits()));
+        assert_eq!(around(0.0), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! What a plan node gives, in terms of the scan below it.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
+use datafusion::physical_expr::{
+    PhysicalExpr, ScalarFunctionExpr, conjunction_opt, split_conjunction,
+};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+
+use crate::provider::scan::ArrayScan;
+
+/// The most nodes of the expressions of a node in terms of one below it: of projections that use each other's columns more
+/// than once, they double with each of them.
+const MOST_NODES: usize = 4096;
+
+/// The rows of a node as rows of another one below it.
+#[derive(Debug)]
+pub(crate) struct Below<N> {
+    /// The other one.
+    pub node: N,
+    /// The columns of the rows, as expressions over its columns.
+    pub columns: Vec<Arc<dyn PhysicalExpr>>,
+    /// What its rows have to satisfy, all of it.
+    pub conjuncts: Vec<Arc<dyn PhysicalExpr>>,
+    /// What becomes known beside that of the rows that are needed, while the query runs. No row has to be left out for it.
+    pub dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
+}
+
+impl Below<Arc<dyn ExecutionPlan>> {
+    /// The node below filters, projections and exchanges; `None` if there is one that has to stay.
+    pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+        let mut below = Self {
+            node: Arc::clone(plan),
+            columns: columns_of(plan),
+            conjuncts: Vec::new(),
+            dynamic_filter: None,
+        };
+        loop {
+            let node = Arc::clone(&below.node);
+            below.node = if let Some(filter) = node.downcast_ref::<FilterExec>() {
+                if filter.fetch().is_some() || is_volatile(filter.predicate()) {
+                    return Ok(None);
+                }
+                if let Some(projection) = filter.projection() {
+                    let inner = columns_of(filter.input());
+                    below.replace(&|number| inner.get(*projection.get(number)?).cloned())?;
+                }
+                let conjuncts = split_conjunction(filter.predicate()).into_iter().cloned();
+                below.conjuncts.extend(conjuncts);
+                Arc::clone(filter.input())
+            } else if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+                let expressions = projection.expr();
+                if expressions
+                    .iter()
+                    .any(|projected| is_volatile(&projected.expr))
+                {
+                    return Ok(None);
+                }
+                let inner: Vec<_> = expressions
+                    .iter()
+                    .map(|projected| Arc::clone(&projected.expr))
+                    .collect();
+                if below.size_over(&inner) > MOST_NODES {
+                    return Ok(None);
+                }
+                below.replace(&|number| inner.get(number).cloned())?;
+                Arc::clone(projection.input())
+            } else {
+                let further = below_exchange(&node);
+                if Arc::ptr_eq(further, &node) {
+                    return Ok(Some(below));
+                }
+                Arc::clone(further)
+            };
+        }
+    }
+}
+
+impl Below<ArrayScan> {
+    /// The scan below filters, projections and exchanges, and the rows in terms of the columns of its table; `None` if
+    /// there is anything else that has to stay.
+    pub fn of_scan(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+        let Some(below) = Below::of(plan)? else {
+            return Ok(None);
+        };
+        let source = below.node.downcast_ref::<DataSourceExec>();
+        let Some(scan) = source.and_then(|source| source.data_source().downcast_ref::<ArrayScan>())
+        else {
+            return Ok(None);
+        };
+        let plan = scan.plan();
+        if plan.fetch.is_some() {
+            return Ok(None);
+        }
+        let schema = scan.source().schema();
+        let column = |columns: &[usize], number: usize| -> Option<Arc<dyn PhysicalExpr>> {
+            let number = *columns.get(number)?;
+            Some(Arc::new(Column::new(schema.field(number).name(), number)))
+        };
+        let mut over_scan = Self {
+            node: scan.clone(),
+            columns: below.columns,
+            conjuncts: below.conjuncts,
+            dynamic_filter: None,
+        };
+        over_scan.replace(&|number| column(&plan.projection, number))?;
+        if let Some(filter) = &plan.filter {
+            let filter = with_columns(filter, &|number| column(&plan.columns, number))?;
+            let conjuncts = split_conjunction(&filter).into_iter().cloned();
+            over_scan.conjuncts.extend(conjuncts);
+        }
+        if let Some(filter) = &plan.dynamic_filter {
+            let filter = with_columns(filter, &|number| column(&plan.projection, number))?;
+            let conjuncts = split_conjunction(&filter).into_iter();
+            let others = conjuncts.filter(|conjunct| !over_scan.conjuncts.contains(conjunct));
+            over_scan.dynamic_filter = conjunction_opt(others.cloned());
+        }
+        Ok(Some(over_scan))
+    }
+}
+
+impl<N> Below<N> {
+    /// How many nodes the expressions have once these take the place of the columns.
+    fn size_over(&self, inner: &[Arc<dyn PhysicalExpr>]) -> usize {
+        let inner: Vec<usize> = inner.iter().map(|expr| size(expr, &|_| 1)).collect();
+        let of_column = |number: usize| inner.get(number).copied().unwrap_or(1);
+        let all = self.columns.iter().chain(&self.conjuncts);
+        all.map(|expr| size(expr, &of_column)).sum()
+    }
+
+    fn replace(&mut self, replace: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>) -> Result<()> {
+        for expr in self.columns.iter_mut().chain(&mut self.conjuncts) {
+            *expr = with_columns(expr, replace)?;
+        }
+        Ok(())
+    }
+}
+
+/// The nodes of an expression, where a column counts as many as `of_column` says.
+fn size(expr: &Arc<dyn PhysicalExpr>, of_column: &dyn Fn(usize) -> usize) -> usize {
+    let mut nodes = 0usize;
+    // Counting never fails.
+    let _ = expr.apply(|expr| {
+        let column = expr.downcast_ref::<Column>();
+        nodes = nodes.saturating_add(column.map_or(1, |column| of_column(column.index())));
+        Ok(TreeNodeRecursion::Continue)
+    });
+    nodes
+}
+
+fn columns_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn PhysicalExpr>> {
+    let schema = plan.schema();
+    let columns = schema.fields().iter().enumerate();
+    columns
+        .map(|(number, field)| Arc::new(Column::new(field.name(), number)) as _)
+        .collect()
+}
+
+/// The node below exchanges.
+pub(crate) fn below_exchange(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    if plan.fetch().is_some() {
+        return plan;
+    }
+    let input = if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
+        repartition.input()
+    } else if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {
+        coalesce.input()
+    } else if let Some(cooperative) = plan.downcast_ref::<CooperativeExec>() {
+        cooperative.input()
+    } else {
+        return plan;
+    };
+    below_exchange(input)
+}
+
+/// An expression where the column of each number is what `replace` gives.
+pub(crate) fn with_columns(
+    expr: &Arc<dyn PhysicalExpr>,
+    replace: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    let replaced = Arc::clone(expr).transform_down(|expr| {
+        let Some(column) = expr.downcast_ref::<Column>() else {
+            return Ok(Transformed::no(expr));
+        };
+        match replace(column.index()) {
+            // What takes the column's place speaks of other columns.
+            Some(with) => Ok(Transformed::new(with, true, TreeNodeRecursion::Jump)),
+            None => internal_err!("{column} is no column of the rows below"),
+        }
+    })?;
+    Ok(replaced.data)
+}
+
+/// Whether an expression may fail on some value: it divides by what may be zero, casts, or calls a function.
+pub(crate) fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.exists(|expr| {
+        if expr.is::<CastExpr>() || expr.is::<ScalarFunctionExpr>() {
+            return Ok(true);
+        }
+        let Some(binary) = expr.downcast_ref::<BinaryExpr>() else {
+            return Ok(false);
+        };
+        let divisor = binary.right().downcast_ref::<Literal>();
+        let is_zero = |divisor: &Literal| {
+            let zero = ScalarValue::new_zero(&divisor.value().data_type());
+            zero.is_ok_and(|zero| zero == *divisor.value())
+        };
+        Ok(matches!(binary.op(), Operator::Divide | Operator::Modulo)
+            && divisor.is_none_or(is_zero))
+    })
+    .unwrap_or(true)
+}

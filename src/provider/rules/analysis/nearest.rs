@@ -1,0 +1,126 @@
+//! Resolves `nearest(dimension, target)` to a comparison with a coordinate of the axis.
+
+use std::sync::Arc;
+
+use arrow::datatypes::TimeUnit;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::grid::{SortedCoordinates, WrittenTime};
+use crate::provider::catalog::table::ArrayTable;
+use crate::provider::functions::nearest::{Nearest, NearestCoordinate};
+use crate::provider::plans::lineage::origin;
+use crate::provider::rules::analysis::written_times::{text, timestamp};
+
+/// Replaces `nearest(lat, 47.6)` by `lat = c`, where `c` is the coordinate of the axis of `lat` nearest to 47.6: a constant
+/// if the target is one, else a function of the target that looks it up. So a constant target selects on the axis, and a
+/// target from another table makes an equality for a hash join.
+#[derive(Debug)]
+pub(crate) struct ResolveNearest;
+
+impl AnalyzerRule for ResolveNearest {
+    fn name(&self) -> &str {
+        "resolve_nearest"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let resolved = plan.transform_up_with_subqueries(resolve_node)?;
+        Ok(resolved.data)
+    }
+}
+
+fn resolve_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let mut is_called = false;
+    plan.apply_expressions(|expr| {
+        is_called |= expr.exists(|expr| Ok(call(expr).is_some()))?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if !is_called {
+        return Ok(Transformed::no(plan));
+    }
+    let inputs: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
+    let inputs: Vec<&LogicalPlan> = inputs.iter().collect();
+    let names = NamePreserver::new(&plan);
+    let resolved = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let resolved = expr.transform_up(|expr| match call(&expr) {
+            Some(arguments) => Ok(Transformed::yes(resolve(arguments, &inputs)?)),
+            None => Ok(Transformed::no(expr)),
+        })?;
+        Ok(resolved.update_data(|expr| name.restore(expr)))
+    })?;
+    // Schemas name the expressions of the node.
+    resolved.map_data(LogicalPlan::recompute_schema)
+}
+
+/// The arguments of a call of `nearest`.
+fn call(expr: &Expr) -> Option<&[Expr]> {
+    match expr {
+        Expr::ScalarFunction(ScalarFunction { func, args })
+            if func.inner().downcast_ref::<Nearest>().is_some() =>
+        {
+            Some(args)
+        }
+        _ => None,
+    }
+}
+
+fn resolve(arguments: &[Expr], inputs: &[&LogicalPlan]) -> Result<Expr> {
+    let [dimension, target] = arguments else {
+        return plan_err!("nearest(dimension, target) takes two arguments");
+    };
+    let Expr::Column(column) = dimension else {
+        return plan_err!(
+            "nearest(dimension, target): found {dimension}, expected a dimension of an array"
+        );
+    };
+    let coordinates = match origin(inputs, column) {
+        Some((table, name)) => match table.downcast_ref::<ArrayTable>() {
+            Some(table) => coordinates(table, &name)?,
+            None => None,
+        },
+        None => None,
+    };
+    let Some(coordinates) = coordinates else {
+        return plan_err!(
+            "nearest(dimension, target): {column} is no dimension of an array with numbers or times for coordinates"
+        );
+    };
+    let target = target_of(target, &coordinates)?;
+    let lookup = ScalarUDF::from(NearestCoordinate::new(column.name(), Arc::new(coordinates)));
+    Ok(dimension.clone().eq(lookup.call(vec![target])))
+}
+
+/// The coordinates of a table's dimension, in order. `None` if the column is no dimension, or has labels of text.
+fn coordinates(table: &ArrayTable, name: &str) -> Result<Option<SortedCoordinates>> {
+    let grids = table.source().grids();
+    let axes = grids.iter().flat_map(|grid| grid.axes());
+    let axes: Vec<_> = axes.filter(|axis| axis.name() == name).collect();
+    if axes.is_empty() {
+        return Ok(None);
+    }
+    SortedCoordinates::try_new(&axes).map_err(DataFusionError::from)
+}
+
+/// The target, with the text of a time replaced by the time.
+fn target_of(target: &Expr, coordinates: &SortedCoordinates) -> Result<Expr> {
+    let is_number = coordinates.data_type().is_numeric();
+    let Some(text) = text(target).filter(|_| !is_number) else {
+        return Ok(target.clone());
+    };
+    let time = match WrittenTime::parse(text) {
+        Some(WrittenTime::Instant { time, .. }) => timestamp(time, TimeUnit::Microsecond),
+        _ => None,
+    };
+    match time {
+        Some(time) => Ok(time),
+        None => plan_err!(
+            "nearest(dimension, target): the target is '{text}', expected a day or a time, such as '2020-06-15 12:00'"
+        ),
+    }
+}

@@ -1,0 +1,427 @@
+//! The chunks of any grid as blocks.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{Array, BooleanArray, UInt64Array};
+use arrow::compute::{sum, take};
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
+
+use crate::grid::{Cells, ChunkSelection, IndexSet, Monotonicity, Selection, Window};
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::planning::axis_bounds::{AxisBounds, AxisSearch, axis_range, fold};
+use crate::provider::planning::pruning::segments;
+use crate::provider::scan::chunk_walk::ChunkWalk;
+use crate::provider::scan::grid_reader::GridReader;
+use crate::provider::source::{
+    BlockList, BlockReader, BlockStatistics, GridPart, GridSource, sum_rows,
+};
+
+/// Chunks of a table whose zone maps are read without a second thought.
+const FEW_BLOCKS: u64 = 4096;
+/// The part of a table's chunks below which reading the zone maps of all is not worth it: one in so many.
+const WORTHWHILE: u64 = 64;
+/// The most blocks whose statistics are put together into those of the whole.
+const MAX_FOLDED: u64 = 16 << 20;
+/// The most chunks along an axis whose least and greatest coordinates are kept.
+const MAX_AXIS_CHUNKS: u64 = 1 << 20;
+/// The longest axis whose coordinates are read for nothing but statistics.
+pub(crate) const MAX_READ: u64 = 4 << 20;
+
+/// The chunks of a grid that a selection touches.
+#[derive(Debug, Clone)]
+pub(crate) struct GridBlocks {
+    grid: Arc<dyn GridSource>,
+    selection: Selection,
+    chunks: ChunkSelection,
+    /// The least and greatest coordinates along each axis, once they are asked for.
+    axis_bounds: Arc<[OnceLock<Option<AxisBounds>>]>,
+    /// `None` if there are too many chunks, or none.
+    walk: Arc<OnceLock<Option<ChunkWalk>>>,
+}
+
+impl GridBlocks {
+    /// The chunks of a grid that hold a cell of `selection`.
+    pub fn new(grid: &Arc<dyn GridSource>, selection: Selection) -> Self {
+        Self {
+            chunks: selection.chunks(grid.chunk_grid()),
+            axis_bounds: vec![OnceLock::new(); grid.axes().len()].into(),
+            walk: Arc::default(),
+            grid: Arc::clone(grid),
+            selection,
+        }
+    }
+
+    fn walk(&self) -> Option<&ChunkWalk> {
+        let walk = self.walk.get_or_init(|| {
+            ChunkWalk::try_new(self.grid.chunk_grid(), &self.chunks, &self.selection)
+        });
+        walk.as_ref()
+    }
+
+    /// What is known of an attribute's values in the chunks at these positions, exactly if it can be.
+    fn chunk_statistics(
+        &self,
+        attribute: usize,
+        positions: &[u64],
+        options: &ReadOptions,
+    ) -> Result<Option<BlockStatistics>> {
+        if let Some(all) = self.grid.chunk_statistics(attribute, options)?
+            && let Some(walk) = self.walk()
+        {
+            let mut numbers = Vec::with_capacity(positions.len());
+            walk.visit(positions, |step| numbers.push(step.number));
+            let mut some = all.take(numbers)?;
+            some.is_exact = some.nulls.null_count() == 0;
+            return Ok(Some(some));
+        }
+        let windows = self.windows(positions)?;
+        self.grid.window_statistics(attribute, &windows, options)
+    }
+
+    fn windows(&self, positions: &[u64]) -> Result<Vec<Window>> {
+        let grid = self.grid.chunk_grid();
+        positions
+            .iter()
+            .map(|position| Ok(grid.window(&self.chunk(*position)?)))
+            .collect()
+    }
+
+    /// The number, along one axis, of the touched chunks that each of these blocks is in.
+    fn ranks(&self, axis: usize, positions: &[u64]) -> UInt64Array {
+        let behind: u64 = self.chunks.axes()[axis + 1..]
+            .iter()
+            .map(IndexSet::count)
+            .product();
+        let count = self.chunks.axes()[axis].count().max(1);
+        UInt64Array::from_iter_values(positions.iter().map(|position| position / behind % count))
+    }
+
+    /// The positions along one axis that are selected in a chunk, which is given by its position along that axis.
+    fn in_chunk(&self, axis: usize, chunk: u64) -> IndexSet {
+        let extent = self.grid.chunk_grid().chunk_shape()[axis];
+        let selected = &self.selection.axes()[axis];
+        let start = chunk.saturating_mul(extent);
+        let end = start.saturating_add(extent).min(selected.length());
+        let within = selected.within(start..end);
+        let ranges = within
+            .ranges()
+            .map(|range| range.start + start..range.end + start);
+        IndexSet::from_ranges(selected.length(), ranges)
+    }
+
+    fn axis_bounds(&self, axis: usize) -> Result<Option<&AxisBounds>> {
+        if self.chunks.axes()[axis].count() > MAX_AXIS_CHUNKS {
+            return Ok(None);
+        }
+        if let Some(known) = self.axis_bounds[axis].get() {
+            return Ok(known.as_ref());
+        }
+        let chunks = self.chunks.axes()[axis].ranges().flatten();
+        let parts = chunks.map(|chunk| self.in_chunk(axis, chunk));
+        let bounds = AxisBounds::new(&self.grid.axes()[axis], parts)?;
+        Ok(self.axis_bounds[axis].get_or_init(|| bounds).as_ref())
+    }
+
+    /// Whether the selection holds every cell of every chunk that it touches.
+    fn holds_whole_chunks(&self) -> bool {
+        let shape = self.grid.chunk_grid().shape();
+        let extents = self.grid.chunk_grid().chunk_shape();
+        let axes = self.selection.axes().iter().zip(self.chunks.axes());
+        axes.zip(shape.iter().zip(extents))
+            .all(|((selected, chunks), (length, extent))| {
+                let in_chunks: u64 = chunks
+                    .ranges()
+                    .map(|range| {
+                        (range.end.saturating_mul(*extent)).min(*length) - range.start * extent
+                    })
+                    .sum();
+                selected.count() == in_chunks
+            })
+    }
+
+    /// Minimum, maximum and number of nulls of an attribute, if they are known of every chunk and all of every
+    /// chunk is selected.
+    fn attribute_statistics(
+        &self,
+        attribute: usize,
+        options: &ReadOptions,
+    ) -> Result<Option<ColumnStatistics>> {
+        let Some(count) = self.count().filter(|count| *count <= MAX_FOLDED) else {
+            return Ok(None);
+        };
+        if count == 0 || !self.holds_whole_chunks() || !self.is_known(attribute, options) {
+            return Ok(None);
+        }
+        let (mut least, mut greatest) = (Vec::new(), Vec::new());
+        let mut nulls = 0;
+        for positions in segments(count) {
+            let known = self.chunk_statistics(attribute, &positions, options)?;
+            let Some(known) = known.filter(|known| known.is_exact) else {
+                return Ok(None);
+            };
+            nulls += sum(&known.nulls).unwrap_or(0);
+            least.push(fold(&known.least, false)?);
+            greatest.push(fold(&known.greatest, true)?);
+        }
+        let extreme = |values: Vec<ScalarValue>, descending| -> Result<_> {
+            let values = ScalarValue::iter_to_array(values)?;
+            let value = fold(&values, descending)?;
+            // Without a value in any chunk, there is none; the engine finds that out by itself.
+            Ok(if value.is_null() {
+                Precision::Absent
+            } else {
+                Precision::Exact(value)
+            })
+        };
+        Ok(Some(ColumnStatistics {
+            null_count: usize::try_from(nulls).map_or(Precision::Absent, Precision::Exact),
+            min_value: extreme(least, false)?,
+            max_value: extreme(greatest, true)?,
+            ..ColumnStatistics::new_unknown()
+        }))
+    }
+
+    /// Whether what is known of an attribute's values is there and worth reading: zone maps are read as a whole, which a
+    /// query over a few of very many chunks is not to wait for.
+    fn is_known(&self, attribute: usize, options: &ReadOptions) -> bool {
+        self.is_worth_reading() && self.grid.has_statistics(attribute, options)
+    }
+
+    fn is_worth_reading(&self) -> bool {
+        self.total()
+            .zip(self.count())
+            .is_some_and(|(total, count)| {
+                total <= FEW_BLOCKS || count.saturating_mul(WORTHWHILE) >= total
+            })
+    }
+
+    /// The grid.
+    pub fn grid(&self) -> &dyn GridSource {
+        self.grid.as_ref()
+    }
+
+    /// The selected cells.
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// Touched chunks along each axis; all of their products are blocks.
+    pub fn chunk_counts(&self) -> Vec<u64> {
+        self.chunks.axes().iter().map(IndexSet::count).collect()
+    }
+
+    /// The chunk that is the block at a position.
+    pub fn chunk(&self, position: u64) -> Result<Vec<u64>> {
+        match self.chunks.nth(position) {
+            Some(chunk) => Ok(chunk),
+            None => internal_err!(
+                "block {position} of {:?} was asked for",
+                self.chunks.count()
+            ),
+        }
+    }
+}
+
+impl BlockList for GridBlocks {
+    fn total(&self) -> Option<u64> {
+        self.grid.chunk_grid().count()
+    }
+
+    fn count(&self) -> Option<u64> {
+        self.chunks.count()
+    }
+
+    fn rows(&self) -> Option<u64> {
+        self.selection.count()
+    }
+
+    fn block_rows(&self, position: u64) -> Result<u64> {
+        let window = self.grid.chunk_grid().window(&self.chunk(position)?);
+        Ok(Cells::new(&window, &self.selection).rows())
+    }
+
+    fn rows_of(&self, positions: &[u64]) -> Result<Option<u64>> {
+        let Some(walk) = self.walk() else {
+            return sum_rows(self, positions);
+        };
+        let mut rows = Some(0u64);
+        walk.visit(positions, |step| {
+            rows = rows.and_then(|rows| rows.checked_add(step.rows))
+        });
+        Ok(rows)
+    }
+
+    fn block_sizes(&self, positions: &[u64]) -> Result<Option<UInt64Array>> {
+        let mut sizes = Vec::with_capacity(positions.len());
+        match self.walk() {
+            Some(walk) => walk.visit(positions, |step| sizes.push(step.cells)),
+            None => sizes.extend(self.windows(positions)?.iter().map(Window::cells)),
+        }
+        Ok(Some(sizes.into()))
+    }
+
+    fn block_bytes(&self, position: u64, options: &ReadOptions) -> Result<u64> {
+        self.grid.stored_bytes(&self.chunk(position)?, options)
+    }
+
+    fn slice(&self) -> Option<String> {
+        let axes = self.grid.axes().iter().zip(self.selection.axes());
+        let axes: Vec<_> = axes
+            .map(|(axis, set)| format!("{}: {set}", axis.name()))
+            .collect();
+        Some(format!("[{}]", axes.join(", ")))
+    }
+
+    fn column_statistics(&self, column: usize, options: &ReadOptions) -> Result<ColumnStatistics> {
+        let mut statistics = ColumnStatistics::new_unknown();
+        let Some(axis) = self.grid.axes().get(column) else {
+            let attribute = column - self.grid.axes().len();
+            if let Some(known) = self.attribute_statistics(attribute, options)? {
+                statistics = known;
+            }
+            if !self.grid.may_have_nulls(attribute, options) {
+                statistics.null_count = Precision::Exact(0);
+            }
+            return Ok(statistics);
+        };
+        statistics.null_count = Precision::Exact(0);
+        if axis.length() > MAX_READ && !axis.is_read() {
+            return Ok(statistics);
+        }
+        let selected = &self.selection.axes()[column];
+        if !self.selection.is_empty()
+            && let Some((least, greatest)) = axis_range(axis, selected)?
+        {
+            statistics.min_value = Precision::Exact(least);
+            statistics.max_value = Precision::Exact(greatest);
+        }
+        if axis.monotonicity()? != Monotonicity::None
+            && let Ok(count) = usize::try_from(selected.count())
+        {
+            statistics.distinct_count = if self.selection.is_empty() {
+                Precision::Exact(0)
+            } else {
+                Precision::Exact(count)
+            };
+        }
+        Ok(statistics)
+    }
+
+    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
+        if !self.is_worth_reading() {
+            return None;
+        }
+        self.grid.unusable_statistics(options)
+    }
+
+    fn has_statistics(&self, column: usize, options: &ReadOptions) -> bool {
+        match column.checked_sub(self.grid.axes().len()) {
+            None => true,
+            Some(attribute) => self.is_known(attribute, options),
+        }
+    }
+
+    fn block_statistics(
+        &self,
+        column: usize,
+        positions: &[u64],
+        options: &ReadOptions,
+    ) -> Result<Option<BlockStatistics>> {
+        if let Some(attribute) = column.checked_sub(self.grid.axes().len()) {
+            if !self.is_known(attribute, options) {
+                return Ok(None);
+            }
+            return self.chunk_statistics(attribute, positions, options);
+        }
+        let Some(bounds) = self.axis_bounds(column)? else {
+            return Ok(None);
+        };
+        let ranks = self.ranks(column, positions);
+        Ok(Some(BlockStatistics {
+            least: take(&bounds.least, &ranks, None)?,
+            greatest: take(&bounds.greatest, &ranks, None)?,
+            nulls: UInt64Array::from(vec![0; positions.len()]),
+            is_exact: true,
+        }))
+    }
+
+    fn contained(
+        &self,
+        column: usize,
+        positions: &[u64],
+        values: &HashSet<ScalarValue>,
+        options: &ReadOptions,
+    ) -> Result<Option<BooleanArray>> {
+        if let Some(attribute) = column.checked_sub(self.grid.axes().len()) {
+            if !self.is_known(attribute, options) {
+                return Ok(None);
+            }
+            let windows = self.windows(positions)?;
+            return self.grid.contained(attribute, &windows, values, options);
+        }
+        let values = values.iter().filter(|value| !value.is_null()).cloned();
+        let Ok(values) = ScalarValue::iter_to_array(values) else {
+            return Ok(None);
+        };
+        let axis = &self.grid.axes()[column];
+        let Some(search) = AxisSearch::new(axis, &values)? else {
+            return Ok(None);
+        };
+        // Neighbouring blocks lie in the same chunks along the axis.
+        let ranks = self.ranks(column, positions);
+        let mut by_rank: HashMap<u64, Option<bool>> = HashMap::new();
+        for rank in ranks.values() {
+            if let Entry::Vacant(vacant) = by_rank.entry(*rank)
+                && let Some(chunk) = self.chunks.axes()[column].nth(*rank)
+            {
+                vacant.insert(search.contained(axis, &self.in_chunk(column, chunk))?);
+            }
+        }
+        let answers = ranks
+            .values()
+            .iter()
+            .map(|rank| by_rank.get(rank).copied().flatten());
+        Ok(Some(answers.collect()))
+    }
+
+    fn ordering(&self) -> Vec<(usize, bool)> {
+        // Rows come chunk after chunk. Ahead of the last axis along which there is more than one chunk, an axis whose
+        // chunks hold more than one selected position starts over with every chunk, and ends the order.
+        let last_cut = self
+            .chunks
+            .axes()
+            .iter()
+            .rposition(|chunks| chunks.count() > 1)
+            .unwrap_or(0);
+        let mut ordering = Vec::new();
+        for (number, axis) in self.grid.axes().iter().enumerate() {
+            let one_per_chunk =
+                self.chunks.axes()[number].count() == self.selection.axes()[number].count();
+            if number < last_cut && !one_per_chunk {
+                break;
+            }
+            match axis.monotonicity() {
+                Ok(Monotonicity::Ascending) => ordering.push((number, false)),
+                Ok(Monotonicity::Descending) => ordering.push((number, true)),
+                Ok(Monotonicity::None) | Err(_) => break,
+            }
+        }
+        ordering
+    }
+
+    fn grid_parts(&self) -> Option<Vec<GridPart>> {
+        Some(vec![GridPart {
+            grid: Arc::clone(&self.grid),
+            selection: self.selection.clone(),
+            kept: None,
+            file: None,
+        }])
+    }
+
+    fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>> {
+        Ok(Box::new(GridReader::try_new(self, columns, options)?))
+    }
+}

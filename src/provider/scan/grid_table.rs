@@ -1,0 +1,93 @@
+//! Any grid as a table of blocks: a row per selected cell, its coordinates first, then its attributes; a block per
+//! chunk.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
+use datafusion::catalog::Session;
+use datafusion::common::Result;
+use datafusion::logical_expr::Expr;
+
+use crate::grid::Axis;
+use crate::provider::catalog::description::TableDescription;
+use crate::provider::planning::pushdown::Pushdown;
+use crate::provider::scan::grid_blocks::GridBlocks;
+use crate::provider::source::{BlockSource, DIMENSION, GridSource, SelectedBlocks, for_columns};
+
+/// A grid as a [`BlockSource`].
+#[derive(Debug)]
+pub struct GridTable {
+    grid: Arc<dyn GridSource>,
+    schema: SchemaRef,
+}
+
+impl GridTable {
+    /// The table of a grid.
+    pub fn new(grid: Arc<dyn GridSource>) -> Self {
+        Self {
+            schema: Arc::new(Schema::new(columns(grid.as_ref()))),
+            grid,
+        }
+    }
+}
+
+/// The columns of a grid's table: the dimensions in order, never null, then the attributes.
+pub(crate) fn columns(grid: &dyn GridSource) -> Fields {
+    let dimensions = grid.axes().iter().map(|axis| {
+        let field = Field::new(axis.name(), axis.data_type(), false);
+        let attributes = axis.attributes();
+        let attributes = attributes.map(|(key, text)| (key.clone(), text.clone()));
+        let mark = (DIMENSION.to_string(), String::new());
+        Arc::new(field.with_metadata(attributes.chain([mark]).collect()))
+    });
+    dimensions
+        .chain(grid.attributes().iter().map(Arc::clone))
+        .collect()
+}
+
+impl BlockSource for GridTable {
+    fn format(&self) -> &'static str {
+        self.grid.format()
+    }
+
+    fn name(&self) -> &str {
+        self.grid.name()
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn as_grid(&self) -> Option<&dyn GridSource> {
+        Some(self.grid.as_ref())
+    }
+
+    fn grids(&self) -> Vec<Arc<dyn GridSource>> {
+        vec![Arc::clone(&self.grid)]
+    }
+
+    fn dimensions(&self) -> Vec<&str> {
+        self.grid.axes().iter().map(Axis::name).collect()
+    }
+
+    fn select(
+        &self,
+        session: &dyn Session,
+        filters: &[Expr],
+        columns: &[usize],
+    ) -> Result<SelectedBlocks> {
+        let grid = for_columns(&self.grid, columns);
+        let Pushdown {
+            selection,
+            residual,
+        } = Pushdown::try_new(session, self.grid.axes(), filters)?;
+        Ok(SelectedBlocks {
+            blocks: Arc::new(GridBlocks::new(&grid, selection)),
+            residual,
+        })
+    }
+
+    fn describe(&self) -> Result<TableDescription> {
+        self.grid.describe()
+    }
+}

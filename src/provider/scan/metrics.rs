@@ -1,0 +1,81 @@
+//! The metrics of a scan, which tests assert and EXPLAIN ANALYZE shows.
+
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, Time,
+};
+
+use crate::provider::source::ReadCounts;
+
+/// The metrics of one partition of a scan.
+///
+/// | name | meaning |
+/// | --- | --- |
+/// | `chunks_total` | chunks of the whole table |
+/// | `chunks_pruned_by_slice` | of these, the ones outside the selection, or not needed since no value of them is |
+/// | `chunks_pruned_by_zone_map` | of the rest, the ones that a zone map ruled out |
+/// | `chunks_pruned_by_dynamic_filter` | of the rest, the ones that a join, a TopK or a subquery ruled out while the scan ran |
+/// | `chunks_known_by_zone_map` | of the rest, the ones whose part of an aggregate a zone map told |
+/// | `chunks_read` | chunks whose values were read |
+/// | `bytes_read` | stored bytes of compressed chunks, bytes of the cells taken from raw ones |
+/// | `decode_time` | time spent decompressing |
+#[derive(Debug, Clone)]
+pub(crate) struct ScanMetrics {
+    pub baseline: BaselineMetrics,
+    chunks_total: Count,
+    chunks_pruned_by_slice: Count,
+    chunks_pruned_by_zone_map: Count,
+    chunks_pruned_by_dynamic_filter: Count,
+    chunks_known_by_zone_map: Count,
+    chunks_read: Count,
+    bytes_read: Count,
+    decode_time: Time,
+}
+
+impl ScanMetrics {
+    pub fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        let counter = |name: &'static str| MetricBuilder::new(set).counter(name, partition);
+        Self {
+            baseline: BaselineMetrics::new(set, partition),
+            chunks_total: counter("chunks_total"),
+            chunks_pruned_by_slice: counter("chunks_pruned_by_slice"),
+            chunks_pruned_by_zone_map: counter("chunks_pruned_by_zone_map"),
+            chunks_pruned_by_dynamic_filter: counter("chunks_pruned_by_dynamic_filter"),
+            chunks_known_by_zone_map: counter("chunks_known_by_zone_map"),
+            chunks_read: counter("chunks_read"),
+            bytes_read: counter("bytes_read"),
+            decode_time: MetricBuilder::new(set).subset_time("decode_time", partition),
+        }
+    }
+
+    /// What is known before reading. To be called for one partition only, since the engine adds partitions up.
+    pub fn set_plan(&self, total: Option<u64>, sliced: Option<u64>, left: Option<u64>) {
+        let [total, sliced, left] = [total, sliced, left].map(|n| n.unwrap_or(u64::MAX));
+        self.chunks_total.add(total as usize);
+        self.chunks_pruned_by_slice.add((total - sliced) as usize);
+        self.chunks_pruned_by_zone_map.add((sliced - left) as usize);
+    }
+
+    /// Notes a chunk that no aggregate is computed of.
+    pub fn add_sliced(&self) {
+        self.chunks_pruned_by_slice.add(1);
+    }
+
+    /// Notes a chunk that was ruled out while the scan ran.
+    pub fn add_pruned(&self) {
+        self.chunks_pruned_by_dynamic_filter.add(1);
+    }
+
+    /// Notes a chunk that need not be read for what is asked of it.
+    pub fn add_known(&self) {
+        self.chunks_known_by_zone_map.add(1);
+    }
+
+    /// Adds what a reader has read between two looks at its counts.
+    pub fn add(&self, before: ReadCounts, after: ReadCounts) {
+        self.chunks_read
+            .add((after.chunks - before.chunks) as usize);
+        self.bytes_read.add((after.bytes - before.bytes) as usize);
+        self.decode_time
+            .add_duration(after.decode_time - before.decode_time);
+    }
+}

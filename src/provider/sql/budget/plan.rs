@@ -1,0 +1,143 @@
+//! From a statement's text to its plan, within its budget.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+
+use datafusion::common::{DataFusionError, Result, not_impl_err, plan_datafusion_err, plan_err};
+use datafusion::config::ConfigOptions;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast::VisitMut;
+use datafusion::sql::sqlparser::dialect::dialect_from_str;
+use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+
+use crate::provider::catalog::settings::config::TetConfig;
+use crate::provider::rules::logic::syntax::correct;
+use crate::provider::sql::budget::balance::Balance;
+use crate::provider::sql::budget::count::{Counter, too_deep};
+use crate::provider::sql::budget::{Limits, inlined, lex, nodes};
+
+/// The stack for parsing and planning a statement within the default limits. Only what is used of it takes memory.
+const STACK_BYTES: usize = 64 << 20;
+
+/// Checks the size of a plan.
+///
+/// # Errors
+/// If it exceeds a limit.
+pub fn check_plan(options: &ConfigOptions, plan: &LogicalPlan) -> Result<()> {
+    inlined::check_plan(plan, &limits(options))
+}
+
+/// Parses a statement, unless it exceeds a limit, and balances its long chains of AND and OR.
+///
+/// # Errors
+/// If a limit is exceeded, or the text is not one statement.
+pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
+    let options = state.config_options();
+    let limits = limits(options);
+    check_bytes(options, sql)?;
+    let name = &options.sql_parser.dialect;
+    let dialect =
+        dialect_from_str(name).ok_or_else(|| plan_datafusion_err!("no SQL dialect {name}"))?;
+    let nesting = options.sql_parser.recursion_limit.get();
+    let mut counter = Counter::new(&limits, nesting);
+    let mut tokens: Vec<TokenWithSpan> = Vec::new();
+    let broken = lex(dialect.as_ref(), sql, |token, _| {
+        counter.add(&token.token)?;
+        match tokens.last_mut() {
+            Some(last) if is_blank(&last.token) && is_blank(&token.token) => {
+                // Some dialects want a line's end between two strings.
+                if token.token == Token::Whitespace(Whitespace::Newline) {
+                    last.token = token.token;
+                }
+                last.span.end = token.span.end;
+            }
+            _ => tokens.push(token),
+        }
+        Ok::<(), DataFusionError>(())
+    })?;
+    if let Some(error) = broken {
+        return Err(ParserError::from(error).into());
+    }
+    stacker::maybe_grow(STACK_BYTES / 2, STACK_BYTES, || {
+        let parser = DFParserBuilder::new(tokens)
+            .with_dialect(dialect.as_ref())
+            .with_recursion_limit(nesting)
+            .build();
+        let mut statements = match parser?.parse_statements() {
+            Ok(statements) => statements,
+            Err(error) if is_recursion(&error) => return too_deep(nesting),
+            Err(error) => return Err(error),
+        };
+        let Some(mut statement) = statements.pop_front() else {
+            return plan_err!("no SQL statement");
+        };
+        if !statements.is_empty() {
+            return not_impl_err!("more than one SQL statement");
+        }
+        nodes::check_statement(&statement, limits.plan_nodes)?;
+        correct(&mut statement);
+        balance(&mut statement);
+        Ok(statement)
+    })
+}
+
+/// Checks the length of a statement's text.
+///
+/// # Errors
+/// If it is longer than its limit.
+pub fn check_bytes(options: &ConfigOptions, sql: &str) -> Result<()> {
+    let limit = limits(options).statement_bytes;
+    match sql.len() > limit {
+        true => plan_err!(
+            "the statement has {} bytes, more than {limit}; shorten it, or raise tet.max_statement_bytes",
+            sql.len()
+        ),
+        false => Ok(()),
+    }
+}
+
+/// The limits of a session; the defaults, if it has no settings of ours.
+fn limits(options: &ConfigOptions) -> Limits {
+    let config = options.extensions.get::<TetConfig>();
+    config
+        .map(|config| config.limits.clone())
+        .unwrap_or_default()
+}
+
+fn is_blank(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::Whitespace(Whitespace::Space | Whitespace::Tab | Whitespace::Newline)
+    )
+}
+
+fn is_recursion(error: &DataFusionError) -> bool {
+    matches!(error, DataFusionError::SQL(error, _) if **error == ParserError::RecursionLimitExceeded)
+}
+
+fn balance(statement: &mut Statement) {
+    // Visiting never stops early.
+    let _ = match statement {
+        Statement::Statement(statement) => statement.visit(&mut Balance),
+        Statement::CopyTo(copy) => match &mut copy.source {
+            CopyToSource::Query(query) => query.visit(&mut Balance),
+            CopyToSource::Relation(_) => return,
+        },
+        Statement::Explain(explain) => return balance(&mut explain.statement),
+        Statement::CreateExternalTable(_) | Statement::Reset(_) => return,
+    };
+}
+
+/// Gives a future the stack that planning deep trees needs, whatever thread it runs on.
+pub async fn with_stack<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        stacker::maybe_grow(STACK_BYTES / 2, STACK_BYTES, || {
+            future.as_mut().poll(context)
+        })
+    })
+    .await
+}

@@ -1,0 +1,362 @@
+//! Planning statements that call the values of an array by the name of the array.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use datafusion::common::{
+    Column, DataFusionError, Result, SchemaError, Span, TableReference, plan_err,
+};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::planner::{IdentNormalizer, object_name_to_table_reference};
+use datafusion::sql::resolve::resolve_table_references;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, VisitMut,
+    VisitorMut,
+};
+
+use crate::provider::catalog::table::ArrayTable;
+use crate::provider::source::VALUE;
+
+/// The most clauses of a statement in which names are replaced. Each one plans the statement anew.
+const MOST_CLAUSES: usize = 64;
+
+/// Plans a parsed statement as [`SessionState::statement_to_plan`] does. In addition, the values of a table over one array,
+/// whose column is `value`, are found under the name of the array: `SELECT avg(t2m) FROM t2m`. Columns and aliases of the name
+/// have precedence, and `SELECT *` is not changed.
+///
+/// # Errors
+/// If the statement cannot be planned.
+pub(crate) async fn plan_statement(
+    state: &SessionState,
+    mut statement: Statement,
+) -> Result<LogicalPlan> {
+    match state.statement_to_plan(statement.clone()).await {
+        Err(error) if not_found(&error).is_some() => {}
+        result => return result,
+    }
+    // Errors tell only on request where in the statement a column is missing.
+    let mut state = state.clone();
+    state.config_mut().options_mut().sql_parser.collect_spans = true;
+    let variables = Variables::of(&state, &statement).await?;
+    for _ in 0..MOST_CLAUSES {
+        let error = match state.statement_to_plan(statement.clone()).await {
+            Err(error) => error,
+            result => return result,
+        };
+        let Some((column, span)) = missing_column(&error) else {
+            return Err(error);
+        };
+        if !Replacement::new(&variables, column, span).apply(&mut statement)? {
+            return Err(error);
+        }
+    }
+    state.statement_to_plan(statement).await
+}
+
+/// The column that an error says is missing.
+fn not_found(error: &DataFusionError) -> Option<&Column> {
+    match error.find_root() {
+        DataFusionError::SchemaError(inner, _) => match inner.as_ref() {
+            SchemaError::FieldNotFound { field, .. } => Some(field),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The column that an error says is missing, and where it stands in the statement.
+fn missing_column(error: &DataFusionError) -> Option<(Column, Span)> {
+    let column = not_found(error)?;
+    let diagnosed = || error.diagnostic().and_then(|diagnostic| diagnostic.span);
+    let span = column.spans().first().or_else(diagnosed)?;
+    Some((column.clone(), span))
+}
+
+/// The arrays behind the tables of a statement.
+struct Variables {
+    /// The name of the array, as in its file, of every table over one array.
+    names: HashMap<TableReference, String>,
+    normalizes: bool,
+}
+
+impl Variables {
+    async fn of(state: &SessionState, statement: &Statement) -> Result<Self> {
+        let normalizes = state.config_options().sql_parser.enable_ident_normalization;
+        let (references, ctes) = resolve_table_references(statement, normalizes)?;
+        let mut names = HashMap::new();
+        for reference in references {
+            // A common table expression of the name may stand for the table in some part of the statement.
+            if ctes.contains(&reference) {
+                continue;
+            }
+            let Ok(schema) = state.schema_for_ref(reference.clone()) else {
+                continue;
+            };
+            if let Ok(Some(table)) = schema.table(reference.table()).await
+                && let Some(table) = table.downcast_ref::<ArrayTable>()
+                && let Some(name) = table.variable()
+            {
+                names.insert(reference, name.to_string());
+            }
+        }
+        Ok(Self { names, normalizes })
+    }
+
+    fn normalize(&self, ident: &Ident) -> String {
+        IdentNormalizer::new(self.normalizes).normalize(ident.clone())
+    }
+
+    /// The qualifiers of the tables of a FROM clause whose array has the name of a column.
+    fn qualifiers(&self, from: &[TableWithJoins], column: &Column) -> Vec<Vec<Ident>> {
+        let mut found = Vec::new();
+        for table in from {
+            let joined = table.joins.iter().map(|join| &join.relation);
+            for factor in std::iter::once(&table.relation).chain(joined) {
+                match factor {
+                    TableFactor::NestedJoin {
+                        table_with_joins, ..
+                    } => found.extend(
+                        self.qualifiers(std::slice::from_ref(table_with_joins.as_ref()), column),
+                    ),
+                    _ => found.extend(self.qualifier(factor, column)),
+                }
+            }
+        }
+        found
+    }
+
+    fn qualifier(&self, factor: &TableFactor, column: &Column) -> Option<Vec<Ident>> {
+        let TableFactor::Table {
+            name,
+            alias,
+            args: None,
+            ..
+        } = factor
+        else {
+            return None;
+        };
+        let reference = object_name_to_table_reference(name.clone(), self.normalizes).ok()?;
+        let variable = self.names.get(&reference)?.to_lowercase();
+        let wanted = column.name.to_lowercase();
+        let is_variable = variable == wanted || variable.rsplit('/').next() == Some(&wanted);
+        let qualifier = match alias {
+            Some(alias) => vec![alias.name.clone()],
+            None => name
+                .0
+                .iter()
+                .map(|part| part.as_ident().cloned())
+                .collect::<Option<_>>()?,
+        };
+        let own: Vec<_> = qualifier
+            .iter()
+            .map(|ident| self.normalize(ident))
+            .collect();
+        let is_qualified = match &column.relation {
+            Some(relation) => own.ends_with(&relation.to_vec()),
+            None => true,
+        };
+        (is_variable && is_qualified).then_some(qualifier)
+    }
+}
+
+/// Replaces a missing column by the column `value` of the table whose array has its name, in the clause of the innermost
+/// SELECT around it that has such a table.
+struct Replacement<'a> {
+    variables: &'a Variables,
+    column: Column,
+    span: Span,
+    /// The tables that can be meant, if there are several.
+    ambiguous: Vec<String>,
+}
+
+impl<'a> Replacement<'a> {
+    fn new(variables: &'a Variables, column: Column, span: Span) -> Self {
+        Self {
+            variables,
+            column,
+            span,
+            ambiguous: Vec::new(),
+        }
+    }
+
+    /// Returns `true` if something was replaced.
+    fn apply(mut self, statement: &mut Statement) -> Result<bool> {
+        let found = match statement {
+            Statement::Statement(statement) => statement.visit(&mut self),
+            Statement::Explain(explain) => return self.apply(&mut explain.statement),
+            Statement::CopyTo(copy) => match &mut copy.source {
+                CopyToSource::Query(query) => query.visit(&mut self),
+                CopyToSource::Relation(_) => return Ok(false),
+            },
+            _ => return Ok(false),
+        };
+        if self.ambiguous.is_empty() {
+            return Ok(found.is_break());
+        }
+        plan_err!(
+            "'{}' could be any of {}",
+            self.column.name,
+            self.ambiguous.join(", ")
+        )
+    }
+
+    /// Replaces the column in the first of some clauses of a SELECT that has it where the error is, if the SELECT has a table
+    /// whose array has its name.
+    fn replace(
+        &mut self,
+        from: &[TableWithJoins],
+        mut in_clauses: impl FnMut(&Self, &[Ident]) -> bool,
+    ) -> ControlFlow<()> {
+        let qualifiers = self.variables.qualifiers(from, &self.column);
+        let Some(first) = qualifiers.first() else {
+            return ControlFlow::Continue(());
+        };
+        if !in_clauses(self, first) {
+            return ControlFlow::Continue(());
+        }
+        if qualifiers.len() > 1 {
+            let column = &self.column.name;
+            let names = qualifiers.iter().filter_map(|qualifier| qualifier.last());
+            self.ambiguous = names.map(|table| format!("{table}.{column}")).collect();
+        }
+        ControlFlow::Break(())
+    }
+
+    /// Replaces the column in a clause that has it where the error is. All other mentions of the clause are missing, too,
+    /// except for those in subqueries, which may have a column of the name.
+    fn replace_in(&self, clause: &mut impl VisitMut, qualifier: &[Ident]) -> bool {
+        let is_here = self.visit(clause, None).is_here;
+        if is_here {
+            self.visit(clause, Some(qualifier));
+        }
+        is_here
+    }
+
+    fn replace_in_projection(&self, items: &mut Vec<SelectItem>, qualifier: &[Ident]) -> bool {
+        let is_here = self.visit(items, None).is_here;
+        for item in items.iter_mut().filter(|_| is_here) {
+            let name = match &*item {
+                SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {
+                    self.column.name.clone()
+                }
+                other => other.to_string(),
+            };
+            let is_changed = self.visit(item, Some(qualifier)).is_changed;
+            if let SelectItem::UnnamedExpr(expr) = item
+                && is_changed
+            {
+                *item = SelectItem::ExprWithAlias {
+                    expr: expr.clone(),
+                    alias: Ident::with_quote('"', name),
+                };
+            }
+        }
+        is_here
+    }
+
+    fn visit(&self, clause: &mut impl VisitMut, qualifier: Option<&[Ident]>) -> Mentions<'_> {
+        let mut mentions = Mentions {
+            replacement: self,
+            qualifier: qualifier.map(<[Ident]>::to_vec),
+            depth: 0,
+            is_here: false,
+            is_changed: false,
+        };
+        let _ = clause.visit(&mut mentions);
+        mentions
+    }
+}
+
+impl VisitorMut for Replacement<'_> {
+    type Break = ();
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let from = select.from.clone();
+        self.replace(&from, |this, qualifier| {
+            this.replace_in_projection(&mut select.projection, qualifier)
+                || this.replace_in(&mut select.from, qualifier)
+                || this.replace_in(&mut select.selection, qualifier)
+                || this.replace_in(&mut select.group_by, qualifier)
+                || this.replace_in(&mut select.having, qualifier)
+                || this.replace_in(&mut select.qualify, qualifier)
+                || this.replace_in(&mut select.named_window, qualifier)
+                || this.replace_in(&mut select.distinct, qualifier)
+        })
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let SetExpr::Select(select) = query.body.as_ref() else {
+            return ControlFlow::Continue(());
+        };
+        self.replace(&select.from, |this, qualifier| {
+            this.replace_in(&mut query.order_by, qualifier)
+        })
+    }
+}
+
+/// Finds or, with a qualifier, replaces the mentions of a column.
+struct Mentions<'a> {
+    replacement: &'a Replacement<'a>,
+    qualifier: Option<Vec<Ident>>,
+    /// The number of subqueries around the visited expression.
+    depth: usize,
+    /// One of them stands where the error is.
+    is_here: bool,
+    is_changed: bool,
+}
+
+impl Mentions<'_> {
+    fn is_mention(&self, idents: &[Ident]) -> bool {
+        let normalize = |ident| self.replacement.variables.normalize(ident);
+        let names: Vec<_> = idents.iter().map(normalize).collect();
+        let column = &self.replacement.column;
+        let relation = column.relation.as_ref().map(TableReference::to_vec);
+        match names.split_last() {
+            Some((name, qualifier)) => {
+                *name == column.name && *qualifier == relation.unwrap_or_default()
+            }
+            None => false,
+        }
+    }
+}
+
+impl VisitorMut for Mentions<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        let idents = match expr {
+            Expr::Identifier(ident) => std::slice::from_ref(ident),
+            Expr::CompoundIdentifier(idents) => idents.as_slice(),
+            _ => return ControlFlow::Continue(()),
+        };
+        if !self.is_mention(idents) {
+            return ControlFlow::Continue(());
+        }
+        let spans = idents
+            .iter()
+            .filter_map(|ident| Span::try_from_sqlparser_span(ident.span));
+        let is_here = Span::union_iter(spans) == Some(self.replacement.span);
+        self.is_here |= is_here;
+        if let Some(qualifier) = &self.qualifier
+            && (is_here || self.depth == 0)
+        {
+            let mut column = qualifier.clone();
+            column.push(Ident::new(VALUE));
+            *expr = Expr::CompoundIdentifier(column);
+            self.is_changed = true;
+        }
+        ControlFlow::Continue(())
+    }
+}

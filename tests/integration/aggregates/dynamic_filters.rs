@@ -1,0 +1,165 @@
+//! Filters that become known while a query runs, and the chunks that aggregates in array space need not read for them.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr, lit};
+use datafusion::physical_plan::collect;
+use datafusion::prelude::SessionContext;
+use futures::StreamExt;
+use tet_sql::TetOptions;
+use tet_sql::format::tet::{DatasetSpec, Dtype};
+use tet_sql::provider::aggregate::ArrayAggregateExec;
+
+use crate::cells;
+use crate::support::sql::{metric, rows, run, sample, texts};
+
+/// 20 times of 3 latitudes and 4 longitudes, in chunks of one map each; and times that are few.
+async fn weather() -> (tempfile::TempDir, SessionContext) {
+    let spec = DatasetSpec::new("v", Dtype::F32, &[20, 3, 4], &[1, 3, 4])
+        .with_dim_names(["time", "lat", "lon"])
+        .with_labels("lat", ["-20", "0", "20"]);
+    let datasets = [(spec, cells!((0..240).map(|n| n as f32)))];
+    let (folder, _, ctx) = sample(&datasets, TetOptions::new()).await;
+    rows(&ctx, "CREATE TABLE few AS VALUES (3), (17), (99)").await;
+    (folder, ctx)
+}
+
+#[tokio::test]
+async fn keys_of_a_join_rule_out_chunks_of_an_aggregate() {
+    let (_folder, ctx) = weather().await;
+    for (sql, reads) in [
+        (
+            "SELECT a.time, m FROM few JOIN (SELECT time, avg(value) m FROM v GROUP BY time) a ON a.time = column1",
+            2,
+        ),
+        (
+            "SELECT a.time, lat, m FROM few JOIN (SELECT time, lat, max(value) m FROM v GROUP BY lat, time) a ON a.time = column1",
+            2,
+        ),
+        // Groups by an expression, here over two chunks each.
+        (
+            "SELECT t, m FROM few JOIN (SELECT time / 2 t, avg(value) m FROM v GROUP BY 1) a ON t = column1",
+            2,
+        ),
+        // Through stages of the engine's, and a union.
+        (
+            "SELECT a.time, m FROM few JOIN (SELECT time, avg(value) m FROM (SELECT * FROM v UNION ALL SELECT * FROM v) GROUP BY time) a ON a.time = column1",
+            4,
+        ),
+        // Row by row.
+        (
+            "SELECT a.time, m FROM few JOIN (SELECT time, median(value) m FROM v WHERE lat + lon > 1 GROUP BY time) a ON a.time = column1",
+            2,
+        ),
+        // The time that is asked for is not what is grouped by.
+        (
+            "SELECT m, n FROM few JOIN (SELECT lat, count(value) n, max(time) m FROM v GROUP BY lat) a ON m = column1",
+            20,
+        ),
+        (
+            "SELECT n FROM few JOIN (SELECT count(value) n FROM v) a ON n > column1",
+            20,
+        ),
+    ] {
+        for partitions in [1, 3] {
+            rows(
+                &ctx,
+                &format!("SET datafusion.execution.target_partitions = {partitions}"),
+            )
+            .await;
+            let ran = run(&ctx, sql).await;
+            assert_eq!(ran.reads(), reads, "{sql}");
+            let mut ours = ran.rows;
+            rows(&ctx, "SET tet.array_aggregates = false").await;
+            let mut theirs = rows(&ctx, sql).await;
+            rows(&ctx, "SET tet.array_aggregates = true").await;
+            ours.sort();
+            theirs.sort();
+            assert_eq!(ours, theirs, "{sql}");
+        }
+    }
+}
+
+/// In sessions where the rule comes last, the scan has the filter already.
+#[tokio::test]
+async fn as_the_last_rule() {
+    use datafusion::execution::SessionStateBuilder;
+    use datafusion::prelude::SessionConfig;
+    use tet_sql::provider::aggregate::ArrayAggregates;
+    use tet_sql::provider::rules::filter_pushdown::FilterPushdown;
+
+    let spec = DatasetSpec::new("v", Dtype::F32, &[20, 4], &[1, 4]).with_dim_names(["time", "lon"]);
+    let datasets = [(spec, cells!((0..80).map(|n| n as f32)))];
+    let (_folder, path, _) = sample(&datasets, TetOptions::new()).await;
+    let state = SessionStateBuilder::new()
+        .with_config(SessionConfig::new().with_target_partitions(2))
+        .with_default_features()
+        .build();
+    let mut rules = state.physical_optimizers().to_vec();
+    FilterPushdown::replace_in(&mut rules);
+    rules.push(Arc::new(ArrayAggregates::new()));
+    let state = SessionStateBuilder::new_from_existing(state)
+        .with_physical_optimizer_rules(rules)
+        .build();
+    let ctx = SessionContext::new_with_state(state);
+    tet_sql::TetSessionExt::register_tet(&ctx, "v".into(), &path, TetOptions::new())
+        .await
+        .unwrap();
+    rows(&ctx, "CREATE TABLE few AS VALUES (3), (17), (99)").await;
+    let sql = "SELECT a.time, m FROM few JOIN (SELECT time, avg(value) m FROM v GROUP BY time) a ON a.time = column1 ORDER BY 1";
+    let ran = run(&ctx, sql).await;
+    assert_eq!(ran.rows, ["3 13.5", "17 69.5"]);
+    assert_eq!(ran.reads(), 2);
+    assert_eq!(ran.metric("chunks_pruned_by_dynamic_filter"), 18);
+}
+
+/// A filter that goes on changing is looked at between chunks.
+#[tokio::test]
+async fn filters_that_change_are_followed() {
+    // Chunks large enough that others may run between two of them.
+    let spec = DatasetSpec::new("v", Dtype::U8, &[8, 512, 1024], &[1, 512, 1024])
+        .with_dim_names(["time", "lat", "lon"]);
+    let datasets = [(spec, vec![1; 8 << 19])];
+    let (_folder, _, ctx) = sample(&datasets, TetOptions::new()).await;
+    let frame = ctx
+        .sql("SELECT time, sum(value) FROM v GROUP BY time")
+        .await
+        .unwrap();
+    let plan = frame.create_physical_plan().await.unwrap();
+    let time: Arc<dyn PhysicalExpr> = Arc::new(Column::new("time", 0));
+    let filter = Arc::new(DynamicFilterPhysicalExpr::new(
+        vec![Arc::clone(&time)],
+        lit(true),
+    ));
+    let plan = plan
+        .transform_down(|plan| {
+            let Some(operator) = plan.downcast_ref::<ArrayAggregateExec>() else {
+                return Ok(Transformed::no(plan));
+            };
+            let filter: Arc<dyn PhysicalExpr> = Arc::<DynamicFilterPhysicalExpr>::clone(&filter);
+            let operator = operator.with_filters(&[filter])?.unwrap();
+            Ok(Transformed::yes(Arc::new(operator)))
+        })
+        .unwrap()
+        .data;
+    let mut batches = plan.execute(0, ctx.task_ctx()).unwrap();
+    assert!(futures::poll!(batches.next()).is_pending());
+    let early = BinaryExpr::new(time, Operator::Lt, lit(3i64));
+    filter.update(Arc::new(early)).unwrap();
+    let batches: Vec<_> = batches.map(Result::unwrap).collect().await;
+    assert_eq!(texts(&batches)[..3], ["0 524288", "1 524288", "2 524288"]);
+    let metric = |name| metric(&plan, name);
+    assert_eq!(
+        (
+            metric("chunks_read"),
+            metric("chunks_pruned_by_dynamic_filter")
+        ),
+        (3, 5)
+    );
+    // The plan can be run again.
+    let again = collect(plan, ctx.task_ctx()).await.unwrap();
+    assert_eq!(texts(&again)[..3], ["0 524288", "1 524288", "2 524288"]);
+}

@@ -1,0 +1,142 @@
+//! What becomes of aggregates in array space when memory is short. Expected values are closed forms.
+
+use std::sync::Arc;
+
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::StreamExt;
+use tet_sql::format::tet::{DatasetSpec, Dtype};
+use tet_sql::{TetOptions, TetSessionExt, enable_tet};
+
+use crate::cells;
+use crate::support::sql::{metric, run, write};
+
+const EXTENTS: [u64; 3] = [50, 100, 100];
+
+/// Cells 0, 1, 2 and so on in chunks of a map each, in a session of so much memory and so many partitions.
+async fn limited(bytes: usize, partitions: usize) -> (tempfile::TempDir, SessionContext) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("v.tet");
+    let spec = DatasetSpec::new("v", Dtype::I32, &EXTENTS, &[1, 100, 100])
+        .with_dim_names(["time", "lat", "lon"])
+        .with_labels("time", (0..50).rev().map(|time| time.to_string()));
+    let count = EXTENTS.iter().product::<u64>() as i32;
+    write(&path, &[(spec, cells!(0..count))]);
+    let config = SessionConfig::new()
+        .with_target_partitions(partitions)
+        .with_batch_size(1024)
+        .set_usize(
+            "datafusion.execution.sort_spill_reservation_bytes",
+            64 << 10,
+        )
+        .set_usize("datafusion.optimizer.repartition_file_min_size", 1);
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(FairSpillPool::new(bytes)))
+        .build_arc()
+        .unwrap();
+    let ctx = SessionContext::new_with_config_rt(config, runtime);
+    let ctx = enable_tet(ctx, TetOptions::new());
+    let options = TetOptions::new();
+    ctx.register_tet("v".into(), &path, options).await.unwrap();
+    (folder, ctx)
+}
+
+/// A group per cell.
+const CELLS: &str = "SELECT count(*), sum(s), min(time + lat + lon), sum(c) FROM \
+    (SELECT time, lat, lon, sum(value) s, count(*) c FROM v GROUP BY time, lat, lon)";
+
+#[tokio::test]
+async fn groups_beyond_memory_are_left_to_the_engine() {
+    let count = EXTENTS.iter().product::<u64>();
+    let expected = [format!("{count} {} 0 {count}", count * (count - 1) / 2)];
+    for (megabytes, partitions, left) in [(128, 4, 0), (11, 2, 1)] {
+        let (_folder, ctx) = limited(megabytes << 20, partitions).await;
+        let ran = run(&ctx, CELLS).await;
+        assert_eq!(ran.rows, expected);
+        let found = ran.metric("left_to_engine");
+        assert_eq!(found, left, "{megabytes} MiB, {partitions} partitions");
+    }
+}
+
+/// A union has an operator for each of its inputs, each with a plan of the engine's for that input alone; an answer whose
+/// order is declared has it in any case.
+#[tokio::test]
+async fn what_is_left_to_the_engine_is_the_same() {
+    let both = "(SELECT * FROM v UNION ALL SELECT time, lat, lon, value * 2 FROM v)";
+    for sql in [
+        format!(
+            "SELECT count(*), sum(s) FROM \
+             (SELECT time, lat, lon, sum(value) s FROM {both} GROUP BY time, lat, lon)"
+        ),
+        "SELECT time, lat, lon, sum(value) FROM v WHERE lat > 3 GROUP BY lat, lon, time \
+         ORDER BY time DESC, lat, lon LIMIT 3000"
+            .to_string(),
+    ] {
+        let (_folder, ample) = limited(256 << 20, 2).await;
+        let (_folder, short) = limited(11 << 20, 2).await;
+        let (ample, short) = (run(&ample, &sql).await, run(&short, &sql).await);
+        assert_eq!(ample.metric("left_to_engine"), 0, "{sql}");
+        assert!(short.metric("left_to_engine") > 0, "{sql}");
+        assert_eq!(ample.rows, short.rows, "{sql}");
+    }
+}
+
+/// There are as many workers as there is memory for: each has results of all groups.
+#[tokio::test]
+async fn fewer_workers_where_memory_is_short() {
+    let by_place = "SELECT count(*), sum(s) FROM \
+                    (SELECT lat, lon, sum(value) s FROM v GROUP BY lat, lon)";
+    let count = EXTENTS.iter().product::<u64>();
+    let expected = [format!("10000 {}", count * (count - 1) / 2)];
+    for kilobytes in [16_000, 2_400] {
+        let (_folder, ctx) = limited(kilobytes << 10, 8).await;
+        let ran = run(&ctx, by_place).await;
+        assert_eq!(ran.rows, expected);
+        assert_eq!(ran.metric("left_to_engine"), 0, "{kilobytes} KiB");
+    }
+}
+
+/// Accumulators are made of all groups at once, which takes memory ahead of any row: here half a million times some
+/// hundred bytes.
+#[tokio::test]
+async fn accumulators_are_made_where_there_is_memory_for_them() {
+    let (_folder, ctx) = limited(64 << 20, 2).await;
+    let sql = "SELECT time, lat, lon, approx_median(value) FROM v GROUP BY time, lat, lon";
+    let frame = ctx.sql(sql).await.unwrap();
+    let plan = frame.create_physical_plan().await.unwrap();
+    let mut batches = plan.execute(0, ctx.task_ctx()).unwrap();
+    // What the engine makes of it is its own.
+    assert!(futures::poll!(batches.next()).is_pending());
+    let metric = |name| metric(&plan, name);
+    assert_eq!((metric("left_to_engine"), metric("chunks_read")), (1, 0));
+}
+
+/// 10,000 histograms of half a mebibyte each are not made; how many values there are in each bin is known with less.
+#[tokio::test]
+async fn histograms_take_the_memory_of_their_values_until_they_are_made() {
+    let (_folder, ctx) = limited(64 << 20, 2).await;
+    let sql = "SELECT lat, lon, histogram(value, 0, 500000, 65536) AS h FROM v GROUP BY lat, lon";
+    let error = ctx.sql(sql).await.unwrap().collect().await.unwrap_err();
+    assert!(error.to_string().contains("Resources exhausted"), "{error}");
+    // Of 100 groups with 5,000 different values each, by rows and by cells.
+    for from in ["v", "(SELECT * FROM v WHERE value + lon >= 0)"] {
+        let sql = format!(
+            "SELECT count(*), sum(n) FROM (SELECT unnest(h) AS n FROM \
+             (SELECT lat, histogram(value, 0, 500000, 5000) AS h FROM {from} GROUP BY lat))"
+        );
+        assert_eq!(run(&ctx, &sql).await.rows, ["500000 500000"], "{from}");
+    }
+}
+
+/// Values that workers have kept are counted while they are put together.
+#[tokio::test]
+async fn medians_of_several_workers_keep_to_their_memory() {
+    let sql = "SELECT median(value), count(*) FROM v";
+    // Half a million numbers of four bytes.
+    let (_folder, ctx) = limited(64 << 20, 4).await;
+    assert_eq!(run(&ctx, sql).await.rows, ["249999.5 500000"]);
+    let (_folder, ctx) = limited(3 << 20, 4).await;
+    let error = ctx.sql(sql).await.unwrap().collect().await.unwrap_err();
+    assert!(error.to_string().contains("Resources exhausted"), "{error}");
+}

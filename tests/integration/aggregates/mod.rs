@@ -1,0 +1,10 @@
+//! Aggregates in array space.
+
+pub mod dynamic_filters;
+pub mod filtered;
+pub mod in_array_space;
+pub mod known_chunks;
+pub mod many_files;
+pub mod memory;
+pub mod order;
+pub mod row_by_row;

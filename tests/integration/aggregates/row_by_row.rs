@@ -1,0 +1,153 @@
+//! Aggregates that the engine's accumulators compute: the memory that they take, and what may fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility,
+};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use tet_sql::format::tet::{DatasetSpec, Dtype};
+use tet_sql::{TetOptions, TetSessionExt, enable_tet};
+
+use crate::cells;
+use crate::support::sql::{error, rows, sample};
+
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// A count that notes how often it is asked for its size.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Counting(Signature);
+
+#[derive(Debug, Default)]
+struct Count(i64);
+
+impl AggregateUDFImpl for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::<Count>::default())
+    }
+
+    fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        let field = Field::new(arguments.name, DataType::Int64, true);
+        Ok(vec![Arc::new(field)])
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+}
+
+impl Accumulator for Count {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.0 += values[0].len() as i64;
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(ScalarValue::Int64(Some(self.0)))
+    }
+
+    fn size(&self) -> usize {
+        ASKED.fetch_add(1, Ordering::Relaxed);
+        size_of::<Self>()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let states = states[0].as_primitive::<Int64Type>();
+        self.0 += states.values().iter().sum::<i64>();
+        Ok(())
+    }
+}
+
+/// Of many groups it takes long to find out: not after every chunk.
+#[tokio::test]
+async fn accumulators_are_seldom_asked_for_their_size() {
+    let spec = DatasetSpec::new("v", Dtype::F32, &[900, 10], &[1, 10]);
+    let (_folder, _, ctx) = sample(&[(spec, vec![0; 36_000])], TetOptions::new()).await;
+    let signature = Signature::any(1, Volatility::Immutable);
+    ctx.register_udaf(AggregateUDF::from(Counting(signature)));
+    assert_eq!(rows(&ctx, "SELECT counting(value) FROM v").await, ["9000"]);
+    let asked = ASKED.load(Ordering::Relaxed);
+    assert!((1..10).contains(&asked), "{asked} times");
+}
+
+#[tokio::test]
+async fn accumulators_that_outgrow_memory_are_an_error() {
+    let numbers = (0..1 << 20).map(|n| n as f32);
+    for chunk in [[2, 1 << 19], [2, 1 << 10]] {
+        let spec = DatasetSpec::new("v", Dtype::F32, &[2, 1 << 19], &chunk);
+        let (folder, path, _) = sample(&[(spec, cells!(numbers.clone()))], TetOptions::new()).await;
+        let runtime = RuntimeEnvBuilder::new().with_memory_limit(3 << 20, 1.0);
+        let config = SessionConfig::new().with_target_partitions(1);
+        let runtime = Arc::new(runtime.build().unwrap());
+        let ctx = SessionContext::new_with_config_rt(config, runtime);
+        let ctx = enable_tet(ctx, TetOptions::new());
+        ctx.register_tet("v".into(), &path, TetOptions::new())
+            .await
+            .unwrap();
+        for groups in ["", "GROUP BY dim_0"] {
+            let sql = format!("SELECT median(value) FROM v {groups}");
+            // The engine, to which it is left then, has no more.
+            let message = error(&ctx, &sql).await;
+            assert!(message.contains("Resources exhausted"), "{message}");
+        }
+        drop(folder);
+    }
+}
+
+/// An expression that fails on a coordinate fails a query only if it has rows there.
+#[tokio::test]
+async fn groups_fail_only_where_there_are_rows() {
+    let spec = DatasetSpec::new("v", Dtype::F32, &[3, 2], &[3, 2])
+        .with_dim_names(["station", "x"])
+        .with_labels("station", ["2024-05-01", "a pier", "2024-05-02"]);
+    let numbers = [1.0, 2.0, f32::NAN, f32::NAN, 5.0, f32::NAN];
+    let (_folder, _, ctx) = sample(&[(spec, cells!(numbers))], TetOptions::new()).await;
+    for (sql, is_taken, expected) in [
+        (
+            "SELECT to_date(station), count(*) FROM v WHERE value IS NOT NULL GROUP BY 1 ORDER BY 1",
+            false,
+            vec!["2024-05-01 2", "2024-05-02 1"],
+        ),
+        (
+            "SELECT to_date(station), count(*) FROM v WHERE value IS NOT NULL AND station <> 'a pier' GROUP BY 1 ORDER BY 1",
+            true,
+            vec!["2024-05-01 2", "2024-05-02 1"],
+        ),
+        (
+            "SELECT upper(station), count(*) FROM v WHERE value > 1 GROUP BY 1 ORDER BY 1",
+            true,
+            vec!["2024-05-01 1", "2024-05-02 1"],
+        ),
+    ] {
+        let plan = rows(&ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
+        let found = plan.iter().any(|row| row.contains("ArrayAggregateExec"));
+        assert_eq!(found, is_taken, "{sql}");
+        assert_eq!(rows(&ctx, sql).await, expected, "{sql}");
+    }
+    let failing = "SELECT to_date(station), count(*) FROM v GROUP BY 1";
+    let message = error(&ctx, failing).await;
+    assert!(message.contains("Date32"), "{message}");
+}

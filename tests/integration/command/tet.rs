@@ -1,0 +1,518 @@
+//! The `tet` command, and the checks behind `tet verify`, against what the reference says of the same files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tet_sql::format::tet::verify::{Report, Severity, VerifyOptions, verify};
+use tetration::catalog::TetPackage;
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data")
+        .join(name)
+}
+
+fn deep(path: &Path) -> Report {
+    let options = VerifyOptions {
+        deep: true,
+        threads: 2,
+        ..VerifyOptions::default()
+    };
+    verify(path, options, &|_, _| {}).unwrap()
+}
+
+fn tet(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tet"));
+    command.current_dir(data(""));
+    command.args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Edge cases with the exit status of the reference's verify.
+fn reactions() -> Vec<(String, bool)> {
+    let text = fs::read_to_string(data("edge/reference-reactions.txt")).unwrap();
+    let mut reactions = Vec::new();
+    let mut name = String::new();
+    for line in text.lines() {
+        if let Some(next) = line.strip_prefix("### ") {
+            name = next.to_string();
+        } else if let Some(verdict) = line.trim_start().strip_prefix("verify rc=") {
+            reactions.push((name.clone(), verdict.starts_with('0')));
+        }
+    }
+    reactions
+}
+
+#[test]
+fn what_the_reference_refuses_is_refused_and_more() {
+    // Where the reference sees nothing: metadata that does not fit, and payloads where none can lie.
+    let missed = [
+        "footer_json_array",
+        "meta_wrong_dim_count",
+        "meta_wrong_label_count",
+        "meta_dup_dim_names",
+        "payload_in_superblock",
+        "overlap_payload",
+    ];
+    let reactions = reactions();
+    assert!(reactions.len() > 50);
+    for (name, is_sound) in reactions {
+        let report = deep(&data(&format!("edge/{name}.tet")));
+        let expected = is_sound && !missed.contains(&name.as_str());
+        assert_eq!(report.ok, expected, "{name}: {report:#?}");
+        let errors = report.findings.iter();
+        let errors = errors.filter(|finding| finding.severity == Severity::Error);
+        assert_eq!(errors.count() == 0, report.ok, "{name}");
+        assert!(
+            report
+                .findings
+                .iter()
+                .all(|finding| !finding.remedy.is_empty())
+        );
+    }
+}
+
+#[test]
+fn files_of_the_reference_are_sound() {
+    let mut checked = 0;
+    for folder in ["", "converted", "dtypes"] {
+        for entry in data(folder).read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            let is_file = path.extension().is_some_and(|extension| extension == "tet");
+            if !is_file || path.ends_with("labels_65_should_fail.tet") {
+                continue;
+            }
+            let report = deep(&path);
+            assert!(report.ok, "{}: {report:#?}", path.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 25, "{checked}");
+}
+
+#[test]
+fn a_zone_map_that_lies_is_caught() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let mut bytes = fs::read(data("weather_small.tet")).unwrap();
+    // The maximum of the first chunk, a step lower: the reference takes it.
+    let document = bytes
+        .windows(8)
+        .position(|window| window == b"\"max_le\"")
+        .unwrap();
+    let digit = document + b"\"max_le\": \"".len();
+    bytes[digit] = if bytes[digit] == b'0' { b'1' } else { b'0' };
+    fs::write(&path, &bytes).unwrap();
+    let report = deep(&path);
+    assert!(!report.ok);
+    let [finding] = report.findings.as_slice() else {
+        panic!("{report:#?}");
+    };
+    assert_eq!(
+        (finding.check, finding.chunk.as_deref()),
+        ("zone_maps", Some(&[0, 0, 0][..]))
+    );
+    assert!(finding.message.contains("the zone map says"), "{finding:?}");
+    // So is a cell that changed under it.
+    fs::copy(data("weather_small.tet"), &path).unwrap();
+    assert!(deep(&path).ok);
+}
+
+#[test]
+fn verify_says_what_it_found() {
+    let sound = tet(&["verify", "weather_small.tet", "--deep"]);
+    assert!(sound.status.success());
+    assert_eq!(text(&sound.stderr), "");
+    insta::assert_snapshot!("verify_sound", text(&sound.stdout));
+    let broken = tet(&["verify", "edge/dup_coord_missing_other.tet"]);
+    assert_eq!(broken.status.code(), Some(1));
+    insta::assert_snapshot!("verify_broken", text(&broken.stdout));
+    let json = tet(&["verify", "edge/zstd_empty.tet", "--json"]);
+    assert_eq!(json.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(report["ok"], false);
+    assert_eq!(report["findings"][0]["check"], "chunk_decode");
+    assert_eq!(report["findings"][0]["chunk"], serde_json::json!([0]));
+    let absent = tet(&["verify", "absent.tet"]);
+    assert_eq!(absent.status.code(), Some(1));
+    assert!(text(&absent.stderr).starts_with("error: absent.tet: cannot open"));
+    assert_eq!(tet(&["verify"]).status.code(), Some(2));
+}
+
+#[test]
+fn info_shows_what_there_is() {
+    let show = |arguments: &[&str]| {
+        let shown = tet(arguments);
+        assert!(shown.status.success(), "{shown:?}");
+        text(&shown.stdout)
+    };
+    insta::assert_snapshot!("info", show(&["info", "weather_small.tet"]));
+    let all = show(&["info", "weather_small.tet", "--all", "-n", "3"]);
+    insta::assert_snapshot!("info_all", all);
+    let chunks = show(&["info", "weather_small.tet", "--chunks", "-n", "0"]);
+    let rows: Value = serde_json::from_str(&show(&[
+        "info",
+        "weather_small.tet",
+        "--all",
+        "--json",
+        "-n",
+        "0",
+    ]))
+    .unwrap();
+    let count = rows["chunk_rows"].as_u64().unwrap() as usize;
+    assert_eq!(rows["chunks"].as_array().unwrap().len(), count);
+    assert_eq!(chunks.lines().count(), count + 3);
+    assert_eq!(rows["datasets"][0]["name"], "temperature");
+    // A file that cannot be queried is shown as far as it goes, and says where it breaks.
+    let broken = tet(&["info", "edge/idx_ver2.tet"]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(text(&broken.stdout).contains("f32"), "{broken:?}");
+    assert!(text(&broken.stderr).contains("index_version is 2, expected 1"));
+    for (name, _) in reactions() {
+        let file = format!("edge/{name}.tet");
+        let shown = tet(&["info", &file, "--all"]);
+        assert!(
+            matches!(shown.status.code(), Some(0 | 1)),
+            "{name}: {shown:?}"
+        );
+        assert_eq!(shown.status.success(), shown.stderr.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn repairs_mend_what_lies_behind_the_payloads() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let file = path.to_str().unwrap();
+    let payloads = || fs::read(&path).unwrap()[..72_287].to_vec();
+    let before = fs::read(data("weather_small.tet")).unwrap();
+    let restart = |change: &dyn Fn(&mut Vec<u8>)| {
+        for entry in folder.path().read_dir().unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+        let mut bytes = before.clone();
+        change(&mut bytes);
+        fs::write(&path, &bytes).unwrap();
+        bytes
+    };
+    let find = |bytes: &[u8], text: &str| {
+        bytes
+            .windows(text.len())
+            .position(|window| window == text.as_bytes())
+            .unwrap()
+    };
+    // A sound file is left alone, also with --apply, which is where the reference takes its metadata away.
+    let bytes = restart(&|_| {});
+    let sound = tet(&["repair", file, "--apply"]);
+    assert!(sound.status.success());
+    assert!(text(&sound.stdout).ends_with("sound, nothing to repair\n"));
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    for (name, kept, change) in [
+        (
+            "cut_footer",
+            "footer",
+            &(|bytes: &mut Vec<u8>| {
+                let json = bytes.len() - 20;
+                bytes[json] = b'!';
+            }) as &dyn Fn(&mut Vec<u8>),
+        ),
+        ("rebuild_zone_maps", "zone-maps", &|bytes| {
+            let digit = find(bytes, "\"max_le\": \"") + 11;
+            bytes[digit] = if bytes[digit] == b'0' { b'1' } else { b'0' };
+        }),
+        ("rebuild_zone_maps", "zone-maps", &|bytes| {
+            let place = find(bytes, "\"version\": 1");
+            bytes[place] = b'x';
+        }),
+        ("drop_secondary_index", "secondary-index", &|bytes| {
+            let place = find(bytes, "\"indexes\"");
+            bytes[place] = b'x';
+        }),
+    ] {
+        let broken = restart(change);
+        assert!(!deep(&path).ok, "{name}");
+        let plan = tet(&["repair", file]);
+        assert!(plan.status.success(), "{plan:?}");
+        assert!(
+            text(&plan.stdout).starts_with(name),
+            "{}",
+            text(&plan.stdout)
+        );
+        assert_eq!(fs::read(&path).unwrap(), broken);
+        let applied = tet(&["repair", file, "--apply", "--json"]);
+        assert!(applied.status.success(), "{applied:?}");
+        let applied: Value = serde_json::from_slice(&applied.stdout).unwrap();
+        assert_eq!(applied["steps"][0]["name"], name);
+        assert_eq!(applied["report"]["ok"], true, "{applied}");
+        assert!(
+            deep(&path).ok && crate::formats::reference::verify(&path).ok,
+            "{name}"
+        );
+        assert!(
+            folder
+                .path()
+                .join(format!("a.tet.removed-{kept}-1"))
+                .exists(),
+            "{name}"
+        );
+        assert_eq!(folder.path().read_dir().unwrap().count(), 2, "{name}");
+        // But for the flags, which a footer that is gone no longer has.
+        assert_eq!(payloads()[16..], before[16..72_287], "{name}");
+    }
+    // What is wrong with the data is not touched.
+    fs::copy(data("edge/zstd_empty.tet"), &path).unwrap();
+    let broken = tet(&["repair", file, "--apply"]);
+    assert_eq!(broken.status.code(), Some(1));
+    assert!(text(&broken.stdout).contains("none of which can be repaired"));
+}
+
+#[test]
+fn locks_of_publications_that_stopped_are_put_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("a.tet.d");
+    let package = TetPackage::create(&root).unwrap();
+    crate::formats::packages::publish(&package, 1, &data("weather_small.tet"));
+    for name in ["00000002", "00000003"] {
+        let lock = root.join("publishing").join(name);
+        fs::create_dir_all(&lock).unwrap();
+        fs::write(lock.join("HEARTBEAT"), "1").unwrap();
+    }
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    let heartbeat = root.join("publishing/00000002/HEARTBEAT");
+    let heartbeat = fs::File::options().write(true).open(heartbeat).unwrap();
+    heartbeat.set_modified(old).unwrap();
+    let file = root.to_str().unwrap();
+    let plan = tet(&["repair", file]);
+    assert!(
+        text(&plan.stdout).starts_with("quarantine_lock: publishing/00000002"),
+        "{plan:?}"
+    );
+    assert!(root.join("publishing/00000002").exists());
+    assert!(tet(&["repair", file, "--apply"]).status.success());
+    assert!(!root.join("publishing/00000002").exists());
+    assert!(root.join("publishing/00000003").exists());
+    assert!(text(&tet(&["repair", file]).stdout).contains("nothing to repair"));
+}
+
+/// A digit of an index that is another one makes queries wrong: each is found, and mended.
+#[test]
+fn indexes_are_compared_with_cells_and_labels() {
+    for (name, kind) in [
+        ("dtypes/dtype_u8_zstd.tet", "value_postings"),
+        ("weather_small.tet", "value_postings"),
+        ("weather_small.tet", "coord_label_postings"),
+        ("weather_small.tet", "sorted_axis_range"),
+    ] {
+        digits_of_an_index(name, kind);
+    }
+}
+
+fn digits_of_an_index(name: &str, kind: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let sound = fs::read(data(name)).unwrap();
+    let find = |what: &[u8], from: usize| {
+        let rest = sound[from..].windows(what.len());
+        from + rest.take_while(|window| *window != what).count()
+    };
+    let start = find(format!("\"{kind}\"").as_bytes(), 0);
+    let end = find(b"\n    }", start);
+    let digits: Vec<usize> = (start..end)
+        .filter(|place| sound[*place].is_ascii_digit())
+        .collect();
+    assert!(digits.len() > 100, "{}", digits.len());
+    // Some of them.
+    for place in digits.iter().step_by(digits.len() / 40) {
+        let mut bytes = sound.clone();
+        bytes[*place] = match bytes[*place] {
+            b'0' => b'1',
+            digit => digit - 1,
+        };
+        fs::write(&path, bytes).unwrap();
+        let report = deep(&path);
+        let mut checks = report.checks.iter();
+        let check = checks.find(|check| check.name == "secondary_index");
+        let is_found = !report.ok && check.unwrap().errors > 0;
+        assert!(is_found, "{name}, {kind}: byte {place}");
+    }
+    let file = path.to_str().unwrap();
+    let applied = tet(&["repair", file, "--apply"]);
+    assert!(applied.status.success(), "{applied:?}");
+    assert!(text(&applied.stdout).starts_with("drop_secondary_index: "));
+    assert!(deep(&path).ok);
+    // As it is, it is sound.
+    fs::write(&path, &sound).unwrap();
+    let report = deep(&path);
+    assert!(report.ok, "{report:?}");
+    let mut checks = report.checks.iter();
+    let check = checks.find(|check| check.name == "secondary_index");
+    assert!(check.unwrap().note.contains("compared with their cells"));
+}
+
+/// What is left of a truncated file's last chunk is no footer, and stays.
+#[test]
+fn truncated_files_keep_what_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let file = path.to_str().unwrap();
+    let whole = fs::read(data("weather_small.tet")).unwrap();
+    // In the middle of the payload of chunk 2.
+    let left = &whole[..13700];
+    fs::write(&path, left).unwrap();
+    let plan = text(&tet(&["repair", file]).stdout);
+    assert!(
+        plan.starts_with(
+            "clear_footer_flag: the file is truncated to 13700 bytes: the footer is lost, and 114 of 116 chunks"
+        ),
+        "{plan}"
+    );
+    assert!(!plan.contains("cut off the"), "{plan}");
+    tet(&["repair", file, "--apply"]);
+    let kept = fs::read(&path).unwrap();
+    assert_eq!(kept.len(), left.len());
+    let changed = kept.iter().zip(left).filter(|(one, other)| one != other);
+    assert_eq!(changed.count(), 1, "only the flag");
+}
+
+#[test]
+fn zone_maps_are_made_and_taken_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let file = path.to_str().unwrap();
+    fs::copy(data("weather_small.tet"), &path).unwrap();
+    let zones = |path: &Path| {
+        let bytes = fs::read(path).unwrap();
+        let bytes = String::from_utf8_lossy(&bytes).into_owned();
+        let start = bytes.find("{\n  \"version\": 1")?;
+        let end = start + bytes[start..].find("\n}\n")?;
+        Some(bytes[start..end].to_string())
+    };
+    let of_reference = zones(&path);
+    assert!(of_reference.is_some());
+    assert!(tet(&["index", file, "--clear"]).status.success());
+    assert_eq!(zones(&path), None);
+    assert!(deep(&path).ok && crate::formats::reference::verify(&path).ok);
+    assert!(tet(&["index", file]).status.success());
+    assert_eq!(zones(&path), of_reference);
+    assert!(deep(&path).ok && crate::formats::reference::verify(&path).ok);
+    let shown = text(&tet(&["info", file, "--history", "--layout"]).stdout);
+    assert!(
+        shown.contains("zone maps") && shown.contains("tet index"),
+        "{shown}"
+    );
+    assert!(!shown.contains("secondary index"));
+    // A file without any footer gets one, and loses it again.
+    fs::copy(data("edge/ok.tet"), &path).unwrap();
+    assert!(tet(&["index", file]).status.success());
+    assert!(
+        deep(&path)
+            .checks
+            .iter()
+            .any(|check| check.note.contains("compared"))
+    );
+    let refused = tet(&["index", data("edge/zstd_empty.tet").to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(1));
+}
+
+#[test]
+fn completions_and_manual_pages_are_written() {
+    for (arguments, expected) in [
+        (["completions", "bash"].as_slice(), "complete -F _tet"),
+        (&["completions", "zsh"], "#compdef tet"),
+        (&["man"], "tet\\-verify"),
+    ] {
+        let written = tet(arguments);
+        assert!(written.status.success());
+        assert!(text(&written.stdout).contains(expected), "{arguments:?}");
+    }
+    for (arguments, expected) in [
+        (["--completions", "fish"].as_slice(), "complete -c tet-sql"),
+        (&["--man"], ".TH tet-sql"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tet-sql"));
+        let written = command.args(arguments).output().unwrap();
+        assert!(written.status.success());
+        assert!(text(&written.stdout).contains(expected), "{arguments:?}");
+    }
+}
+
+#[cfg(feature = "zarr")]
+#[test]
+fn zarr_directories_are_shown_and_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.zarr");
+    let store = path.to_str().unwrap();
+    let converted = tet(&["convert", "weather_small.tet", store]);
+    assert!(converted.status.success(), "{}", text(&converted.stderr));
+    let shown = tet(&["info", store, "--all"]);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let shown = text(&shown.stdout);
+    assert!(
+        shown.starts_with(&format!("{store}: zarr version 3, ")),
+        "{shown}"
+    );
+    assert!(shown.contains("48 x 10 x 20"), "{shown}");
+    assert!(shown.contains("time, lat, lon"), "{shown}");
+    let json: Value = serde_json::from_slice(&tet(&["info", store, "--json"]).stdout).unwrap();
+    let datasets = json["datasets"].as_array().unwrap();
+    let temperature = datasets
+        .iter()
+        .find(|dataset| dataset["name"] == "temperature");
+    assert_eq!(
+        temperature.unwrap()["shape"],
+        serde_json::json!([48, 10, 20])
+    );
+    let verified = tet(&["verify", store, "--deep"]);
+    assert_eq!(
+        verified.status.code(),
+        Some(0),
+        "{}",
+        text(&verified.stdout)
+    );
+    assert!(text(&verified.stdout).contains(": sound; "));
+    // A chunk that cannot be decoded.
+    let chunks = path.join("temperature/c");
+    let mut chunk = chunks;
+    while chunk.is_dir() {
+        chunk = chunk.read_dir().unwrap().next().unwrap().unwrap().path();
+    }
+    let bytes = fs::read(&chunk).unwrap();
+    fs::write(&chunk, &bytes[..bytes.len() / 2]).unwrap();
+    let verified = tet(&["verify", store, "--deep"]);
+    assert_eq!(verified.status.code(), Some(1));
+    let told = text(&verified.stdout);
+    assert!(
+        told.contains("1 ERRORS") && told.contains("temperature"),
+        "{told}"
+    );
+    let refused = tet(&["index", store]);
+    assert!(text(&refused.stderr).contains("tet index takes .tet files"));
+}
+
+#[test]
+fn what_is_no_file_of_arrays_is_told_what_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("a.csv");
+    fs::write(&csv, "a,b\n1,2\n").unwrap();
+    let netcdf = folder.path().join("a.nc");
+    fs::write(&netcdf, b"\x89HDF\r\n\x1a\n").unwrap();
+    for command in ["info", "verify"] {
+        let told = tet(&[command, csv.to_str().unwrap()]);
+        assert_eq!(told.status.code(), Some(1));
+        let told = text(&told.stderr);
+        assert!(
+            told.contains(&format!("tet {command} takes .tet files")),
+            "{told}"
+        );
+        let told = text(&tet(&[command, netcdf.to_str().unwrap()]).stderr);
+        assert!(
+            told.contains("a NetCDF-4 file (HDF5) is not read"),
+            "{told}"
+        );
+    }
+}

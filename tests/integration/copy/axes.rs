@@ -1,0 +1,223 @@
+//! `COPY` to arrays: which columns become dimensions, in which order their coordinates lie, and how chunks are stored.
+
+use std::path::Path;
+
+use datafusion::prelude::SessionContext;
+use tet_sql::format::array::{ArrayFile, Payload};
+use tet_sql::format::tet::{Dataset, DatasetSpec, Dtype, OpenOptions, TetFile};
+use tet_sql::{Access, TetOptions};
+
+use crate::support::sql::{error, open, rows, write};
+
+/// The source: `lat` descends, `lon` starts at 180, `station` has no order at all. The value of a cell is its number.
+async fn source(folder: &Path) -> SessionContext {
+    let path = folder.join("source.tet");
+    let spec = DatasetSpec::new("t2m", Dtype::I32, &[2, 3, 4, 3], &[1, 3, 2, 3])
+        .with_dim_names(["time", "lat", "lon", "station"])
+        .with_labels("time", ["2024-01-01T00:00:00", "2024-01-01T06:00:00"])
+        .with_labels("lat", ["90.0", "0.0", "-90.0"])
+        .with_labels("lon", ["180", "270", "0", "90"])
+        .with_labels("station", ["KSEA", "EGLL", "RJTT"]);
+    let cells = (0..72i32).flat_map(i32::to_le_bytes).collect();
+    write(&path, &[(spec, cells)]);
+    open(&path, TetOptions::new()).await
+}
+
+async fn copied(ctx: &SessionContext, query: &str, path: &Path, options: &str) -> TetFile {
+    let sql = format!("COPY ({query}) TO '{}' {options}", path.display());
+    rows(ctx, &sql).await;
+    TetFile::open(path, OpenOptions::default()).unwrap()
+}
+
+/// The dataset of values, which follows those of coordinates.
+fn values(file: &TetFile) -> &Dataset {
+    file.datasets().last().unwrap()
+}
+
+fn labels(file: &TetFile, axis: &str) -> Vec<String> {
+    let metadata = file.metadata(values(file)).unwrap();
+    metadata.coords[axis].labels.clone()
+}
+
+fn dimensions(file: &TetFile) -> Vec<String> {
+    let metadata = file.metadata(values(file)).unwrap();
+    metadata.dim_names.clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn axes_keep_the_order_of_their_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = source(folder.path()).await;
+    let path = folder.path().join("copy.tet");
+    let file = copied(&ctx, "SELECT * FROM t2m", &path, "OPTIONS (codec 'raw')").await;
+    assert_eq!(labels(&file, "lat"), ["90.0", "0.0", "-90.0"]);
+    assert_eq!(labels(&file, "lon"), ["180", "270", "0", "90"]);
+    assert_eq!(labels(&file, "station"), ["KSEA", "EGLL", "RJTT"]);
+    // Cell by cell the same array.
+    let chunk = |file: &TetFile| {
+        let dataset = &file.datasets()[0];
+        let stored = file.chunk(dataset, &[0, 0, 0, 0], Access::Pread).unwrap();
+        assert_eq!(stored.raw_bytes, 72 * 4);
+        let Payload::Raw(offset) = stored.payload else {
+            panic!("{stored:?}");
+        };
+        let bytes = std::fs::read(&path).unwrap();
+        let cells = bytes[offset as usize..][..72 * 4].as_chunks::<4>().0.iter();
+        cells
+            .map(|cell| i32::from_le_bytes(*cell))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(chunk(&file), (0..72).collect::<Vec<_>>());
+    for (query, expected) in [
+        // Whatever the rows go through.
+        (
+            "SELECT lat, lon, avg(value) AS mean FROM t2m GROUP BY lat, lon",
+            ["90.0 0.0 -90.0", "180 270 0 90"],
+        ),
+        (
+            "SELECT lat, lon, mean FROM (SELECT lon, lat, sum(value) AS mean FROM t2m GROUP BY lon, lat) ORDER BY mean DESC",
+            ["90.0 0.0 -90.0", "180 270 0 90"],
+        ),
+        (
+            "SELECT a.lat, a.lon, a.value - b.least AS d FROM t2m a JOIN (SELECT lat, lon, station, min(value) AS least \
+             FROM t2m GROUP BY 1, 2, 3) b USING (lat, lon, station) WHERE a.time = '2024-01-01' AND a.station = 'EGLL'",
+            ["90.0 0.0 -90.0", "180 270 0 90"],
+        ),
+        (
+            "SELECT lat, lon, value FROM t2m WHERE time = '2024-01-01' AND station = 'KSEA' AND lat < 0 UNION ALL \
+             SELECT lat, lon, value FROM t2m WHERE time = '2024-01-01' AND station = 'KSEA' AND lat >= 0",
+            ["90.0 0.0 -90.0", "180 270 0 90"],
+        ),
+        (
+            "SELECT lat, lon, max(value) AS m FROM t2m WHERE lat < 50 AND lon <> 270 GROUP BY lat, lon",
+            ["0.0 -90.0", "180 0 90"],
+        ),
+        // What is computed has no order of its own.
+        (
+            "SELECT lat + 1 AS lat, (lon + 180) % 360 - 180 AS lon, max(value) AS m FROM t2m GROUP BY 1, 2",
+            ["-89.0 1.0 91.0", "-180 -90 0 90"],
+        ),
+    ] {
+        let file = copied(&ctx, query, &path, "").await;
+        let found = ["lat", "lon"].map(|axis| labels(&file, axis).join(" "));
+        assert_eq!(found, expected, "{query}");
+    }
+    let sorted = copied(
+        &ctx,
+        "SELECT * FROM t2m",
+        &path,
+        "OPTIONS (axis_order 'sorted')",
+    )
+    .await;
+    assert_eq!(labels(&sorted, "lat"), ["-90.0", "0.0", "90.0"]);
+    assert_eq!(labels(&sorted, "lon"), ["0", "90", "180", "270"]);
+    assert_eq!(labels(&sorted, "station"), ["EGLL", "KSEA", "RJTT"]);
+    // Two files, one after another.
+    for (name, condition) in [("1.tet", "lat > 0"), ("2.tet", "lat <= 0")] {
+        let part = folder.path().join(name);
+        copied(
+            &ctx,
+            &format!("SELECT * FROM t2m WHERE {condition}"),
+            &part,
+            "",
+        )
+        .await;
+    }
+    let both = format!("SELECT * FROM '{}/[12].tet'", folder.path().display());
+    let file = copied(&ctx, &both, &path, "").await;
+    assert_eq!(labels(&file, "lat"), ["90.0", "0.0", "-90.0"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_a_grouping_are_dimensions() {
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = source(folder.path()).await;
+    let path = folder.path().join("copy.tet");
+    for (query, expected) in [
+        (
+            "SELECT date_part('hour', time) AS hour, lat, lon, avg(value) AS mean FROM t2m GROUP BY hour, lat, lon",
+            "hour lat lon",
+        ),
+        (
+            "SELECT lat, date_part('hour', time) AS hour, count(*) AS n, max(time) AS last FROM t2m GROUP BY 1, 2",
+            "lat hour",
+        ),
+        (
+            "SELECT floor(lat / 100) AS band, max(value) AS m FROM t2m GROUP BY 1 HAVING max(value) > 0 ORDER BY m LIMIT 9",
+            "band",
+        ),
+        (
+            "SELECT value % 3 AS rest, count(*) AS n FROM t2m GROUP BY 1",
+            "rest",
+        ),
+        (
+            "SELECT CAST(hour AS SMALLINT) AS hour, m FROM (SELECT date_part('hour', time) AS hour, max(value) AS m \
+             FROM t2m GROUP BY 1)",
+            "hour",
+        ),
+        // A function of coordinates that are there is a value, of others a dimension.
+        (
+            "SELECT time, lat, lon, station, date_part('hour', time) AS hour, value FROM t2m",
+            "time lat lon station",
+        ),
+        (
+            "SELECT date_part('hour', time) AS hour, lat, lon, station, value FROM t2m",
+            "hour lat lon station",
+        ),
+        (
+            "SELECT lat, lon, cos(radians(lat)) AS weight, value FROM t2m WHERE time = '2024-01-01' AND station = 'KSEA'",
+            "lat lon",
+        ),
+        // So it is with rows.
+        (
+            "SELECT a, b, sum(c) AS s, count(*) AS n FROM (VALUES (1, 2.5, 3), (1, 3.5, 4)) t(a, b, c) GROUP BY a, b",
+            "a b",
+        ),
+        (
+            "SELECT DISTINCT * FROM (VALUES (1, 2.5), (2, 2.5)) t(a, v)",
+            "a",
+        ),
+    ] {
+        let file = copied(&ctx, query, &path, "").await;
+        assert_eq!(dimensions(&file).join(" "), expected, "{query}");
+        let found = rows(&ctx, &format!("SELECT count(*) FROM ({query})")).await;
+        let cells: u64 = values(&file).shape().iter().product();
+        assert_eq!(found, [cells.to_string()], "{query}");
+    }
+    // What may be either is asked back, with dimensions that can be copied from the message.
+    let query = "SELECT lat, lon, station, time, n, value FROM t2m, (VALUES (1), (2)) v(n)";
+    let sql = format!("COPY ({query}) TO '{}'", path.display());
+    let told = error(&ctx, &sql).await;
+    assert!(told.contains("n may be dimensions or values"), "{told}");
+    let options = "OPTIONS (dims 'lat,lon,station,time,n')";
+    assert!(told.contains(options), "{told}");
+    assert_eq!(rows(&ctx, &format!("{sql} {options}")).await, ["144"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_are_compressed_by_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = source(folder.path()).await;
+    for (options, is_raw) in [
+        ("", false),
+        ("OPTIONS (compression 'zstd(7)')", false),
+        ("OPTIONS (codec 'zstd', level 7)", false),
+        ("OPTIONS (compression 'none')", true),
+        ("OPTIONS (compression 'uncompressed')", true),
+        ("OPTIONS (codec 'raw')", true),
+    ] {
+        let path = folder.path().join("copy.tet");
+        let file = copied(&ctx, "SELECT * FROM t2m", &path, options).await;
+        let dataset = &file.datasets()[0];
+        let stored = file.chunk(dataset, &[0, 0, 0, 0], Access::Pread).unwrap();
+        let is_found_raw = matches!(stored.payload, Payload::Raw(_));
+        assert_eq!(is_found_raw, is_raw, "{options}: {stored:?}");
+        if cfg!(feature = "zarr") {
+            let path = folder.path().join("copy.zarr");
+            let sql = format!("COPY t2m TO '{}' {options}", path.display());
+            rows(&ctx, &sql).await;
+            let metadata = std::fs::read_to_string(path.join("t2m/zarr.json")).unwrap();
+            assert_eq!(metadata.contains("zstd"), !is_raw, "{options}: {metadata}");
+        }
+    }
+}

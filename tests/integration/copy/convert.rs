@@ -1,0 +1,288 @@
+//! From one file format to another, and back.
+
+use std::path::{Path, PathBuf};
+
+use tet_sql::error::describe;
+use tet_sql::format::array::Compression;
+use tet_sql::format::tet::{Codec, DatasetSpec, Dtype, OpenOptions, TetFile};
+use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, convert};
+use tet_sql::{Access, TetOptions, TetSchema};
+
+use crate::support::cells::data;
+use crate::support::npy::NpyArray;
+use crate::support::sql::{open, rows, session, write};
+use crate::tables::exploded::Random;
+
+async fn converted(from: &Path, to: &Path, options: &ConvertOptions) -> Result<Converted, String> {
+    let progress = ConvertProgress::default();
+    let result = convert(from, to, options, &progress).await;
+    result.map_err(|error| describe(&error))
+}
+
+async fn done(from: &Path, to: &Path) -> Converted {
+    let result = converted(from, to, &ConvertOptions::default()).await;
+    result.unwrap_or_else(|error| panic!("{} to {}: {error}", from.display(), to.display()))
+}
+
+/// The rows of every dataset of a file, with the types of its columns.
+async fn tables(path: &Path, names: &[String]) -> Vec<(String, Vec<String>, Vec<String>)> {
+    let ctx = open(path, TetOptions::new()).await;
+    let mut tables = Vec::new();
+    for name in names {
+        let types = format!(
+            "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = 'f' AND \
+             table_name = '{name}' ORDER BY ordinal_position"
+        );
+        let all = format!("SELECT * FROM f.\"{name}\"");
+        let mut found = rows(&ctx, &all).await;
+        found.sort();
+        tables.push((name.clone(), rows(&ctx, &types).await, found));
+    }
+    tables
+}
+
+fn datasets(path: &Path) -> Vec<String> {
+    let schema = TetSchema::open("f", path, TetOptions::new()).unwrap();
+    let names = schema.file().datasets().iter().map(|one| one.name());
+    names.map(str::to_string).collect()
+}
+
+fn files() -> Vec<PathBuf> {
+    let mut files = vec![
+        data("weather_small_v1footer.tet"),
+        data("coordvars.tet"),
+        data("fill_1e20.tet"),
+    ];
+    for folder in ["dtypes", "converted"] {
+        let entries = data(folder).read_dir().unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let is_one = |path: &PathBuf| {
+            let name = path.to_str().unwrap();
+            name.ends_with(".tet") && !name.ends_with("_zstd.tet")
+        };
+        files.extend(paths.filter(is_one));
+    }
+    files
+}
+
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn arrays_come_back_from_zarr_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let (zarr, tet) = (folder.path().join("a.zarr"), folder.path().join("a.tet"));
+    for path in files() {
+        let names = datasets(&path);
+        let expected = tables(&path, &names).await;
+        let options = ConvertOptions {
+            overwrite: true,
+            ..ConvertOptions::default()
+        };
+        for (from, to) in [(&path, &zarr), (&zarr, &tet)] {
+            let result = converted(from, to, &options).await;
+            assert_eq!(result.unwrap().warnings, [""; 0], "{}", path.display());
+            assert_eq!(tables(to, &names).await, expected, "{}", path.display());
+        }
+        let report = tet_sql::format::tet::verify::verify(&tet, Default::default(), &|_, _| {});
+        assert!(report.unwrap().ok, "{}", path.display());
+    }
+}
+
+/// Chunks are cut anew whatever they were, in however little memory.
+#[tokio::test]
+async fn chunks_are_cut_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for seed in 0..40 {
+        let mut random = Random(seed);
+        let rank = 1 + random.below(4);
+        let extents = |random: &mut Random, most: usize| -> Vec<u64> {
+            (0..rank).map(|_| 1 + random.below(most) as u64).collect()
+        };
+        let shape = extents(&mut random, 12);
+        let chunks = [extents(&mut random, 14), extents(&mut random, 14)];
+        let count = shape.iter().product::<u64>();
+        let cells: Vec<u8> = (0..count)
+            .flat_map(|_| (random.next() as i16).to_le_bytes())
+            .collect();
+        let compression = *random.pick(&[Compression::Raw, Compression::ZSTD]);
+        let spec =
+            DatasetSpec::new("a", Dtype::I16, &shape, &chunks[0]).with_compression(compression);
+        write(&at("a.tet"), &[(spec, cells.clone())]);
+        let options = ConvertOptions {
+            chunk: Some(chunks[1].clone()),
+            compression: Some(Compression::ZSTD),
+            memory: random.below(5000),
+            overwrite: true,
+            ..ConvertOptions::default()
+        };
+        let whole = ConvertOptions {
+            memory: random.below(5000),
+            overwrite: true,
+            ..ConvertOptions::default()
+        };
+        converted(&at("a.tet"), &at("b.tet"), &options)
+            .await
+            .unwrap();
+        converted(&at("b.tet"), &at("c.npy"), &whole).await.unwrap();
+        let array = NpyArray::open(&at("c.npy"));
+        assert_eq!((array.shape, array.bytes), (shape, cells), "seed {seed}");
+        let file = TetFile::open(at("b.tet"), OpenOptions::default()).unwrap();
+        let dataset = file.dataset("a").unwrap();
+        let row = file
+            .chunk_row(dataset, &vec![0; rank], Access::Pread)
+            .unwrap();
+        assert_eq!(row.codec, Codec::Zstd);
+        let expected: Vec<u64> = dataset
+            .shape()
+            .iter()
+            .zip(&chunks[1])
+            .map(|(a, b)| *a.min(b))
+            .collect();
+        assert_eq!(dataset.chunk_shape(), expected);
+    }
+}
+
+#[tokio::test]
+async fn rows_become_arrays_and_rows_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let options = ConvertOptions {
+        dims: Some(vec!["station".to_string()]),
+        ..ConvertOptions::default()
+    };
+    let sql = |path: &Path| {
+        format!(
+            "SELECT station, name, lat, elevation FROM '{}' ORDER BY station",
+            path.display()
+        )
+    };
+    let expected = rows(&session(), &sql(&data("stations.csv"))).await;
+    assert!(expected.len() > 3);
+    let result = converted(&data("stations.csv"), &at("a.tet"), &options)
+        .await
+        .unwrap();
+    assert_eq!(result.cells, expected.len() as u64);
+    let one = ConvertOptions {
+        dataset: Some("station".to_string()),
+        ..ConvertOptions::default()
+    };
+    for (from, to) in [
+        ("a.tet", "a.parquet"),
+        ("a.parquet", "a.ndjson"),
+        ("a.ndjson", "a.arrow"),
+        ("a.arrow", "a.jsonl"),
+        ("a.jsonl", "a.csv"),
+    ] {
+        converted(&at(from), &at(to), &one).await.unwrap();
+        assert_eq!(rows(&session(), &sql(&at(to))).await, expected, "{to}");
+    }
+    // A dataset behind a #, as everywhere.
+    let named = format!("{}#elevation", at("a.tet").display());
+    let result = done(Path::new(&named), &at("b.parquet")).await;
+    assert_eq!(result.cells, expected.len() as u64);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 7);
+}
+
+#[tokio::test]
+async fn one_dataset_takes_its_coordinates_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.npz");
+    let options = ConvertOptions {
+        dataset: Some("t2m".to_string()),
+        dims: Some(["time", "lat", "station"].map(str::to_string).to_vec()),
+        ..ConvertOptions::default()
+    };
+    let result = converted(&data("npy/compressed.npz"), &path, &options)
+        .await
+        .unwrap();
+    assert_eq!(result.arrays, 4);
+    assert_eq!(datasets(&path), ["t2m", "time", "lat", "station"]);
+    let tet = folder.path().join("a.tet");
+    let result = converted(&data("npy/stored.npz"), &tet, &options)
+        .await
+        .unwrap();
+    assert_eq!(result.arrays, 4);
+    let ctx = open(&tet, TetOptions::new()).await;
+    let sql = "SELECT sum(value) FROM t2m WHERE time = '2024-01-02' AND lat > 10 AND station < 'c'";
+    assert_eq!(rows(&ctx, sql).await, ["20.5"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_converted_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let weather = data("weather_small_v1footer.tet");
+    std::fs::write(at("there.tet"), "old").unwrap();
+    for (from, to, expected) in [
+        (weather.clone(), "there.tet", "exists already; --overwrite"),
+        (
+            weather.clone(),
+            "a.xyz",
+            "the name does not tell the format",
+        ),
+        (weather.clone(), "a.npy", "holds one array, not 6"),
+        (weather.clone(), "none/a.tet", "cannot create"),
+        (weather.clone(), "a.csv", "has 2 tables"),
+        (at("none.tet"), "a.npz", "No such file"),
+        (at("none"), "a.npz", "no such file or folder"),
+        (
+            data("stations.csv"),
+            "a.npy",
+            "rows are not written as NumPy",
+        ),
+        (
+            data("stations.csv"),
+            "a.tet",
+            "dimension name is NULL in a row",
+        ),
+        (
+            data("npy/empty.npy"),
+            "a.tet",
+            "there is no array to convert",
+        ),
+    ] {
+        let error = converted(&from, &at(to), &ConvertOptions::default()).await;
+        let error = error.unwrap_err();
+        assert!(error.contains(expected), "{to}: {error}");
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1, "{to}");
+    }
+    let progress = ConvertProgress::default();
+    progress.cancel();
+    for to in ["a.tet", "a.npz"] {
+        let error = convert(&weather, &at(to), &ConvertOptions::default(), &progress).await;
+        let error = describe(&error.unwrap_err());
+        assert!(error.contains("cancelled"), "{error}");
+    }
+    assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+    assert_eq!(std::fs::read(at("there.tet")).unwrap(), b"old");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_name_flags() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = folder.path().join("rows.csv");
+    std::fs::write(&rows, "lat,lon,t\n1.5,2.5,3.5\n1.5,2.5,4.5\n").unwrap();
+    let target = folder.path().join("rows.tet");
+    let with = |dims: &str, chunk: Option<Vec<u64>>| ConvertOptions {
+        dims: Some(dims.split(',').map(str::to_string).collect()),
+        chunk,
+        ..ConvertOptions::default()
+    };
+    for (options, expected) in [
+        (
+            ConvertOptions::default(),
+            "say which are dimensions: --dims ...",
+        ),
+        (
+            with("lat,lon", None),
+            "name those that are missing: --dims ...",
+        ),
+        (with("lat,height", None), "--dims names \"height\""),
+        (with("lat,lon", Some(vec![1])), "--chunk has 1 extents"),
+    ] {
+        let error = converted(&rows, &target, &options).await.unwrap_err();
+        assert!(error.contains(expected), "{error}");
+        assert!(!error.contains("OPTIONS"), "{error}");
+        assert!(!target.exists());
+    }
+}

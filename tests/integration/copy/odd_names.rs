@@ -1,0 +1,224 @@
+//! Odd names, shapes and folders in conversions: nothing is lost, and what cannot be kept is told.
+
+use std::fs;
+use std::path::Path;
+
+use tet_sql::TetOptions;
+use tet_sql::error::describe;
+use tet_sql::format::tet::{DatasetSpec, Dtype};
+use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, convert};
+
+use crate::support::cells::data;
+use crate::support::sql::{error, open, rows, session, write};
+
+async fn converted(from: &Path, to: &Path) -> Result<Converted, String> {
+    let options = ConvertOptions {
+        overwrite: true,
+        ..ConvertOptions::default()
+    };
+    let result = convert(from, to, &options, &ConvertProgress::default()).await;
+    result.map_err(|error| describe(&error))
+}
+
+/// What is a pattern elsewhere, or part of a URL, is a name here.
+#[tokio::test]
+async fn names_are_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("st*r [1] %20 ' # ?");
+    fs::create_dir(&inner).unwrap();
+    fs::write(inner.join("a.csv"), "old").unwrap();
+    let mut from = data("npy/int8.npy");
+    for name in [
+        "a.csv",
+        "b*.parquet",
+        "c[x].ndjson",
+        "d #1.arrow",
+        "é %.json",
+    ] {
+        let to = inner.join(name);
+        let result = converted(&from, &to).await.unwrap();
+        assert_eq!(result.cells, 12, "{name}");
+        assert!(to.metadata().unwrap().len() > 50, "{name}");
+        from = to;
+    }
+    assert_eq!(inner.read_dir().unwrap().count(), 5);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn arrays_without_dimensions_and_without_cells() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let all = "SELECT count(*), sum(value), min(value) FROM scalar WHERE value > 0";
+    let mut formats = vec!["scalar.npy"];
+    if cfg!(feature = "zarr") {
+        formats.push("scalar.zarr");
+    }
+    for name in formats {
+        converted(&data("npy/scalar.npy"), &at(name)).await.unwrap();
+        let ctx = open(&at(name), TetOptions::new()).await;
+        assert_eq!(rows(&ctx, all).await, ["1 1.5 1.5"], "{name}");
+        assert_eq!(rows(&ctx, "SELECT * FROM scalar").await, ["1.5"], "{name}");
+        converted(&data("npy/empty.npy"), &at("empty.npz"))
+            .await
+            .unwrap();
+        let ctx = open(&at("empty.npz"), TetOptions::new()).await;
+        assert_eq!(rows(&ctx, "SELECT * FROM empty").await, [""; 0]);
+    }
+    let error = converted(&data("npy/scalar.npy"), &at("scalar.tet"))
+        .await
+        .unwrap_err();
+    assert!(error.contains("there is no array to convert"), "{error}");
+}
+
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn folders_that_are_not_only_zarr_are_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("a.zarr");
+    converted(&data("npy/int8.npy"), &target).await.unwrap();
+    converted(&data("npy/bool.npy"), &target).await.unwrap();
+    fs::create_dir_all(target.join("notes/2024")).unwrap();
+    fs::write(target.join("notes/2024/mine.txt"), "precious").unwrap();
+    let error = converted(&data("npy/int8.npy"), &target).await.unwrap_err();
+    assert!(
+        error.contains("mine.txt in it is no part of a Zarr hierarchy"),
+        "{error}"
+    );
+    let copy = format!(
+        "COPY (SELECT * FROM '{}') TO '{}' STORED AS ZARR",
+        data("npy/int8.npy").display(),
+        target.display()
+    );
+    let error = crate::support::sql::error(&session(), &copy).await;
+    assert!(error.contains("it will not be replaced"), "{error}");
+    assert_eq!(
+        fs::read(target.join("notes/2024/mine.txt")).unwrap(),
+        b"precious"
+    );
+    assert_eq!(folder.path().read_dir().unwrap().count(), 1);
+}
+
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn missing_texts_and_texts_of_two_dimensions() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let categories = r#"{"codes":{"rain":0,"snow":1},"missing":-1}"#;
+    let text = |name: &str, shape: &[u64]| {
+        DatasetSpec::new(name, Dtype::I64, shape, shape)
+            .with_attribute("tetration_categories", categories)
+    };
+    let cells = || crate::cells!([0i64, -1, 1, 0]);
+    write(
+        &at("a.tet"),
+        &[
+            (text("line", &[4]), cells()),
+            (text("square", &[2, 2]), cells()),
+        ],
+    );
+    let result = converted(&at("a.tet"), &at("a.zarr")).await.unwrap();
+    let [warning] = result.warnings.as_slice() else {
+        panic!("{:?}", result.warnings);
+    };
+    assert!(
+        warning.contains("\"line\": 1 missing texts become empty ones"),
+        "{warning}"
+    );
+    let ctx = open(&at("a.zarr"), TetOptions::new()).await;
+    let line = rows(&ctx, "SELECT value, value IS NULL FROM line ORDER BY dim_0").await;
+    assert_eq!(line, ["rain false", " false", "snow false", "rain false"]);
+    let square = rows(&ctx, "SELECT value FROM square ORDER BY dim_0, dim_1").await;
+    assert_eq!(square, ["rain", "NULL", "snow", "rain"]);
+    let copy = format!("COPY (SELECT * FROM line) TO '{}'", at("b.zarr").display());
+    let ctx = open(&at("a.tet"), TetOptions::new()).await;
+    let error = error(&ctx, &copy).await;
+    assert!(error.contains("line has missing texts"), "{error}");
+}
+
+/// Sixty-four attributes are all that a `.tet` file has room for: those that say what cells mean go first.
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn the_fill_value_is_never_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let spec = DatasetSpec::new("a", Dtype::I16, &[3], &[3])
+        .with_attribute("_FillValue", "-9")
+        .with_attribute("units", "K");
+    write(&at("a.tet"), &[(spec, crate::cells!([1i16, -9, 5]))]);
+    converted(&at("a.tet"), &at("a.zarr")).await.unwrap();
+    let path = at("a.zarr/a/zarr.json");
+    let mut document: serde_json::Value =
+        serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for number in 0..70 {
+        document["attributes"][format!("A{number:03}")] = "x".into();
+    }
+    fs::write(&path, document.to_string()).unwrap();
+    let result = converted(&at("a.zarr"), &at("b.tet")).await.unwrap();
+    let [warning] = result.warnings.as_slice() else {
+        panic!("{:?}", result.warnings);
+    };
+    assert!(warning.contains("\"A069\" are left out"), "{warning}");
+    let ctx = open(&at("b.tet"), TetOptions::new()).await;
+    let sql = "SELECT count(value), min(value) FROM a";
+    assert_eq!(rows(&ctx, sql).await, ["2 1"]);
+}
+
+/// A hierarchy of two small documents may claim any number of cells.
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn absent_chunks_cost_no_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("a.zarr");
+    let array = |name: &str, chunk: u64| {
+        fs::create_dir_all(root.join(name)).unwrap();
+        let document = serde_json::json!({
+            "zarr_format": 3, "node_type": "array", "shape": [1u64 << 36], "data_type": "float64",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": 0.0, "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+            "attributes": {}, "dimension_names": ["x"],
+        });
+        fs::write(root.join(name).join("zarr.json"), document.to_string()).unwrap();
+    };
+    fs::create_dir(&root).unwrap();
+    fs::write(
+        root.join("zarr.json"),
+        r#"{"zarr_format":3,"node_type":"group","attributes":{}}"#,
+    )
+    .unwrap();
+    array("x", 1 << 20);
+    array("v", 1 << 36);
+    let ctx = open(&root, TetOptions::new()).await;
+    let coordinates = error(&ctx, "SELECT x FROM v WHERE x > 5 LIMIT 1").await;
+    assert!(
+        coordinates.contains("of coordinates, expected at most"),
+        "{coordinates}"
+    );
+    let ctx = open(&root, TetOptions::new().with_decode_coords(false)).await;
+    let cells = error(&ctx, "SELECT value FROM v LIMIT 1").await;
+    assert!(cells.contains("chunk shape is [68719476736]"), "{cells}");
+    assert_eq!(rows(&ctx, "SELECT count(*) FROM v").await, ["68719476736"]);
+}
+
+/// The file is mended or replaced that a link leads to, not the link.
+#[cfg(unix)]
+#[tokio::test]
+async fn links_stay_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("store")).unwrap();
+    fs::copy(data("weather_small_v1footer.tet"), at("store/real.tet")).unwrap();
+    std::os::unix::fs::symlink(at("store/real.tet"), at("link.tet")).unwrap();
+    let before = at("store/real.tet").metadata().unwrap().len();
+    tet_sql::format::tet::repair::index(&at("link.tet"), false).unwrap();
+    assert!(at("store/real.tet").metadata().unwrap().len() > before);
+    converted(&data("npy/int8.npy"), &at("link.tet"))
+        .await
+        .unwrap();
+    assert!(at("link.tet").is_symlink());
+    let ctx = open(&at("store/real.tet"), TetOptions::new()).await;
+    assert_eq!(rows(&ctx, "SELECT sum(value) FROM int8").await, ["-6"]);
+    assert_eq!(folder.path().read_dir().unwrap().count(), 2);
+    assert_eq!(at("store").read_dir().unwrap().count(), 1);
+}

@@ -1,0 +1,13 @@
+//! The file formats, against the programs that define them.
+
+pub mod corpus;
+pub mod decoding;
+pub mod edge;
+pub mod interop;
+pub mod numpy;
+pub mod packages;
+pub mod reference;
+pub mod repairs;
+pub mod writer;
+#[cfg(feature = "zarr")]
+pub mod zarr;

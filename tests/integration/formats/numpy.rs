@@ -1,0 +1,199 @@
+//! NumPy's files as tables. What they hold is said in `tests/data/npy/make.py`.
+
+use std::path::Path;
+
+use datafusion::prelude::SessionContext;
+use tet_sql::{Access, TetOptions};
+
+use crate::support::cells::data;
+use crate::support::sql::{error, open, rows, session};
+use crate::tables::exploded::Random;
+
+async fn ask(file: &str, sql: &str) -> Vec<String> {
+    let path = data(&format!("npy/{file}"));
+    let sql = sql.replace("FILE", &format!("'{}'", path.display()));
+    rows(&session(), &sql).await
+}
+
+#[tokio::test]
+async fn numbers_of_every_order() {
+    // 0 to 11.5 by halves, in two by three by four cells.
+    for file in ["c_order.npy", "fortran_order.npy"] {
+        let sums = ask(
+            file,
+            "SELECT dim_0, dim_1, sum(value) FROM FILE WHERE dim_2 > 1 GROUP BY 1, 2 ORDER BY 1, 2",
+        );
+        let expected = [
+            "0 0 2.5", "0 1 6.5", "0 2 10.5", "1 0 14.5", "1 1 18.5", "1 2 22.5",
+        ];
+        assert_eq!(sums.await, expected, "{file}");
+        let rows = ask(file, "SELECT * FROM FILE LIMIT 2 OFFSET 13").await;
+        assert_eq!(rows, ["1 0 1 6.5", "1 0 2 7.0"], "{file}");
+    }
+    let range = "SELECT min(value), max(value), sum(value), arrow_typeof(min(value)) FROM FILE";
+    assert_eq!(
+        ask("big_endian.npy", range).await,
+        ["-1000 1300 3600 Int16"]
+    );
+    assert_eq!(ask("int8.npy", range).await, ["-6 5 -6 Int16"]);
+    assert_eq!(ask("bool.npy", range).await, ["0 1 4 UInt8"]);
+    assert_eq!(ask("scalar.npy", "SELECT * FROM FILE").await, ["1.5"]);
+    assert_eq!(
+        ask(
+            "scalar.npy",
+            "SELECT count(*), sum(value) FROM FILE WHERE value > 1"
+        )
+        .await,
+        ["1 1.5"]
+    );
+    assert_eq!(ask("empty.npy", "SELECT count(*) FROM FILE").await, ["0"]);
+}
+
+/// Names that lead out of the archive would do so wherever it is converted to.
+#[test]
+fn members_with_names_that_lead_elsewhere_are_left_out() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.npz");
+    let array = std::fs::read(data("npy/c_order.npy")).unwrap();
+    let mut archive = zip::ZipWriter::new(std::fs::File::create(&path).unwrap());
+    for name in ["a/b..c", "../x", "a/../../x", "/etc/x", "..\\x", ".."] {
+        let options = zip::write::SimpleFileOptions::default();
+        archive.start_file(format!("{name}.npy"), options).unwrap();
+        archive.write_all(&array).unwrap();
+    }
+    archive.finish().unwrap();
+    let schema = tet_sql::TetSchema::open("s", &path, TetOptions::new()).unwrap();
+    let names: Vec<_> = schema
+        .file()
+        .datasets()
+        .iter()
+        .map(|one| one.name())
+        .collect();
+    assert_eq!(names, ["a/b..c"]);
+    assert_eq!(schema.warnings().len(), 5, "{:?}", schema.warnings());
+    assert!(
+        schema.warnings()[0].contains("its name leads out of the archive"),
+        "{:?}",
+        schema.warnings()
+    );
+}
+
+#[tokio::test]
+async fn times_and_texts() {
+    let times = ask("times.npy", "SELECT dim_0, value FROM FILE ORDER BY 1").await;
+    assert_eq!(
+        times,
+        ["0 2024-01-01T00:00:00", "1 NULL", "2 2024-01-02T12:00:00"]
+    );
+    let earliest = "SELECT min(value), count(value) FROM FILE WHERE value < '2024-01-02'";
+    assert_eq!(ask("times.npy", earliest).await, ["2024-01-01T00:00:00 1"]);
+    let texts = "SELECT value, count(*) FROM FILE GROUP BY value ORDER BY value";
+    assert_eq!(ask("texts.npy", texts).await, [" 1", "Köln 2", "Rome 1"]);
+}
+
+/// The arrays of an archive know their coordinates from each other, once dimensions are named.
+#[tokio::test]
+async fn archives_are_schemas() {
+    for file in ["stored.npz", "compressed.npz"] {
+        for access in [Access::Mmap, Access::Pread] {
+            let options = TetOptions::new()
+                .with_dims(["time", "lat", "station"])
+                .with_access(access);
+            let ctx = open(&data(&format!("npy/{file}")), options).await;
+            let sql = "SELECT time, lat, sum(value) FROM t2m WHERE station IN ('a', 'c') AND lat >= 0 \
+                       GROUP BY 1, 2 ORDER BY 1, 2";
+            let expected = [
+                "2024-01-01 0.0 5.0",
+                "2024-01-01 45.0 9.0",
+                "2024-01-02 0.0 17.0",
+                "2024-01-02 45.0 21.0",
+            ];
+            assert_eq!(rows(&ctx, sql).await, expected, "{file}, {access}");
+            let names = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'f' ORDER BY 1";
+            assert_eq!(rows(&ctx, names).await, ["lat", "station", "t2m", "time"]);
+        }
+        let sql = format!("SELECT * FROM '{}'", data(&format!("npy/{file}")).display());
+        let error = error(&session(), &sql).await;
+        assert!(error.contains("has 4 tables"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_array_of_numbers_is_refused() {
+    for (file, expected) in [
+        ("complex.npy", "descr is \"<c16\", expected numbers"),
+        ("objects.npy", "descr is \"|O\", expected numbers"),
+    ] {
+        let sql = format!("SELECT * FROM '{}'", data(&format!("npy/{file}")).display());
+        let error = error(&session(), &sql).await;
+        assert!(error.contains(expected) && error.contains(file), "{error}");
+    }
+    let schema = tet_sql::TetSchema::open("f", data("npy/stored.npz"), TetOptions::new()).unwrap();
+    let [warning] = schema.warnings() else {
+        panic!("{:?}", schema.warnings());
+    };
+    assert!(
+        warning.contains("dataset \"imaginary\": descr"),
+        "{warning}"
+    );
+}
+
+/// Broken files end in an error or an answer.
+#[tokio::test]
+async fn changed_files_are_survived() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in [
+        "c_order.npy",
+        "texts.npy",
+        "fortran_order.npy",
+        "stored.npz",
+        "compressed.npz",
+    ] {
+        let whole = std::fs::read(data(&format!("npy/{file}"))).unwrap();
+        for seed in 0..150 {
+            let mut random = Random(seed);
+            let mut bytes = whole.clone();
+            for _ in 0..=random.below(3) {
+                // The interesting part is in front, and, of archives, behind.
+                let place = match random.below(2) {
+                    0 => random.below(bytes.len().min(128)),
+                    _ => random.below(bytes.len()),
+                };
+                bytes[place] = match random.below(3) {
+                    0 => random.next() as u8,
+                    1 => b"0123456789(),'"[random.below(14)],
+                    _ => *random.pick(&[0, 1, 0x7f, 0xff]),
+                };
+            }
+            if random.below(4) == 0 {
+                bytes.truncate(random.below(bytes.len()));
+            }
+            let path = folder.path().join(format!("{seed}-{file}"));
+            std::fs::write(&path, bytes).unwrap();
+            read(&path).await;
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+}
+
+async fn read(path: &Path) {
+    let options = TetOptions::new().with_access(Access::Pread);
+    let Ok(schema) = tet_sql::TetSchema::open("f", path, options) else {
+        return;
+    };
+    let ctx = SessionContext::new();
+    let catalog = ctx.catalog("datafusion").unwrap();
+    let schema = std::sync::Arc::new(schema);
+    let names = datafusion::catalog::SchemaProvider::table_names(schema.as_ref());
+    catalog.register_schema("f", schema).unwrap();
+    for name in names {
+        let sql = format!(
+            "SELECT * FROM f.\"{}\" LIMIT 1000",
+            name.replace('"', "\"\"")
+        );
+        if let Ok(rows) = ctx.sql(&sql).await {
+            rows.collect().await.ok();
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Repairs of footers that a fuzzer came up with: what they must never do to the cells before them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use tet_sql::format::tet::repair::{index, repair};
+use tet_sql::format::tet::verify::VerifyOptions;
+use tet_sql::format::tet::{OpenOptions, TetFile};
+use tet_sql::{Access, ArrayTable, TetOptions};
+
+use crate::hostile::mutations::exercise;
+use crate::support::cells;
+use crate::support::sql::{rows, session};
+
+const DEEP: VerifyOptions = VerifyOptions {
+    deep: true,
+    access: Access::Pread,
+    threads: 1,
+};
+
+/// A copy of a file, in a folder that lives as long as it is needed.
+fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::copy(cells::data(&format!("footers/{name}")), &path).unwrap();
+    (folder, path)
+}
+
+/// The footer claims regions that are larger than what lies behind the payloads.
+#[test]
+fn payloads_are_not_cut_by_a_footer_that_claims_them() {
+    for name in ["lost_all.tet", "lost_payload.tet"] {
+        let (folder, path) = copy(name);
+        let before = fs::read(&path).unwrap();
+        let repaired = repair(&path, true, DEEP).unwrap();
+        assert!(repaired.steps.is_empty(), "{name}: {repaired:?}");
+        for clear in [true, false] {
+            let error = index(&path, clear).unwrap_err().to_string();
+            assert!(error.contains("nothing tells which is wrong"), "{error}");
+        }
+        assert_eq!(fs::read(&path).unwrap(), before, "{name}");
+        assert_eq!(folder.path().read_dir().unwrap().count(), 1, "{name}");
+        // The cells are there all along.
+        let options = OpenOptions {
+            ignore_footer: true,
+            ..OpenOptions::default()
+        };
+        TetFile::open(&path, options).unwrap();
+        let options = TetOptions::new().with_ignore_footer(true);
+        let table = ArrayTable::open(&path, &options).unwrap();
+        assert_eq!(exercise::read_table(&table, Access::Pread).unwrap(), 4);
+    }
+}
+
+#[test]
+fn a_file_without_datasets_keeps_its_superblock() {
+    let (_folder, path) = copy("lost_superblock.tet");
+    let before = fs::read(&path).unwrap();
+    let repaired = repair(&path, true, DEEP).unwrap();
+    assert_eq!(repaired.steps[0].name, "cut_footer");
+    assert!(repaired.report.ok, "{repaired:?}");
+    // But for the flags, which say that there is a footer.
+    assert_eq!(fs::read(&path).unwrap()[..12], before[..12]);
+    assert_eq!(path.metadata().unwrap().len(), 32);
+}
+
+/// More findings than are kept do not hide that a dataset cannot be read.
+#[test]
+fn zone_maps_are_dropped_where_not_all_cells_can_be_read() {
+    let (_folder, path) = copy("many_warnings.tet");
+    let repaired = repair(&path, true, DEEP).unwrap();
+    assert_eq!(repaired.steps[0].name, "drop_zone_maps", "{repaired:?}");
+}
+
+/// A footer of version 1 has no indexes, whatever it names: what it names is not brought to life.
+#[tokio::test]
+async fn no_index_comes_out_of_a_footer_that_has_none() {
+    let (_folder, path) = copy("version_1_with_index.tet");
+    let sql = format!("SELECT value FROM '{}' WHERE value = 3", path.display());
+    let before = rows(&session(), &sql).await;
+    assert_eq!(before.len(), 1);
+    index(&path, false).unwrap();
+    assert_eq!(rows(&session(), &sql).await, before);
+    let file = TetFile::open(&path, OpenOptions::default()).unwrap();
+    assert!(file.footer().has_zone_maps() && !file.footer().has_secondary_index());
+}
+
+/// What a footer says beside what we know is kept to the letter, also what not every parser takes.
+#[test]
+fn unknown_keys_are_kept() {
+    for (name, kept) in [
+        ("unreadable_deep.tet", "[[[[[["),
+        ("unreadable_number.tet", "1e999"),
+        ("unreadable_surrogate.tet", "\\ud800"),
+        ("number_changed.tet", "12345678901234567890123"),
+    ] {
+        let (_folder, path) = copy(name);
+        let contains = |bytes: &[u8]| {
+            bytes
+                .windows(kept.len())
+                .any(|part| part == kept.as_bytes())
+        };
+        assert!(contains(&fs::read(&path).unwrap()), "{name}");
+        index(&path, false).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(contains(&fs::read(&path).unwrap()), "{name}");
+        let repaired = repair(&path, true, DEEP).unwrap();
+        assert!(repaired.report.ok, "{name}: {repaired:?}");
+    }
+}

@@ -1,0 +1,305 @@
+//! What the numbers of arrays stand for, packed, unsigned or missing, against xarray.
+
+use std::path::Path;
+
+use arrow::array::AsArray;
+use arrow::datatypes::{DataType, Float64Type};
+use datafusion::prelude::SessionContext;
+use serde_json::Value;
+use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, convert};
+use tet_sql::{TetOptions, TetSchema, Unpack};
+
+use super::stores::{document, unpacked};
+use crate::support::sql::{error, open, rows, session};
+
+/// The numbers of a query's only column, `None` where it is NULL.
+async fn numbers(ctx: &SessionContext, sql: &str) -> Vec<Option<f64>> {
+    let frame = ctx.sql(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+    let batches = frame.collect().await;
+    let batches = batches.unwrap_or_else(|e| panic!("{sql}: {e}"));
+    let mut found = Vec::new();
+    for batch in batches {
+        let column = arrow::compute::cast(batch.column(0), &DataType::Float64).unwrap();
+        found.extend(column.as_primitive::<Float64Type>().iter());
+    }
+    found
+}
+
+/// The values of a table in the order of its dimensions, all of which ascend.
+async fn values(ctx: &SessionContext, table: &str) -> Vec<Option<f64>> {
+    let all = ctx.sql(&format!("SELECT * FROM {table}")).await.unwrap();
+    let columns: Vec<_> = all.schema().fields().iter().collect();
+    let order: Vec<_> = columns[..columns.len() - 1]
+        .iter()
+        .map(|dimension| format!("\"{}\"", dimension.name()))
+        .collect();
+    let value = columns[columns.len() - 1].name();
+    let sql = format!("SELECT {value} FROM {table} ORDER BY {}", order.join(", "));
+    numbers(ctx, &sql).await
+}
+
+fn of_xarray(store: &str, name: &str) -> Vec<Option<f64>> {
+    let values = document("decoded.json")[store][name].clone();
+    let number = |value: &Value| Some(value.as_str()?.parse().unwrap());
+    values.as_array().unwrap().iter().map(number).collect()
+}
+
+#[tokio::test]
+async fn values_are_those_of_xarray() {
+    let decoded = document("decoded.json");
+    let mut count = 0;
+    for (store, arrays) in decoded.as_object().unwrap() {
+        let (_folder, path) = unpacked(store);
+        let ctx = open(&path, TetOptions::new()).await;
+        for name in arrays.as_object().unwrap().keys() {
+            let expected = of_xarray(store, name);
+            let found = values(&ctx, &format!("\"{name}\"")).await;
+            assert_eq!(found, expected, "{store}: {name}");
+            // Reductions of chunks, and of rows.
+            let there: Vec<f64> = expected.iter().copied().flatten().collect();
+            let middle = there.iter().sum::<f64>() / there.len() as f64;
+            let above = there.iter().filter(|value| **value > middle).count();
+            for array_aggregates in [true, false] {
+                let set = format!("SET tet.array_aggregates = {array_aggregates}");
+                ctx.sql(&set).await.unwrap();
+                let one = async |what: &str| -> f64 {
+                    let sql = format!("SELECT {what} FROM \"{name}\"");
+                    numbers(&ctx, &sql).await[0].unwrap()
+                };
+                assert_eq!(one("count(value)").await, there.len() as f64);
+                assert_eq!(
+                    one("min(value)").await,
+                    there.iter().copied().fold(f64::INFINITY, f64::min)
+                );
+                assert_eq!(
+                    one("max(value)").await,
+                    there.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+                );
+                assert!((one("avg(value)").await - middle).abs() <= 1e-9 * middle.abs());
+                let filter = format!("count(*) FILTER (WHERE value > {middle:?})");
+                assert_eq!(one(&filter).await, above as f64, "{store}: {name}");
+            }
+            let sql = format!("SELECT value FROM \"{name}\" WHERE value > {middle:?}");
+            assert_eq!(numbers(&ctx, &sql).await.len(), above, "{store}: {name}");
+            count += 1;
+        }
+    }
+    assert!(count >= 42, "{count}");
+}
+
+#[tokio::test]
+async fn packed_coordinates_are_unpacked() {
+    for store in ["packed_v2.zarr", "packed_v3.zarr"] {
+        let (_folder, path) = unpacked(store);
+        let ctx = open(&path, TetOptions::new()).await;
+        let lat = numbers(&ctx, "SELECT DISTINCT lat FROM t2m ORDER BY lat").await;
+        assert_eq!(lat, of_xarray(store, "lat"), "{store}");
+        let found = rows(&ctx, "SELECT count(*) FROM t2m WHERE lat = 12.5").await;
+        assert_eq!(found, ["15"]);
+    }
+}
+
+/// A calendar whose dates are no timestamps: the arrays are there, along numbers.
+#[tokio::test]
+async fn times_that_are_not_decoded_stay_numbers() {
+    for store in ["packed_v2.zarr", "packed_v3.zarr"] {
+        let (_folder, path) = unpacked(store);
+        let schema = TetSchema::open("s", &path, TetOptions::new()).unwrap();
+        let [warning] = schema.warnings() else {
+            panic!("{:?}", schema.warnings());
+        };
+        assert!(warning.contains("calendar is \"360_day\""), "{warning}");
+        assert!(
+            warning.ends_with("the coordinates stay numbers"),
+            "{warning}"
+        );
+        let ctx = open(&path, TetOptions::new()).await;
+        let found = rows(&ctx, "SELECT time, value FROM plain WHERE time >= 3").await;
+        assert_eq!(found, ["3 3.0", "4 4.0"]);
+        let sql = "SELECT time, count(*) FROM t2m WHERE time < 2 GROUP BY time ORDER BY time";
+        assert_eq!(rows(&ctx, sql).await, ["0 12", "1 12"]);
+    }
+}
+
+#[tokio::test]
+async fn the_setting_chooses() {
+    let (_folder, path) = unpacked("packed_v3.zarr");
+    let quoted = format!("SELECT min(value) FROM '{}#t2m'", path.display());
+    let (packed, unpacked) = (["-2315"], ["250.0"]);
+    let near = |found: &[String]| match found {
+        [one] => one.parse::<f64>().map(|one| format!("{one:.1}")).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let ctx = session();
+    assert_eq!(near(&rows(&ctx, &quoted).await), unpacked[0]);
+    for (setting, is_packed) in [("never", true), ("ALWAYS", false), ("false", true)] {
+        let set = format!("SET tet.unpack = '{setting}'");
+        ctx.sql(&set).await.unwrap();
+        let found = rows(&ctx, &quoted).await;
+        match is_packed {
+            true => assert_eq!(found, packed, "{setting}"),
+            false => assert_eq!(near(&found), unpacked[0], "{setting}"),
+        }
+    }
+    let message = error(&ctx, "SET tet.unpack = 'perhaps'").await;
+    assert!(
+        message.contains("tet.unpack is 'perhaps', expected auto, always or never"),
+        "{message}"
+    );
+    // Files that are registered follow the setting as it is then; an option goes before it.
+    let create = |name: &str, unpack: &str| {
+        format!(
+            "CREATE EXTERNAL TABLE {name} STORED AS ZARR LOCATION '{}' OPTIONS (dataset 't2m'{unpack})",
+            path.display()
+        )
+    };
+    ctx.sql(&create("a", "")).await.unwrap();
+    ctx.sql(&create("b", ", unpack 'auto'")).await.unwrap();
+    assert_eq!(rows(&ctx, "SELECT min(value) FROM a").await, packed);
+    let found = rows(&ctx, "SELECT min(value) FROM b").await;
+    assert_eq!(near(&found), unpacked[0]);
+    for (unpack, expected) in [
+        (Unpack::Never, "Int16"),
+        (Unpack::Auto, "Float64"),
+        (Unpack::Always, "Float64"),
+    ] {
+        let ctx = open(&path, TetOptions::new().with_unpack(unpack)).await;
+        let sql = "SELECT arrow_typeof(value) FROM t2m LIMIT 1";
+        assert_eq!(rows(&ctx, sql).await, [expected], "{unpack}");
+    }
+}
+
+async fn converted(input: &Path, output: &Path, unpack: Unpack) -> Vec<String> {
+    let mut options = ConvertOptions {
+        unpack,
+        ..ConvertOptions::default()
+    };
+    if output.extension().unwrap() == "npy" || output.extension().unwrap() == "parquet" {
+        options.dataset = Some("t2m".to_string());
+    }
+    let progress = ConvertProgress::default();
+    let converted = convert(input, output, &options, &progress).await.unwrap();
+    converted.warnings
+}
+
+/// What is converted reads as what it was made of, in formats whose attributes do not count as well.
+#[tokio::test]
+async fn conversions_mean_the_same() {
+    let (folder, path) = unpacked("packed_v3.zarr");
+    let expected = of_xarray("packed_v3.zarr", "t2m");
+    for name in ["auto.tet", "auto.zarr", "auto.npy", "auto.parquet"] {
+        let output = folder.path().join(name);
+        converted(&path, &output, Unpack::Auto).await;
+        let dataset = match name {
+            "auto.tet" | "auto.zarr" => "#t2m",
+            _ => "",
+        };
+        let table = format!("'{}{dataset}'", output.display());
+        assert_eq!(values(&session(), &table).await, expected, "{name}");
+    }
+    // From Zarr to Zarr the values stay packed, and their attributes with them.
+    let ctx = open(
+        &folder.path().join("auto.zarr"),
+        TetOptions::new().with_unpack(Unpack::Never),
+    )
+    .await;
+    let sql = "SELECT arrow_typeof(value) FROM t2m LIMIT 1";
+    assert_eq!(rows(&ctx, sql).await, ["Int16"]);
+    let (tet, never) = (
+        folder.path().join("auto.tet"),
+        folder.path().join("never.tet"),
+    );
+    let ctx = open(&tet, TetOptions::new().with_unpack(Unpack::Always)).await;
+    assert_eq!(values(&ctx, "t2m").await, expected, "no attribute is left");
+    assert_eq!(rows(&ctx, "SELECT max(lat) FROM t2m").await, ["17.5"]);
+    converted(&path, &never, Unpack::Never).await;
+    let ctx = open(&never, TetOptions::new()).await;
+    assert_eq!(
+        rows(&ctx, "SELECT arrow_typeof(value) FROM t2m LIMIT 1").await,
+        ["Int16"]
+    );
+    let ctx = open(&never, TetOptions::new().with_unpack(Unpack::Always)).await;
+    assert_eq!(values(&ctx, "t2m").await, expected);
+    let always = folder.path().join("always.zarr");
+    converted(&never, &always, Unpack::Always).await;
+    let ctx = open(&always, TetOptions::new().with_unpack(Unpack::Never)).await;
+    assert_eq!(values(&ctx, "t2m").await, expected);
+}
+
+#[tokio::test]
+async fn conversions_keep_what_is_missing() {
+    for store in ["missing_v2.zarr", "missing_v3.zarr"] {
+        let (folder, path) = unpacked(store);
+        for name in ["a.tet", "a.zarr"] {
+            let output = folder.path().join(name);
+            converted(&path, &output, Unpack::Auto).await;
+            let ctx = open(&output, TetOptions::new()).await;
+            for array in document("decoded.json")[store].as_object().unwrap().keys() {
+                let found = values(&ctx, &format!("\"{array}\"")).await;
+                assert_eq!(found, of_xarray(store, array), "{store}, {name}: {array}");
+            }
+        }
+    }
+}
+
+/// COPY writes the values of the query, without attributes that would unpack them again.
+#[tokio::test]
+async fn copies_are_not_unpacked_twice() {
+    let (folder, path) = unpacked("packed_v2.zarr");
+    let expected = of_xarray("packed_v2.zarr", "t2m");
+    for name in ["copy.zarr", "copy.tet"] {
+        let output = folder.path().join(name);
+        let ctx = open(&path, TetOptions::new()).await;
+        let copy = format!("COPY (SELECT * FROM t2m) TO '{}'", output.display());
+        ctx.sql(&copy).await.unwrap().collect().await.unwrap();
+        for unpack in [Unpack::Auto, Unpack::Always] {
+            let ctx = open(&output, TetOptions::new().with_unpack(unpack)).await;
+            let found = values(&ctx, "t2m").await;
+            assert_eq!(found, expected, "{name}, {unpack}");
+            assert_eq!(
+                rows(&ctx, "SELECT max(lat), max(lon) FROM t2m").await,
+                ["17.5 0.2"]
+            );
+        }
+    }
+}
+
+fn command(name: &str, arguments: &[&str]) -> String {
+    let path = match name {
+        "tet" => env!("CARGO_BIN_EXE_tet"),
+        _ => env!("CARGO_BIN_EXE_tet-sql"),
+    };
+    let mut command = std::process::Command::new(path);
+    let output = command.args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The flag is the session's default, which `.open` and quoted paths obey, and SET changes.
+#[test]
+fn the_commands_take_the_flag() {
+    let (folder, path) = unpacked("packed_v3.zarr");
+    let path = path.to_str().unwrap();
+    let ask = |arguments: &[&str]| {
+        let usual = ["--no-init", "-q", "--format", "csv"];
+        command("tet-sql", &[&usual[..], arguments].concat())
+    };
+    let file = "SELECT round(min(value), 2) AS v FROM t2m";
+    let quoted = format!("SELECT round(min(value), 2) AS v FROM '{path}#t2m'");
+    assert_eq!(ask(&[path, "-c", file]), "v\n250.0\n");
+    assert_eq!(ask(&["-c", &quoted]), "v\n250.0\n");
+    assert_eq!(ask(&["--unpack", "never", path, "-c", file]), "v\n-2315\n");
+    assert_eq!(ask(&["--unpack", "never", "-c", &quoted]), "v\n-2315\n");
+    let open = format!(".open '{path}' as x");
+    let opened = file.replace("t2m", "x.t2m");
+    for (set, expected) in [("never", "v\n-2315\n"), ("auto", "v\n250.0\n")] {
+        let set = format!("SET tet.unpack = '{set}'");
+        let found = ask(&["--unpack", "always", "-c", &set, "-c", &open, "-c", &opened]);
+        assert_eq!(found, expected);
+    }
+    let tet = folder.path().join("packed.tet");
+    let tet = tet.to_str().unwrap();
+    command("tet", &["convert", "--unpack", "never", path, tet]);
+    assert_eq!(ask(&[tet, "-c", file]), "v\n-2315\n");
+    assert_eq!(ask(&["--unpack", "always", tet, "-c", file]), "v\n250.0\n");
+}

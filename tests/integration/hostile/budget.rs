@@ -1,0 +1,282 @@
+//! Statements that ask for too much, and long ones that do not. The truths are arithmetic, and the same question asked
+//! with IN.
+
+use std::time::Instant;
+
+use datafusion::common::Result;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use tet_sql::{TetOptions, create_logical_plan, enable_tet};
+
+/// A session with the numbers 0 to 99 as the table `t`.
+async fn session() -> SessionContext {
+    let config = SessionConfig::new().with_target_partitions(2);
+    let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
+    let table = "CREATE TABLE t AS SELECT value AS x FROM range(100)";
+    ctx.sql(table).await.unwrap().collect().await.unwrap();
+    ctx
+}
+
+async fn set(ctx: &SessionContext, setting: &str) {
+    let frame = ctx.sql(&format!("SET {setting}")).await.unwrap();
+    frame.collect().await.unwrap();
+}
+
+/// The rows of a statement, planned within the session's budget.
+async fn rows(ctx: &SessionContext, sql: &str) -> Result<String> {
+    let plan = create_logical_plan(&ctx.state(), sql).await?;
+    let frame = ctx.execute_logical_plan(plan).await?;
+    let batches = frame.collect().await?;
+    let rows = crate::support::sql::texts(&batches);
+    Ok(rows.join("\n"))
+}
+
+/// The error of a statement.
+async fn refusal(ctx: &SessionContext, sql: &str) -> String {
+    match rows(ctx, sql).await {
+        Ok(rows) => panic!("{}: {rows}", &sql[..sql.len().min(60)]),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// CTEs a0, a1 and so on, each made of the one before.
+fn chain(count: usize, first: &str, next: impl Fn(usize) -> String) -> String {
+    let further = (1..count).map(|n| format!(", a{n} AS ({})", next(n - 1)));
+    format!("WITH a0 AS ({first}){}", further.collect::<String>())
+}
+
+/// On a thread with as much stack as those of the command have: executing a chain of AND takes it, not only planning.
+#[test]
+fn long_chains_mean_what_they_say() {
+    let answered = std::thread::Builder::new().stack_size(64 << 20).spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(long_chains());
+    });
+    answered.unwrap().join().unwrap();
+}
+
+async fn long_chains() {
+    let ctx = session().await;
+    let started = Instant::now();
+    let values = (0..10_000).map(|n| 3 * n + 1);
+    let ors: Vec<String> = values.map(|value| format!("x = {value}")).collect();
+    // 1, 4, ... 97
+    let sql = format!("SELECT count(*), sum(x) FROM t WHERE {}", ors.join(" OR "));
+    assert_eq!(rows(&ctx, &sql).await.unwrap(), "33 1617");
+    // Neither equality nor a list of constants, and NULL in between.
+    let terms: Vec<String> = (0..1000)
+        .map(|n| format!("(x > {n} AND x < {n} + 2 AND x % 3 = 1) OR x = nullif({n}, {n})"))
+        .collect();
+    let sql = format!(
+        "SELECT count(*), sum(x) FROM t WHERE {}",
+        terms.join(" OR ")
+    );
+    assert_eq!(rows(&ctx, &sql).await.unwrap(), "33 1617");
+    let ands: Vec<String> = (50..1_050).map(|n| format!("x <> {n}")).collect();
+    let sql = format!(
+        "SELECT count(*), max(x) FROM t WHERE {}",
+        ands.join(" AND ")
+    );
+    assert_eq!(rows(&ctx, &sql).await.unwrap(), "50 49");
+    // Quadratic planning takes half an hour.
+    assert!(started.elapsed().as_secs() < 600);
+}
+
+#[tokio::test]
+async fn statements_over_the_budget_are_refused() {
+    let ctx = session().await;
+    let doubled = |query: &str| {
+        let query = query.to_owned();
+        move |n: usize| query.replace('@', &format!("a{n}"))
+    };
+    let union = chain(
+        40,
+        "SELECT 1 AS x",
+        doubled("SELECT * FROM @ UNION ALL SELECT * FROM @"),
+    );
+    let cross = chain(
+        40,
+        "SELECT 1 AS x",
+        doubled("SELECT b.x FROM @ AS b, @ AS c"),
+    );
+    let growing = chain(40, "SELECT x FROM t", doubled("SELECT x + x AS x FROM @"));
+    let within = format!(
+        "{}SELECT 1{}",
+        "WITH a AS (".repeat(40),
+        ") SELECT * FROM a".repeat(40)
+    );
+    let operators = "tet.max_expression_operators";
+    for (sql, setting) in [
+        (format!("SELECT 1{}", "+1".repeat(70_000)), operators),
+        (format!("SELECT true{}", " OR x".repeat(80_000)), operators),
+        (format!("SELECT true{}", " AND x".repeat(10_000)), operators),
+        (format!("SELECT 1{}", " IS NULL".repeat(10_000)), operators),
+        (
+            format!("{union} SELECT count(*) FROM a39"),
+            "tet.max_plan_nodes",
+        ),
+        (
+            format!("EXPLAIN {union} SELECT * FROM a39"),
+            "tet.max_plan_nodes",
+        ),
+        (
+            format!("COPY ({union} SELECT * FROM a39) TO 'x.csv'"),
+            "tet.max_plan_nodes",
+        ),
+        (format!("{cross} SELECT x FROM a39"), "tet.max_plan_nodes"),
+        (
+            format!("SELECT (SELECT 1) {}", "UNION SELECT 1 ".repeat(20_000)),
+            "tet.max_plan_nodes",
+        ),
+        (within, "tet.max_plan_nodes"),
+        (
+            format!("{growing} SELECT count(*) FROM a39 WHERE x > 0"),
+            operators,
+        ),
+        (
+            format!("SELECT {}1{}", "(".repeat(60), ")".repeat(60)),
+            "datafusion.sql_parser.recursion_limit",
+        ),
+        (
+            format!("SELECT {}true", "NOT ".repeat(60)),
+            "datafusion.sql_parser.recursion_limit",
+        ),
+    ] {
+        let error = refusal(&ctx, &sql).await;
+        assert!(error.contains(setting), "{}: {error}", &sql[..60]);
+    }
+    // Nothing is wrong with the same that is used once.
+    let sql = chain(40, "SELECT 1 AS x", doubled("SELECT x + 1 AS x FROM @"));
+    assert_eq!(
+        rows(&ctx, &format!("{sql} SELECT x FROM a39"))
+            .await
+            .unwrap(),
+        "40"
+    );
+}
+
+#[tokio::test]
+async fn views_are_counted_wherever_they_are_used() {
+    let ctx = session().await;
+    rows(&ctx, "CREATE VIEW v0 AS SELECT x FROM t")
+        .await
+        .unwrap();
+    let mut refused = None;
+    for n in 1..40 {
+        let sql = format!(
+            "CREATE VIEW v{n} AS SELECT * FROM v{0} UNION ALL SELECT * FROM v{0}",
+            n - 1
+        );
+        if let Err(error) = rows(&ctx, &sql).await {
+            refused = Some((n, error.to_string()));
+            break;
+        }
+    }
+    // Each has twice the nodes of the one before, and a few of its own.
+    let (step, error) = refused.unwrap();
+    assert!((10..15).contains(&step), "{step}");
+    assert!(error.contains("tet.max_plan_nodes"), "{error}");
+}
+
+#[tokio::test]
+async fn limits_are_settings() {
+    let ctx = session().await;
+    let sum = "SELECT 1+1+1+1";
+    assert_eq!(rows(&ctx, sum).await.unwrap(), "4");
+    set(&ctx, "tet.max_expression_operators = 2").await;
+    assert_eq!(
+        refusal(&ctx, sum).await,
+        "Error during planning: the statement has an expression of more than 2 operators; shorten it, or raise \
+         tet.max_expression_operators"
+    );
+    set(&ctx, "tet.max_expression_operators = 3").await;
+    assert_eq!(rows(&ctx, sum).await.unwrap(), "4");
+    set(&ctx, "tet.max_statement_bytes = 13").await;
+    assert_eq!(
+        refusal(&ctx, sum).await,
+        "Error during planning: the statement has 14 bytes, more than 13; shorten it, or raise \
+         tet.max_statement_bytes"
+    );
+    set(&ctx, "tet.max_statement_bytes = 1000").await;
+    set(&ctx, "tet.max_expression_operators = 5000").await;
+    let unions = "SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3";
+    assert_eq!(
+        rows(&ctx, &format!("SELECT count(*) FROM ({unions})"))
+            .await
+            .unwrap(),
+        "3"
+    );
+    set(&ctx, "tet.max_plan_nodes = 4").await;
+    assert!(refusal(&ctx, unions).await.contains("more than 4 nodes"));
+    let error = ctx.sql("SET tet.max_plan_nodes = 0").await.err();
+    let error = match error {
+        Some(error) => error,
+        None => panic!("no plan has 0 nodes"),
+    };
+    assert!(error.to_string().contains("tet.max_plan_nodes"), "{error}");
+}
+
+/// Planning on a thread with the two megabytes that threads have as a rule.
+#[test]
+fn planning_needs_no_stack_of_its_callers() {
+    let planned = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let ctx = session().await;
+            for sql in [
+                format!("SELECT 1{}", "+1".repeat(1_000)),
+                format!("SELECT true{}", " OR true".repeat(20_000)),
+                vec!["SELECT 1"; 500].join(" UNION ALL "),
+            ] {
+                create_logical_plan(&ctx.state(), &sql).await.unwrap();
+            }
+        });
+    });
+    planned.join().unwrap();
+}
+
+#[tokio::test]
+async fn values_are_bounded() {
+    let ctx = session().await;
+    set(&ctx, "tet.max_value_bytes = 1000").await;
+    for (fits, bytes) in [
+        ("octet_length(repeat('ab', 500))", "1000"),
+        ("octet_length(lpad('ab', 1000))", "1000"),
+        ("octet_length(rpad('ab', 250, 'é'))", "498"),
+        ("octet_length(replace(repeat('a', 500), 'a', 'bc'))", "1000"),
+        ("array_length(array_repeat(1, 125))", "125"),
+        ("array_length(array_resize([1], 125, 0))", "125"),
+        ("array_length(range(125))", "125"),
+        ("array_length(generate_series(0, 248, 2))", "125"),
+        (
+            "array_length(range(DATE '2024-01-01', DATE '2024-05-01', INTERVAL '1' DAY))",
+            "121",
+        ),
+        ("octet_length(repeat('ab', x))", "0"),
+    ] {
+        let sql = format!("SELECT {fits} FROM t WHERE x = 0");
+        assert_eq!(rows(&ctx, &sql).await.unwrap(), bytes, "{fits}");
+    }
+    for large in [
+        "repeat('ab', 501)",
+        "repeat('ab', 10 * x)",
+        "lpad('ab', 1001)",
+        "lpad(x::text, 1001)",
+        "rpad('ab', 251, 'é')",
+        "replace(repeat('a', 1000), 'a', 'bcd')",
+        "array_repeat(1, 126)",
+        "array_repeat([1, 2], 126)",
+        "array_repeat('x', 9223372036854775807)",
+        "list_repeat(x, 126)",
+        "array_resize([1], 126, 0)",
+        "range(126)",
+        "generate_series(0, 9223372036854775807)",
+        "generate_series(x, -1000, -1)",
+        "range(DATE '2024-01-01', DATE '2029-05-01', INTERVAL '1' DAY)",
+        "generate_series(TIMESTAMP '2024-01-01', TIMESTAMP '2024-01-02', INTERVAL '1' SECOND)",
+    ] {
+        let error = refusal(&ctx, &format!("SELECT {large} FROM t")).await;
+        assert!(error.contains("tet.max_value_bytes"), "{large}: {error}");
+    }
+}

@@ -1,0 +1,8 @@
+//! Files, statements and circumstances that are hostile.
+
+pub mod budget;
+pub mod files;
+pub mod mutations;
+pub mod short_memory;
+pub mod statements;
+pub mod trust;

@@ -1,0 +1,149 @@
+//! Truncated and randomly changed files end in an answer or in one error: no panic, no hang, no memory that the file does
+//! not justify.
+//!
+//! `TET_SQL_MUTATIONS` sets how many changes are tried, each under one of the access modes, and `TET_SQL_SEED` where they
+//! start; a failure names its file and seed.
+
+pub mod exercise;
+mod original;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use tet_sql::Access;
+
+use self::exercise::{QUERIES, check, query, read};
+use self::original::{Original, originals};
+use crate::support::memory::measure;
+use crate::tables::exploded::Random;
+
+/// The most bytes that a changed file may cost: the originals are far smaller, and so are the buffers of a scan.
+const MAX_BYTES: usize = 64 << 20;
+/// Files below this many bytes are cut at every length.
+const SMALL: usize = 4096;
+
+/// What is done with a changed file.
+#[derive(Debug, Clone, Copy)]
+enum Exercise {
+    Read,
+    Query(usize),
+    Check,
+}
+
+fn survive(folder: &Path, bytes: &[u8], access: Access, exercise: Exercise, what: &str) {
+    let path = folder.join("changed.tet");
+    std::fs::write(&path, bytes).unwrap();
+    let run = || match exercise {
+        Exercise::Read => read(&path, access),
+        Exercise::Query(selector) => query(&path, access, selector).unwrap_or(0),
+        Exercise::Check => check(&path, access),
+    };
+    let (rows, allocated) = measure(|| catch_unwind(AssertUnwindSafe(run)));
+    let what = format!("{what}, {access}, {exercise:?}");
+    assert!(rows.is_ok(), "{what}");
+    assert!(allocated.most_held <= MAX_BYTES, "{what}: {allocated:?}");
+    assert!(allocated.largest <= MAX_BYTES, "{what}: {allocated:?}");
+    // Never written in place: a map of it may still be open.
+    for entry in folder.read_dir().unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+}
+
+/// What is tried on the changed ones works.
+#[test]
+fn the_originals_can_be_read_and_queried() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("original.tet");
+    for original in originals() {
+        if !["indexed", "spilled", "specials_f64.tet"].contains(&original.name.as_str()) {
+            continue;
+        }
+        std::fs::write(&path, &original.bytes).unwrap();
+        assert!(read(&path, Access::Mmap) > 0, "{}", original.name);
+        for selector in 0..QUERIES * 6 {
+            query(&path, Access::Mmap, selector).unwrap();
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn every_truncation_is_survived() {
+    let folder = tempfile::tempdir().unwrap();
+    for Original { name, bytes, .. } in originals() {
+        // Long files are cut at some places.
+        let step = match bytes.len() {
+            length if length < SMALL => 1,
+            length => length / 1000 + 1,
+        };
+        for length in (0..bytes.len()).rev().step_by(step) {
+            let access = match length % 2 {
+                0 => Access::Mmap,
+                _ => Access::Pread,
+            };
+            let what = format!("{name} cut to {length} bytes");
+            let exercise = match length % 3 {
+                0 => Exercise::Check,
+                _ => Exercise::Read,
+            };
+            survive(folder.path(), &bytes[..length], access, exercise, &what);
+        }
+    }
+}
+
+#[test]
+fn random_changes_are_survived() {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let first = number("TET_SQL_SEED", 1);
+    let originals = originals();
+    let folder = tempfile::tempdir().unwrap();
+    for seed in first..first + number("TET_SQL_MUTATIONS", 3000) {
+        let mut random = Random(seed);
+        let original = random.pick(&originals);
+        let bytes = changed(original, &mut random);
+        let access = *random.pick(&[Access::Mmap, Access::Pread]);
+        let exercise = match random.below(8) {
+            0 | 1 => Exercise::Query(random.below(10_000)),
+            2 | 3 => Exercise::Check,
+            _ => Exercise::Read,
+        };
+        let what = format!("{}, seed {seed}", original.name);
+        survive(folder.path(), &bytes, access, exercise, &what);
+    }
+}
+
+fn changed(original: &Original, random: &mut Random) -> Vec<u8> {
+    let mut bytes = original.bytes.clone();
+    for _ in 0..1 + random.below(3) {
+        let place = original.place(random);
+        match random.below(6) {
+            0 => bytes[place] ^= 1 << random.below(8),
+            1 => bytes[place] = *random.pick(&[0, 1, 0x7f, 0x80, 0xff]),
+            2 => bytes[place] = random.next() as u8,
+            3 => {
+                // A whole number of the file, at one of the values where arithmetic breaks.
+                let place = place / 8 * 8;
+                let value =
+                    *random.pick(&[0, 1, 1 << 31, 1 << 32, 1 << 62, u64::MAX / 8, u64::MAX]);
+                if let Some(word) = bytes.get_mut(place..place + 8) {
+                    word.copy_from_slice(&value.to_le_bytes());
+                }
+            }
+            // A digit of a document: it stays readable and says something else.
+            4 => {
+                let digit = bytes[place..].iter().position(u8::is_ascii_digit);
+                if let Some(offset) = digit {
+                    bytes[place + offset] = b'0' + random.below(10) as u8;
+                }
+            }
+            _ => {
+                let length = random.below(16).min(bytes.len() - place);
+                let from = random.below(bytes.len() - length + 1);
+                bytes.copy_within(from..from + length, place);
+            }
+        }
+    }
+    bytes
+}

@@ -1,0 +1,132 @@
+//! Commands that are killed at any time leave the old file or the new one, and nothing that looks like either.
+//!
+//! `TET_SQL_CRASHES` sets how often each command is killed by each signal.
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use super::jobs::{Job, changes, conversions, copies};
+use super::number;
+use crate::tables::exploded::Random;
+
+/// Of a signal that cannot be noticed, and of two that can.
+const SIGNALS: [&str; 3] = ["KILL", "TERM", "INT"];
+/// Statuses of commands that end as they are told to; none, if the signal came before they were looking after it.
+const TOLD: [Option<i32>; 3] = [Some(130), Some(143), None];
+
+#[test]
+fn killed_copies_leave_the_old_or_the_new() {
+    kill_all(copies);
+}
+
+#[test]
+fn killed_conversions_leave_the_old_or_the_new() {
+    kill_all(conversions);
+}
+
+#[test]
+fn killed_changes_leave_the_old_or_the_new() {
+    kill_all(changes);
+}
+
+fn kill_all(jobs: fn(&Path) -> Vec<Job>) {
+    let folder = tempfile::tempdir().unwrap();
+    let crashes = number("TET_SQL_CRASHES", 4);
+    for job in jobs(folder.path()) {
+        job.restore();
+        let start = Instant::now();
+        assert!(job.command().output().unwrap().status.success());
+        assert!(job.is_new("whole"));
+        let whole = start.elapsed();
+        let (mut old, mut late) = (0, 0);
+        for crash in 0..crashes {
+            for (signal, seed) in SIGNALS.into_iter().zip(crash * 3..) {
+                let is_new = kill(&job, whole, signal, seed);
+                old += u64::from(!is_new);
+                late += u64::from(is_new);
+            }
+        }
+        eprintln!(
+            "{}: whole in {whole:?}; after a kill {old} times the old one, {late} times the new one",
+            job.name
+        );
+    }
+}
+
+/// Kills a run; whether it had come to its end.
+fn kill(job: &Job, whole: Duration, signal: &str, seed: u64) -> bool {
+    let mut random = Random(seed + 1);
+    let part = random.below(1000) as u32;
+    job.restore();
+    let start = Instant::now();
+    let mut child = job.command().spawn().unwrap();
+    let mut has_ended = false;
+    if random.below(4) > 0 {
+        // From when there is something to leave behind.
+        while job.rest().is_empty() && !has_ended {
+            std::thread::sleep(Duration::from_micros(200));
+            has_ended = child.try_wait().unwrap().is_some();
+        }
+        let rest = whole.saturating_sub(start.elapsed());
+        std::thread::sleep(rest * part / 800);
+    } else {
+        std::thread::sleep(whole * part / 800);
+    }
+    // Its number may be another process's once it was waited for.
+    if !has_ended {
+        send(&mut child, signal);
+    }
+    let output = child.wait_with_output().unwrap();
+    let what = format!("{signal}, seed {seed}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("panicked"), "{}, {what}: {said}", job.name);
+    let is_new = job.is_new(&what);
+    let rest = job.rest();
+    let status = output.status.code();
+    if status == Some(0) {
+        assert!(is_new, "{}, {what}", job.name);
+        assert_eq!(rest, [""; 0], "{}, {what}", job.name);
+    } else if signal == "KILL" {
+        let is_unfinished =
+            |name: &String| name.starts_with(".tet-writing-") && name.ends_with(".tmp");
+        assert!(rest.iter().all(is_unfinished), "{}: {rest:?}", job.name);
+    } else {
+        assert_eq!(rest, [""; 0], "{}, {what}: {said}", job.name);
+        assert!(TOLD.contains(&status), "{}, {what}: {output:?}", job.name);
+    }
+    let spilled = files(&job.spill);
+    let is_folder_left = signal == "KILL" || job.spill.read_dir().unwrap().next().is_none();
+    assert!(
+        spilled.is_empty() && is_folder_left,
+        "{}, {what}: {spilled:?}",
+        job.name
+    );
+    is_new
+}
+
+fn send(child: &mut Child, signal: &str) {
+    if signal == "KILL" {
+        child.kill().unwrap();
+        return;
+    }
+    let (signal, id) = (format!("-{signal}"), child.id().to_string());
+    // A process that has ended, and that nobody has waited for, is there.
+    let sent = Command::new("kill").args([signal, id]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// Files in a folder and those in it.
+fn files(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in folder.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            // Marks a temporary directory as one that its process uses.
+            false if path.ends_with("in-use") => {}
+            false => found.push(path.display().to_string()),
+        }
+    }
+    found
+}

@@ -1,0 +1,177 @@
+//! Joins of arrays on all of their dimensions: which become one scan of both, what that reads, and that the answers are
+//! the engine's.
+
+use datafusion::prelude::SessionContext;
+use tet_sql::TetOptions;
+use tet_sql::format::tet::{DatasetSpec, Dtype};
+use tetration::catalog::embed_indexes_in_tet;
+
+use crate::cells;
+use crate::support::sql::{open, rows, run, sample};
+
+const LATITUDES: [&str; 5] = ["-20", "-10", "0", "10", "20"];
+
+/// Three arrays over time, lat and lon in chunks of different shapes; `c` has a missing cell and `shifted` other
+/// latitudes. `few` lacks a time, and `flat` the time.
+fn datasets() -> Vec<(DatasetSpec, Vec<u8>)> {
+    let dimensions = ["time", "lat", "lon"];
+    let spec = |name: &str, dtype, chunks: &[u64; 3]| {
+        DatasetSpec::new(name, dtype, &[4, 5, 6], chunks)
+            .with_dim_names(dimensions)
+            .with_labels("lat", LATITUDES)
+    };
+    let numbers = || (0..120).map(|n| n as f32);
+    vec![
+        (spec("a", Dtype::F32, &[3, 2, 4]), cells!(numbers())),
+        (
+            spec("b", Dtype::I16, &[2, 5, 3]),
+            cells!((0..120i16).map(|n| n * 7 % 31)),
+        ),
+        (
+            spec("c", Dtype::F32, &[3, 2, 4]),
+            cells!(numbers().map(|n| if n == 17.0 { f32::NAN } else { -n })),
+        ),
+        (
+            DatasetSpec::new("shifted", Dtype::F32, &[4, 5, 6], &[3, 2, 4])
+                .with_dim_names(dimensions)
+                .with_labels("lat", ["-25", "-15", "-5", "5", "15"]),
+            cells!(numbers()),
+        ),
+        (
+            DatasetSpec::new("repeated", Dtype::F32, &[4, 5, 6], &[3, 2, 4])
+                .with_dim_names(dimensions)
+                .with_labels("lat", ["-20", "-10", "0", "10", "10"]),
+            cells!(numbers()),
+        ),
+        (
+            DatasetSpec::new("flat", Dtype::F32, &[5, 6], &[2, 4])
+                .with_dim_names(["lat", "lon"])
+                .with_labels("lat", LATITUDES),
+            cells!((0..30).map(|n| n as f32)),
+        ),
+    ]
+}
+
+/// Whether the plan of a query joins nothing.
+async fn is_zipped(ctx: &SessionContext, sql: &str) -> bool {
+    let plan = rows(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
+    let plan = plan.iter().find(|row| row.starts_with("physical_plan"));
+    let plan = plan.unwrap();
+    assert_ne!(plan.contains("JoinExec"), plan.contains("zip("), "{plan}");
+    plan.contains("zip(")
+}
+
+/// The engine's own answer, sorted.
+async fn engine(ctx: &SessionContext, sql: &str) -> Vec<String> {
+    rows(ctx, "SET tet.zip_joins = false").await;
+    let mut answer = rows(ctx, sql).await;
+    rows(ctx, "SET tet.zip_joins = true").await;
+    answer.sort();
+    answer
+}
+
+#[tokio::test]
+async fn joins_on_all_dimensions_become_one_scan() {
+    let (_folder, _, ctx) = sample(&datasets(), TetOptions::new()).await;
+    const ON: &str = "ON a.time = b.time AND a.lat = b.lat AND a.lon = b.lon";
+    for (sql, is_taken) in [
+        ("SELECT * FROM a JOIN b USING (time, lat, lon)".to_string(), true),
+        ("SELECT * FROM a NATURAL JOIN (SELECT time, lat, lon, value AS other FROM b)".into(), true),
+        ("SELECT a.lat, a.value - b.value FROM a JOIN b USING (lon, time, lat) WHERE a.lat > 0".into(), true),
+        (format!("SELECT a.*, b.value FROM a JOIN b {ON} AND a.value > b.value"), true),
+        (format!("SELECT a.value FROM a, b WHERE {}", &ON[3..]), true),
+        ("SELECT a.value + b.value + c.value FROM a JOIN b USING (time, lat, lon) JOIN c USING (time, lat, lon)".into(), true),
+        ("SELECT x.value - y.value FROM a x JOIN a y USING (time, lat, lon)".into(), true),
+        (format!("SELECT * FROM a LEFT JOIN b {ON}"), true),
+        (format!("SELECT * FROM a LEFT JOIN b {ON} WHERE a.value > 50 AND a.lon = 2"), true),
+        (format!("SELECT b.*, a.value FROM a RIGHT JOIN b {ON} WHERE b.value > 20"), true),
+        (format!("SELECT * FROM a FULL JOIN b {ON}"), true),
+        ("SELECT * FROM c LEFT JOIN a USING (time, lat, lon) WHERE c.value IS NULL".into(), true),
+        (format!("SELECT * FROM (SELECT * FROM a WHERE lat > 0) a JOIN (SELECT * FROM b WHERE lon < 4) b {ON}"), true),
+        (format!("SELECT * FROM (SELECT * FROM a WHERE lat > 0) a LEFT JOIN b {ON}"), true),
+        (format!("SELECT count(*) FROM a JOIN b {ON}"), true),
+        (format!("SELECT a.lat, avg(a.value - b.value), count(*) FROM a JOIN b {ON} WHERE b.value > 9 GROUP BY a.lat"), true),
+        // Rows of one side only.
+        (format!("SELECT * FROM a LEFT JOIN (SELECT * FROM b WHERE lat > 0) b {ON}"), false),
+        (format!("SELECT * FROM a LEFT JOIN (SELECT * FROM b WHERE value > 3) b {ON}"), false),
+        (format!("SELECT * FROM a LEFT JOIN b {ON} AND a.value > b.value"), false),
+        (format!("SELECT * FROM a FULL JOIN (SELECT * FROM b WHERE value > 3) b {ON}"), false),
+        // Not every dimension, or not each with itself, or not the same coordinates, or one that comes twice.
+        ("SELECT a.value, b.value FROM a JOIN b USING (time, lat)".into(), false),
+        ("SELECT a.value, b.value FROM a JOIN b ON a.time = b.lon AND a.lat = b.lat AND a.lon = b.time".into(), false),
+        ("SELECT a.value, b.value FROM a JOIN b ON a.time = b.time + 1 AND a.lat = b.lat AND a.lon = b.lon".into(), false),
+        ("SELECT * FROM a JOIN shifted USING (time, lat, lon)".into(), false),
+        ("SELECT * FROM repeated x JOIN repeated y USING (time, lat, lon)".into(), false),
+        ("SELECT a.value - flat.value FROM a JOIN flat USING (lat, lon)".into(), false),
+        ("SELECT * FROM (SELECT * FROM a LIMIT 7) a JOIN b USING (time, lat, lon)".into(), false),
+    ] {
+        assert_eq!(is_zipped(&ctx, &sql).await, is_taken, "{sql}");
+        let mut answer = rows(&ctx, &sql).await;
+        answer.sort();
+        assert!(!answer.is_empty() || sql.contains("shifted"), "{sql}");
+        assert_eq!(answer, engine(&ctx, &sql).await, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_zip_reads_every_chunk_once() {
+    let (_folder, path, ctx) = sample(&datasets(), TetOptions::new()).await;
+    // Twelve chunks of each.
+    let ran = run(
+        &ctx,
+        "SELECT a.value, c.value FROM a JOIN c USING (time, lat, lon)",
+    )
+    .await;
+    assert_eq!((ran.rows.len(), ran.reads()), (120, 24));
+    assert_eq!(ran.metric("chunks_total"), 12);
+    let ran = run(&ctx, "SELECT count(*) FROM a JOIN b USING (time, lat, lon)").await;
+    assert_eq!((ran.reads(), ran.rows), (0, vec!["120".to_string()]));
+    // A slice of one side is one of both.
+    let sql = "SELECT a.value, c.value FROM a JOIN c USING (time, lat, lon) WHERE a.lat = 20";
+    let ran = run(&ctx, sql).await;
+    assert_eq!((ran.rows.len(), ran.reads()), (24, 8));
+    let sql = "SELECT a.lat, avg(a.value + c.value) FROM a JOIN c USING (time, lat, lon) WHERE a.lat = 20 GROUP BY a.lat";
+    let ran = run(&ctx, sql).await;
+    assert_eq!((ran.reads(), ran.rows), (8, vec!["20 0.0".to_string()]));
+    // Zone maps of either side rule out chunks of both: above 89 lie the 30 cells of the last time.
+    embed_indexes_in_tet(&path, 1).unwrap();
+    let ctx = open(&path, TetOptions::new()).await;
+    let sql = "SELECT c.value FROM a JOIN c USING (time, lat, lon) WHERE a.value > 89";
+    let ran = run(&ctx, sql).await;
+    assert_eq!((ran.rows.len(), ran.reads()), (30, 12));
+    assert_eq!(ran.metric("chunks_pruned_by_zone_map"), 6);
+}
+
+#[tokio::test]
+async fn joins_that_would_cost_more_or_fail_are_left() {
+    let (_folder, _, ctx) = sample(&datasets(), TetOptions::new()).await;
+    // The condition must not see the rows that a side leaves out.
+    let sql = "SELECT a.value FROM a JOIN (SELECT * FROM b WHERE value <> 0) b ON a.time = b.time AND a.lat = b.lat \
+               AND a.lon = b.lon AND CAST(a.value AS INT) / b.value > 2";
+    assert!(!is_zipped(&ctx, sql).await);
+    assert!(!rows(&ctx, sql).await.is_empty());
+    // Every chunk of one would be decoded for every chunk of the other.
+    let array = |name: &str, chunks: &[u64; 2]| {
+        let spec = DatasetSpec::new(name, Dtype::F64, &[2048, 2048], chunks);
+        (spec.with_dim_names(["y", "x"]), vec![0; 2048 * 2048 * 8])
+    };
+    let datasets = [array("maps", &[1, 2048]), array("series", &[2048, 1])];
+    let (_folder, _, ctx) = sample(&datasets, TetOptions::new()).await;
+    let sql = "SELECT maps.value FROM maps JOIN series USING (y, x)";
+    assert!(!is_zipped(&ctx, sql).await);
+}
+
+#[tokio::test]
+async fn projections_that_use_each_other_twice_stay_linear() {
+    let (_folder, _, ctx) = sample(&datasets(), TetOptions::new()).await;
+    let mut with = "WITH c0 AS (SELECT value AS x FROM a)".to_string();
+    for number in 0..30 {
+        with.push_str(&format!(
+            ", c{} AS (SELECT x + x * 0.5 AS x FROM c{number})",
+            number + 1
+        ));
+    }
+    // Planned at all, within the memory that there is.
+    rows(&ctx, &format!("EXPLAIN {with} SELECT x FROM c30")).await;
+    rows(&ctx, &format!("EXPLAIN {with} SELECT avg(x) FROM c30")).await;
+}

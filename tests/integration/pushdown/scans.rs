@@ -1,0 +1,375 @@
+//! What a scan reads and does not read, by its metrics.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{Int64Type, UInt64Type};
+use datafusion::common::ScalarValue;
+use datafusion::common::stats::Precision;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::logical_expr::{col, lit};
+use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::{StreamExt, TryStreamExt};
+use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
+use tet_sql::provider::catalog::settings::options::ReadOptions;
+use tet_sql::{Access, ArrayTable, TetOptions, TetSessionExt, Unpack};
+use tetration::catalog::embed_indexes_in_tet;
+
+/// u16 cells that count up, shape (12, 10, 8) in chunks of (3, 4, 8): 4 x 3 x 1 chunks, the last along `y` clipped.
+fn write(path: &Path, compression: Compression) {
+    let spec = DatasetSpec::new("a", Dtype::U16, &[12, 10, 8], &[3, 4, 8])
+        .with_dim_names(["x", "y", "z"])
+        .with_compression(compression);
+    let cells: Vec<u8> = (0..960u16).flat_map(u16::to_le_bytes).collect();
+    let mut writer = TetWriter::create(path, vec![spec]).unwrap();
+    writer.write_dataset(0, &cells).unwrap();
+    writer.finish().unwrap();
+}
+
+/// A session of four partitions, however small the table.
+async fn session(path: &Path, access: Access) -> SessionContext {
+    let config = SessionConfig::new()
+        .with_target_partitions(4)
+        .set_usize("datafusion.optimizer.repartition_file_min_size", 1);
+    let ctx = SessionContext::new_with_config(config);
+    let options = TetOptions::new().with_access(access);
+    ctx.register_tet("a".into(), path, options).await.unwrap();
+    ctx
+}
+
+async fn plan(ctx: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
+    ctx.sql(sql)
+        .await
+        .unwrap()
+        .create_physical_plan()
+        .await
+        .unwrap()
+}
+
+fn scan(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    if plan.is::<DataSourceExec>() {
+        return Some(Arc::clone(plan));
+    }
+    plan.children().into_iter().find_map(scan)
+}
+
+fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
+    let metrics = scan(plan).unwrap().metrics().unwrap();
+    metrics
+        .sum_by_name(name)
+        .unwrap_or_else(|| panic!("no metric {name}"))
+        .as_usize()
+}
+
+async fn run(ctx: &SessionContext, plan: &Arc<dyn ExecutionPlan>) -> Vec<RecordBatch> {
+    collect(Arc::clone(plan), ctx.task_ctx()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slice_reads_the_chunks_it_touches() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    for compression in [Compression::Raw, Compression::Zstd { level: 3 }] {
+        write(&path, compression);
+        for access in [Access::Mmap, Access::Pread] {
+            let ctx = session(&path, access).await;
+            for (condition, chunks, cells) in [
+                ("true", 12, 960),
+                ("x = 5", 3, 80),
+                ("x BETWEEN 2 AND 3 AND y >= 8", 2, 32),
+                ("y IN (0, 9)", 8, 192),
+                ("x % 6 = 0 AND y = 4 AND z = 7", 2, 2),
+                ("x = 0 OR y = 0", 6, 528),
+                ("(x = 0 AND y = 0) OR (x = 1 AND y = 9)", 2, 32),
+                ("x > 100", 0, 0),
+            ] {
+                let sql = format!("SELECT value FROM a WHERE {condition}");
+                let plan = plan(&ctx, &sql).await;
+                run(&ctx, &plan).await;
+                assert_eq!(metric(&plan, "chunks_total"), 12, "{sql}");
+                assert_eq!(metric(&plan, "chunks_read"), chunks, "{sql}");
+                assert_eq!(
+                    metric(&plan, "chunks_pruned_by_slice"),
+                    12 - chunks,
+                    "{sql}"
+                );
+                assert_eq!(metric(&plan, "chunks_pruned_by_zone_map"), 0);
+                if compression == Compression::Raw && access == Access::Mmap {
+                    assert_eq!(metric(&plan, "bytes_read"), 2 * cells, "{sql}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coordinates_and_counts_read_no_chunk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    write(&path, Compression::Raw);
+    let ctx = session(&path, Access::Mmap).await;
+    for sql in [
+        "SELECT count(*) FROM a",
+        "SELECT count(*), min(x), max(z) FROM a WHERE y > 3",
+        "SELECT count(*), count(x) FROM a WHERE x > 100",
+        // No fill value and no NaN: an integer is never null.
+        "SELECT count(value) FROM a",
+    ] {
+        assert!(scan(&plan(&ctx, sql).await).is_none(), "{sql}");
+    }
+    for sql in [
+        "SELECT x, z FROM a",
+        "SELECT x, count(*) FROM a WHERE y < 3 GROUP BY x",
+        "SELECT 1 FROM a WHERE x < 5 LIMIT 7",
+    ] {
+        let plan = plan(&ctx, sql).await;
+        run(&ctx, &plan).await;
+        assert_eq!(metric(&plan, "chunks_read"), 0, "{sql}");
+        assert_eq!(metric(&plan, "bytes_read"), 0, "{sql}");
+        assert_eq!(metric(&plan, "chunks_pruned_by_slice"), 12, "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_are_cut_evenly() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    write(&path, Compression::Raw);
+    let ctx = session(&path, Access::Mmap).await;
+    let sql = "SET datafusion.execution.enable_file_stream_work_stealing = false";
+    ctx.sql(sql).await.unwrap();
+    let plan = plan(&ctx, "SELECT value FROM a").await;
+    let scan = scan(&plan).unwrap();
+    let partitions = scan.properties().output_partitioning().partition_count();
+    assert_eq!(partitions, 4);
+    let mut values = Vec::new();
+    for partition in 0..partitions {
+        let mut stream = scan.execute(partition, ctx.task_ctx()).unwrap();
+        let mut rows = 0;
+        while let Some(batch) = stream.next().await {
+            let batch = batch.unwrap();
+            rows += batch.num_rows();
+            let column = batch
+                .column(0)
+                .as_primitive::<datafusion::arrow::datatypes::UInt16Type>();
+            values.extend_from_slice(column.values());
+        }
+        assert_eq!(rows, 240);
+    }
+    values.sort_unstable();
+    assert_eq!(values, (0..960).collect::<Vec<u16>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_share_the_chunks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    write(&path, Compression::Raw);
+    let ctx = session(&path, Access::Mmap).await;
+    let plan = plan(&ctx, "SELECT value FROM a").await;
+    // Whichever partition is quick goes on with the chunks of the others, each time that the plan runs.
+    for order in [[0, 1, 2, 3], [2, 0, 3, 1]] {
+        let mut rows = Vec::new();
+        for partition in order {
+            let stream = plan.execute(partition, ctx.task_ctx()).unwrap();
+            let batches: Vec<_> = stream.try_collect().await.unwrap();
+            rows.push(batches.iter().map(RecordBatch::num_rows).sum::<usize>());
+        }
+        assert_eq!(rows, [960, 0, 0, 0]);
+    }
+    assert_eq!(metric(&plan, "chunks_read"), 24);
+    // Where the order of rows is declared, each keeps to its own.
+    ctx.sql("SET tet.declare_ordering = true").await.unwrap();
+    let plan = self::plan(&ctx, "SELECT value FROM a").await;
+    let stream = plan.execute(1, ctx.task_ctx()).unwrap();
+    let batches: Vec<_> = stream.try_collect().await.unwrap();
+    assert_eq!(
+        batches.iter().map(RecordBatch::num_rows).sum::<usize>(),
+        240
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_reads_the_first_chunks_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    write(&path, Compression::Raw);
+    let ctx = session(&path, Access::Mmap).await;
+    for (limit, chunks) in [(5, 1), (96, 1), (97, 2), (2000, 12)] {
+        let plan = plan(&ctx, &format!("SELECT value FROM a LIMIT {limit}")).await;
+        let rows: usize = run(&ctx, &plan)
+            .await
+            .iter()
+            .map(RecordBatch::num_rows)
+            .sum();
+        assert_eq!(rows, limit.min(960));
+        assert_eq!(metric(&plan, "chunks_read"), chunks, "LIMIT {limit}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_can_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    write(&path, Compression::Zstd { level: 3 });
+    let ctx = session(&path, Access::Mmap).await;
+    let plan = plan(&ctx, "SELECT sum(value) FROM a WHERE x > 1").await;
+    let sum =
+        |batches: Vec<RecordBatch>| batches[0].column(0).as_primitive::<UInt64Type>().value(0);
+    let first = sum(run(&ctx, &plan).await);
+    assert_eq!(first, (160..960).sum::<u64>());
+    assert_eq!(sum(run(&ctx, &plan).await), first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_stream_stops_within_a_chunk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    write(&path, Compression::Zstd { level: 3 });
+    let ctx = session(&path, Access::Mmap).await;
+    {
+        let state = ctx.state_ref();
+        let mut state = state.write();
+        let options = state.config_mut().options_mut();
+        options
+            .set("datafusion.execution.target_partitions", "1")
+            .unwrap();
+        options.set("datafusion.execution.batch_size", "8").unwrap();
+    }
+    let plan = plan(&ctx, "SELECT value FROM a").await;
+    let mut stream = execute_stream(Arc::clone(&plan), ctx.task_ctx()).unwrap();
+    assert!(futures::poll!(stream.next()).is_ready());
+    drop(stream);
+    assert_eq!(metric(&plan, "chunks_read"), 1);
+
+    let ctx = SessionContext::new();
+    // A chunk above 32 MiB is decompressed in steps, and the stream gives way between them.
+    let path = folder.path().join("large.tet");
+    let cells: Vec<u8> = (0..66u32 << 20).map(|cell| (cell >> 12) as u8).collect();
+    let spec = DatasetSpec::new("large", Dtype::U8, &[2, 33 << 20], &[1, 33 << 20])
+        .with_compression(Compression::Zstd { level: 1 });
+    let mut writer = TetWriter::create(&path, vec![spec]).unwrap();
+    writer.write_dataset(0, &cells).unwrap();
+    writer.finish().unwrap();
+    for access in [Access::Mmap, Access::Pread] {
+        let options = TetOptions::new().with_access(access);
+        let frame = ctx.read_tet(&path, options).await.unwrap();
+        let plan = frame.clone().create_physical_plan().await.unwrap();
+        let mut stream = execute_stream(Arc::clone(&plan), ctx.task_ctx()).unwrap();
+        assert!(futures::poll!(stream.next()).is_pending());
+        drop(stream);
+        assert_eq!(metric(&plan, "chunks_read"), 1);
+        ctx.deregister_table("large").unwrap();
+        ctx.register_table("large", frame.into_view()).unwrap();
+        let sum = ctx.sql("SELECT sum(value) FROM large").await.unwrap();
+        let sum = sum.collect().await.unwrap()[0]
+            .column(0)
+            .as_primitive::<UInt64Type>()
+            .value(0);
+        assert_eq!(sum, cells.iter().map(|cell| u64::from(*cell)).sum::<u64>());
+    }
+}
+
+#[test]
+fn blocks_have_rows_bytes_and_statistics() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    write(&path, Compression::Raw);
+    let table = ArrayTable::open(&path, &TetOptions::new()).unwrap();
+    let filters = [col("x").between(lit(2), lit(3)), col("z").eq(lit(7))];
+    let options = ReadOptions::default();
+    let session = SessionContext::new().state();
+    let selected = table
+        .source()
+        .select(&session, &filters, &[0, 1, 2, 3])
+        .unwrap();
+    assert!(selected.residual.is_empty());
+    let blocks = selected.blocks;
+    assert_eq!((blocks.total(), blocks.count()), (Some(12), Some(6)));
+    assert_eq!(blocks.rows(), Some(20));
+    // The clipped chunk at x 0..3, y 8..10.
+    assert_eq!(blocks.block_rows(2).unwrap(), 2);
+    assert_eq!(blocks.block_bytes(2, &options).unwrap(), 2 * 3 * 2 * 8);
+    let range = |column| {
+        let statistics = blocks.column_statistics(column, &options).unwrap();
+        let number = |value: Precision<ScalarValue>| match value {
+            Precision::Exact(ScalarValue::Int64(Some(value))) => value,
+            other => panic!("{other:?}"),
+        };
+        (number(statistics.min_value), number(statistics.max_value))
+    };
+    assert_eq!([range(0), range(1), range(2)], [(2, 3), (0, 9), (7, 7)]);
+    let in_blocks = |column| {
+        let known = blocks.block_statistics(column, &[2, 5], &options);
+        let known = known.unwrap().unwrap();
+        let least = known.least.as_primitive::<Int64Type>().values().to_vec();
+        let greatest = known.greatest.as_primitive::<Int64Type>().values().to_vec();
+        (least, greatest)
+    };
+    assert_eq!(in_blocks(0), (vec![2, 3], vec![2, 3]));
+    assert_eq!(in_blocks(1), (vec![8, 8], vec![9, 9]));
+    assert_eq!(in_blocks(2), (vec![7, 7], vec![7, 7]));
+    assert_eq!(
+        blocks.block_sizes(&[2, 5]).unwrap().unwrap().values(),
+        &[48, 48]
+    );
+    let among = |values: &[i64]| {
+        let values = values.iter().map(|value| ScalarValue::from(*value));
+        let found = blocks.contained(1, &[0, 1, 2], &values.collect(), &options);
+        found.unwrap().unwrap().iter().collect::<Vec<_>>()
+    };
+    assert_eq!(among(&[8, 9, 12]), [Some(false), Some(false), Some(true)]);
+    assert_eq!(among(&[4]), [Some(false), None, Some(false)]);
+    assert!(blocks.block_rows(6).is_err());
+}
+
+/// The engine simplifies filters after it has been told that they are exact: here to NULL and to false.
+#[tokio::test]
+async fn a_filter_that_becomes_a_constant_is_obeyed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    write(&path, Compression::Raw);
+    let ctx = session(&path, Access::Mmap).await;
+    for (sql, expected) in [
+        ("SELECT value FROM a WHERE x NOT IN (1, NULL)", 0),
+        ("SELECT value FROM a WHERE x NOT IN (1, 2)", 800),
+        (
+            "SELECT l.value FROM a l RIGHT JOIN a r ON l.value = r.value WHERE l.x IS NULL AND l.value < 9",
+            0,
+        ),
+        (
+            "SELECT l.value FROM a l RIGHT JOIN a r ON l.value = r.value WHERE l.x IS NOT NULL AND l.value < 9",
+            9,
+        ),
+    ] {
+        let count = ctx.sql(sql).await.unwrap().count().await.unwrap();
+        assert_eq!(count, expected, "{sql}");
+    }
+}
+
+/// Zero times infinity is not a number, and bounds nothing.
+#[tokio::test]
+async fn zone_maps_of_infinities_scaled_by_zero_are_left_unused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let spec = DatasetSpec::new("a", Dtype::F64, &[4], &[4])
+        .with_attribute("scale_factor", "0")
+        .with_attribute("add_offset", "5");
+    let cells = [f64::NEG_INFINITY, 1.0, 2.0, f64::INFINITY];
+    let mut writer = TetWriter::create(&path, vec![spec]).unwrap();
+    writer
+        .write_dataset(0, &cells.map(f64::to_le_bytes).concat())
+        .unwrap();
+    writer.finish().unwrap();
+    embed_indexes_in_tet(&path, 0).unwrap();
+    let ctx = SessionContext::new();
+    let options = TetOptions::new().with_unpack(Unpack::Always);
+    ctx.register_tet("a".into(), &path, options).await.unwrap();
+    let fives = ctx
+        .sql("SELECT value FROM a WHERE value = 5")
+        .await
+        .unwrap();
+    assert_eq!(fives.count().await.unwrap(), 2);
+}

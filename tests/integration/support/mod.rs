@@ -1,0 +1,6 @@
+//! Helpers of the tests.
+
+pub mod cells;
+pub mod memory;
+pub mod npy;
+pub mod sql;

@@ -1,0 +1,9 @@
+//! Tables, their columns and their coordinates.
+
+pub mod attributes;
+pub mod coordinates;
+pub mod exploded;
+pub mod functions;
+pub mod introspection;
+pub mod many_files;
+pub mod wide;
