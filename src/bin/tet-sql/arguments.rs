@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `tet-sql`.
 
 use crate::failure::Failure;
 use crate::output::appearance::Format;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tet_sql::{Access, TetOptions, Unpack};
 
-/// The longest line of a list of options.
+/// The maximum width of the option list.
 const MOST_COLUMNS: usize = 80;
 
 const EXAMPLES: &str = "\
@@ -121,9 +121,10 @@ pub enum Subcommand {
     Tet(tet::Command),
 }
 
-// Comments, not documentation, on what is flattened: clap would take it for that of the command.
+// clap would use a doc comment on a flattened struct as the description of the command, so these
+// structs have plain comments.
 
-// What queries may use.
+// The resources of queries.
 #[derive(Debug, Args)]
 pub struct Resources {
     /// How files are read
@@ -143,7 +144,7 @@ pub struct Resources {
     pub settings: Vec<(String, String)>,
 }
 
-// How the content of files is understood.
+// The interpretation of files.
 #[derive(Debug, Args)]
 pub struct Reading {
     /// Open a small weather file made for trying things out
@@ -176,7 +177,7 @@ pub struct Reading {
     ignore_footer: bool,
 }
 
-/// How files are read.
+/// The method of reading files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ReadAccess {
     /// Map files into memory
@@ -186,24 +187,25 @@ pub enum ReadAccess {
 }
 
 impl Arguments {
-    /// Writes what the arguments ask to be written about themselves; whether that is all.
+    /// Writes the completion script or manual page, if requested. Returns `true` if one was
+    /// written, because then nothing else is to be done.
     pub fn describe(&self, output: &mut dyn Write) -> io::Result<bool> {
         if let Some(shell) = self.completions {
-            // Into memory, since it panics where it cannot write.
+            // `generate` panics if it cannot write, so write to memory first.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Self::command(), "tet-sql", &mut script);
             output.write_all(&script)?;
         } else if self.man {
             clap_mangen::Man::new(Self::command()).render(output)?;
         }
-        // What is still buffered is lost without a word otherwise.
+        // Flush here, because dropping the buffer would ignore errors silently.
         output.flush()?;
         Ok(self.completions.is_some() || self.man)
     }
 }
 
 impl Resources {
-    /// The number of worker threads, which is also the number of a query's partitions.
+    /// Returns the number of worker threads, which is also the number of partitions of a query.
     pub fn threads(&self) -> usize {
         match self.threads {
             Some(threads) => usize::from(threads),
@@ -211,7 +213,7 @@ impl Resources {
         }
     }
 
-    /// How files are read, until the session's settings change.
+    /// Returns the initial access method of the session.
     pub fn access(&self) -> Access {
         match self.access {
             ReadAccess::Mmap => Access::Mmap,
@@ -221,7 +223,7 @@ impl Resources {
 }
 
 impl Reading {
-    /// How files are opened.
+    /// Returns the options for opening files.
     pub fn options(&self) -> Result<TetOptions, Failure> {
         let mut options = TetOptions::new()
             .with_text_labels(self.text_labels)
@@ -235,15 +237,15 @@ impl Reading {
     }
 }
 
-/// The name and the value of a setting.
+/// Parses a setting into its name and value.
 fn parse_setting(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// Tells what is wrong with the arguments, and which options there are; or writes the help that was asked for.
+/// Prints an error with a list of the options, or the requested help. Returns the exit status.
 pub fn refuse(error: &clap::Error) -> ExitCode {
-    // Nobody is left to tell if this fails.
+    // There is no way to report a failure of standard error.
     let _ = error.print();
     if error.use_stderr() {
         let command = Arguments::command();
@@ -254,7 +256,7 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// The options of a command, as many in a line as there is place for.
+/// Lists the options of a command in lines of at most [`MOST_COLUMNS`] characters.
 fn options(command: &clap::Command) -> String {
     let mut text = String::new();
     let mut width = usize::MAX;
@@ -283,7 +285,7 @@ fn options(command: &clap::Command) -> String {
     text + "\n"
 }
 
-/// The files to open, the demonstration's last.
+/// Returns the files to open, with the demo file last.
 pub fn inputs(files: &[PathBuf], demo: Option<&Path>) -> Result<Vec<Input>, Failure> {
     let files = files.iter().map(PathBuf::as_path);
     files.chain(demo).map(Input::resolve).collect()

@@ -1,4 +1,4 @@
-//! A small weather file for trying things out.
+//! The demo file: a small weather data set.
 
 use crate::failure::Failure;
 use crate::session::shutdown;
@@ -17,7 +17,7 @@ const PRESSURE_FILL: i16 = i16::MIN;
 const BEGINNING: u64 = 1_704_067_200;
 const ZSTD: Compression = Compression::Zstd { level: 3 };
 
-/// Stations with their latitude, longitude and usual pressure in hectopascals.
+/// Stations with latitude, longitude and usual pressure in hectopascals.
 const STATIONS: [(&str, f64, f64, f64); 5] = [
     ("KSEA", 47.4, -122.3, 1017.0),
     ("KPDX", 45.6, -122.6, 1018.0),
@@ -26,15 +26,15 @@ const STATIONS: [(&str, f64, f64, f64); 5] = [
     ("YSSY", -33.9, 151.2, 1010.0),
 ];
 
-/// The demonstration's file, which lives as long as this value.
+/// The demo file, which is deleted when this is dropped.
 pub struct Demo {
     path: PathBuf,
-    /// Removes the folder when dropped.
+    /// Deletes the directory when dropped.
     _folder: TempDir,
 }
 
 impl Demo {
-    /// Writes the file into a folder of its own.
+    /// Writes the file to a temporary directory.
     pub fn create() -> Result<Self, Failure> {
         let folder = shutdown::temporary_folder()?;
         let path = folder.path().join("demo.tet");
@@ -45,7 +45,7 @@ impl Demo {
         })
     }
 
-    /// Where the file is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -116,7 +116,7 @@ fn longitude(index: u64) -> i64 {
     index as i64 * 10
 }
 
-/// The cells of the grid, row-major.
+/// Returns the cells of the grid in row-major order.
 fn grid(cell: impl Fn(u64, u64, u64) -> Vec<u8>) -> Vec<u8> {
     let mut cells = Vec::new();
     for hour in 0..HOURS {
@@ -129,17 +129,18 @@ fn grid(cell: impl Fn(u64, u64, u64) -> Vec<u8>) -> Vec<u8> {
     cells
 }
 
-/// Whether a reading is missing: about one in `every`, scattered over the grid.
+/// Returns `true` for about one in `every` cells, scattered over the grid.
 fn is_missing(hour: u64, lat: u64, lon: u64, every: u64) -> bool {
     (hour * 7_919 + lat * 104_729 + lon * 1_299_709 + 61).is_multiple_of(every)
 }
 
-/// The part of the day at a longitude, from 0 at midnight to 1.
+/// Returns the local time of day at a longitude, from 0 at midnight to 1.
 fn local_day(hour: u64, longitude: f64) -> f64 {
     (hour as f64 / 24.0 + longitude / 360.0).rem_euclid(1.0)
 }
 
-/// January: warm at the equator, colder in the north than in the south, warmest in the afternoon.
+/// The temperature in January: warm at the equator, colder in the north than in the south, and
+/// warmest in the afternoon.
 fn weather(hour: u64, lat: u64, lon: u64) -> f64 {
     let (degrees_north, degrees_east) = (latitude(lat) as f64, longitude(lon) as f64);
     let north = degrees_north.to_radians();
@@ -149,7 +150,7 @@ fn weather(hour: u64, lat: u64, lon: u64) -> f64 {
     climate + day + 2.5 * front * north.cos()
 }
 
-/// Degrees Celsius with one digit behind the point; NaN where the sensor failed.
+/// Degrees Celsius with one decimal. NaN where the sensor failed.
 fn temperature(hour: u64, lat: u64, lon: u64) -> f64 {
     if is_missing(hour, lat, lon, 2_003) {
         f64::NAN
@@ -170,7 +171,7 @@ fn humidity(hour: u64, lat: u64, lon: u64) -> f64 {
     (percent.clamp(5.0, 100.0) * 10.0).round() / 10.0
 }
 
-/// Each station's pressures: two tides a day on top of slowly passing weather.
+/// The pressure at each station: two tides per day plus slowly passing weather.
 fn pressures() -> Vec<u8> {
     let mut cells = Vec::new();
     for hour in 0..HOURS {

@@ -1,26 +1,26 @@
-//! Why a statement, or the command, ended early.
+//! The reasons why a statement or the command ends early.
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use tet_sql::error::describe;
 
-/// Why a statement, or the command, ended early.
+/// The reason why a statement or the command ended early.
 #[derive(Debug)]
 pub enum Failure {
-    /// An error to be told: a line, and below it perhaps the place in the statement.
+    /// An error to report: one line, optionally followed by an excerpt of the statement.
     Message(String),
-    /// An error that has been told.
+    /// An error that was already reported.
     Told,
-    /// The reader of our output went away, which is no error.
+    /// The reader of standard output closed it, which is not an error.
     BrokenPipe,
-    /// The reader of a pager has seen enough of a result.
+    /// The user left the pager before the end of a result.
     Enough,
-    /// Ctrl-C.
+    /// Interrupted by Ctrl-C.
     Interrupted,
 }
 
 impl Failure {
-    /// An error to be told, on one line.
+    /// Creates an error to report, on one line.
     pub fn message(text: impl AsRef<str>) -> Self {
         Self::Message(one_line(text.as_ref()))
     }
@@ -44,7 +44,7 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// Joins the lines of a message.
+/// Joins the lines of a message into one.
 pub fn one_line(text: &str) -> String {
     let lines: Vec<&str> = text
         .lines()

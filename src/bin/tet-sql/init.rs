@@ -1,4 +1,4 @@
-//! The statements that run first.
+//! Runs the init file.
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
@@ -9,8 +9,8 @@ use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
 use std::path::PathBuf;
 
-/// Runs the file that the arguments name, or that of the user, if there is one. A failure in the latter is told, and the
-/// command goes on: it must not lock its user out.
+/// Runs the init file from the arguments, or else that of the user if it exists. An error in the
+/// user's file is only a warning, so that it cannot make the command unusable.
 pub fn run(shell: &Shell, arguments: &Arguments) -> Result<Control, Failure> {
     if let Some(file) = &arguments.init {
         return shell.run_script(Script::File(file.clone()));
@@ -30,7 +30,7 @@ pub fn run(shell: &Shell, arguments: &Arguments) -> Result<Control, Failure> {
     }
 }
 
-/// `$XDG_CONFIG_HOME/tet-sql/init.sql`
+/// Returns the path of the user's init file, `$XDG_CONFIG_HOME/tet-sql/init.sql`.
 fn usual() -> Option<PathBuf> {
     let folder = Xdg::new().ok()?.config_dir();
     Some(folder.join("tet-sql").join("init.sql"))

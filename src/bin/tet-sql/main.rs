@@ -1,7 +1,13 @@
 //! The `tet-sql` command: SQL over chunked n-dimensional array files.
 //!
-//! Results go to standard output and everything else to standard error. The exit status is 0, 1 for a failed
-//! statement, 2 for wrong usage, 130 for an interrupted one, 143 after SIGTERM and 129 after SIGHUP.
+//! Results go to standard output, everything else to standard error.
+//!
+//! | exit status | meaning |
+//! | --- | --- |
+//! | 0 | success |
+//! | 1 | a statement failed |
+//! | 2 | wrong usage |
+//! | 129, 130, 143 | SIGHUP, Ctrl-C, SIGTERM |
 
 #![deny(missing_docs)]
 
@@ -13,7 +19,6 @@ mod init;
 mod messages;
 mod meta;
 mod output;
-mod plot;
 mod prompt;
 mod run;
 mod script;
@@ -34,7 +39,7 @@ use std::cell::Cell;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // Parsed apart, so that its help and its errors name the command `tet`.
+    // Parsed separately, so that help and errors name the command `tet`.
     if std::env::args_os().nth(1).is_some_and(|word| word == "tet") {
         return tet::main(std::env::args_os().skip(1));
     }
@@ -58,10 +63,10 @@ fn main() -> ExitCode {
     end(start(&arguments))
 }
 
-/// Tells how it went, and the status that says so.
+/// Reports the outcome, and returns the exit status for it.
 fn end(result: Result<(), Failure>) -> ExitCode {
     match result {
-        // The reader of our output has seen enough, as in `tet-sql ... | head`.
+        // The reader of standard output closed it, as in `tet-sql ... | head`.
         Ok(()) | Err(Failure::BrokenPipe | Failure::Enough) => ExitCode::SUCCESS,
         Err(Failure::Message(message)) => {
             messages::error(&message);
@@ -69,7 +74,7 @@ fn end(result: Result<(), Failure>) -> ExitCode {
         }
         Err(Failure::Told) => ExitCode::from(1),
         Err(Failure::Interrupted) => {
-            // Of what did not stop in time.
+            // Delete the files of statements that did not stop in time.
             tet_sql::format::remove_unfinished();
             session::shutdown::remove_folders();
             messages::note("cancelled");
@@ -78,18 +83,18 @@ fn end(result: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// Opens the files, then runs the statements of the arguments, of standard input or of the prompt.
+/// Opens the files, then runs statements from the arguments, standard input or the prompt.
 fn start(arguments: &Arguments) -> Result<(), Failure> {
     session::shutdown::end_tidily()?;
     let threads = arguments.resources.threads();
     let engine = Engine::new(threads)?;
-    // Held until the end of this function: dropping it removes the folder.
+    // The demo file lives until the end of this function: dropping it deletes its directory.
     let demo = if arguments.reading.demo {
         Some(engine.run(|_| async { demo::Demo::create() })?)
     } else {
         None
     };
-    // What statements spill goes with it, even if one is still on its way to an end.
+    // Deleting this directory also deletes the spill files of a statement that is still stopping.
     let spill = session::shutdown::temporary_folder().ok();
     let options = arguments.reading.options()?;
     let settings = session::Settings {
@@ -116,7 +121,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
     if init::run(&shell, arguments)? == Control::Quit {
         return Ok(());
     }
-    // What the command line says holds, whatever the first statements chose.
+    // The command line takes precedence over the init file.
     shell.arrange(arguments.format, arguments.output.clone())?;
     match scripts {
         Some(scripts) => shell.run_scripts(scripts),

@@ -1,32 +1,32 @@
-//! What is said on standard error.
+//! Messages on standard error.
 //!
-//! A standard error that cannot be written is no reason to stop, so failures of these writes are dropped.
+//! Write failures are ignored, because there is no other place to report them.
 
 use crate::terminal;
 use anstyle::{AnsiColor, Style};
 use std::io::Write;
 
-/// A failed statement.
+/// Reports a failed statement.
 pub fn error(message: &str) {
     say(AnsiColor::Red, "error", message);
 }
 
-/// Something odd that stops nothing.
+/// Reports a problem that does not stop the command.
 pub fn warning(message: &str) {
     say(AnsiColor::Yellow, "warning", message);
 }
 
-/// Something that helps.
+/// Suggests something helpful.
 pub fn hint(message: &str) {
     say(AnsiColor::Cyan, "hint", message);
 }
 
-/// A line of information.
+/// Writes a line of information.
 pub fn note(message: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{}", shown(message));
 }
 
-/// A text of a file may be a part of any message.
+/// Escapes control characters on a terminal, because any message may contain text from a file.
 fn shown(message: &str) -> String {
     match terminal::is_error() {
         true => terminal::on_lines(message),

@@ -1,4 +1,4 @@
-//! Runs statements and meta-commands, one after another.
+//! Runs statements and meta-commands in sequence.
 
 use crate::failure::Failure;
 use crate::messages;
@@ -20,49 +20,49 @@ use std::time::Instant;
 use tet_sql::provider::sql::budget::check_bytes;
 use tet_sql::{TetConfig, TetOptions};
 
-/// Scripts within scripts, above which one probably reads itself.
+/// The maximum nesting of scripts. Deeper nesting means that a script probably runs itself.
 const DEEPEST: usize = 16;
 
-/// Everything a statement needs.
+/// The state shared by all statements.
 pub struct Shell {
     pub(crate) engine: Engine,
     pub(crate) context: SessionContext,
     pub(crate) output: SharedOutput,
-    /// How further files are opened.
+    /// The options for opening further files.
     pub(crate) options: TetOptions,
     pub(crate) manner: ShellManner,
-    /// The last query, for those who want it again.
+    /// The last query, for commands that run it again.
     pub(crate) last_query: RefCell<Option<String>>,
-    /// The last statement, whatever it was.
+    /// The last statement of any kind.
     pub(crate) last_statement: RefCell<Option<String>>,
     depth: Cell<usize>,
     has_failed: Cell<bool>,
 }
 
-/// How a shell behaves.
+/// The behaviour of a shell.
 #[derive(Debug, Default)]
 pub struct ShellManner {
-    /// Rows and seconds of each statement are told.
+    /// `true` if the number of rows and the duration of each statement are reported.
     pub timings: Cell<bool>,
-    /// A script goes on after a failure.
+    /// `true` if a script continues after a failure.
     pub goes_on: Cell<bool>,
-    /// Neither timings, nor bars, nor hints.
+    /// `true` to omit timings, progress bars and hints.
     pub quiet: bool,
-    /// No files are written, and no commands run.
+    /// `true` if statements cannot write files or run commands.
     pub read_only: bool,
 }
 
-/// What to do after a statement.
+/// The next step after a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
-    /// Go on.
+    /// Continue with the next statement.
     Continue,
     /// Leave the command.
     Quit,
 }
 
 impl Shell {
-    /// A shell over a session.
+    /// Creates a shell for a session.
     pub fn new(engine: Engine, session: Session, options: TetOptions, manner: ShellManner) -> Self {
         Self {
             engine,
@@ -77,27 +77,28 @@ impl Shell {
         }
     }
 
-    /// Forgets a Ctrl-C that came while no statement ran.
+    /// Discards a Ctrl-C received while no statement ran.
     pub fn forget_interrupts(&self) {
         self.engine.forget_interrupts();
     }
 
-    /// Changes how the results that follow look.
+    /// Changes the appearance of the following results.
     pub fn change_appearance(&self, change: impl FnOnce(&mut Appearance)) {
         let mut output = output::current(&self.output);
         change(&mut output.appearance);
         output::change(&self.output, output);
     }
 
-    /// Chooses the format and the file of the results that follow, where they are given. A format that is given holds
-    /// whatever the file's ending.
+    /// Sets the format and the file of the following results, if given. The given format takes
+    /// precedence over the extension of the file.
     pub fn arrange(&self, format: Option<Format>, file: Option<PathBuf>) -> Result<(), Failure> {
         let choose_format = || {
             if let Some(format) = format {
                 self.choose_format(format);
             }
         };
-        // Before, since it holds under any ending, and after, since it holds instead of that of the ending.
+        // Set the format before the file, because a file with an unknown extension needs one, and
+        // again afterwards, because the extension selects a format.
         choose_format();
         if let Some(file) = file {
             self.redirect(move |output| output.redirect(Some(&file)))?;
@@ -106,14 +107,15 @@ impl Shell {
         Ok(())
     }
 
-    /// Chooses the format of the results that follow.
+    /// Sets the format of the following results.
     pub fn choose_format(&self, format: Format) {
         let mut output = output::current(&self.output);
         output.set_format(format);
         output::change(&self.output, output);
     }
 
-    /// Runs scripts one after another, up to the first failure. Failures that were passed over still are failures.
+    /// Runs scripts up to the first failure. Returns an error if any statement failed, even if the
+    /// script continued.
     pub fn run_scripts(&self, scripts: Vec<Script>) -> Result<(), Failure> {
         for script in scripts {
             if self.run_script(script)? == Control::Quit {
@@ -126,12 +128,12 @@ impl Shell {
         }
     }
 
-    /// Forgets failures that were passed over.
+    /// Discards failures after which a script continued.
     pub fn forget_failures(&self) {
         self.has_failed.set(false);
     }
 
-    /// Runs one script, up to the first failure.
+    /// Runs one script up to the first failure.
     pub fn run_script(&self, script: Script) -> Result<Control, Failure> {
         if self.depth.get() == DEEPEST {
             return Err(Failure::message(format!(
@@ -146,7 +148,7 @@ impl Shell {
 
     fn run_lines(&self, script: Script) -> Result<Control, Failure> {
         let name = script.name();
-        // Opening and reading may wait for somebody to write.
+        // Opening or reading a pipe may block until it is written to.
         let mut lines = self.engine.run(|_| async { script.open() })?;
         let mut text = String::new();
         let mut before = 0;
@@ -176,17 +178,17 @@ impl Shell {
         }
     }
 
-    /// The most bytes that a statement may have.
+    /// Returns the maximum size of a statement in bytes.
     fn most_bytes(&self) -> usize {
         let config = self.context.copied_config();
         let ours = config.options().extensions.get::<TetConfig>();
         ours.map_or(usize::MAX, |ours| ours.limits.statement_bytes)
     }
 
-    /// Whether nothing that follows a text could belong to its last statement.
+    /// Returns `true` if the last statement of `text` is complete.
     fn may_run(&self, text: &str) -> bool {
         let trimmed = text.trim();
-        // Most lines tell at a glance that they are not the last of a statement.
+        // Most lines are quickly recognized as not ending a statement.
         let may_end = trimmed.ends_with(';')
             || trimmed.starts_with(['.', '\\'])
             || trimmed
@@ -196,17 +198,17 @@ impl Shell {
         may_end && splitter::is_complete(text, dialect(&self.context).1.as_ref())
     }
 
-    /// Runs the statements of a text one after another, up to the first failure.
+    /// Runs the statements of a text up to the first failure.
     pub fn run_text(&self, text: &str) -> Result<Control, Failure> {
         self.run_named(text, None, 0)
     }
 
-    /// Runs the statements of a text that stands behind so many lines of a script.
+    /// Runs the statements of a text that follows the first `before` lines of the script `name`.
     fn run_named(&self, text: &str, name: Option<&str>, before: usize) -> Result<Control, Failure> {
         let mut rest = text;
         loop {
             let (dialect_before, dialect) = dialect(&self.context);
-            // Where to split anew, after a statement that changed how the following ones are to be read.
+            // The rest of the text is split again after a statement that changes the SQL dialect.
             let mut changed = None;
             for piece in splitter::split(rest, dialect.as_ref()) {
                 let result = match piece.kind {
@@ -216,7 +218,7 @@ impl Shell {
                 };
                 let start = text.len() - rest.len() + piece.start(rest);
                 match result.map_err(|failure| placed(failure, name, before, &text[..start])) {
-                    // Who has seen enough of one result may want the next.
+                    // A user who left the pager of one result may want the next result.
                     Ok(Control::Continue) | Err(Failure::Enough) => {}
                     Ok(Control::Quit) => return Ok(Control::Quit),
                     Err(Failure::Message(message)) if self.goes_on() => {
@@ -237,12 +239,12 @@ impl Shell {
         }
     }
 
-    /// A script goes on after a failure if it is told to; what was typed at a prompt never does.
+    /// Returns `true` if statements continue after a failure. They never do at the prompt.
     fn goes_on(&self) -> bool {
         self.depth.get() > 0 && self.manner.goes_on.get()
     }
 
-    /// Runs one statement, and tells about it what was not written.
+    /// Runs one statement, and reports what the result itself does not show.
     pub fn run_statement(&self, sql: &str) -> Result<Control, Failure> {
         let started = Instant::now();
         *self.last_statement.borrow_mut() = Some(sql.to_owned());
@@ -280,7 +282,7 @@ impl Shell {
     fn send(&self, sql: &str, command: &str) -> Result<Control, Failure> {
         match meta::parse(command).map_err(Failure::Message)? {
             Meta::Go(go) => self.go(go, sql.trim_end()),
-            // Only these two end statements.
+            // Only `\g` and `\gx` end statements.
             _ => self.run_statement(sql),
         }
     }
@@ -293,7 +295,7 @@ impl Shell {
     }
 }
 
-/// An error of a script, with the line of the statement, which stands behind so many lines and this text.
+/// Adds the script and line to an error. The statement follows `before` lines and then `text`.
 fn placed(failure: Failure, name: Option<&str>, before: usize, text: &str) -> Failure {
     match (failure, name) {
         (Failure::Message(message), Some(name)) => {
@@ -304,7 +306,8 @@ fn placed(failure: Failure, name: Option<&str>, before: usize, text: &str) -> Fa
     }
 }
 
-/// What is said below a result: how much there is, if not all of it is shown, and how long it took, if that is wanted.
+/// Returns the line below a result: the number of rows and, if `seconds` is given, the duration.
+/// Without `seconds`, there is a line only for a truncated result.
 fn summary(outcome: &Outcome, seconds: Option<f64>) -> Option<String> {
     let shown = grouped(outcome.rows);
     let rows = match (&outcome.written, outcome.extent) {
@@ -335,14 +338,14 @@ fn counted(rows: usize) -> String {
     }
 }
 
-/// The name of the session's dialect, which `SET` may change.
+/// Returns the name of the session's SQL dialect, which `SET` may change.
 fn dialect_name(context: &SessionContext) -> String {
     let state = context.state_ref();
     let state = state.read();
     state.config_options().sql_parser.dialect.to_string()
 }
 
-/// The session's dialect and its name.
+/// Returns the session's SQL dialect and its name.
 pub fn dialect(context: &SessionContext) -> (String, Box<dyn Dialect>) {
     let name = dialect_name(context);
     let dialect = dialect_from_str(&name).unwrap_or_else(|| Box::new(GenericDialect {}));

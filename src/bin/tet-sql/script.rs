@@ -1,4 +1,4 @@
-//! Where statements come from when there is no prompt.
+//! Sources of statements other than the prompt.
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-/// A text of statements and meta-commands.
+/// A source of statements and meta-commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Script {
-    /// Given on the command line.
+    /// A text from the command line.
     Text(String),
     /// A file.
     File(PathBuf),
@@ -17,7 +17,7 @@ pub enum Script {
     Standard,
 }
 
-/// The scripts to run, in order; none: statements are asked for at a prompt.
+/// Returns the scripts to run in order, or `None` to show the prompt.
 pub fn of_arguments(arguments: &Arguments) -> Option<Vec<Script>> {
     let mut scripts: Vec<Script> = arguments
         .commands
@@ -39,7 +39,7 @@ pub fn of_arguments(arguments: &Arguments) -> Option<Vec<Script>> {
 }
 
 impl Script {
-    /// What errors call it; what was given on the command line needs no name.
+    /// Returns the name of a script file for error messages.
     pub fn name(&self) -> Option<String> {
         match self {
             Self::File(path) => Some(path.display().to_string()),
@@ -47,8 +47,8 @@ impl Script {
         }
     }
 
-    /// Its lines, read as they are needed: a script before may have written them, and somebody may wait for answers before
-    /// writing more.
+    /// Opens the script. Lines are read on demand, because an earlier script may still write the
+    /// file, and the writer of a pipe may wait for results before it continues.
     pub fn open(self) -> Result<Lines, Failure> {
         let (name, source): (_, Box<dyn BufRead + Send>) = match self {
             Self::Text(text) => ("--command".to_owned(), Box::new(Cursor::new(text))),
@@ -75,17 +75,18 @@ impl Script {
 pub struct Lines {
     name: String,
     source: Box<dyn BufRead + Send>,
-    /// The lines that were read.
+    /// The number of lines read.
     number: usize,
 }
 
 impl Lines {
-    /// The lines that were read.
+    /// Returns the number of lines read.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// The next line of at most so many bytes with its end; none behind the last.
+    /// Reads the next line with its line end, or `None` at the end. Fails if the line has more than
+    /// `most` bytes.
     pub fn next(&mut self, most: usize) -> Result<Option<String>, Failure> {
         let named =
             |text: &dyn std::fmt::Display| Failure::message(format!("{}: {text}", self.name));
@@ -104,7 +105,7 @@ impl Lines {
         }
         let line = String::from_utf8(bytes).map_err(|_| named(&"not UTF-8 text"))?;
         self.number += 1;
-        // Some editors begin a file with a byte order mark.
+        // Some editors write a byte order mark at the start of a file.
         Ok(Some(match line.strip_prefix('\u{feff}') {
             Some(rest) if self.number == 1 => rest.to_owned(),
             _ => line,

@@ -1,9 +1,9 @@
-//! Sizes in bytes, read and written for people.
+//! Parses and formats sizes in bytes.
 
-/// Reads `512M`, `2G`, `1.5GiB`, `100MB` or a plain number of bytes.
+/// Parses `512M`, `2G`, `1.5GiB`, `100MB` or a plain number of bytes.
 ///
-/// A bare letter and its `iB` form are powers of 1024, as in DataFusion's own settings; `KB`, `MB`, `GB` and `TB`
-/// are powers of 1000.
+/// A single letter and its `iB` form are powers of 1024, as in DataFusion's settings. `KB`, `MB`,
+/// `GB` and `TB` are powers of 1000.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text
@@ -24,7 +24,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     };
     let bytes = match number.parse::<u64>() {
         Ok(whole) => whole.checked_mul(factor),
-        // A fraction of a unit; fractions of a byte are dropped by the conversion, which also saturates.
+        // The conversion saturates and drops fractions of a byte.
         Err(_) => match number.parse::<f64>() {
             Ok(fraction) => Some((fraction * factor as f64) as u64).filter(|&b| b < u64::MAX),
             Err(_) => return Err("expected a number of bytes such as 512M or 2GiB".to_owned()),
@@ -37,7 +37,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Bytes in the largest binary unit that keeps at least one digit before the point.
+/// Formats bytes in the largest binary unit with a value of at least 1.
 pub fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

@@ -1,51 +1,51 @@
-//! What the terminal is like.
+//! The properties of the terminal, and text that is safe to show on it.
 
 use clap::ColorChoice;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 
-/// Of a terminal that does not tell.
+/// The size of a terminal that does not report one.
 const COLUMNS: usize = 80;
 const LINES: usize = 24;
 
 static CHOICE: OnceLock<ColorChoice> = OnceLock::new();
 
-/// Chooses, once, whether there are colours.
+/// Sets when output is coloured. Only the first call has an effect.
 pub fn choose_colours(choice: ColorChoice) {
     let _ = CHOICE.set(choice);
 }
 
-/// Whether standard input is a terminal.
+/// Returns `true` if standard input is a terminal.
 pub fn is_input() -> bool {
     std::io::stdin().is_terminal()
 }
 
-/// Whether standard output is a terminal.
+/// Returns `true` if standard output is a terminal.
 pub fn is_output() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Whether standard error is a terminal.
+/// Returns `true` if standard error is a terminal.
 pub fn is_error() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// Whether standard output has colours.
+/// Returns `true` if standard output is coloured.
 pub fn colours_output() -> bool {
     has_colours(is_output())
 }
 
-/// Whether standard error has colours.
+/// Returns `true` if standard error is coloured.
 pub fn colours_error() -> bool {
     has_colours(is_error())
 }
 
-/// Whether the prompt has colours.
+/// Returns `true` if the prompt is coloured.
 pub fn colours_prompt() -> bool {
     has_colours(is_input())
 }
 
-/// As asked for on the command line, else as <https://no-color.org> and <https://bixense.com/clicolors> have it.
+/// Follows the command line, else <https://no-color.org> and <https://bixense.com/clicolors>.
 fn has_colours(is_terminal: bool) -> bool {
     let is_set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     match CHOICE.get().unwrap_or(&ColorChoice::Auto) {
@@ -57,28 +57,28 @@ fn has_colours(is_terminal: bool) -> bool {
     }
 }
 
-/// Columns of characters.
+/// Returns the width of the terminal in characters.
 pub fn columns() -> usize {
     size().map_or(COLUMNS, |(columns, _)| columns)
 }
 
-/// Lines of characters.
+/// Returns the height of the terminal in lines.
 pub fn lines() -> usize {
     size().map_or(LINES, |(_, lines)| lines)
 }
 
 fn size() -> Option<(usize, usize)> {
     let (columns, lines) = terminal_size::terminal_size()?;
-    // Some that are not drawn anywhere have no size.
+    // Some pseudo-terminals that are not displayed report a size of zero.
     (columns.0 > 0 && lines.0 > 0).then_some((columns.0.into(), lines.0.into()))
 }
 
-/// A text as it is written in programs, where terminals would obey it rather than show it, or show it in another order.
+/// Escapes control characters and characters that change the text direction.
 pub fn on_a_line(text: &str) -> String {
     escaped(text, is_obeyed)
 }
 
-/// The same for a text of several lines.
+/// Like [`on_a_line`], but keeps line ends.
 pub fn on_lines(text: &str) -> String {
     escaped(text, |character| character != '\n' && is_obeyed(character))
 }
@@ -95,20 +95,21 @@ fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
     escaped
 }
 
-/// Control characters, and those that turn the direction of a text.
+/// Returns `true` for control characters and characters that change the text direction.
 pub fn is_obeyed(character: char) -> bool {
     character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Keeps the terminal from showing Ctrl-C as `^C`, which behind a bar as wide as the screen would move it to the next line,
-/// out of the reach of what takes it away. Dropping it lets the terminal show keys as before.
+/// Stops the terminal from echoing Ctrl-C as `^C`. After a progress bar as wide as the terminal,
+/// the echo would wrap to a new line, and the bar would not be erased. Dropping this restores the
+/// echo.
 pub struct Silence {
     #[cfg(unix)]
     before: Option<rustix::termios::Termios>,
 }
 
 impl Silence {
-    /// Begins, if standard input is a terminal.
+    /// Disables the echo if standard input is a terminal.
     #[cfg(unix)]
     pub fn begin() -> Self {
         use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -120,7 +121,7 @@ impl Silence {
         Self { before }
     }
 
-    /// Begins, if standard input is a terminal.
+    /// Does nothing on this platform.
     #[cfg(not(unix))]
     pub fn begin() -> Self {
         Self {}

@@ -1,6 +1,7 @@
-//! The `tet` command: runs `tet-sql tet`, with the same arguments, from the directory of this executable.
+//! The `tet` command, which runs `tet-sql tet` with the same arguments. `tet-sql` is taken from the
+//! directory of this executable.
 //!
-//! Both commands need all of DataFusion, so one of them holds it.
+//! Both commands need all of DataFusion, so only one of the two executables contains it.
 
 #![deny(missing_docs)]
 
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs `tet-sql`, and returns only if that fails.
+/// Replaces this process by `tet-sql`. Returns only if that fails.
 #[cfg(unix)]
 fn run() -> io::Result<ExitCode> {
     use std::os::unix::process::CommandExt;
@@ -39,7 +40,7 @@ fn run() -> io::Result<ExitCode> {
     Ok(status.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// The path and the command line of `tet-sql tet`.
+/// Returns the path and the command line of `tet-sql tet`.
 fn tet_sql() -> io::Result<(String, Command)> {
     let path = current_exe()?.with_file_name(format!("tet-sql{EXE_SUFFIX}"));
     let mut command = Command::new(&path);

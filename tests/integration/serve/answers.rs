@@ -1,4 +1,4 @@
-//! What is answered.
+//! Queries and metadata requests, and their answers.
 
 use super::*;
 use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array, StringArray};
@@ -136,7 +136,8 @@ async fn prepared_statements_take_parameters() {
         .await;
         let count = count.unwrap()[0]["n"].as_primitive::<Int64Type>().value(0);
         assert!(count > 0);
-        // A fraction stays one although latitudes are whole numbers; each row is an execution.
+        // A fraction is compared as a fraction although latitudes are integers. Each row of
+        // parameters is one execution.
         let rows = RecordBatch::try_from_iter([
             (
                 "a",

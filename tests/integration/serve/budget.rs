@@ -1,4 +1,4 @@
-//! Statements that ask for too much.
+//! Statements that exceed a limit of the server.
 
 use super::*;
 use crate::hostile::statements::statements;
@@ -19,7 +19,7 @@ async fn hostile_statements_are_refused_and_others_are_answered() {
         }
         assert!(query(&mut client, "SELECT 1").await.is_ok());
     }
-    // Refused before they are planned.
+    // The statements are refused before they are planned.
     assert!(started.elapsed() < Duration::from_secs(120));
 }
 

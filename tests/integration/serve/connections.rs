@@ -1,15 +1,15 @@
-//! Connections that say nothing, or are too many.
+//! Silent connections, and limits on the number of connections.
 
 use super::*;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// The beginning of an HTTP/2 connection: the preface and empty settings.
+/// The start of an HTTP/2 connection: the preface and an empty SETTINGS frame.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// A guard against a server that never closes a connection.
+/// Fails the test if the server never closes a connection.
 const GUARD: Duration = Duration::from_secs(60);
 
-/// Connects without saying more than these bytes.
+/// Connects and sends only the given bytes.
 pub fn connect(server: &Server, bytes: &[u8]) -> TcpStream {
     let (_, address) = server.address.split_once("://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -39,7 +39,7 @@ async fn connections_without_a_request_are_closed() {
     server
         .logged("connection closed: no request was let in")
         .await;
-    // A connection whose requests are refused has to go, too.
+    // A connection whose requests are refused is closed too.
     let mut stranger = server.client().await;
     stranger.set_token("another".to_owned());
     let (code, _) = failure(query(&mut stranger, "SELECT 1").await);
@@ -72,7 +72,7 @@ async fn an_address_has_only_so_many_connections() {
     closed(&mut connect(&server, b""));
     server.logged("the address has 2 connections").await;
     drop(second);
-    // The server learns of that a moment later.
+    // The server notices the closed connection a moment later.
     let mut attempts = 0..100;
     while attempts.next().is_some() {
         if let Ok(channel) = server.endpoint().connect().await

@@ -1,13 +1,14 @@
-//! The end of a server.
+//! Shutdown of the server.
 
 #![cfg(unix)]
 
 use super::*;
 
-/// More than the network's buffers hold, so that it is still running when the first rows have come.
+/// More than the network's buffers hold, so the query is still running when the first rows arrive.
 const LONG: &str = "SELECT value FROM range(20000000)";
 
-/// Signals that end a server, and its exit status. SIGHUP is not one where it is ignored, as these tests may be started.
+/// Signals that end a server, with its exit status. SIGHUP is left out if the test process ignores
+/// it, since the server inherits that.
 fn endings() -> Vec<(&'static str, i32)> {
     let mut endings = vec![("-TERM", 143), ("-INT", 130)];
     if !tet_sql::format::ignores_hang_ups() {

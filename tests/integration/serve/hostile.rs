@@ -1,4 +1,5 @@
-//! Statements of an attacker: they fail, and the server answers others before, while and after.
+//! Hostile statements: they fail, and the server keeps answering other clients before, during and
+//! after them.
 
 use super::*;
 use arrow::array::{ArrayRef, Int64Array, ListArray, StringArray};
@@ -9,7 +10,7 @@ use arrow_ipc::writer::StreamWriter;
 use futures::FutureExt;
 use prost::Message;
 
-/// Joins that read little and compare for hours, without a result in between.
+/// Joins that read little but compare for hours without producing a row.
 const JOINS: [(&str, &str); 4] = [
     (
         "a nested-loop join",
@@ -30,7 +31,7 @@ const JOINS: [(&str, &str); 4] = [
     ),
 ];
 
-/// One call of a function that computes for hours, about values of a megabyte.
+/// A single function call on values of a megabyte, which computes for hours.
 const CALL: &str = "SELECT levenshtein(repeat('a', 1000000), repeat('b', 1000000))";
 
 #[tokio::test]
@@ -61,7 +62,8 @@ async fn joins_free_their_threads() {
     for (what, sql) in JOINS {
         let (code, message) = failure(query(&mut client, sql).await);
         assert_eq!(code, Code::DeadlineExceeded, "{what}: {message}");
-        // One runtime is in use and another one may be abandoned, which would not do for all of these joins.
+        // One runtime is in use, and at most one more may be abandoned. If joins
+        // did not free their threads, the later ones could not run.
         let (code, message) = failure(query(&mut client, sql).await);
         assert_eq!(code, Code::DeadlineExceeded, "{what}: {message}");
     }
@@ -84,20 +86,20 @@ async fn threads_that_cannot_be_freed_are_replaced() {
         server.logged("its threads have been replaced").await;
         assert!(query(&mut client, "SELECT 1").await.is_ok());
     }
-    // No more than two are, and no more than two compute beside them.
+    // At most two runtimes are abandoned, and at most two more run queries.
     for _ in 0..2 {
         let (code, message) = failure(query(&mut client, CALL).await);
         assert_eq!(code, Code::DeadlineExceeded, "{message}");
     }
     let (code, message) = failure(query(&mut client, "SELECT 1").await);
     assert_eq!(code, Code::ResourceExhausted, "{message}");
-    // Everything else is answered.
+    // Requests that run no query are still answered.
     assert!(client.get_catalogs().await.is_ok());
     let info = client.execute("SELECT 1".to_owned(), None).await;
     assert!(info.is_ok());
 }
 
-/// A stream of rows of parameters, as it is in a ticket.
+/// Encodes a column of parameters as the stream that a ticket contains.
 fn stream(column: ArrayRef) -> Vec<u8> {
     let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
     let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref()).unwrap();
@@ -122,7 +124,7 @@ async fn broken_parameters_are_answered_and_not_logged() {
         for place in (0..stream.len()).step_by(3) {
             let mut forged = stream.clone();
             forged[place] ^= 0x84;
-            // The fields of an execution: its number, its statement, and rows of parameters.
+            // The fields of an execution: its number, its statement, and its rows of parameters.
             let mut ticket =
                 [&[0x0a, 16][..], &[7; 16], &[0x12, 9], b"SELECT $1", &[0x1a]].concat();
             prost::encoding::encode_varint(forged.len() as u64, &mut ticket);

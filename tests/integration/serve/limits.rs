@@ -1,4 +1,4 @@
-//! Queries that take too much.
+//! Limits on time, concurrency, memory and rows, and cancellation.
 
 use super::*;
 use arrow::array::{ArrayRef, Int64Array};
@@ -72,7 +72,7 @@ async fn only_so_many_queries_run_and_the_others_wait() {
         message.starts_with("resource exhausted: 2 queries are running"),
         "{message}"
     );
-    // Clients that go away make room.
+    // A client that disconnects frees its query slot.
     running.pop();
     assert!(query(&mut client, "SELECT 1").await.is_ok());
 }
@@ -106,7 +106,7 @@ async fn clients_cancel_their_queries() {
         };
         assert_eq!(cancelled, CancelStatus::Cancelled as i32);
         assert_eq!(failure(stream.try_next().await).0, Code::Cancelled);
-        // Once for all.
+        // The cancellation is permanent.
         assert_eq!(failure(fetch(&mut client, info).await).0, Code::Cancelled);
         assert!(query(&mut client, "SELECT 1").await.is_ok());
     }
@@ -121,7 +121,7 @@ async fn clients_cancel_their_queries() {
 async fn parameters_are_not_believed() {
     let server = Server::start(&[]);
     let mut client = server.client().await;
-    // What is in a handle and, with parameters, in a ticket.
+    // The content of a handle, which is also that of a ticket, without parameters.
     let handle = [&[0x0a, 16][..], &[7; 16], &[0x12, 9], b"SELECT $1"].concat();
     let command = CommandPreparedStatementQuery {
         prepared_statement_handle: handle.clone().into(),
@@ -141,7 +141,7 @@ async fn parameters_are_not_believed() {
     let (code, message) = failure(client.do_put(futures::stream::iter(data)).await);
     assert_eq!(code, Code::InvalidArgument);
     assert_eq!(message, "compressed parameters are not taken");
-    // A header of two gigabytes.
+    // A message header with a claimed length of two gigabytes.
     let parameters = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
     let ticket = TicketStatementQuery {
         statement_handle: [&handle[..], &[0x1a, 8], &parameters].concat().into(),

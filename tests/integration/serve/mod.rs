@@ -1,4 +1,5 @@
-//! `tet-sql serve` as its clients see it: the command as a process of its own, and arrow-flight's client of Flight SQL.
+//! `tet-sql serve` as its clients see it: the command in a process of its own, and arrow-flight's
+//! Flight SQL client.
 
 mod answers;
 mod budget;
@@ -23,7 +24,7 @@ use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
 const WEATHER: &str = "tests/data/weather_small.tet";
-/// Takes hours, and gives way to others all the time.
+/// A query that takes hours and yields regularly.
 const ENDLESS: &str = "SELECT sum(value % 7) FROM range(1000000000000)";
 
 type Client = FlightSqlServiceClient<Channel>;
@@ -56,7 +57,7 @@ impl Server {
             .to_owned();
         let log = Arc::<Mutex<Vec<String>>>::default();
         let written = Arc::clone(&log);
-        // A full pipe would stop the server.
+        // A full pipe would block the server.
         std::thread::spawn(move || {
             lines.for_each(|line| written.lock().unwrap().push(line.unwrap()));
         });
@@ -71,7 +72,7 @@ impl Server {
         self.log.lock().unwrap().join("\n")
     }
 
-    /// Waits for a line of the log.
+    /// Waits until the log contains a text.
     async fn logged(&self, text: &str) {
         for _ in 0..600 {
             if self.log().contains(text) {
@@ -110,7 +111,7 @@ impl Drop for Server {
     }
 }
 
-/// The only stream of an answer.
+/// Opens the only stream of an answer.
 async fn open(
     client: &mut Client,
     info: &FlightInfo,
@@ -121,7 +122,7 @@ async fn open(
     client.do_get(endpoint.ticket.clone().unwrap()).await
 }
 
-/// An answer, which must have the schema that was announced.
+/// Fetches an answer and checks that it has the announced schema.
 async fn fetch(client: &mut Client, info: FlightInfo) -> Result<Vec<RecordBatch>, FlightError> {
     let mut stream = open(client, &info).await?;
     let mut batches: Vec<RecordBatch> = Vec::new();
@@ -145,7 +146,7 @@ fn text(batches: &[RecordBatch]) -> String {
     pretty_format_batches(batches).unwrap().to_string()
 }
 
-/// Code and message of what must be an error.
+/// Returns the code and the message of a result that must be an error.
 fn failure<T>(result: Result<T, FlightError>) -> (Code, String) {
     match result {
         Ok(_) => panic!("an answer where an error was expected"),

@@ -1,4 +1,4 @@
-//! Who may ask, and what they may not.
+//! Authentication, TLS, and what clients must not be able to do.
 
 use super::*;
 use arrow_flight::sql::{CommandStatementIngest, CommandStatementUpdate, ProstMessageExt};
@@ -66,7 +66,8 @@ async fn clients_only_read() {
     assert!(client.begin_transaction().await.is_err());
 }
 
-/// Who can write into a served store may not be allowed to read what the server can.
+/// Someone who can write into a served store may not be allowed to read everything that the server
+/// can read.
 #[cfg(all(unix, feature = "zarr"))]
 #[tokio::test]
 async fn links_out_of_a_zarr_store_are_not_followed() {
@@ -171,7 +172,8 @@ fn what_others_can_reach_needs_a_token_and_tls() {
     }
 }
 
-/// Certificates of an authority, and of a server and a client that it vouches for, made by the `openssl` command.
+/// Creates a certificate authority, and certificates signed by it for a server and a client, with
+/// the `openssl` command.
 fn certificates(folder: &Path) {
     let run = |arguments: &[&str]| {
         let output = Command::new("openssl")

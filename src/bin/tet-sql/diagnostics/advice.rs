@@ -1,4 +1,4 @@
-//! Advice about a statement that failed.
+//! Advice about statements that failed.
 
 use crate::diagnostics::suggestion::nearest;
 use crate::meta::tables::{self, Listed};
@@ -16,7 +16,7 @@ use tet_sql::provider::sql::budget::parse;
 /// The most tables of a schema that are listed.
 const MOST_TABLES: usize = 12;
 
-/// Functions of other systems, and what to write for them.
+/// Functions of other systems and their equivalents here.
 const EQUIVALENTS: [(&str, &str); 31] = [
     ("any_value", "first_value(x)"),
     ("argmax", "arg_max(x, value)"),
@@ -66,7 +66,7 @@ const EQUIVALENTS: [(&str, &str); 31] = [
     ("weekofyear", "week(time)"),
 ];
 
-/// The message of a failed statement, with advice.
+/// Adds advice to the message of a failed statement, or replaces an unclear message.
 pub async fn advised(context: &SessionContext, sql: &str, message: String) -> String {
     if let Some(name) = quoted_after(&message, "Invalid function ") {
         return format!(
@@ -96,7 +96,7 @@ pub async fn advised(context: &SessionContext, sql: &str, message: String) -> St
     message
 }
 
-/// The text in quotes behind the start of a message.
+/// Returns the quoted text that follows `start` at the beginning of a message.
 fn quoted_after<'a>(message: &'a str, start: &str) -> Option<&'a str> {
     let rest = message.strip_prefix(start)?.strip_prefix('\'')?;
     Some(rest.split_once('\'')?.0)
@@ -113,7 +113,7 @@ fn outer_reference_advice(message: &str) -> String {
     )
 }
 
-/// Explains a GROUP BY of an aggregate, if a statement has one.
+/// Returns an explanation if a statement groups by an aggregate, which is an error.
 fn grouping_advice(context: &SessionContext, sql: &str) -> Option<String> {
     let state = context.state();
     let Statement::Statement(statement) = parse(&state, sql).ok()? else {
@@ -127,7 +127,7 @@ fn grouping_advice(context: &SessionContext, sql: &str) -> Option<String> {
     visitor.found
 }
 
-/// Looks for a GROUP BY of an aggregate.
+/// A visitor that finds a GROUP BY of an aggregate.
 struct AggregateGroups<'a> {
     state: &'a SessionState,
     found: Option<String>,
@@ -157,7 +157,7 @@ impl Visitor for AggregateGroups<'_> {
             return ControlFlow::Continue(());
         };
         for group in groups {
-            // A number or an alias stands for an item of the SELECT list.
+            // A number or an alias refers to an item of the SELECT list.
             let text = group.to_string();
             let number = text
                 .parse()
@@ -194,7 +194,7 @@ impl Visitor for AggregateGroups<'_> {
     }
 }
 
-/// Suggests a function in place of one that does not exist.
+/// Suggests a replacement for a function that does not exist.
 fn function_advice(context: &SessionContext, name: &str) -> String {
     let lower = name.to_lowercase();
     if let Some((_, other)) = EQUIVALENTS.iter().find(|(other, _)| *other == lower) {
@@ -213,7 +213,7 @@ fn function_advice(context: &SessionContext, name: &str) -> String {
     }
 }
 
-/// Suggests a table in place of the first one of a statement that does not exist.
+/// Suggests a replacement for the first table of a statement that does not exist.
 async fn table_advice(context: &SessionContext, sql: &str) -> Option<String> {
     let state = context.state();
     let statement = parse(&state, sql).ok()?;
@@ -231,7 +231,8 @@ async fn table_advice(context: &SessionContext, sql: &str) -> Option<String> {
     )?;
     let config = context.copied_config();
     let default = &config.options().catalog.default_schema;
-    // Of several that are called so, the one in the schema that was meant, or else in the default one.
+    // Several tables may have this name. Prefer the one in the schema that was meant, then the one
+    // in the default schema.
     let wanted = missing.schema().unwrap_or(default);
     let found = listed
         .iter()
@@ -246,7 +247,7 @@ async fn table_advice(context: &SessionContext, sql: &str) -> Option<String> {
     })
 }
 
-/// The tables of a schema that was taken for a table.
+/// Lists the tables of a schema whose name was used as that of a table.
 fn schema_advice(missing: &TableReference, listed: &[Listed]) -> Option<String> {
     let TableReference::Bare { table } = missing else {
         return None;

@@ -1,4 +1,4 @@
-//! Errors of statements, with the place and what may have been meant.
+//! Error messages of statements, with an excerpt that marks the faulty text and with suggestions.
 
 use crate::diagnostics::advice::advised;
 use crate::failure::{Failure, one_line};
@@ -11,10 +11,10 @@ use std::ops::Range;
 use tet_sql::error::describe;
 use unicode_width::UnicodeWidthStr;
 
-/// Columns of the statement that are shown of a long line.
+/// The width above which only part of a line is shown.
 const WIDTH: usize = 100;
 
-/// What is told of a statement that failed.
+/// Returns the message for a failed statement, with advice and an excerpt of the statement.
 pub async fn failure(context: &SessionContext, sql: &str, error: &DataFusionError) -> Failure {
     let mut message = one_line(&describe(error));
     if message.contains("Did you mean")
@@ -53,7 +53,8 @@ fn copy_format(message: &str) -> Option<String> {
     ))
 }
 
-/// Where the error is, in bytes of the statement. The words that say so are taken from the message.
+/// Returns the range of bytes of the statement that caused the error. Removes the location from the
+/// message.
 fn place(
     context: &SessionContext,
     sql: &str,
@@ -81,7 +82,8 @@ fn place(
     named(context, sql, message)
 }
 
-/// ` at Line: 1, Column: 8` at the end of a message.
+/// Parses ` at Line: 1, Column: 8` at the end of a message. Returns the offset of this text and the
+/// location.
 fn parsed_location(message: &str) -> Option<(usize, Location)> {
     let start = message.rfind(" at Line: ")?;
     let (line, column) = message[start + 10..].split_once(", Column: ")?;
@@ -92,7 +94,8 @@ fn parsed_location(message: &str) -> Option<(usize, Location)> {
     Some((start, location))
 }
 
-/// The first word of the statement that the message has in quotes, or calls the field that is not there.
+/// Returns the range of the first word in the statement that the message quotes or reports as an
+/// unknown field.
 fn named(context: &SessionContext, sql: &str, message: &str) -> Option<Range<usize>> {
     let (_, dialect) = run::dialect(context);
     let tokens = Tokens::of(sql, dialect.as_ref()).tokens;
@@ -121,13 +124,13 @@ fn word_end(sql: &str, start: usize) -> usize {
     start + end.max(first)
 }
 
-/// The line of a place, with carets below it.
+/// Returns the line that contains a range, with carets below the range.
 fn excerpt(sql: &str, place: Range<usize>) -> String {
     let start = sql[..place.start].rfind('\n').map_or(0, |end| end + 1);
     let number = sql[..start].matches('\n').count() + 1;
     let line = sql[start..].lines().next().unwrap_or_default();
     let (from, to) = (place.start - start, (place.end - start).min(line.len()));
-    // A window of a long line, with the place in it.
+    // Show only the part of a long line around the range.
     let first = match line.width() > WIDTH {
         true => floor(line, from.saturating_sub(WIDTH / 2)),
         false => 0,
@@ -151,7 +154,7 @@ fn excerpt(sql: &str, place: Range<usize>) -> String {
     )
 }
 
-/// The start of the character at or before a place.
+/// Returns the start of the character at or before an offset.
 fn floor(text: &str, place: usize) -> usize {
     let mut place = place.min(text.len());
     while !text.is_char_boundary(place) {
@@ -219,7 +222,7 @@ mod tests {
         let under: String = lines[0].chars().skip(column).take(4).collect();
         assert_eq!(under, "nope");
         assert_eq!(lines[1].matches('^').count(), 4);
-        // The end of the text is a place, too.
+        // An error may be at the end of the statement.
         assert!(excerpt("SELECT", 6..6).ends_with("      ^"));
     }
 }

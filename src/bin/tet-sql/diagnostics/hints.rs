@@ -1,5 +1,5 @@
-//! Hints about coordinates that a statement asks for in vain: no rows, or the edge of an axis, look as if nothing had been
-//! measured there.
+//! Hints about filters on coordinates that an axis does not have. Without a hint, an empty result
+//! or one from the end of an axis looks as if nothing had been measured.
 
 use crate::diagnostics::labels;
 use crate::diagnostics::suggestion::nearest;
@@ -14,17 +14,18 @@ use tet_sql::ArrayTable;
 use tet_sql::grid::{Axis, Key, SortedCoordinates, WrittenTime};
 use tet_sql::provider::plans::lineage::origin;
 
-/// Axes of more coordinates are not searched.
+/// The most coordinates that are searched for one dimension.
 const MOST_COORDINATES: u64 = 1 << 20;
 const MOST_HINTS: usize = 8;
-/// Names of axes whose coordinates repeat every 360 degrees.
+/// The names of axes whose coordinates repeat every 360 degrees.
 const LONGITUDES: [&str; 3] = ["lon", "long", "longitude"];
 
-/// The hints about the comparisons of dimensions with constants in a plan, in their order and each once.
+/// Returns hints about the comparisons of dimensions with constants in a plan, in order and without
+/// duplicates.
 pub fn hints(plan: &LogicalPlan) -> Vec<String> {
     let mut hints = Vec::new();
     let mut dimensions = Dimensions::default();
-    // A plan that cannot be walked through has no hints.
+    // A plan that cannot be traversed gets no hints.
     let _ = plan.apply_with_subqueries(|node| {
         let inputs = node.inputs();
         node.apply_expressions(|expression| {
@@ -38,7 +39,8 @@ pub fn hints(plan: &LogicalPlan) -> Vec<String> {
                     hints.extend(hint.filter(|hint| !hints.contains(hint)));
                 }
                 Ok(match expression {
-                    // What a negation leaves out need not be there.
+                    // A negated comparison with an absent coordinate excludes nothing and needs no
+                    // hint.
                     Expr::Not(_) => TreeNodeRecursion::Jump,
                     _ => TreeNodeRecursion::Continue,
                 })
@@ -48,7 +50,7 @@ pub fn hints(plan: &LogicalPlan) -> Vec<String> {
     hints
 }
 
-/// The dimensions that a statement compares, of each table by its address.
+/// The dimensions that a statement compares, by the address of the table and the name.
 #[derive(Default)]
 struct Dimensions(HashMap<(usize, String), Option<Dimension>>);
 
@@ -83,7 +85,7 @@ impl Dimension {
     }
 }
 
-/// The labels of all axes.
+/// Returns the labels of all axes.
 fn labels_of(axes: &[&Axis]) -> Option<Vec<String>> {
     let mut labels = Vec::new();
     for axis in axes {
@@ -150,13 +152,14 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// The value of an expression without columns, as far as people write them.
+/// Returns the value of a constant expression in the forms that people write: literals, negated
+/// literals and casts.
 fn constant(expression: &Expr) -> Option<ScalarValue> {
     match expression {
         Expr::Literal(value, _) if !value.is_null() => Some(value.clone()),
         Expr::Negative(inner) => constant(inner)?.arithmetic_negate().ok(),
         Expr::Cast(cast) => match (constant(&cast.expr)?, cast.field.data_type()) {
-            // Times may be abbreviated.
+            // Keep the text of a time, because it may be abbreviated to a year or a month.
             (text, data_type) if text.try_as_str().is_some() && data_type.is_temporal() => {
                 Some(text)
             }
@@ -166,7 +169,7 @@ fn constant(expression: &Expr) -> Option<ScalarValue> {
     }
 }
 
-/// The hint about a label that there is not.
+/// Returns a hint if a label does not exist.
 fn label_hint(name: &str, labels: &[String], kind: &Kind) -> Option<String> {
     let Kind::Equal(value) = kind else {
         return None;
@@ -182,14 +185,15 @@ fn label_hint(name: &str, labels: &[String], kind: &Kind) -> Option<String> {
     Some(format!("no label '{label}' on {name}{meant}"))
 }
 
-/// The coordinates of a dimension, in order.
+/// A dimension with its coordinates in ascending order.
 struct Searched {
     name: String,
     coordinates: SortedCoordinates,
     is_longitude: bool,
 }
 
-/// A constant among coordinates. A year or a month reaches from its start up to its end.
+/// A constant that is compared with coordinates. An abbreviated time such as `2024-05` stands for
+/// the period from `start` up to, but not including, `end`.
 struct Target {
     start: Key,
     end: Option<Key>,
@@ -197,7 +201,7 @@ struct Target {
 }
 
 impl Searched {
-    /// Returns `None` for labels, for no coordinates and for too many.
+    /// Returns `None` if the dimension has labels, no coordinates, or too many coordinates.
     fn of(name: &str, axes: &[&Axis]) -> Option<Self> {
         let is_long = |axis: &&Axis| axis.length() > MOST_COORDINATES / axes.len() as u64;
         let coordinates = match axes.iter().any(is_long) {
@@ -303,13 +307,13 @@ impl Searched {
             (Some(text), false) => (Key::Number(text.parse().ok()?), None),
             (None, _) => (key_of(value)?, None),
         };
-        // A number is no time.
+        // Numbers and times cannot be compared.
         let is_comparable = matches!(start, Key::Time(_)) == is_time;
         is_comparable.then_some(Target { start, end, text })
     }
 
-    /// The hint about a range from a lower to an upper bound, each with whether it belongs to the range, that has no
-    /// coordinate.
+    /// Returns a hint if no coordinate lies between a lower and an upper bound. Each bound comes
+    /// with a flag that is `true` if the range includes the bound.
     fn empty_range(
         &self,
         (low, with_low): (Key, bool),
@@ -335,7 +339,7 @@ impl Searched {
         }
     }
 
-    /// The hint about a longitude that the axis has under another number.
+    /// Returns a hint if the axis has the same longitude as another number, such as 350 for -10.
     fn wrapped(&self, target: &Target) -> Option<String> {
         let other = self.other_longitude(target)?;
         Some(format!(
@@ -345,7 +349,8 @@ impl Searched {
         ))
     }
 
-    /// The same longitude, 360 degrees on, if only that is on the axis.
+    /// Returns the longitude plus or minus 360 degrees, if only that number is in the range of the
+    /// axis.
     fn other_longitude(&self, target: &Target) -> Option<f64> {
         let Key::Number(longitude) = target.start else {
             return None;

@@ -1,4 +1,4 @@
-//! The labels of axes of text.
+//! The labels of text axes and the coordinates of time axes, as text.
 
 use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::DataType;
@@ -6,13 +6,13 @@ use datafusion::arrow::util::display::ArrayFormatter;
 use datafusion::error::DataFusionError;
 use tet_sql::grid::Axis;
 
-/// Axes of more labels are not searched.
+/// The most labels of an axis that are read.
 const MOST_LABELS: u64 = 1 << 16;
 
-/// Axes of more times are not searched.
+/// The most times of an axis that are read.
 const MOST_TIMES: u64 = 1 << 20;
 
-/// The coordinates of an axis of times or dates as text, if they are not too many.
+/// Returns the coordinates of an axis of times or dates as text, unless there are too many.
 pub fn times_of_axis(axis: &Axis) -> Option<Vec<String>> {
     let is_time = matches!(
         axis.data_type(),
@@ -24,7 +24,7 @@ pub fn times_of_axis(axis: &Axis) -> Option<Vec<String>> {
     texts(&axis.coordinates().ok()?.slice(0..axis.length())).ok()
 }
 
-/// The labels of an axis of text, if they are not too many.
+/// Returns the labels of a text axis, unless there are too many.
 pub fn of_axis(axis: &Axis) -> Option<Vec<String>> {
     let is_text = matches!(
         axis.data_type(),

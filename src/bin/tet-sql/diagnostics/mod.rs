@@ -1,4 +1,4 @@
-//! Errors of statements with the place in their text, and hints and suggestions about them.
+//! Error messages with excerpts of the statement, and hints and suggestions.
 
 pub mod advice;
 pub mod excerpt;

@@ -1,10 +1,11 @@
-//! The name that somebody may have meant.
+//! Finds the name that was probably meant by a misspelt one.
 
-/// The candidate that is most like a word, whatever its case, if any is enough so.
+/// Returns the candidate most similar to a word, ignoring case, or `None` if none is similar
+/// enough.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let length = word.chars().count();
-    // One slip in three characters.
+    // Allow one edit per three characters, but at least one.
     let most = (length / 3).max(1);
     let distances = candidates.into_iter().filter_map(|candidate| {
         let lower = candidate.to_lowercase();

@@ -6,7 +6,7 @@ use crate::terminal::on_a_line;
 use datafusion::execution::memory_pool::MemoryLimit;
 use std::fmt::Write;
 
-/// Version, threads, memory and directory.
+/// Returns the version, threads, memory and directory of a session as text.
 pub fn session(shell: &Shell) -> String {
     let context = &shell.context;
     let config = context.copied_config();

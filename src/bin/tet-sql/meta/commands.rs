@@ -1,4 +1,4 @@
-//! Does what meta-commands say.
+//! Executes meta-commands.
 
 use crate::failure::Failure;
 use crate::messages;
@@ -24,13 +24,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tet_sql::TetSessionExt;
 
-/// The open files.
+/// Queries the most important columns of the open files.
 const FILES: &str = "SELECT table_schema AS \"schema\", format, tables, stored_bytes AS bytes, path FROM tet_files()";
-/// All that is known of them.
+/// Queries all columns of the open files.
 const ALL_OF_FILES: &str = "SELECT * FROM tet_files()";
 
 impl Shell {
-    /// Does what a meta-command says. Leaving is for the caller.
+    /// Executes a meta-command. `.quit` is left to the caller.
     pub(crate) fn obey(&self, meta: Meta) -> Result<Control, Failure> {
         match meta {
             Meta::Quit => return Ok(Control::Quit),
@@ -83,7 +83,7 @@ impl Shell {
         Ok(Control::Continue)
     }
 
-    /// Settings of results.
+    /// Changes a setting of results, or shows its value.
     fn set(&self, meta: Meta) {
         let before = output::current(&self.output);
         if let Meta::Mode(Some(format)) = meta {
@@ -108,7 +108,8 @@ impl Shell {
         let now = output::current(&self.output);
         let rows = now.row_limit().unwrap_or(0).to_string();
         match meta {
-            // What was asked for is said; what was ordered is done.
+            // Print a value that was asked for, and the new state of a switch. Other changes are
+            // silent.
             Meta::Mode(None) => messages::note(before.format().name()),
             Meta::MaxRows(None) => messages::note(&rows),
             Meta::Settings => {
@@ -123,7 +124,7 @@ impl Shell {
         }
     }
 
-    /// Says how a switch stands, to people.
+    /// Reports the state of a switch if the commands are typed in a terminal.
     fn tell(&self, name: &str, state: &str) {
         if !self.manner.quiet && crate::terminal::is_input() {
             messages::note(&format!("{name} is {state}"));
@@ -160,7 +161,7 @@ impl Shell {
         })
     }
 
-    /// Tells the settings of the shell.
+    /// Writes the settings of the shell.
     fn show(&self) -> Result<(), Failure> {
         let output = output::current(&self.output);
         let file = output.file().map(|path| path.display().to_string());
@@ -180,7 +181,7 @@ impl Shell {
         self.write_text(lines.collect())
     }
 
-    /// Runs a statement as `\g` and `\gx` say.
+    /// Runs a statement with the options of `\g` or `\gx`.
     pub(crate) fn go(&self, go: Go, sql: &str) -> Result<Control, Failure> {
         if let Some(file) = go.file {
             self.redirect(move |output| output.redirect_once(&file))?;
@@ -220,12 +221,13 @@ impl Shell {
             Some(sql) => sql,
             None => self.last_query()?,
         };
-        // ANALYZE has one form only.
+        // EXPLAIN ANALYZE has only one format.
         let format = if word.is_empty() { "FORMAT TREE " } else { "" };
         self.run_own(&format!("EXPLAIN {word}{format}{sql}"))
     }
 
-    /// Runs a statement that nobody has written.
+    /// Runs a statement of the shell itself. The last query and the last statement stay those of
+    /// the user.
     fn run_own(&self, sql: &str) -> Result<Control, Failure> {
         let query = self.last_query.borrow().clone();
         let statement = self.last_statement.borrow().clone();
@@ -249,7 +251,7 @@ impl Shell {
             Some(path) => editor::edit_file(path)?,
             None => editor::edit_text(&last)?,
         };
-        // It may have been pressed in the editor.
+        // Ctrl-C may have been pressed in the editor.
         self.forget_interrupts();
         let is_unchanged = path.is_none() && text.trim() == last.trim();
         if text.trim().is_empty() || is_unchanged {
@@ -264,7 +266,7 @@ impl Shell {
             return Err(Failure::message("--read-only: no commands are run"));
         }
         let status = Command::new("sh").args(["-c", command]).status()?;
-        // It heard a Ctrl-C as well.
+        // A Ctrl-C reached the command as well as this process.
         self.forget_interrupts();
         match status.success() {
             true => Ok(()),
@@ -354,7 +356,8 @@ impl Shell {
         Ok(())
     }
 
-    /// A pipe may take its time to open, until somebody reads it.
+    /// Redirects results. Runs on a worker thread, because opening a pipe blocks until the pipe has
+    /// a reader.
     pub(crate) fn redirect(
         &self,
         change: impl FnOnce(&mut Output) -> Result<(), Failure> + Send + 'static,
@@ -372,7 +375,7 @@ impl Shell {
     }
 }
 
-/// A query for functions whose names match a pattern.
+/// Returns a query for the functions whose names match a pattern.
 fn functions(pattern: Option<&str>) -> String {
     let pattern = tables::like_pattern(pattern.unwrap_or("*")).replace('\'', "''");
     format!(
@@ -381,7 +384,7 @@ fn functions(pattern: Option<&str>) -> String {
     )
 }
 
-/// Goes to a directory, or to that of the user.
+/// Changes to a directory, or to the home directory.
 fn change_directory(path: Option<PathBuf>) -> Result<(), Failure> {
     let home = || etcetera::home_dir().map_err(|_| Failure::message("there is no home directory"));
     let path = path.map_or_else(home, Ok)?;
@@ -407,7 +410,7 @@ fn write_text(output: &Output, cancellation: Cancellation, text: &str) -> Result
     settle(result.map_err(Failure::from), &mut sink)
 }
 
-/// All settings of results, under psql's names.
+/// Returns all settings of results under psql's names.
 fn settings(output: &Output) -> [(&'static str, String); 6] {
     let appearance = &output.appearance;
     let null = appearance.null.as_deref().unwrap_or("that of the format");

@@ -13,13 +13,13 @@ use std::fmt::Write;
 use tet_sql::grid::Monotonicity;
 use tet_sql::{ArrayTable, AttributeDescription, DimensionDescription, TableDescription};
 
-/// Describes one table.
+/// Returns the description of one table.
 pub async fn one(context: &SessionContext, name: &str) -> Result<String, Failure> {
     let reference = TableReference::from(name);
     if context.table_exist(reference.clone()).unwrap_or(false) {
         return describe(context, name, reference).await;
     }
-    // A name as it is in the file, which SQL would need in quotes.
+    // Also accept the exact name in the file, which SQL would require in quotes.
     let listed = tables::list(context).into_iter();
     let mut found = listed.filter(|listed| {
         listed.table == name || format!("{}.{}", listed.schema, listed.table) == name
@@ -30,7 +30,7 @@ pub async fn one(context: &SessionContext, name: &str) -> Result<String, Failure
     }
 }
 
-/// Describes all tables.
+/// Returns the descriptions of all tables.
 pub async fn all(context: &SessionContext) -> Result<String, Failure> {
     let mut text = String::new();
     for listed in tables::list(context) {
@@ -57,14 +57,15 @@ async fn describe(
     Ok(text)
 }
 
-/// The description of an array, with the range of a descending axis from its first coordinate to its last.
+/// Returns the description of an array. The range of a descending axis runs from its first
+/// coordinate to its last.
 fn in_order(array: &ArrayTable) -> Result<TableDescription, Failure> {
     let mut table = array.describe()?;
     let grids = array.source().grids();
     for dimension in &mut table.dimensions {
         let mut axes = grids.iter().flat_map(|grid| grid.axes());
         let is_descending = axes.any(|axis| {
-            // Coordinates that cannot be read are a problem of the table.
+            // Coordinates that cannot be read are listed among the problems of the table.
             axis.name() == dimension.name
                 && matches!(axis.monotonicity(), Ok(Monotonicity::Descending))
         });
@@ -78,7 +79,7 @@ fn in_order(array: &ArrayTable) -> Result<TableDescription, Failure> {
     Ok(table)
 }
 
-/// The columns of a table that is no array.
+/// Returns the columns of a table that is not an array.
 fn columns(schema: &Schema) -> String {
     let mut rows = vec![row(["column", "type", "null"])];
     rows.extend(schema.fields().iter().map(|field| {
@@ -91,7 +92,7 @@ fn columns(schema: &Schema) -> String {
     aligned(&rows)
 }
 
-/// Everything known about an array, section by section.
+/// Writes everything known about an array, section by section.
 fn array_text(text: &mut String, table: &TableDescription) {
     let mut line = |label: &str, value: &str| {
         // Writing to a string cannot fail.
@@ -164,7 +165,7 @@ fn values(attributes: &[AttributeDescription]) -> String {
     aligned(&rows)
 }
 
-/// A value as a query shows it: the scalar's own text has times as numbers.
+/// Formats a value as query results do. `ScalarValue` itself formats times as numbers.
 fn scalar(value: &ScalarValue) -> String {
     let array = value.to_array().ok();
     let shown = array.as_ref().and_then(|array| {
@@ -186,7 +187,7 @@ fn bytes(bytes: u64) -> String {
     }
 }
 
-/// The size of the cells, and how many times the stored size that is.
+/// Returns the size of the decoded cells, and its ratio to the stored size.
 fn raw_size(table: &TableDescription) -> String {
     match table.raw_bytes {
         None => format!("more than {}", human_size(u64::MAX)),
@@ -198,12 +199,12 @@ fn raw_size(table: &TableDescription) -> String {
     }
 }
 
-/// A row of texts, some of which are a file's.
+/// Escapes the control characters of a row, because some texts come from a file.
 fn row<const N: usize>(cells: [&str; N]) -> [String; N] {
     cells.map(on_a_line)
 }
 
-/// Indented lines with aligned columns.
+/// Formats rows as indented lines with aligned columns.
 fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0; N];
     for cells in rows {

@@ -1,17 +1,17 @@
-//! What meta-commands do, for those who ask.
+//! The help texts of meta-commands.
 
-/// A command for those who ask.
+/// A meta-command and its help text.
 struct Command {
-    /// All its names.
+    /// All names of the command.
     names: &'static [&'static str],
     arguments: &'static str,
-    /// What it does, in a few words.
+    /// A description of the command in a few words.
     summary: &'static str,
-    /// What else there is to know.
+    /// Further details, or an empty text.
     more: &'static str,
 }
 
-/// A group of commands.
+/// A group of commands with a title.
 type Group = (&'static str, &'static [Command]);
 
 const GROUPS: [Group; 5] = [
@@ -235,12 +235,12 @@ fn commands() -> impl Iterator<Item = &'static Command> {
     GROUPS.iter().flat_map(|(_, commands)| commands.iter())
 }
 
-/// The names of all meta-commands.
+/// Returns the names of all meta-commands.
 pub fn names() -> impl Iterator<Item = &'static str> {
     commands().flat_map(|command| command.names.iter().copied())
 }
 
-/// The list of meta-commands.
+/// Returns the list of meta-commands.
 pub fn all() -> String {
     let mut text = String::new();
     for (title, commands) in GROUPS {
@@ -254,14 +254,14 @@ pub fn all() -> String {
     text + "Anything else is SQL, ended by a semicolon. .help COMMAND tells more.\n"
 }
 
-/// The synopsis of a command: `.once FILE`.
+/// Returns the synopsis of a command, such as `.once FILE`.
 pub fn usage(name: &str) -> String {
     let mut found = commands().filter(|command| command.names.contains(&name));
     let arguments = found.next().map_or("", |command| command.arguments);
     format!("{name} {arguments}").trim_end().to_owned()
 }
 
-/// What one command does; `None` if there is none of that name.
+/// Returns the description of a command, or `None` if no command has this name.
 pub fn one(name: &str) -> Option<String> {
     let is_it = |command: &&Command| {
         let mut names = command.names.iter();

@@ -11,95 +11,96 @@ mod words;
 
 use crate::meta::words::{on_or_off, path, text};
 use crate::output::appearance::{Expanded, Format};
-use crate::plot::ChartKind;
 use std::path::PathBuf;
 use std::time::Duration;
+use tet_sql_plot::ChartKind;
 
-/// Between two runs of a statement that is watched, as in psql.
+/// The default interval of `.watch`, as in psql.
 const WATCH: Duration = Duration::from_secs(2);
 
 /// A meta-command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meta {
-    /// List the meta-commands, or explain one.
+    /// Lists the meta-commands, or explains one.
     Help(Option<String>),
-    /// List the tables, or those whose names match a pattern.
+    /// Lists the tables, or those whose names match a pattern.
     Tables(Option<String>),
-    /// List the files that are schemas, with all that is known of them or the most important.
+    /// Lists the open files; `true` shows all columns, `false` the most important ones.
     Files(bool),
-    /// List the schemas, or those whose names match a pattern.
+    /// Lists the schemas, or those whose names match a pattern.
     Schemas(Option<String>),
-    /// List the functions, or those whose names match a pattern.
+    /// Lists the functions, or those whose names match a pattern.
     Functions(Option<String>),
-    /// Describe a table, or all.
+    /// Describes a table, or all tables.
     Describe(Option<String>),
-    /// List the chunks of a table.
+    /// Lists the chunks of a table.
     Chunks(String),
-    /// Show the plan of a statement, or of the last query.
+    /// Shows the plan of a statement, or of the last query.
     Explain(Option<String>),
-    /// Draw the last result as a picture of this kind, on the terminal or to a file.
+    /// Draws the last result as a chart of this kind, on the terminal or to a file.
     Plot(Option<ChartKind>, Option<PathBuf>),
-    /// Choose the format, or tell it.
+    /// Sets the format of results; `None` shows it.
     Mode(Option<Format>),
-    /// Choose how many rows of a table are shown, or tell it.
+    /// Sets the row limit of tables; `None` shows it.
     MaxRows(Option<usize>),
-    /// Choose the text of NULL; none: that of the format.
+    /// Sets the text that stands for null; `None` restores the default of the format.
     NullValue(Option<String>),
-    /// Choose whether names stand above columns; none: the other way.
+    /// Turns column headers on or off; `None` toggles them.
     Headers(Option<bool>),
-    /// Choose whether rows are one value a line; none: the other way.
+    /// Sets whether rows are written as one value per line; `None` toggles it.
     Expanded(Option<Expanded>),
-    /// Choose whether statements are timed; none: the other way.
+    /// Turns timing of statements on or off; `None` toggles it.
     Timer(Option<bool>),
-    /// Choose whether a pager is used; none: the other way.
+    /// Turns the pager on or off; `None` toggles it.
     Pager(Option<bool>),
-    /// Tell all settings of results.
+    /// Shows all settings of results.
     Settings,
-    /// Write a text where results go.
+    /// Writes a text to the destination of results.
     Print(String),
-    /// Tell the settings of the shell.
+    /// Shows the settings of the shell.
     Show,
-    /// Change the directory, or go to that of the user.
+    /// Changes the directory; `None` means the home directory.
     ChangeDirectory(Option<PathBuf>),
-    /// Tell what the session is like.
+    /// Shows a summary of the session.
     Connection,
-    /// Run the last query once more.
+    /// Runs the last query again.
     Go(Go),
-    /// Write results to a file, or to standard output.
+    /// Writes results to a file, or to standard output.
     Output(Option<PathBuf>),
-    /// Write the next result to a file.
+    /// Writes the next result to a file.
     Once(PathBuf),
-    /// Run the statements of a file.
+    /// Runs the statements of a file.
     Read(PathBuf),
-    /// Edit a file, or the last statement, and run it.
+    /// Edits a file, or the last statement, and runs its text.
     Edit(Option<PathBuf>),
-    /// Run a command of the shell.
+    /// Runs a command of the system's shell.
     Shell(String),
-    /// Run the last query again and again, so often.
+    /// Runs the last query at this interval and this many times; `None` means until Ctrl-C.
     Watch(Duration, Option<u64>),
-    /// Choose whether the first failure ends a script; none: tell it.
+    /// Sets whether the first failure ends a script; `None` shows the setting.
     Bail(Option<bool>),
-    /// Open a file, under a name.
+    /// Opens a file, optionally under a name.
     Open(PathBuf, Option<String>),
-    /// Close the file of a schema.
+    /// Closes the file of a schema.
     Close(String),
-    /// Leave.
+    /// Leaves the shell.
     Quit,
 }
 
 /// The options of `\g` and `\gx`, which end a statement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Go {
-    /// `true` to show rows as one value a line.
+    /// `true` to write rows as one value per line.
     pub is_expanded: bool,
-    /// The file that its result is written to.
+    /// The file to write the result to.
     pub file: Option<PathBuf>,
 }
 
-/// Reads a line that begins with `.` or `\`.
+/// Parses a line that begins with `.` or `\`.
 pub fn parse(line: &str) -> Result<Meta, String> {
     let whole = line.trim();
-    // As in psql, a command of the shell may follow at once. What ends in it is its own.
+    // As in psql, a shell command may follow `\!` without a space. A `;` at its end belongs to the
+    // command.
     for name in ["\\!", ".shell ", ".system "] {
         if let Some(command) = whole.strip_prefix(name) {
             return needed(name.trim(), Some(command.trim()), "a command").map(Meta::Shell);
@@ -112,7 +113,7 @@ pub fn parse(line: &str) -> Result<Meta, String> {
     };
     let meta = match name {
         ".help" | "\\?" => Meta::Help(argument.map(str::to_owned)),
-        // As in psql: tables alone without an argument.
+        // As in psql, `\d` without an argument lists the tables.
         "\\d" | "\\d+" if argument.is_none() => Meta::Tables(None),
         ".tables" | "\\dt" | "\\dt+" => Meta::Tables(argument.map(text)),
         ".databases" | "\\l" => plain(name, argument, Meta::Files(false))?,
@@ -188,7 +189,7 @@ fn expanded(text: &str) -> Result<Expanded, String> {
     Ok(if on { Expanded::On } else { Expanded::Off })
 }
 
-/// `\pset NAME [VALUE]`, under psql's names.
+/// Parses `\pset NAME [VALUE]`, with psql's names.
 fn set(argument: Option<&str>) -> Result<Meta, String> {
     let Some(argument) = argument else {
         return Ok(Meta::Settings);
@@ -232,7 +233,7 @@ fn watch(argument: Option<&str>) -> Result<Meta, String> {
     Ok(Meta::Watch(pause, times))
 }
 
-/// `[KIND] [FILE]`
+/// Parses `[KIND] [FILE]`.
 fn plot(argument: Option<&str>) -> Meta {
     let Some(argument) = argument else {
         return Meta::Plot(None, None);
@@ -247,7 +248,7 @@ fn plot(argument: Option<&str>) -> Meta {
     }
 }
 
-/// `FILE`, `FILE AS NAME` or, as on the command line, `NAME=FILE`.
+/// Parses `FILE`, `FILE AS NAME` or, as on the command line, `NAME=FILE`.
 fn open(argument: &str) -> Result<Meta, String> {
     let lower = argument.to_ascii_lowercase();
     if let Some(place) = lower.rfind(" as ") {

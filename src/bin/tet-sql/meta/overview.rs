@@ -1,4 +1,5 @@
-//! The tables of a session at a glance: each file with its arrays, their dimensions, types, units and sizes.
+//! An overview of the tables of a session: each file with its arrays, their dimensions, types,
+//! units and sizes.
 
 use crate::failure::Failure;
 use crate::meta::tables::{self, Listed};
@@ -16,28 +17,28 @@ use tet_sql::ArrayTable;
 use tet_sql::grid::CoordinateSource;
 use unicode_width::UnicodeWidthStr;
 
-/// A table at a glance.
+/// A table in the overview.
 struct Row {
     schema: String,
     table: String,
-    /// The file that an array lies in.
+    /// The file or files that contain the array.
     file: Option<String>,
-    /// Names and lengths; of what is no array there are none.
+    /// The names and lengths of the dimensions; empty if the table is not an array.
     dimensions: Vec<(String, u64)>,
-    /// The columns that are no dimensions, with their types.
+    /// The names and types of the columns that are not dimensions.
     columns: Vec<(String, String)>,
     units: Option<String>,
-    /// Bytes of the cells.
+    /// The size of the decoded cells in bytes.
     bytes: Option<u64>,
-    /// `true` if other arrays take their coordinates from this one.
+    /// `true` if the values of this array are the coordinates of an axis.
     is_coordinate: bool,
 }
 
-/// The tables of a session, or some of them.
+/// An overview of the tables of a session, or of some of them.
 pub struct Overview(Vec<Row>);
 
 impl Overview {
-    /// The tables whose names match a pattern, or all.
+    /// Returns an overview of the tables whose names match a pattern, or of all tables.
     pub async fn of(context: &SessionContext, pattern: Option<&str>) -> Result<Self, Failure> {
         let all = tables::list(context);
         let wanted: HashSet<_> = tables::matching(all.clone(), pattern)?
@@ -46,7 +47,7 @@ impl Overview {
         let mut rows = Vec::new();
         let mut coordinates = HashSet::new();
         for listed in all {
-            // A table that cannot be opened is there all the same.
+            // List a table even if it cannot be opened.
             let table = context.table_provider(listed.reference.clone()).await.ok();
             let array = table
                 .as_ref()
@@ -81,7 +82,7 @@ impl Overview {
         Ok(Self(rows))
     }
 
-    /// The tables as a result, with names as SQL needs them.
+    /// Returns the overview as a record batch, with names quoted where SQL requires quotes.
     pub fn batch(&self) -> Result<RecordBatch, ArrowError> {
         let texts = |of: &dyn Fn(&Row) -> Option<String>| -> ArrayRef {
             Arc::new(StringArray::from_iter(self.0.iter().map(of)))
@@ -102,14 +103,14 @@ impl Overview {
         ])
     }
 
-    /// The tables as text, by schemas.
+    /// Returns the overview as text, one section per schema.
     pub fn text(&self, width: Option<usize>) -> String {
         let mut text = String::new();
         for rows in self.0.chunk_by(|one, other| one.schema == other.schema) {
             let (coordinates, others): (Vec<&Row>, Vec<&Row>) =
                 rows.iter().partition(|row| row.is_coordinate);
             text += &on_a_line(&quote_identifier(&rows[0].schema));
-            // The whole path is in the list of files.
+            // `.databases` shows the whole path.
             let files = rows.iter().filter_map(|row| row.file.as_deref());
             if let Some(file) = files.map(file_name).next() {
                 let _ = write!(text, " ({})", on_a_line(file));
@@ -130,7 +131,7 @@ impl Overview {
 }
 
 impl Row {
-    /// `(time: 48, lat: 10, lon: 20)`
+    /// Returns the dimensions as text: `(time: 48, lat: 10, lon: 20)`.
     fn dimensions(&self) -> Option<String> {
         let parts = self.dimensions.iter();
         let parts: Vec<String> = parts
@@ -139,7 +140,7 @@ impl Row {
         (!parts.is_empty()).then(|| format!("({})", parts.join(", ")))
     }
 
-    /// The type of the only value column.
+    /// Returns the type of an array's value column, if there is exactly one.
     fn types(&self) -> Option<String> {
         match self.columns.as_slice() {
             [(_, data_type)] if !self.dimensions.is_empty() => Some(data_type.clone()),
@@ -147,7 +148,8 @@ impl Row {
         }
     }
 
-    /// The line about a table. A table with several value columns lists their names at the end.
+    /// Returns the line about the table. A table with several value columns lists their names at
+    /// the end.
     fn line(&self) -> Line {
         let names = self.columns.iter().map(|(name, _)| name.as_str());
         let names = names.collect::<Vec<_>>().join(", ");
@@ -170,10 +172,10 @@ impl Row {
     }
 }
 
-/// A line about a table.
+/// A line of the overview.
 struct Line {
     cells: [String; 5],
-    /// Text behind the last cell that is not empty. It is not aligned with other lines.
+    /// Text after the last non-empty cell. Other lines are not aligned with it.
     rest: String,
 }
 
@@ -240,7 +242,7 @@ fn of_array(listed: Listed, array: &ArrayTable) -> Row {
     }
 }
 
-/// The lengths along the dimensions of a table of several files.
+/// Returns the lengths of the dimensions of a table that spans several files.
 fn of_files(array: &ArrayTable) -> Vec<u64> {
     match array.describe() {
         Ok(table) => table.dimensions.iter().map(|one| one.extent).collect(),
@@ -248,7 +250,7 @@ fn of_files(array: &ArrayTable) -> Vec<u64> {
     }
 }
 
-/// Notes the arrays whose values are the coordinates of an axis.
+/// Collects the arrays whose values are the coordinates of an axis.
 fn note_coordinates(
     listed: &Listed,
     array: &ArrayTable,
@@ -265,7 +267,7 @@ fn note_coordinates(
     }
 }
 
-/// Indented lines with aligned columns, of which the widest is cut where a line has no place.
+/// Formats indented lines with aligned columns. Shortens the widest column if the lines do not fit.
 fn aligned(lines: &[Line], width: Option<usize>) -> String {
     let widest = |column: usize| lines.iter().map(|line| line.cells[column].width()).max();
     let mut widths = [0, 1, 2, 3, 4].map(|column| widest(column).unwrap_or(0));
@@ -293,7 +295,7 @@ fn aligned(lines: &[Line], width: Option<usize>) -> String {
             }
             let cell = shortened(cell, width);
             let space = " ".repeat(width.saturating_sub(cell.width()));
-            // Sizes are numbers.
+            // Sizes are aligned to the right, like numbers.
             let _ = match number {
                 4 => write!(line, "  {space}{cell}"),
                 _ => write!(line, "  {cell}{space}"),

@@ -1,4 +1,4 @@
-//! The tables of a session.
+//! Lists the tables of a session.
 
 use arrow::array::{ArrayRef, RecordBatch, Scalar, StringArray, UInt64Array};
 use arrow::compute::ilike;
@@ -11,15 +11,15 @@ use std::sync::Arc;
 /// A table of a session.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Listed {
-    /// The schema, behind its catalog unless that is the default one.
+    /// The schema, qualified by its catalog unless that is the default catalog.
     pub schema: String,
-    /// The table's name.
+    /// The name of the table.
     pub table: String,
-    /// What the session finds it by.
+    /// The full reference to the table.
     pub reference: TableReference,
 }
 
-/// All tables but those that describe the others.
+/// Returns all tables except those of `information_schema`, in order.
 pub fn list(context: &SessionContext) -> Vec<Listed> {
     let default = context
         .copied_config()
@@ -61,14 +61,15 @@ pub fn list(context: &SessionContext) -> Vec<Listed> {
     tables
 }
 
-/// The tables that a pattern matches, whatever their case: `temp*`, `%temp%`, or with a schema, `demo.t*`. Without one, all.
+/// Returns the tables that match a pattern, ignoring case: `temp*`, `%temp%`, or with a schema,
+/// `demo.t*`. Without a pattern, returns all tables.
 pub fn matching(tables: Vec<Listed>, pattern: Option<&str>) -> Result<Vec<Listed>, ArrowError> {
     let Some(pattern) = pattern else {
         return Ok(tables);
     };
     let names = tables.iter().map(|listed| listed.table.as_str());
     let mut found = like(names, pattern)?;
-    // A table may have a point in its name, so that a pattern without schemas comes first.
+    // A table name may contain a dot, so the whole pattern is first matched against table names.
     if let Some((schema, table)) = pattern.rsplit_once('.') {
         let schemas = tables.iter().map(|listed| listed.schema.as_str());
         let names = tables.iter().map(|listed| listed.table.as_str());
@@ -86,7 +87,7 @@ pub fn matching(tables: Vec<Listed>, pattern: Option<&str>) -> Result<Vec<Listed
         .collect())
 }
 
-/// The schemas whose names match a pattern, and how many tables each has.
+/// Returns the schemas whose names match a pattern, with the number of tables in each.
 pub fn schemas(context: &SessionContext, pattern: Option<&str>) -> Result<RecordBatch, ArrowError> {
     let default = context
         .copied_config()
@@ -112,7 +113,7 @@ pub fn schemas(context: &SessionContext, pattern: Option<&str>) -> Result<Record
     ])
 }
 
-/// Returns for each name whether it matches a pattern of LIKE or psql.
+/// Returns, for each name, `true` if it matches a pattern of LIKE or psql.
 fn like<'a>(names: impl Iterator<Item = &'a str>, pattern: &str) -> Result<Vec<bool>, ArrowError> {
     let names = StringArray::from_iter_values(names);
     let pattern = like_pattern(pattern);
@@ -120,7 +121,8 @@ fn like<'a>(names: impl Iterator<Item = &'a str>, pattern: &str) -> Result<Vec<b
     Ok((0..found.len()).map(|row| found.value(row)).collect())
 }
 
-/// A pattern of LIKE for one that may be of psql's kind. Quotes of names are left out.
+/// Converts a pattern of psql to one of LIKE, and drops the quotes of names. A pattern of LIKE
+/// stays as it is.
 pub fn like_pattern(pattern: &str) -> String {
     pattern.replace('*', "%").replace('?', "_").replace('"', "")
 }

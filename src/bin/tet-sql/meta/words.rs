@@ -1,14 +1,14 @@
-//! The arguments of meta-commands.
+//! Parses the arguments of meta-commands.
 
 use std::path::PathBuf;
 
-/// A text, which may be in quotes.
+/// Parses a text, and removes the quotes around it.
 pub fn text(word: &str) -> String {
     let word = word.trim();
     for quote in ['\'', '"'] {
         let inner = word.strip_prefix(quote);
         if let Some(inner) = inner.and_then(|inner| inner.strip_suffix(quote))
-            // The quotes of a qualified name are parts of its names.
+            // The double quotes in `"a"."b"` belong to the parts of a qualified name.
             && (quote == '\'' || !inner.contains('"'))
         {
             return match quote {
@@ -20,7 +20,7 @@ pub fn text(word: &str) -> String {
     word.to_owned()
 }
 
-/// A path, which may be in quotes, and may begin in the home folder.
+/// Parses a path, which may be in quotes. A leading `~/` stands for the home directory.
 pub fn path(word: &str) -> PathBuf {
     let text = text(word);
     let home = text.strip_prefix("~/").zip(etcetera::home_dir().ok());
@@ -30,7 +30,7 @@ pub fn path(word: &str) -> PathBuf {
     }
 }
 
-/// `on` or `off`, by any of their names.
+/// Parses `on` or `off`, or one of their synonyms such as `yes` and `0`.
 pub fn on_or_off(word: &str) -> Result<bool, String> {
     match word.to_ascii_lowercase().as_str() {
         "on" | "true" | "yes" | "1" => Ok(true),

@@ -1,11 +1,11 @@
-//! How results look.
+//! The settings that determine the look of results.
 
 use clap::ValueEnum;
 
-/// The rows of a table that a terminal shows unless told otherwise.
+/// The default row limit on a terminal.
 const TERMINAL_ROWS: usize = 40;
 
-/// How results are written.
+/// The format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// A table fitted to the terminal
@@ -31,7 +31,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The name used on the command line.
+    /// Returns the name of the format on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Box => "box",
@@ -47,9 +47,9 @@ impl Format {
         }
     }
 
-    /// Reads a name.
+    /// Parses the name of a format.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // As psql calls it.
+        // psql's name for this format.
         if text.eq_ignore_ascii_case("aligned") {
             return Ok(Self::Box);
         }
@@ -60,7 +60,7 @@ impl Format {
         })
     }
 
-    /// The endings of files, and the formats that they ask for.
+    /// File name extensions and the formats they select.
     pub const ENDINGS: [(&'static str, Self); 12] = [
         ("csv", Self::Csv),
         ("tsv", Self::Tsv),
@@ -76,46 +76,48 @@ impl Format {
         ("latex", Self::Latex),
     ];
 
-    /// The format that a file's ending asks for.
+    /// Returns the format that a file name extension selects.
     pub fn of_ending(ending: &str) -> Option<Self> {
         let mut endings = Self::ENDINGS.iter();
         let (_, format) = endings.find(|(known, _)| ending.eq_ignore_ascii_case(known))?;
         Some(*format)
     }
 
-    /// Returns `true` if the format is meant to be read, in a terminal or in a document, rather than by programs.
+    /// Returns `true` if people read the format, in a terminal or in a document. The other formats
+    /// are for programs.
     pub fn is_for_reading(self) -> bool {
         self.is_for_people() || matches!(self, Self::Markdown | Self::Html | Self::Latex)
     }
 
-    /// Whether it is meant for people, who want no more rows than they can read.
+    /// Returns `true` if people read the format in a terminal. Only these formats are cut to the
+    /// row limit.
     pub fn is_for_people(self) -> bool {
         matches!(self, Self::Box | Self::Table | Self::Line)
     }
 }
 
-/// Whether rows are written as one value a line.
+/// The setting for writing rows as one value per line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expanded {
     /// Never.
     Off,
     /// Always.
     On,
-    /// Where a row has no place on a line.
+    /// Only if a row does not fit on a line.
     Automatic,
 }
 
-/// How many rows of a table are shown.
+/// The row limit of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowLimit {
-    /// Enough for a terminal, all for anything else.
+    /// `TERMINAL_ROWS` on a terminal, all rows elsewhere.
     Automatic,
-    /// As many as asked for; none: all.
+    /// A limit chosen by the user; `None` means all rows.
     Chosen(Option<usize>),
 }
 
 impl RowLimit {
-    /// The most rows; none: all.
+    /// Returns the maximum number of rows to show; `None` means all rows.
     pub fn resolve(self, is_terminal: bool) -> Option<usize> {
         match self {
             Self::Chosen(rows) => rows,
@@ -124,20 +126,20 @@ impl RowLimit {
     }
 }
 
-/// How results look.
+/// The settings that determine the look of results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appearance {
-    /// The format that was chosen; none: what fits the place they go to.
+    /// The chosen format; `None` means the default of the destination.
     pub format: Option<Format>,
-    /// The text of NULL; none: that of the format.
+    /// The text that stands for null; `None` means the default of the format.
     pub null: Option<String>,
-    /// Whether names stand above the columns.
+    /// `true` to write the column names above the columns.
     pub headers: bool,
-    /// Whether rows are written as one value a line, in tables.
+    /// The setting for one value per line in tables.
     pub expanded: Expanded,
-    /// How many rows of a table are shown.
+    /// The row limit of tables.
     pub rows: RowLimit,
-    /// Whether what is taller than the screen goes through a pager.
+    /// `true` to show results that are taller than the screen in a pager.
     pub pager: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Results that become files of their own: rows by way of COPY, and pictures.
+//! Writes results to files that hold a single result: rows by means of COPY, and pictures.
 
 use crate::failure::Failure;
 use crate::output::picture;
@@ -14,7 +14,8 @@ use datafusion::prelude::SessionContext;
 use std::sync::Arc;
 use url::Url;
 
-/// Writes the rows of a query, or a picture of them, to a file, which is there as a whole or as it was before.
+/// Writes the rows of a query, or a picture of them, to a file. An existing file is replaced only
+/// by a complete new one.
 pub async fn write(
     context: &SessionContext,
     sql: &str,
@@ -44,7 +45,7 @@ async fn copy(
     progress: bool,
     cancellation: &Cancellation,
 ) -> Result<Outcome, Error> {
-    // A URL has no characters that DataFusion would take for a pattern.
+    // DataFusion expands patterns such as `*` in paths, but not in URLs.
     let path = std::path::absolute(&target.path).map_err(Failure::from)?;
     let Ok(url) = Url::from_file_path(path) else {
         let message = format!("{}: is not the path of a file", target.path.display());
@@ -71,14 +72,14 @@ async fn draw(
     target: &SingleTarget,
 ) -> Result<Outcome, Error> {
     let (chart, rows) = picture::chart(context, sql, None).await?;
-    chart.write(&target.path).map_err(Failure::message)?;
+    picture::write(&chart, &target.path)?;
     Ok(Outcome {
         rows,
         ..Outcome::default()
     })
 }
 
-/// The rows that COPY says it has written.
+/// Returns the number of rows that COPY reports to have written.
 fn count(batch: &RecordBatch) -> usize {
     let column = batch.columns().first();
     let counts = column.and_then(|column| column.as_primitive_opt::<UInt64Type>());

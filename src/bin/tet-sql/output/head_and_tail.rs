@@ -1,4 +1,4 @@
-//! The first and the last rows of a result that is longer than what is shown.
+//! Reads the first and last rows of results that are longer than the row limit.
 
 use crate::output::progress::Progress;
 use crate::session::worker_threads::Cancellation;
@@ -21,11 +21,12 @@ use std::time::Duration;
 use tet_sql::provider::plans::last_rows::last_rows;
 use tokio::time::{Instant, timeout_at};
 
-/// The time that a query goes on for its last rows and the number of rows, once the first rows are there.
+/// The time that a query may continue after its first rows to find its last rows and the number of
+/// rows.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Results that are sorted as a whole for their last rows.
+/// The most rows that are sorted completely to find the last ones.
 const MOST_SORTED: usize = 1 << 20;
-/// Operators that pass rows on as they come.
+/// Operators that pass rows on as they arrive.
 const STREAMED: [&str; 7] = [
     "CoalesceBatchesExec",
     "CoalescePartitionsExec",
@@ -37,22 +38,27 @@ const STREAMED: [&str; 7] = [
 ];
 
 /// The rows of a result that are shown.
+///
+/// ```text
+/// rows of the result   0 1 2 │ 3 4 ... 96 │ 97 98 99
+///                      first    left out      last
+/// ```
 pub struct Ends {
-    /// The columns.
+    /// The schema of the rows.
     pub schema: SchemaRef,
     /// The first rows.
     pub first: Vec<RecordBatch>,
-    /// The last rows, if some between the first and these are left out.
+    /// The last rows. Empty if no rows are left out, or if only the first rows were read.
     pub last: Vec<RecordBatch>,
-    /// The part of the result that these rows are.
+    /// The extent of the shown rows: the whole result, or some of a known number of rows.
     pub extent: Extent,
     /// The chunks and bytes that were read for the rows.
     pub reading: Reading,
 }
 
-/// Runs queries for the ends of a result.
+/// Runs queries and reads the first and last rows of their results.
 pub struct Reader<'a> {
-    /// The session.
+    /// The session that the queries run in.
     pub context: &'a SessionContext,
     /// `true` to show a progress bar.
     pub progress: bool,
@@ -61,8 +67,13 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads at most `limit` rows of a query with this plan: the first and the last ones where the last can be had without
-    /// much waiting, else the first.
+    /// Reads at most `limit` rows of a query. `plan` is the physical plan of `frame`.
+    ///
+    /// - If the plan only projects an array with a known number of rows, reads the chunks of the
+    ///   first and of the last rows directly.
+    /// - If the plan sorts many rows, reads only the first ones, for which a top-k sort is enough.
+    /// - Otherwise runs the plan for its first rows, and also returns the last ones if the plan
+    ///   ends soon after the first ones.
     pub async fn read(
         &self,
         frame: DataFrame,
@@ -95,7 +106,8 @@ impl Reader<'_> {
             return self.first(frame, limit).await;
         }
         let plan = match is_streamed(plan.as_ref()) {
-            // In the order of the table, of which one partition has the first rows and another one the last.
+            // Several partitions would deliver their rows interleaved. One partition keeps the
+            // order of the table, so that its first and last rows are those of the result.
             true => {
                 let mut state = self.context.state();
                 let options = state.config_mut().options_mut();
@@ -107,9 +119,9 @@ impl Reader<'_> {
         self.both(&plan, limit - from_end, from_end).await
     }
 
-    /// The first rows, of which no others are made.
+    /// Reads the first rows and computes no others.
     async fn first(&self, frame: DataFrame, limit: usize) -> Result<Ends, Error> {
-        // One row more tells whether there are more.
+        // One more row shows whether the result is longer than the limit.
         let frame = frame.limit(0, Some(limit.saturating_add(1)))?;
         let plan = frame.create_physical_plan().await?;
         let _progress = Progress::of(&plan, self.progress, self.cancellation);
@@ -138,7 +150,8 @@ impl Reader<'_> {
         })
     }
 
-    /// The first and the last rows, unless the latter let wait too long.
+    /// Reads the first and the last rows, or only the first if the query does not end within
+    /// [`PATIENCE`] after `limit` rows.
     async fn both(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
@@ -195,7 +208,7 @@ impl Reader<'_> {
     }
 }
 
-/// The rows of a plan, as far as they are known without running it.
+/// Returns the number of rows of a plan, as far as its statistics say.
 pub fn rows_of(plan: &dyn ExecutionPlan) -> Precision<usize> {
     let statistics = StatisticsContext::new();
     match statistics.compute(plan, &StatisticsArgs::new()) {
@@ -204,7 +217,7 @@ pub fn rows_of(plan: &dyn ExecutionPlan) -> Precision<usize> {
     }
 }
 
-/// Returns `true` if the last step of a plan is to sort all rows.
+/// Returns `true` if the last step of a plan sorts all rows.
 fn is_sorted(plan: &dyn ExecutionPlan) -> bool {
     if plan.fetch().is_some() {
         return false;
@@ -228,7 +241,7 @@ fn is_streamed(plan: &dyn ExecutionPlan) -> bool {
             .all(|child| is_streamed(child.as_ref()))
 }
 
-/// The first of some rows, and how many there are.
+/// Keeps the first `most` rows and counts all rows.
 struct Head {
     batches: Vec<RecordBatch>,
     rows: usize,
@@ -253,7 +266,7 @@ impl Head {
     }
 }
 
-/// The last of some rows.
+/// Keeps the last `most` rows.
 struct Tail {
     batches: VecDeque<RecordBatch>,
     rows: usize,

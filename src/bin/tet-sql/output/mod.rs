@@ -1,4 +1,4 @@
-//! Where results go.
+//! The destinations of results, and the formats they are written in.
 
 pub mod appearance;
 pub mod export;
@@ -24,7 +24,7 @@ use tet_sql::provider::adapters::arrays::is_array_file;
 
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The endings of files that hold one result, and what it becomes there.
+/// The extensions of files that hold a single result, and the content of such a file.
 const SINGLE: [(&str, Content); 7] = [
     ("parquet", Content::Rows("PARQUET")),
     ("arrow", Content::Rows("ARROW")),
@@ -34,29 +34,37 @@ const SINGLE: [(&str, Content); 7] = [
     ("png", Content::Picture),
     ("svg", Content::Picture),
 ];
-/// The endings of files that hold the table of characters that a pipe gets; a name without an ending is one, too.
+/// The extensions of files in the default format of a pipe, a table of plain characters. A file
+/// name without an extension selects this format, too.
 const PLAIN: [&str; 4] = ["txt", "text", "log", "out"];
 
-/// Where results go, and how they look.
+/// The destination of results and the settings that determine their look.
 ///
-/// A statement works with a copy: after Ctrl-C it may be on its way to an end while the next one runs.
+/// ```text
+///                     ┌─ Standard: standard output, through a pager if the result is tall
+/// -o, .output, .once ─┼─ Text:     a text file that collects results (CSV, JSON, HTML, ...)
+///                     └─ Single:   a file that holds one result (Parquet, tet, Zarr, a picture)
+/// ```
+///
+/// A statement works with a copy of the output: after Ctrl-C, the cancelled statement may still be
+/// finishing while the next one runs.
 #[derive(Clone)]
 pub struct Output {
-    /// How results look.
+    /// The settings that determine the look of results.
     pub appearance: Appearance,
     place: Place,
-    /// Where the next result goes, if only that.
+    /// The destination of the next result only, as set by `.once`.
     once: Option<Place>,
     inputs: Vec<PathBuf>,
-    /// Whether a pager may write no files and run no commands.
+    /// `true` if a pager must not write files or run commands.
     read_only: bool,
 }
 
-/// A place for results.
+/// A destination of results.
 #[derive(Clone)]
 struct Place {
     target: Target,
-    /// The format that a file's ending asks for.
+    /// The format that the file name extension selects.
     format: Option<Format>,
 }
 
@@ -67,42 +75,42 @@ impl Place {
     };
 }
 
-/// What results are written to.
+/// The kind of a destination.
 #[derive(Clone)]
 pub enum Target {
     /// Standard output.
     Standard,
-    /// A file of text.
+    /// A text file that collects results.
     Text(Arc<TextFile>),
-    /// A file that holds one result.
+    /// A file that holds a single result.
     Single(Arc<SingleTarget>),
 }
 
-/// What a result becomes in a file that holds one.
+/// The content of a file that holds a single result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// The rows, in the format that COPY calls so.
+    /// The rows, in the format of this name in `COPY ... STORED AS`.
     Rows(&'static str),
     /// A picture of the rows.
     Picture,
 }
 
-/// A file that holds one result.
+/// A file that holds a single result.
 pub struct SingleTarget {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What it holds.
+    /// The content of the file.
     pub content: Content,
     is_used: AtomicBool,
 }
 
 impl SingleTarget {
-    /// Notes that a result is there.
+    /// Records that the file holds its result.
     pub fn take(&self) {
         self.is_used.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is free: a second result would take the place of the first.
+    /// Fails if the file already holds its result, which a second one would replace.
     pub fn check(&self) -> Result<(), Failure> {
         if self.is_used.load(Ordering::Relaxed) {
             let path = self.path.display();
@@ -114,24 +122,25 @@ impl SingleTarget {
     }
 }
 
-/// An output that meta-commands change.
+/// The output of a session, which meta-commands change.
 pub type SharedOutput = Arc<Mutex<Output>>;
 
-/// The output as it is now.
+/// Returns a copy of the current output.
 pub fn current(output: &SharedOutput) -> Output {
-    // Nothing that could fail is done under this lock.
+    // No code that could panic runs under this lock, so a poisoned lock still holds a valid output.
     output
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .clone()
 }
 
-/// Changes the output for the statements that follow.
+/// Replaces the output for the statements that follow.
 pub fn change(output: &SharedOutput, changed: Output) {
     *output.lock().unwrap_or_else(PoisonError::into_inner) = changed;
 }
 
-/// The output for a text, for which files of one result have no place: they wait for rows.
+/// Returns the output for text that is not the result of a statement. Such text is never written to
+/// a file that holds a single result: the file keeps waiting for rows.
 pub fn for_text(output: &SharedOutput) -> Output {
     let is_single = |place: &Place| matches!(place.target, Target::Single(_));
     let mut chosen = current(output);
@@ -144,7 +153,7 @@ pub fn for_text(output: &SharedOutput) -> Output {
     chosen
 }
 
-/// The output for a statement with a result: that of `.once` is used up by it.
+/// Returns the output for the result of a statement. This uses up the destination of `.once`.
 pub fn for_result(output: &SharedOutput) -> Output {
     let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
     let mut current = output.clone();
@@ -155,7 +164,8 @@ pub fn for_result(output: &SharedOutput) -> Output {
 }
 
 impl Output {
-    /// Writes to standard output, for now. The inputs are never overwritten.
+    /// Creates an output that writes to standard output. The `inputs` are files that are never
+    /// overwritten.
     pub fn new(inputs: Vec<PathBuf>, read_only: bool) -> Self {
         let mut output = Self {
             appearance: Appearance::default(),
@@ -168,11 +178,11 @@ impl Output {
         output
     }
 
-    /// Continues in another file, or on standard output.
+    /// Redirects the results that follow to a file or to standard output.
     pub fn redirect(&mut self, file: Option<&Path>) -> Result<(), Failure> {
         self.once = None;
         self.place = match file {
-            // As everywhere, and as SQLite calls it.
+            // `-` is the usual name of standard output, and SQLite calls it `stdout`.
             Some(path) if path == Path::new("-") || path == Path::new("stdout") => Place::STANDARD,
             None => Place::STANDARD,
             Some(path) => self.place_of(path)?,
@@ -180,13 +190,13 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the next result to a file, and only that.
+    /// Redirects only the next result to a file.
     pub fn redirect_once(&mut self, file: &Path) -> Result<(), Failure> {
         self.once = Some(self.place_of(file)?);
         Ok(())
     }
 
-    /// Chooses the format of the results that follow.
+    /// Sets the format of the results that follow.
     pub fn set_format(&mut self, format: Format) {
         self.appearance.format = Some(format);
         self.place.format = None;
@@ -201,8 +211,8 @@ impl Output {
         let single = SINGLE
             .iter()
             .find(|(single, _)| ending.eq_ignore_ascii_case(single));
-        // Truncating a mapped file would end the process, and no result is meant to replace an array file, whether it is
-        // open under this name, another one, or not at all.
+        // Truncating a memory-mapped file would crash the process. No array file is overwritten,
+        // whether it is open under this name, under another name, or not at all.
         if is_array_file(path) {
             return Err(named(
                 "is an array file, which is not overwritten".to_owned(),
@@ -227,7 +237,7 @@ impl Output {
         let format = Format::of_ending(&ending);
         let is_plain =
             ending.is_empty() || PLAIN.iter().any(|one| ending.eq_ignore_ascii_case(one));
-        // Devices and pipes have names of their own.
+        // The names of devices and pipes do not say a format.
         let is_file = !path.exists() || path.is_file();
         if format.is_none() && !is_plain && self.appearance.format.is_none() && is_file {
             return Err(named(unknown_ending(&ending)));
@@ -248,14 +258,14 @@ impl Output {
         inputs.any(|input| input.canonicalize().is_ok_and(|input| input == path))
     }
 
-    /// From now on this file is not overwritten, either.
+    /// Adds a file that must not be overwritten.
     pub fn add_input(&mut self, input: PathBuf) {
-        // The shell may move to another directory.
+        // An absolute path, because `.cd` may change the directory.
         self.inputs
             .push(std::path::absolute(&input).unwrap_or(input));
     }
 
-    /// The file that results go to, unless they go to standard output.
+    /// Returns the file that results are written to, or `None` for standard output.
     pub fn file(&self) -> Option<&Path> {
         match &self.place.target {
             Target::Standard => None,
@@ -264,17 +274,17 @@ impl Output {
         }
     }
 
-    /// Where results go.
+    /// Returns the destination of results.
     pub fn target(&self) -> &Target {
         &self.place.target
     }
 
-    /// Whether results are shown on a terminal.
+    /// Returns `true` if results are shown on a terminal.
     pub fn is_terminal(&self) -> bool {
         matches!(self.place.target, Target::Standard) && terminal::is_output()
     }
 
-    /// The format of results.
+    /// Returns the format of results.
     pub fn format(&self) -> Format {
         let for_place = match self.is_terminal() {
             true => Format::Box,
@@ -286,7 +296,7 @@ impl Output {
             .unwrap_or(for_place)
     }
 
-    /// How results are written.
+    /// Returns the style that results are written in.
     pub fn style(&self) -> Style {
         let is_terminal = self.is_terminal();
         Style {
@@ -299,7 +309,8 @@ impl Output {
         }
     }
 
-    /// The rows to show of a result; none: all. What is for programs is not cut.
+    /// Returns the maximum number of rows to show; `None` means all rows. Formats for programs are
+    /// never cut.
     pub fn row_limit(&self) -> Option<usize> {
         let is_shown = matches!(self.place.target, Target::Standard);
         if !is_shown || !self.format().is_for_people() {
@@ -308,7 +319,7 @@ impl Output {
         self.appearance.rows.resolve(self.is_terminal())
     }
 
-    /// A buffered writer for one statement's result.
+    /// Returns a buffered writer for the result of one statement.
     pub fn sink(&self, cancellation: Cancellation) -> Sink<'_> {
         let destination = match &self.place.target {
             Target::Text(file) => Destination::File(file, None),
@@ -328,7 +339,7 @@ impl Output {
     }
 }
 
-/// Says which endings are known.
+/// Returns the error text for an unknown file name extension, which lists the known ones.
 fn unknown_ending(ending: &str) -> String {
     let single = SINGLE.iter().map(|(ending, _)| *ending);
     let known = Format::ENDINGS.iter().map(|(ending, _)| *ending);
@@ -347,11 +358,12 @@ fn unknown_ending(ending: &str) -> String {
     )
 }
 
-/// A buffered writer that remembers why it failed: the writers of formats keep only the text of an error.
+/// A buffered writer for one result. It remembers why writing failed, because format writers keep
+/// only the text of an error.
 pub struct Sink<'a>(BufWriter<Guard<'a>>);
 
 impl Sink<'_> {
-    /// Writes what is buffered.
+    /// Writes the buffered bytes.
     pub fn finish(&mut self) -> Result<(), Failure> {
         let result = self.0.flush();
         match self.failure() {
@@ -360,7 +372,8 @@ impl Sink<'_> {
         }
     }
 
-    /// Begins a file even if there is nothing to write: an empty result is a result, too. Waits for the reader of a pager.
+    /// Completes the result. A file is written even if the result is empty. Waits until the user
+    /// quits the pager, if there is one.
     pub fn end(&mut self) -> Result<(), Failure> {
         let guard = self.0.get_mut();
         if guard.cancellation.is_cancelled() {
@@ -380,7 +393,7 @@ impl Sink<'_> {
         Ok(())
     }
 
-    /// Why writing failed, if it did.
+    /// Returns the reason why writing failed, if it failed.
     pub fn failure(&mut self) -> Option<Failure> {
         self.0.get_mut().failure.take()
     }
@@ -391,7 +404,8 @@ impl Write for Sink<'_> {
         self.0.write(bytes)
     }
 
-    /// Formats flush after each batch, which would write small pieces; `finish` writes the last one.
+    /// Does nothing, because format writers flush after each batch, which would cause many small
+    /// writes. [`Sink::finish`] writes the buffered bytes.
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
@@ -415,7 +429,7 @@ impl Guard<'_> {
             && error.kind() != std::io::ErrorKind::Interrupted
         {
             self.failure = Some(match (error.kind(), &self.destination) {
-                // The reader has seen enough of this result, but not of the session.
+                // The user quit the pager, which ends this result but not the session.
                 (std::io::ErrorKind::BrokenPipe, Destination::Pager(_)) => Failure::Enough,
                 (std::io::ErrorKind::BrokenPipe, _) => Failure::BrokenPipe,
                 _ => Failure::message(format!("cannot write the result: {error}")),
@@ -447,7 +461,7 @@ impl Write for Guard<'_> {
         let result = match &mut self.destination {
             Destination::Standard(stdout) => stdout.flush(),
             Destination::Pager(pager) => pager.flush(),
-            // Nothing is kept.
+            // Files are not buffered.
             Destination::File(..) => Ok(()),
         };
         self.remember(result)
@@ -455,7 +469,7 @@ impl Write for Guard<'_> {
 }
 
 impl Drop for Guard<'_> {
-    /// A result that has not come to its end is none.
+    /// Discards a result that was not completed.
     fn drop(&mut self) {
         if let Destination::File(file, pending) = &mut self.destination
             && let Some(pending) = pending.take()
@@ -528,7 +542,7 @@ mod tests {
                 assert!(error.contains(known), "{error}");
             }
         }
-        // A format that was chosen holds under any name.
+        // A format chosen by the user applies whatever the file name.
         let mut output = Output::new(Vec::new(), false);
         output.set_format(Format::Csv);
         output.redirect(Some(&folder.path().join("o.dat"))).unwrap();

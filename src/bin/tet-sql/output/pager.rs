@@ -1,27 +1,29 @@
-//! Results that are taller than the screen, a page at a time.
+//! Shows results that are taller than the screen in a pager.
 
 use std::io::{self, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Ends by itself where all fits, keeps colours, leaves the text on the screen.
+/// The default pager. `-F` quits if the text fits on the screen, `-R` keeps colours, `-X` leaves
+/// the text on the screen, `-S` does not wrap long lines.
 const USUAL: &str = "less -SRFX";
 
-/// Between two looks at whether the reader is done.
+/// The interval at which [`wait`] polls the pager process.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The program that is showing pages, whichever statement started it.
+/// The pager process, whichever statement started it.
 static RUNNING: Mutex<Option<Child>> = Mutex::new(None);
 
-/// Whether somebody is reading pages. Ctrl-C is for the pager then.
+/// Returns `true` if a pager is running. Ctrl-C is then meant for the pager.
 pub fn is_running() -> bool {
     let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let is_running = |child: &mut Child| matches!(child.try_wait(), Ok(None));
     running.as_mut().is_some_and(is_running)
 }
 
-/// Keeps lines until there are more than the screen has, and gives them to a pager then.
+/// A writer that buffers lines until there are more than fit on the screen, then pipes them to a
+/// pager.
 pub struct Pager {
     screen: usize,
     read_only: bool,
@@ -31,16 +33,17 @@ pub struct Pager {
 }
 
 enum Target {
-    /// Nobody knows yet.
+    /// The buffer: all lines so far fit on the screen.
     Undecided,
-    /// There is no pager.
+    /// Standard output, if no pager can be started.
     Screen,
     Program(ChildStdin),
 }
 
 impl Pager {
-    /// For a screen of so many lines, of which the last is for the prompt. `read_only` keeps the program from writing files
-    /// and running commands, if it is `less`.
+    /// Creates a writer for a screen of `screen` lines, the last of which is reserved for the
+    /// prompt. If the pager is `less`, `read_only` keeps it from writing files and running
+    /// commands.
     pub fn new(screen: usize, read_only: bool) -> Self {
         Self {
             screen: screen.saturating_sub(1),
@@ -51,7 +54,7 @@ impl Pager {
         }
     }
 
-    /// Shows what is kept, or waits until the reader has seen the end.
+    /// Writes the buffered lines to the screen, or waits until the user quits the pager.
     pub fn end(&mut self) -> io::Result<()> {
         match std::mem::replace(&mut self.target, Target::Screen) {
             Target::Undecided => {
@@ -61,7 +64,7 @@ impl Pager {
             }
             Target::Screen => Ok(()),
             Target::Program(input) => {
-                // That is the end of its text.
+                // Closing the pipe marks the end of the text.
                 drop(input);
                 wait();
                 Ok(())
@@ -81,10 +84,10 @@ impl Pager {
     }
 }
 
-/// A line of a shell, as `$PAGER` is for every other program.
+/// Starts a pager. `program` is a shell command line, because other programs treat `$PAGER` as one.
 fn start(program: &str, read_only: bool) -> Option<ChildStdin> {
     let name = program.split_whitespace().next()?;
-    // A pager that is not there would be noticed only by the shell.
+    // Without this check, only the shell would notice that the program does not exist.
     let found = Command::new("sh")
         .args(["-c", "command -v \"$0\"", name])
         .stdin(Stdio::null())
@@ -104,7 +107,8 @@ fn start(program: &str, read_only: bool) -> Option<ChildStdin> {
     input
 }
 
-/// Waits for the reader, without keeping others from asking whether there is one.
+/// Waits until the pager exits. Polling releases the lock between checks, so that [`is_running`]
+/// never blocks.
 fn wait() {
     while is_running() {
         std::thread::sleep(PAUSE);
@@ -137,7 +141,8 @@ impl Write for Pager {
 }
 
 impl Drop for Pager {
-    /// A reader who still reads is not left alone with the prompt of the next statement.
+    /// Waits for the pager, so that the prompt of the next statement does not appear while the
+    /// pager runs.
     fn drop(&mut self) {
         if matches!(self.target, Target::Program(_)) {
             let _ = self.end();

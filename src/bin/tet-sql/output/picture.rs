@@ -1,7 +1,6 @@
-//! Draws the last result.
+//! Draws the result of a query as a chart.
 
 use crate::failure::Failure;
-use crate::plot::{Characters, Chart, ChartKind, Colours};
 use crate::run::Shell;
 use crate::statement::Error;
 use crate::statement::headers;
@@ -10,17 +9,19 @@ use crate::statement::rewrite::rewritten;
 use crate::terminal;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use tet_sql::provider::adapters::arrays::is_array_file;
+use tet_sql_plot::{Characters, Chart, ChartKind, Colours};
 
-/// Rows that are kept to be drawn.
+/// The most rows that a chart is drawn from.
 const MOST_ROWS: usize = 4 << 20;
-/// Of what is no terminal.
+/// The size of a chart, in columns and lines, if standard output is not a terminal.
 const USUAL_SIZE: (usize, usize) = (80, 24);
-/// Lines of a terminal that stay free for the prompt, and what follows it.
+/// The lines of a terminal that stay free for the prompt and the text below it.
 const FREE_LINES: usize = 3;
 
 impl Shell {
-    /// Runs the last query again and draws its result, on the terminal or to a file.
+    /// Runs the last query again and draws its result on the terminal or to a file.
     pub(crate) fn plot(
         &self,
         kind: Option<ChartKind>,
@@ -36,13 +37,13 @@ impl Shell {
             Ok(chart?.0)
         })?;
         match path {
-            Some(path) => chart.write(&path).map_err(Failure::message),
+            Some(path) => write(&chart, &path),
             None => self.write_text(draw(&chart)),
         }
     }
 }
 
-/// The chart of a query's result, and the rows that it has.
+/// Returns a chart of a query's result and the number of rows of the result.
 pub async fn chart(
     context: &SessionContext,
     query: &str,
@@ -52,7 +53,7 @@ pub async fn chart(
     let plan = tet_sql::create_logical_plan(&context.state(), &query).await?;
     let frame = context.execute_logical_plan(plan).await?;
     let mut stream = frame.execute_stream().await?;
-    // Axes are called as the statement writes them.
+    // Label the axes with the column headers that the statement uses.
     let fields = stream.schema();
     let schema = headers::as_written(context, &query, &fields);
     let mut batches = Vec::new();
@@ -73,6 +74,17 @@ pub async fn chart(
     Ok((chart, rows))
 }
 
+/// Writes a chart to a file. An array file is not overwritten.
+pub fn write(chart: &Chart, path: &Path) -> Result<(), Failure> {
+    if is_array_file(path) {
+        return Err(Failure::message(format!(
+            "{}: is an array file, which is not overwritten",
+            path.display()
+        )));
+    }
+    chart.write(path).map_err(Failure::message)
+}
+
 fn draw(chart: &Chart) -> String {
     let variable = |name: &str| std::env::var(name).ok();
     let size = match terminal::is_output() {
@@ -88,3 +100,6 @@ fn draw(chart: &Chart) -> String {
     };
     chart.draw(size, colours, Characters::of(variable))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! A bar for statements that take long.
+//! The progress bar of statements that take long.
 
 use crate::session::worker_threads::Cancellation;
 use crate::size::human_size;
@@ -12,15 +12,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tet_sql::provider::plans::planned_reads::planned_reads;
 
-/// Before that, nobody wonders.
+/// The time after which the bar appears.
 const PATIENCE: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(100);
 
-/// A bar on standard error from the second second on, if that is a terminal. Dropping it takes it away.
+/// Shows a progress bar on standard error after one second, if standard error is a terminal.
+/// Dropping this value removes the bar.
 pub struct Progress(Option<Cancellation>);
 
 impl Progress {
-    /// Looks at a plan that runs.
+    /// Starts to observe a plan that is being executed.
     pub fn of(plan: &Arc<dyn ExecutionPlan>, wanted: bool, cancellation: &Cancellation) -> Self {
         if !wanted || !terminal::is_error() {
             return Self(None);
@@ -29,7 +30,7 @@ impl Progress {
         Self(Some(cancellation.clone()))
     }
 
-    /// Takes the bar away, before something else is written.
+    /// Removes the bar before other text is written.
     pub fn end(&mut self) {
         if let Some(cancellation) = self.0.take() {
             cancellation.take_bar();
@@ -43,7 +44,7 @@ impl Drop for Progress {
     }
 }
 
-/// The bar itself. It has a thread of its own, since decoding keeps all workers busy.
+/// The progress bar. It has a thread of its own because decoding keeps all workers busy.
 #[derive(Debug)]
 pub struct Bar {
     end: Option<Sender<()>>,
@@ -59,7 +60,8 @@ impl Bar {
             let mut pause = PATIENCE;
             while ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 pause = TICK;
-                // Scans that have not begun yet, such as the probe side of a join, are only known from the plan.
+                // Scans that have not started, such as the probe side of a join, have no metrics
+                // yet, so their chunks are taken from the plan.
                 let (bar, planned, _) = bar.get_or_insert_with(|| {
                     (
                         new_bar(),
@@ -91,7 +93,7 @@ impl Drop for Bar {
     }
 }
 
-/// The chunks that all scans of a plan are going to read.
+/// Returns the number of chunks that all scans of a plan are going to read.
 fn planned(plan: &dyn ExecutionPlan) -> usize {
     let reads = planned_reads(plan);
     let chunks = reads.iter().filter_map(|read| read.chunks);
@@ -125,7 +127,7 @@ fn message(reading: Reading, elapsed: Duration) -> String {
     let done = grouped(reading.done);
     let wanted = grouped(reading.wanted);
     if reading.done >= reading.wanted {
-        // What was read is joined, sorted or grouped.
+        // The rows are still being joined, sorted or grouped.
         return format!("all {wanted} chunks read, {seconds:.0} s");
     }
     let rate = human_size((reading.bytes as f64 / seconds.max(1e-9)) as u64);

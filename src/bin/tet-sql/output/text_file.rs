@@ -1,4 +1,4 @@
-//! Files that results are written to as text.
+//! Text files that collect results.
 
 use crate::session::shutdown;
 use std::fs::{File, OpenOptions};
@@ -7,39 +7,45 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
-/// A file for the text of results, one after another. It has whole results only: the first takes the place of what was there
-/// when it is complete, and those that follow are taken off again if they are not.
+/// A text file that collects the results of successive statements.
+///
+/// The file only ever contains complete results. The first result is written to a temporary file,
+/// which replaces the old file once the result is complete. Later results are appended, and an
+/// incomplete one is truncated away. Devices and pipes are written directly.
 pub struct TextFile {
     path: PathBuf,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Once there is a result, or if it is none of those files that are replaced, such as a device or a pipe.
+    /// The open file. `None` for a regular file until its first result is complete. Devices and
+    /// pipes are opened at once.
     open: Option<File>,
-    /// Results that were begun. A statement that was cancelled may give its own up when the next has long begun.
+    /// The number of results begun so far. A cancelled statement may discard its result after the
+    /// next one has begun, and must not truncate the file then.
     begun: u64,
 }
 
-/// One result on its way into a file.
+/// A result that is being written.
 pub enum Pending {
-    /// The first one, beside its place.
+    /// The first result, in a temporary directory beside the file.
     First(File, TempDir),
-    /// One that follows, with the place at which it begins, and its number.
+    /// A later result: the file, the offset at which the result starts, and its ordinal.
     Next(File, u64, u64),
-    /// One to something else than a file.
+    /// A result sent to a device or a pipe.
     Stream(File),
 }
 
 impl TextFile {
-    /// The file's path.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A file that need not be there yet. Opening a pipe waits for its reader.
+    /// Opens a file for results. The file need not exist yet. Opening a pipe blocks until the pipe
+    /// has a reader.
     pub fn open(path: &Path) -> io::Result<Self> {
-        // The file behind a link is replaced, not the link.
+        // Replace the target of a symbolic link, not the link itself.
         let path = match path.canonicalize() {
             Ok(path) => path,
             Err(_) => path.to_owned(),
@@ -47,13 +53,13 @@ impl TextFile {
         let open = match path.metadata() {
             Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(metadata) if metadata.is_file() => {
-                // Told now rather than after a long query.
+                // Fail now rather than after a long query.
                 OpenOptions::new().append(true).open(&path)?;
                 None
             }
             Ok(_) => Some(OpenOptions::new().write(true).open(&path)?),
             Err(_) => {
-                // Likewise.
+                // Fail now, too, if no file can be created in this directory.
                 shutdown::temporary_folder_beside(&path)?;
                 None
             }
@@ -81,7 +87,7 @@ impl TextFile {
         Ok(Pending::Next(file, start, state.begun))
     }
 
-    /// Ends a result that is complete.
+    /// Completes a result.
     pub fn end(&self, pending: Pending) -> io::Result<()> {
         if let Pending::First(file, folder) = pending {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +100,8 @@ impl TextFile {
         Ok(())
     }
 
-    /// Takes a result back that is not complete, as far as that is possible.
+    /// Discards an incomplete result. Text already sent to a device or a pipe stays, and so does
+    /// text in the file if another result has begun since.
     pub fn give_up(&self, pending: Pending) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Pending::Next(file, start, number) = pending

@@ -1,26 +1,27 @@
-//! What a word may become.
+//! Candidates for the completion of a word.
 
 use crate::terminal::is_obeyed;
 use datafusion::common::utils::quote_identifier;
 use std::collections::BTreeMap;
 
-/// One way in which a word may go on.
+/// A candidate for the completion of a word.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Candidate {
-    /// What is listed.
+    /// The text in the list of candidates.
     pub shown: String,
-    /// What stands in the line afterwards.
+    /// The text that replaces the word.
     pub text: String,
 }
 
 impl Candidate {
-    /// Returns `true` if the candidate has no control characters, which names and labels of files may have.
+    /// Returns `true` if the candidate has no control characters. Names and labels from files may
+    /// have some.
     pub fn is_visible(&self) -> bool {
         let mut characters = self.text.chars().chain(self.shown.chars());
         !characters.any(is_obeyed)
     }
 
-    /// What is listed as it will stand there.
+    /// Creates a candidate whose listed text replaces the word.
     pub fn plain(text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -40,7 +41,8 @@ impl rustyline::completion::Candidate for Candidate {
     }
 }
 
-/// The names that begin with a word, as they have to be written, in order and without duplicates.
+/// Returns the names that begin with a word, quoted where SQL requires quotes, in order and without
+/// duplicates.
 pub fn matching<'a>(names: impl IntoIterator<Item = &'a str>, word: &str) -> Vec<Candidate> {
     let (quoted, plain) = match word.strip_prefix('"') {
         Some(rest) => (true, rest),

@@ -1,8 +1,7 @@
-//! What the prompt offers to complete a word with.
+//! Completes the word before the cursor of the prompt.
 
 use crate::meta::help;
 use crate::output::appearance::Format;
-use crate::plot::ChartKind;
 use crate::prompt::candidates::{Candidate, matching};
 use crate::prompt::files;
 use crate::prompt::keywords::KEYWORDS;
@@ -10,16 +9,17 @@ use crate::prompt::names::Names;
 use crate::prompt::scope::{self, Place};
 use clap::ValueEnum;
 use datafusion::sql::sqlparser::dialect::Dialect;
+use tet_sql_plot::ChartKind;
 
-/// More labels than that are no help.
+/// The most labels that are offered.
 const MOST_LABELS: usize = 1000;
-/// More times than that are listed by what they have in common.
+/// The most times that are listed one by one. More times are listed by their common prefixes.
 const MOST_TIMES: usize = 24;
-/// The characters of times down to years, months, days, hours, minutes and seconds.
+/// The lengths of times that are cut after the year, month, day, hour, minute and second.
 const TIME_LENGTHS: [usize; 6] = [4, 7, 10, 13, 16, 19];
 
 impl Names {
-    /// The candidates for the word before the cursor, and where they begin.
+    /// Returns the candidates for the word before the cursor, and the offset at which they begin.
     pub fn complete(
         &self,
         text: &str,
@@ -30,7 +30,7 @@ impl Names {
         let (start, mut found) = self.candidates(text, dialect);
         found.retain(Candidate::is_visible);
         for candidate in &mut found {
-            // What is closed already is not closed again.
+            // Do not close a quote or parenthesis that is already closed after the cursor.
             if rest.starts_with(['\'', '(']) && candidate.text.ends_with(&rest[..1]) {
                 candidate.text.pop();
             }
@@ -141,7 +141,7 @@ impl Names {
         }
     }
 
-    /// Where a table is named: schemas, tables and functions that give rows.
+    /// Completes the name of a table with schemas, tables and table functions.
     fn complete_table(&self, start: usize, word: &str) -> (usize, Vec<Candidate>) {
         match word.rfind('.') {
             Some(dot) => {
@@ -162,8 +162,8 @@ impl Names {
         }
     }
 
-    /// Completes a word without a qualifier: columns first, then tables, functions and keywords. Columns and tables are those
-    /// that the statement names, if it names any.
+    /// Completes a word without a qualifier: columns first, then tables, functions and keywords. If
+    /// the statement names tables, only these tables and their columns are offered.
     fn words(&self, word: &str) -> Vec<Candidate> {
         let (columns, tables): (Vec<_>, Vec<_>) = match self.scope.is_empty() {
             true => {
@@ -182,7 +182,8 @@ impl Names {
                 found.push(table);
             }
         }
-        // A list of everything helps nobody, and what is quoted is the name of a table or column.
+        // A list of all functions and keywords would be too long to help, and a quoted word is
+        // always the name of a table or column.
         if word.is_empty() || word.starts_with('"') {
             return found;
         }
@@ -214,8 +215,8 @@ impl Names {
         names.flat_map(|names| [names.schema.as_str(), names.table.as_str()])
     }
 
-    /// What may stand behind a qualifier: columns of a table that the statement names, tables of a schema, or columns of a
-    /// table.
+    /// Returns the names that may follow a qualifier: columns of a table that the statement names,
+    /// tables of a schema, or columns of any table with this name.
     fn members(&self, qualifier: &str) -> Vec<&str> {
         let scoped = self
             .scope
@@ -259,7 +260,8 @@ impl Names {
         found
     }
 
-    /// Times that begin with a word; where there are many, the years, months, days or hours that they are in.
+    /// Returns the times that begin with a word. Many times are reduced to their years, months,
+    /// days or hours.
     fn times(&self, column: &str, word: &str) -> Vec<Candidate> {
         let word = word.to_uppercase().replace(' ', "T");
         let times = self.scope.iter().flat_map(|table| table.times.iter());
@@ -299,7 +301,8 @@ impl Names {
     }
 }
 
-/// Texts within quotes, which are closed behind all but folders, if they are those of SQL.
+/// Returns candidates inside of quotes. In SQL, quotes within a text are doubled, and the closing
+/// quote is added except after a directory.
 fn quoted(texts: Vec<String>, of_sql: bool) -> Vec<Candidate> {
     let texts = texts.into_iter().map(|shown| {
         let mut text = match of_sql {
@@ -314,14 +317,14 @@ fn quoted(texts: Vec<String>, of_sql: bool) -> Vec<Candidate> {
     texts.collect()
 }
 
-/// Whether a word means a name, whatever its quotes and case.
+/// Returns `true` if a word means a name, ignoring quotes and case.
 fn same(name: &str, word: &str) -> bool {
     name.eq_ignore_ascii_case(&word.replace('"', ""))
 }
 
-/// Where the word at the end of a text begins, with its qualifiers.
+/// Returns the offset of the word at the end of a text, including its qualifiers.
 fn word_start(text: &str) -> usize {
-    // A name in quotes has spaces, too.
+    // A quoted name may contain spaces.
     let is_open = text.matches('"').count() % 2 == 1;
     let end = match text.rfind('"').filter(|_| is_open) {
         Some(quote) if !text[..quote].ends_with('.') => return quote,
@@ -367,7 +370,7 @@ mod tests {
         }
     }
 
-    /// Each hour of two months of two years.
+    /// Returns every hour of the first 28 days of three months.
     fn times() -> Vec<String> {
         let hours = |month: &str| {
             let days = (1..=28).flat_map(|day| (0..24).map(move |hour| (day, hour)));
@@ -393,7 +396,7 @@ mod tests {
         }
     }
 
-    /// The start, and the texts.
+    /// Returns the offset and the texts of the candidates.
     fn completed(names: &Names, text: &str) -> (usize, Vec<String>) {
         let (start, found) = names.complete(text, text.len(), &GenericDialect {});
         (

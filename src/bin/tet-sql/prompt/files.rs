@@ -1,11 +1,11 @@
-//! Completes the paths of files.
+//! Completes file paths.
 
 use std::path::Path;
 
-/// More files than that are no help.
+/// The most paths that are offered.
 const MOST: usize = 1000;
 
-/// The paths that begin with a text; those of folders end with a slash.
+/// Returns the paths that begin with a text. Paths of directories end with a slash.
 pub fn beginning_with(text: &str) -> Vec<String> {
     let (folder, name) = match text.rfind('/') {
         Some(slash) => text.split_at(slash + 1),
@@ -24,7 +24,7 @@ pub fn beginning_with(text: &str) -> Vec<String> {
     };
     let entries = entries.flatten().filter_map(|entry| {
         let found = entry.file_name().into_string().ok()?;
-        // What is hidden stays so until it is asked for.
+        // Hidden files are offered only if the text has the leading dot.
         let is_shown =
             found.starts_with(name) && (name.starts_with('.') || !found.starts_with('.'));
         let slash = if entry.path().is_dir() { "/" } else { "" };

@@ -1,4 +1,4 @@
-//! What the line editor asks about a line.
+//! Completion, hints and highlighting for the line editor.
 
 use crate::prompt::candidates::Candidate;
 use crate::prompt::highlight;
@@ -14,17 +14,18 @@ use rustyline::{CompletionType, Context};
 use std::borrow::Cow;
 use tokio::runtime::{Builder, Runtime};
 
-/// Answers from a session.
+/// Completes, hints and highlights with the names of a session.
 pub struct Helper {
     context: SessionContext,
-    /// Of its own, since completion must not wait for a statement that is on its way to an end.
+    /// A separate runtime, because completion must not wait for a cancelled statement that is still
+    /// finishing.
     runtime: Runtime,
-    /// The lines of the statement above the one that is edited.
+    /// The lines of the statement above the edited line.
     before: String,
 }
 
 impl Helper {
-    /// One that answers from a session.
+    /// Creates a helper for a session.
     pub fn new(context: &SessionContext) -> std::io::Result<Self> {
         Ok(Self {
             context: context.clone(),
@@ -33,7 +34,7 @@ impl Helper {
         })
     }
 
-    /// Notes the lines above the one that is edited next.
+    /// Sets the lines above the line that is edited next.
     pub fn set_before(&mut self, before: &str) {
         before.clone_into(&mut self.before);
     }
@@ -51,13 +52,13 @@ impl Completer for Helper {
         let text = format!("{}{line}", self.before);
         let (_, dialect) = run::dialect(&self.context);
         let above = self.before.len();
-        // Collected anew each time: statements come and go with tables.
+        // Collect the names each time, because statements create and drop tables.
         let (start, candidates) = self.runtime.block_on(async {
             let before = &text[..above + position];
             let names = Names::of(&self.context, &text, before, dialect.as_ref()).await;
             names.complete(&text, above + position, dialect.as_ref())
         });
-        // What begins in a line above is not replaced any more.
+        // A word that begins in a line above can no longer be replaced.
         Ok(match start.checked_sub(above) {
             Some(start) => (start, candidates),
             None => (position, Vec::new()),
@@ -68,7 +69,8 @@ impl Completer for Helper {
 impl Hinter for Helper {
     type Hint = String;
 
-    /// The rest of the latest statement that began in the same way, to the end of its line.
+    /// Returns the rest of the latest statement in the history that begins with the same text, up
+    /// to the end of its line.
     fn hint(&self, line: &str, position: usize, context: &Context<'_>) -> Option<String> {
         if line.is_empty() || position < line.len() {
             return None;

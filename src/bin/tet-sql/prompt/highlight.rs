@@ -1,4 +1,4 @@
-//! Colours for statements.
+//! Highlights statements and meta-commands.
 
 use crate::prompt::keywords::KEYWORDS;
 use crate::statement::tokens::Tokens;
@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Whitespace};
 
-/// A line with colours. `before` are the lines of the statement above it.
+/// Returns a line with colours. `before` contains the lines of the statement above.
 pub fn coloured(before: &str, line: &str, dialect: &dyn Dialect) -> String {
     if before.is_empty() && line.trim_start().starts_with(['.', '\\']) {
         return meta(line);
@@ -35,13 +35,13 @@ pub fn coloured(before: &str, line: &str, dialect: &dyn Dialect) -> String {
     coloured
 }
 
-/// A hint at how the line may go on.
+/// Returns a hint in its style.
 pub fn hint(text: &str) -> String {
     let style = Style::new().dimmed();
     format!("{style}{text}{style:#}")
 }
 
-/// What is not closed, or closes nothing.
+/// Returns the style of a token that is not closed, or closes nothing.
 fn wrong() -> Style {
     AnsiColor::Red.on_default().underline()
 }
@@ -75,7 +75,7 @@ fn style(token: &Token) -> Style {
     }
 }
 
-/// The numbers of closing brackets that close nothing.
+/// Returns the indices of closing brackets that close nothing.
 fn unmatched(tokens: &Tokens) -> Vec<usize> {
     let mut open = Vec::new();
     let mut unmatched = Vec::new();

@@ -1,4 +1,4 @@
-//! The history of the prompt.
+//! The history file of the prompt.
 
 use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
@@ -6,13 +6,15 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The history's file, made if it is missing; none: there is no home folder to keep it in.
+/// Creates the history file if necessary and returns its path, or `None` if there is no home
+/// directory.
 pub fn prepare() -> Option<io::Result<PathBuf>> {
     let folder = Xdg::new().ok()?.state_dir()?.join("tet-sql");
     Some(create(&folder))
 }
 
-/// Statements may hold what is nobody else's business, so only the owner may read them.
+/// Creates the history file. Only the owner may read it, because statements may contain
+/// confidential data.
 fn create(folder: &Path) -> io::Result<PathBuf> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -27,7 +29,7 @@ fn create(folder: &Path) -> io::Result<PathBuf> {
     builder.create(folder)?;
     let path = folder.join("history");
     let file = options.open(&path)?;
-    // A file from elsewhere keeps its mode on opening.
+    // Opening does not change the mode of an existing file.
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;

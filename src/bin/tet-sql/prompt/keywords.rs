@@ -1,6 +1,7 @@
-//! The words of SQL that the prompt knows.
+//! The SQL keywords that the prompt knows.
 
-/// The keywords that are worth colours and completion. Words that more often name columns, such as VALUE, are not.
+/// The keywords that are highlighted and completed, sorted for binary search. Keywords that are
+/// more often names of columns, such as VALUE, are left out.
 pub const KEYWORDS: &[&str] = &[
     "ALL",
     "ANALYZE",

@@ -1,4 +1,4 @@
-//! The prompt.
+//! The interactive prompt.
 
 mod candidates;
 mod complete;
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 const PROMPT: &str = "tet> ";
 
-/// Asks for statements until the end of input or `.quit`.
+/// Reads and runs statements until the end of input or `.quit`.
 pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
     if !arguments.quiet {
         messages::note(&format!(
@@ -41,7 +41,7 @@ pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
     } else {
         load_history(&mut editor)
     };
-    // Lines of a statement whose end is still to come.
+    // The lines of an incomplete statement.
     let mut text = String::new();
     loop {
         let prompt = match text.is_empty() {
@@ -52,10 +52,10 @@ pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
             helper.set_before(&text);
         }
         match editor.readline(prompt) {
-            // Leaving is possible from everywhere.
+            // `\q` leaves even in the middle of a statement.
             Ok(line) if line.trim() == "\\q" => return Ok(()),
             Ok(line) => text.push_str(&line),
-            // The statement is given up, the prompt stays.
+            // Ctrl-C discards the statement, and the prompt continues.
             Err(ReadlineError::Interrupted) => {
                 text.clear();
                 continue;
@@ -74,8 +74,9 @@ pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
         let statement = std::mem::take(&mut text);
         let _ = editor.add_history_entry(statement.trim_end());
         if let Some(path) = &history {
-            // Written at once, so that several prompts share it and a lost terminal loses nothing. A history that
-            // cannot be written is no reason to bother the user at each statement.
+            // Write each statement at once, so that several prompts share the history and a lost
+            // terminal loses nothing. Errors are ignored, because a warning after every statement
+            // would be a nuisance.
             let _ = editor.append_history(path);
         }
         shell.forget_interrupts();
@@ -96,7 +97,8 @@ fn is_complete(text: &str, shell: &Shell) -> bool {
 }
 
 fn editor(shell: &Shell) -> rustyline::Result<Editor<Helper, DefaultHistory>> {
-    // Standard output is for results: if it is no terminal, the prompt has to find one elsewhere.
+    // Standard output is for results. If it is not a terminal, the prompt has to open the terminal
+    // itself.
     let behavior = match terminal::is_output() {
         true => Behavior::Stdio,
         false => Behavior::PreferTerm,
@@ -128,7 +130,8 @@ fn load_history(editor: &mut Editor<Helper, DefaultHistory>) -> Option<PathBuf> 
     }
 }
 
-/// The meta-command for a word that other prompts know without a dot, if that is all there is.
+/// Returns the meta-command for a text that is only `quit`, `exit` or `help`, which other shells
+/// accept without a dot.
 fn bare_word(text: &str) -> Option<&'static str> {
     match text
         .trim()

@@ -1,4 +1,4 @@
-//! The names that a prompt knows.
+//! The names that the prompt knows.
 
 use crate::diagnostics::labels;
 use crate::meta::tables;
@@ -12,48 +12,48 @@ use std::sync::Arc;
 use tet_sql::ArrayTable;
 use tet_sql::grid::Axis;
 
-/// The names of a session, and those that a statement makes.
+/// The names in a session, and those in the current statement.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// All tables.
+    /// All tables of the session.
     pub tables: Vec<TableNames>,
-    /// Those that the statement names.
+    /// The tables that the statement names.
     pub scope: Vec<Scoped>,
-    /// Functions of values, with their signatures.
+    /// Scalar, aggregate and window functions with their signatures.
     pub functions: BTreeMap<String, String>,
-    /// Functions of rows.
+    /// Table functions.
     pub table_functions: Vec<String>,
-    /// What SET knows.
+    /// The settings that SET can change.
     pub settings: Vec<String>,
 }
 
 /// A table of the session.
 #[derive(Debug)]
 pub struct TableNames {
-    /// Its schema, with the catalog if that is not the default one.
+    /// The schema, qualified by its catalog unless that is the default catalog.
     pub schema: String,
-    /// Its own name.
+    /// The name of the table.
     pub table: String,
-    /// Its columns.
+    /// The columns of the table.
     pub columns: Vec<String>,
 }
 
 /// A table that a statement names.
 #[derive(Debug)]
 pub struct Scoped {
-    /// Its alias, or its own name.
+    /// The alias, or else the name of the table.
     pub name: String,
-    /// Its columns.
+    /// The columns of the table.
     pub columns: Vec<String>,
-    /// Dimensions of text, with their labels.
+    /// The labels of each text dimension.
     pub labels: BTreeMap<String, Vec<String>>,
-    /// Dimensions of times, with their coordinates.
+    /// The coordinates of each time dimension, as text.
     pub times: BTreeMap<String, Vec<String>>,
 }
 
 impl Names {
-    /// The names a session has now, for a statement, of which `before` is what is before the cursor. A table that cannot be
-    /// opened has no columns to offer.
+    /// Collects the names of a session for a statement. `before` is the text before the cursor. A
+    /// table that cannot be opened offers no columns.
     pub async fn of(
         context: &SessionContext,
         text: &str,
@@ -69,7 +69,8 @@ impl Names {
                 columns: table.map_or_else(|_| Vec::new(), |table| columns(&table)),
             });
         }
-        // Formatting labels takes time, and only those of one dimension are asked for.
+        // Formatting labels takes time, so only those of the dimension before the cursor are
+        // collected.
         let wanted = match scope::place(before, dialect) {
             Place::Label(column, _) => Some(column),
             _ => None,

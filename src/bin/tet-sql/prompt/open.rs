@@ -1,4 +1,4 @@
-//! What a statement whose end is still to come waits for.
+//! Finds the construct that an incomplete statement leaves open.
 
 use crate::run;
 use crate::statement::tokens::Tokens;
@@ -6,23 +6,23 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-/// What has to be closed first.
+/// The construct that must be closed before the statement can end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Open {
-    /// Nothing: the statement itself goes on.
+    /// No construct is open, but the statement has not ended.
     Statement,
-    /// A text.
+    /// A string literal.
     Text,
-    /// A name in quotes.
+    /// A quoted identifier.
     Name,
     /// A comment.
     Comment,
-    /// A bracket.
+    /// A parenthesis.
     Bracket,
 }
 
 impl Open {
-    /// What the text leaves open, in the dialect of a session.
+    /// Returns the construct that the text leaves open, in the SQL dialect of the session.
     pub fn of(text: &str, context: &SessionContext) -> Self {
         let (_, dialect) = run::dialect(context);
         Self::in_dialect(text, dialect.as_ref())
@@ -53,7 +53,7 @@ impl Open {
         }
     }
 
-    /// The prompt that says so, as psql's does.
+    /// Returns the continuation prompt for the construct, as in psql.
     pub fn prompt(self) -> &'static str {
         match self {
             Self::Statement => "  -> ",

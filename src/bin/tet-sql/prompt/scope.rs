@@ -1,19 +1,19 @@
-//! The tables that a statement names, and where in it the cursor is.
+//! Finds the tables that a statement names, and the context of the cursor.
 
 use crate::statement::tokens::Tokens;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-/// A table behind FROM or JOIN.
+/// A table after FROM or JOIN.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// The parts of its name, the table's last, or a path.
+    /// The parts of the qualified name, ending with the table, or a single path.
     pub parts: Vec<String>,
-    /// What the statement calls it.
+    /// The alias, if the statement gives one.
     pub alias: Option<String>,
 }
 
-/// Words behind a table that are no alias.
+/// Keywords after a table that are not its alias, sorted for binary search.
 const NO_ALIAS: [&str; 22] = [
     "CROSS",
     "EXCEPT",
@@ -39,7 +39,7 @@ const NO_ALIAS: [&str; 22] = [
     "WINDOW",
 ];
 
-/// The tables that a statement names.
+/// Returns the tables that a statement names.
 pub fn tables(text: &str, dialect: &dyn Dialect) -> Vec<Named> {
     let tokens = Tokens::of(text, dialect);
     let tokens: Vec<&Token> = tokens
@@ -53,7 +53,7 @@ pub fn tables(text: &str, dialect: &dyn Dialect) -> Vec<Named> {
     while place < tokens.len() {
         let begins = is_word(tokens[place], "FROM") || is_word(tokens[place], "JOIN");
         place += 1;
-        // Further tables of a list are behind commas.
+        // Commas separate further tables.
         let mut goes_on = begins;
         while goes_on {
             let Some((named, next)) = table(&tokens, place) else {
@@ -79,7 +79,7 @@ fn table(tokens: &[&Token], mut place: usize) -> Option<(Named, usize)> {
         place += 1;
         match tokens.get(place) {
             Some(Token::Period) => place += 1,
-            // A function has no columns that could be told.
+            // The columns of a table function are unknown.
             Some(Token::LParen) => return None,
             _ => break,
         }
@@ -107,24 +107,24 @@ fn is_alias(word: &str) -> bool {
         .is_err()
 }
 
-/// Where the cursor is.
+/// The context of the cursor, which determines what can be completed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// Where a table is named.
+    /// The name of a table.
     Table,
-    /// Where a setting is named.
+    /// The name of a setting.
     Setting,
-    /// In quotes, where a file is meant. The text begins here.
+    /// A string that is the path of a file. The string's content begins at this offset.
     File(usize),
-    /// In quotes, behind a comparison with this column. The text begins here.
+    /// A string that is compared with this column. The string's content begins at this offset.
     Label(String, usize),
-    /// In other quotes.
+    /// Any other string, or a comment.
     Text,
-    /// Anywhere else.
+    /// Any other context.
     Anywhere,
 }
 
-/// Where the end of a text is.
+/// Returns the context of the end of a text.
 pub fn place(text: &str, dialect: &dyn Dialect) -> Place {
     let tokens = Tokens::of(text, dialect);
     let before = |end: usize| -> Vec<&Token> {
@@ -144,7 +144,7 @@ pub fn place(text: &str, dialect: &dyn Dialect) -> Place {
         }
         return in_quotes(&before(broken), broken + 1);
     }
-    // The word at the end is what is completed, so what is before it tells the place.
+    // The word at the end is the one to complete, so the tokens before it determine the context.
     let mut tokens = before(text.len());
     if text.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
         tokens.pop();
@@ -153,7 +153,7 @@ pub fn place(text: &str, dialect: &dyn Dialect) -> Place {
 }
 
 fn of_word(tokens: &[&Token]) -> Place {
-    // The names of settings have points.
+    // The names of settings contain dots.
     let mut rest = tokens;
     while let [start @ .., Token::Word(_), Token::Period] = rest {
         rest = start;
@@ -182,7 +182,7 @@ fn in_quotes(tokens: &[&Token], start: usize) -> Place {
     {
         return Place::File(start);
     }
-    // Back over a list to its column.
+    // Skip a list backwards to its column.
     let mut rest = tokens;
     while let [start @ .., Token::Comma | Token::SingleQuotedString(_)] = rest {
         rest = start;

@@ -16,7 +16,7 @@ Examples:
 Clients read these files and no others, and write nothing. When the server is ready, it says on
 standard error: listening on grpc://ADDRESS:PORT, or with TLS grpc+tls://ADDRESS:PORT.";
 
-// How to serve. No documentation, which clap would take for that of the command.
+// The options of the server. A doc comment would become the description of the command.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArguments {
@@ -96,7 +96,7 @@ pub struct ServeArguments {
 }
 
 impl ServeArguments {
-    /// What is wrong about the arguments together.
+    /// Checks that an address reachable from other machines has a token, and TLS or `--insecure`.
     pub fn check(&self) -> Result<(), clap::Error> {
         if self.listen.ip().to_canonical().is_loopback() {
             return Ok(());
@@ -118,7 +118,7 @@ impl ServeArguments {
     }
 }
 
-/// An address, or `localhost`, and a port.
+/// Parses an address or host name with a port.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -126,7 +126,8 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let found = text
         .to_socket_addrs()
         .map_err(|error| format!("{error}; expected ADDRESS:PORT"))?;
-    // Of `localhost`, which may have both, the one that clients try wherever they come from.
+    // A host name such as `localhost` may have addresses of both families. Clients try IPv4 in any
+    // case.
     let mut addresses: Vec<SocketAddr> = found.collect();
     addresses.sort_by_key(SocketAddr::is_ipv6);
     let first = addresses.into_iter().next();

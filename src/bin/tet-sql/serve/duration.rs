@@ -1,8 +1,8 @@
-//! Times with units.
+//! Parses durations with units.
 
 use std::time::Duration;
 
-/// Reads a time such as `500ms`, `60s`, `10m` or `2h`; a number alone is of seconds.
+/// Parses a duration such as `500ms`, `60s`, `10m` or `2h`. A number without a unit is in seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text

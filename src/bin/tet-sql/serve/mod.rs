@@ -1,32 +1,14 @@
-//! `tet-sql serve`: an Arrow Flight SQL server over the opened files.
+//! `tet-sql serve`: an Arrow Flight SQL server for the opened files.
 //!
-//! Clients read, and nothing else. Their statements come back to the server in tickets, and each runs in a session of its
-//! own, so that neither a client nor a lost connection leaves anything behind.
+//! Clients can only read. The server keeps no session for a client: statements return to it in
+//! tickets, and each runs with a session state of its own. A lost connection therefore leaves
+//! nothing behind.
 
 mod arguments;
-mod authentication;
-mod bindings;
-mod connections;
+mod dialect;
 mod duration;
-mod flight;
-mod information;
-mod ipc;
-mod limits;
-mod log;
-mod metadata;
-mod panics;
-mod parameters;
-mod plans;
-mod queries;
-mod running;
-mod runtimes;
-mod service;
 mod signals;
-mod statement;
-mod status;
-mod ticket;
 mod tls;
-mod wire;
 
 pub use crate::serve::arguments::ServeArguments;
 
@@ -34,44 +16,27 @@ use crate::arguments::inputs;
 use crate::demo::Demo;
 use crate::failure::Failure;
 use crate::messages;
-use crate::serve::authentication::Authentication;
-use crate::serve::connections::Connections;
-use crate::serve::flight::Flight;
-use crate::serve::limits::Limits;
-use crate::serve::log::Log;
-use crate::serve::queries::Queries;
-use crate::serve::running::Running;
-use crate::serve::runtimes::Runtimes;
-use crate::serve::service::Service;
+use crate::serve::dialect::ArrayDialect;
 use crate::serve::signals::{Ending, Signals};
 use crate::session::shutdown;
 use crate::session::{self, Session, Settings};
-use arrow_flight::flight_service_server::FlightServiceServer;
-use std::error::Error;
+use futures::stream;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tet_sql_flight::{Log, Options, Server, Token, log_briefly};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::Server;
 
-/// Threads that send, receive and encrypt.
+/// The number of threads that send, receive and encrypt.
 const NETWORK_THREADS: usize = 2;
-/// How long what was told to stop may take to do so.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// The largest request: a statement, or a part of its parameters.
-const LARGEST_REQUEST: usize = 16 << 20;
-/// The bytes of a statement, unless `--set tet.max_statement_bytes` says otherwise. Memory for planning is many times that.
-const LARGEST_STATEMENT: usize = 1 << 20;
-/// Requests of one connection at a time.
-const STREAMS: u32 = 128;
-/// How often a silent client is asked whether it is still there, and how long it has to answer.
-const KEEPALIVE: Duration = Duration::from_secs(20);
+/// The time that network threads get to finish at shutdown.
+const NETWORK_SHUTDOWN: Duration = Duration::from_millis(500);
+/// The default of `tet.max_statement_bytes` for the server. Planning takes many times as much
+/// memory as the text.
+const MAX_STATEMENT_BYTES: usize = 1 << 20;
 
-/// Serves until it is told to end.
+/// Serves until a signal arrives.
 pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
     if let Err(wrong) = arguments.check() {
         wrong.exit();
@@ -82,7 +47,7 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
         .enable_all()
         .build()?;
     let ending = network.block_on(serve(arguments));
-    network.shutdown_timeout(PATIENCE);
+    network.shutdown_timeout(NETWORK_SHUTDOWN);
     match ending? {
         Ending::Interrupted => Err(Failure::Interrupted),
         #[cfg(unix)]
@@ -99,9 +64,8 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
 
 async fn serve(arguments: ServeArguments) -> Result<Ending, Failure> {
     let mut signals = Signals::listen()?;
-    let authentication = Authentication::of_arguments(&arguments)?;
-    let tls = tls::of_arguments(&arguments)?;
-    // Held until the end of this function: dropping them removes the folders.
+    let options = options(&arguments)?;
+    // Dropping these at the end of this function deletes their directories.
     let demo = arguments.reading.demo.then(Demo::create).transpose()?;
     let spill = shutdown::temporary_folder().ok();
     let settings = settings(
@@ -109,11 +73,7 @@ async fn serve(arguments: ServeArguments) -> Result<Ending, Failure> {
         demo.as_ref().map(Demo::path),
         spill.as_ref().map(|folder| folder.path().to_owned()),
     )?;
-    let (most, log) = (usize::from(arguments.max_queries), Log::default());
-    panics::log_briefly(log.clone());
-    let threads = arguments.resources.threads();
-    let workers = Runtimes::new("tet-sql", threads, most, log.clone());
-    let planners = Runtimes::new("tet-sql-planner", 1, most, log);
+    log_briefly(options.log.clone());
     let opening = tokio::spawn(session::open(settings));
     let session: Session = tokio::select! {
         opened = opening => opened.map_err(|_| Failure::message("internal error: opening was given up"))??,
@@ -123,53 +83,61 @@ async fn serve(arguments: ServeArguments) -> Result<Ending, Failure> {
     let listener =
         listener.map_err(|error| Failure::message(format!("{}: {error}", arguments.listen)))?;
     let address = listener.local_addr()?;
-    let scheme = if tls.is_some() { "grpc+tls" } else { "grpc" };
-
-    let mut server = Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
-        .max_concurrent_streams(STREAMS);
-    if let Some(tls) = tls {
-        server = server.tls_config(tls).map_err(|error| transport(&error))?;
-    }
-    let running = Running::default();
-    let limits = Limits::of_arguments(&arguments);
-    let queries = Queries::new(session.context, workers, planners, limits, running.clone());
-    let service = Service::new(queries, authentication.clone(), arguments.time_limit)
-        .map_err(|status| Failure::message(status.message()))?;
-    let service =
-        FlightServiceServer::new(Flight(service)).max_decoding_message_size(LARGEST_REQUEST);
-    let service = InterceptedService::new(service, authentication);
-    let (stop, stopped) = oneshot::channel::<()>();
-    let incoming = Connections::new(listener, &arguments, Log::default()).incoming();
-    let serving = server
-        .add_service(service)
-        .serve_with_incoming_shutdown(incoming, async {
-            // It ends as well if nobody is left who could say so.
-            let _ = stopped.await;
-        });
-    let mut serving = pin!(serving);
+    let scheme = if options.tls.is_some() {
+        "grpc+tls"
+    } else {
+        "grpc"
+    };
     messages::note(&format!("listening on {scheme}://{address}"));
 
-    let ending = tokio::select! {
-        result = &mut serving => {
-            result.map_err(|error| transport(&error))?;
-            return Err(Failure::message("the server ended by itself"));
-        }
-        ending = signals.next() => ending,
+    let first = Arc::new(OnceLock::new());
+    let stop = stream::unfold(
+        (signals, Arc::clone(&first)),
+        |(mut signals, first)| async {
+            let ending = signals.next().await;
+            first.get_or_init(|| ending);
+            Some(((), (signals, first)))
+        },
+    );
+    let server = Server::new(session.context, options).with_dialect(Arc::new(ArrayDialect));
+    let served = server.serve(listener, stop).await;
+    served.map_err(|error| Failure::message(error.to_string()))?;
+    Ok(first.get().copied().unwrap_or(Ending::Interrupted))
+}
+
+fn options(arguments: &ServeArguments) -> Result<Options, Failure> {
+    Ok(Options {
+        name: env!("CARGO_PKG_NAME").to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        token: token(arguments)?,
+        tls: tls::of_arguments(arguments)?,
+        threads: arguments.resources.threads(),
+        time_limit: arguments.time_limit,
+        max_queries: arguments.max_queries,
+        wait_limit: arguments.wait_limit,
+        max_rows: arguments.max_rows,
+        max_connections: arguments.max_connections,
+        max_per_address: arguments.max_per_address,
+        connect_limit: arguments.connect_limit,
+        grace: arguments.grace,
+        log: Log::new(messages::note),
+    })
+}
+
+/// Reads the token from the file or environment variable given in the arguments.
+fn token(arguments: &ServeArguments) -> Result<Option<Token>, Failure> {
+    let (origin, text) = if let Some(path) = &arguments.token_file {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string());
+        (path.display().to_string(), text)
+    } else if let Some(name) = &arguments.token_env {
+        let text = std::env::var(name).map_err(|error| error.to_string());
+        (format!("the environment variable {name}"), text)
+    } else {
+        return Ok(None);
     };
-    let _ = stop.send(());
-    // A second signal ends the patience with queries.
-    let patience = tokio::time::sleep(arguments.grace);
-    tokio::select! {
-        _ = &mut serving => return Ok(ending),
-        _ = signals.next() => {}
-        () = patience => {}
-    }
-    running.stop();
-    // Until the clients have been told.
-    let _ = timeout(PATIENCE, serving).await;
-    Ok(ending)
+    let token = text.and_then(|text| Token::new(text.trim()).map_err(str::to_owned));
+    let token = token.map_err(|problem| Failure::message(format!("{origin}: {problem}")))?;
+    Ok(Some(token))
 }
 
 fn settings(
@@ -179,13 +147,13 @@ fn settings(
 ) -> Result<Settings, Failure> {
     let mut settings = vec![(
         "tet.max_statement_bytes".to_owned(),
-        LARGEST_STATEMENT.to_string(),
+        MAX_STATEMENT_BYTES.to_string(),
     )];
     settings.extend(arguments.resources.settings.iter().cloned());
     Ok(Settings {
         settings,
         inputs: inputs(&arguments.files, demo)?,
-        // Clients must not reach what a link leads to.
+        // Clients must not read outside of the files, through links in them.
         options: arguments
             .reading
             .options()?
@@ -198,15 +166,4 @@ fn settings(
         quoted_paths: false,
         quiet: arguments.quiet,
     })
-}
-
-/// Of errors of the transport, only what is behind them says what is wrong.
-fn transport(error: &tonic::transport::Error) -> Failure {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    Failure::message(text)
 }

@@ -1,11 +1,11 @@
-//! What ends the server.
+//! The signals that stop the server.
 
 use std::io;
 
 #[cfg(unix)]
 use crate::session::shutdown::HangUps;
 
-/// Who asked the server to end.
+/// The signal that stopped the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// Ctrl-C.
@@ -13,12 +13,12 @@ pub enum Ending {
     /// SIGTERM.
     #[cfg(unix)]
     Terminated,
-    /// SIGHUP, of a terminal that was closed.
+    /// SIGHUP, sent when the terminal is closed.
     #[cfg(unix)]
     HungUp,
 }
 
-/// Every Ctrl-C, SIGTERM and SIGHUP from now on, but for a SIGHUP that is ignored.
+/// Listens for Ctrl-C, SIGTERM and SIGHUP, unless SIGHUP is ignored.
 #[cfg(unix)]
 pub struct Signals {
     interrupt: tokio::signal::unix::Signal,
@@ -28,7 +28,7 @@ pub struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    /// Begins to listen.
+    /// Starts to listen.
     pub fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
@@ -38,7 +38,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub async fn next(&mut self) -> Ending {
         tokio::select! {
             _ = self.interrupt.recv() => Ending::Interrupted,
@@ -48,18 +48,18 @@ impl Signals {
     }
 }
 
-/// Every Ctrl-C from now on.
+/// Listens for Ctrl-C.
 #[cfg(windows)]
 pub struct Signals(tokio::signal::windows::CtrlC);
 
 #[cfg(windows)]
 impl Signals {
-    /// Begins to listen.
+    /// Starts to listen.
     pub fn listen() -> io::Result<Self> {
         Ok(Self(tokio::signal::windows::ctrl_c()?))
     }
 
-    /// The next one.
+    /// Waits for the next Ctrl-C.
     pub async fn next(&mut self) -> Ending {
         self.0.recv().await;
         Ending::Interrupted

@@ -1,11 +1,11 @@
-//! The certificates of a server.
+//! The TLS configuration of the server.
 
 use crate::failure::Failure;
 use crate::serve::arguments::ServeArguments;
 use std::path::Path;
-use tonic::transport::{Certificate, Identity, ServerTlsConfig};
+use tet_sql_flight::{Certificate, Identity, ServerTlsConfig};
 
-/// The server's side of TLS, if the arguments want it.
+/// Returns the TLS configuration, if the arguments have a certificate.
 pub fn of_arguments(arguments: &ServeArguments) -> Result<Option<ServerTlsConfig>, Failure> {
     let (Some(certificate), Some(key)) = (&arguments.tls_cert, &arguments.tls_key) else {
         return Ok(None);
@@ -18,7 +18,8 @@ pub fn of_arguments(arguments: &ServeArguments) -> Result<Option<ServerTlsConfig
     Ok(Some(config))
 }
 
-/// A PEM file with something of a kind in it. One without would say less about what is wrong later.
+/// Reads a PEM file that contains an item of the given kind. Without this check, a later error
+/// would be less clear.
 fn read(path: &Path, kind: &str) -> Result<Vec<u8>, Failure> {
     let content = std::fs::read(path)
         .map_err(|error| Failure::message(format!("{}: {error}", path.display())))?;

@@ -1,11 +1,11 @@
-//! A catalog whose schemas are found whatever their case.
+//! A catalog that finds schemas regardless of case.
 
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, SchemaProvider};
 use datafusion::common::Result;
 use std::sync::Arc;
 
-/// Schemas by their exact names, else by the only one that matches without regard to case: SQL folds what is not quoted
-/// to lower case, and files have capitals in their names.
+/// Finds a schema by its exact name, or else by the only name that matches if case is ignored. SQL
+/// folds unquoted names to lower case, but file names may have capitals.
 #[derive(Debug, Default)]
 pub struct Catalog(MemoryCatalogProvider);
 

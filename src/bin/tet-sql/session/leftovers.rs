@@ -1,8 +1,9 @@
-//! Temporary folders of processes that were killed.
+//! Removes the temporary directories of processes that were killed.
 //!
-//! Each temporary folder holds a file that its process keeps locked. The operating system releases the lock however the process
-//! ends, so a folder whose lock can be taken belongs to nobody. Process numbers would not do: they are used again, and containers
-//! that share a folder do not see each other's processes.
+//! Each temporary directory contains a file that its process keeps locked. The operating system
+//! releases the lock however the process ends, so a directory whose file can be locked is no longer
+//! in use. Process IDs would not do: they are reused, and containers that share a directory do not
+//! see each other's processes.
 
 use std::fs::{File, Metadata, TryLockError};
 use std::path::Path;
@@ -11,20 +12,20 @@ use std::sync::{Mutex, PoisonError};
 /// The prefix of the names of temporary directories.
 pub const PREFIX: &str = "tet-sql-";
 
-/// The locked file in a temporary folder.
+/// The name of the locked file in a temporary directory.
 const LOCK: &str = "in-use";
 
 /// The locks that this process holds until it ends.
 static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// Marks a new folder as in use by this process. A folder that cannot be marked, for want of locks on its file system, is never taken
-/// for a leftover.
+/// Marks a new directory as in use by this process. A directory that cannot be marked, because its
+/// file system has no locks, is never treated as a leftover.
 pub fn mark(folder: &Path) {
     let unlocked = folder.join("new");
     let Ok(file) = File::create(&unlocked) else {
         return;
     };
-    // Under its own name the file is never seen unlocked.
+    // Rename the file after locking it, so that other processes never see it unlocked.
     if file.try_lock().is_ok() && std::fs::rename(&unlocked, folder.join(LOCK)).is_ok() {
         HELD.lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -34,7 +35,7 @@ pub fn mark(folder: &Path) {
     }
 }
 
-/// Removes the leftovers beside a folder, those of its owner alone.
+/// Removes the leftovers beside a directory that have the same owner.
 pub fn remove_beside(folder: &Path) {
     let (Some(parent), Ok(ours)) = (folder.parent(), folder.symlink_metadata()) else {
         return;
@@ -53,7 +54,7 @@ pub fn remove_beside(folder: &Path) {
     }
 }
 
-/// Removes a folder if the process that made it has ended.
+/// Removes a directory if the process that created it has ended.
 fn remove_if_left(folder: &Path) {
     let Ok(lock) = File::open(folder.join(LOCK)) else {
         return;
@@ -62,7 +63,7 @@ fn remove_if_left(folder: &Path) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return,
     }
-    // The mark goes last, so that a removal that is cut short is taken up by the next process.
+    // Remove the lock file last, so that the next process can resume an interrupted removal.
     for entry in folder.read_dir().into_iter().flatten().flatten() {
         if entry.file_name() == LOCK {
             continue;
@@ -82,7 +83,7 @@ fn same_owner(left: &Metadata, right: &Metadata) -> bool {
     left.uid() == right.uid()
 }
 
-/// On Windows every user has a temporary folder of their own.
+/// Returns `true`: on Windows, every user has a separate temporary directory.
 #[cfg(not(unix))]
 fn same_owner(_left: &Metadata, _right: &Metadata) -> bool {
     true

@@ -1,7 +1,6 @@
 //! Opens the files and sets up the session they are queried in.
 
 pub mod catalog;
-pub mod interruptible;
 pub mod leftovers;
 pub mod shutdown;
 pub mod worker_threads;
@@ -27,59 +26,62 @@ use tet_sql::provider::convert::FileKind;
 use tet_sql::{Access, TetConfig, TetOptions, TetSchema, TetSessionExt, Unpack, enable_tet};
 use url::Url;
 
-/// The least memory a file may ask for: with less, hardly any query could sort or group.
+/// The lower bound of the memory budget from a file. With less, hardly any query could sort or
+/// group.
 const LEAST_BUDGET: u64 = 256 << 20;
 
-/// Schemas that are no files.
+/// The schemas that are not files.
 pub const OWN_SCHEMAS: [&str; 2] = ["public", "information_schema"];
 
-/// What a session is made of.
+/// The settings of a new session.
 pub struct Settings {
-    /// The files and folders to open, in order.
+    /// The files and directories to open, in order.
     pub inputs: Vec<Input>,
-    /// How to open them.
+    /// The options for opening the files.
     pub options: TetOptions,
-    /// How to read them, as the session's default.
+    /// The session's default for reading the files.
     pub access: Access,
-    /// When values are unpacked, as the session's default.
+    /// The session's default for unpacking values.
     pub unpack: Unpack,
-    /// Settings by name, as SET makes them.
+    /// Further settings by name, as in SET.
     pub settings: Vec<(String, String)>,
-    /// Bytes for queries; none: what the first file asks for.
+    /// The memory for queries in bytes; `None` means what the first file asks for.
     pub memory_limit: Option<u64>,
-    /// The partitions of a query.
+    /// The number of partitions of a query.
     pub threads: usize,
-    /// Where statements that need more memory spill; none: where the engine likes.
+    /// The directory for spill files; `None` means DataFusion's default.
     pub spill_folder: Option<PathBuf>,
-    /// Whether a quoted path is a table, so that whoever asks can read every file that the process can.
+    /// `true` if a quoted path in SQL is a table. Clients can then read every file that the process
+    /// can read.
     pub quoted_paths: bool,
-    /// Keep warnings to ourselves.
+    /// `true` to suppress warnings.
     pub quiet: bool,
 }
 
-/// A session with its files.
+/// A session and its files.
 pub struct Session {
-    /// Where queries run.
+    /// The context that queries run in.
     pub context: SessionContext,
-    /// The opened files.
+    /// The paths of the open files.
     pub files: Vec<PathBuf>,
 }
 
-/// An argument that names something to open.
+/// A command-line argument that names something to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
-    /// A file or package, called after its stem.
+    /// A file or package. Its schema is named after the file's stem.
     File(PathBuf),
-    /// A file or package with a name of its own.
+    /// A file or package and the name of its schema.
     Named(String, PathBuf),
-    /// A folder of files.
+    /// A directory of files.
     Folder(PathBuf),
     /// A file of rows (CSV, Parquet, JSON, Arrow), and the name of its table.
     Rows(String, PathBuf),
 }
 
 impl Input {
-    /// What exists under the whole argument is meant, even if that holds a `=`.
+    /// Resolves an argument: a path, or `NAME=FILE`. An existing path takes precedence, even if it
+    /// contains a `=`.
     pub fn resolve(argument: &Path) -> Result<Self, Failure> {
         if argument.is_dir() && !is_array_folder(argument) {
             return Ok(Self::Folder(argument.to_owned()));
@@ -117,13 +119,14 @@ impl Input {
     }
 }
 
-/// Returns `true` for a file whose name is that of a format of rows, unless its first bytes are those of a file of arrays.
+/// Returns `true` if the file name has the extension of a row format, unless the first bytes are
+/// those of an array file.
 fn has_rows(path: &Path) -> bool {
     let is_named_so = FileKind::of(path).is_ok_and(|kind| !kind.is_array());
     is_named_so && path.is_file() && !is_array_file(path)
 }
 
-/// The name of a file without its extension.
+/// Returns the name of a file without its extension.
 fn stem(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default();
     stem.to_string_lossy().into_owned()
@@ -142,7 +145,7 @@ pub async fn register_rows(
             "there is a table called \"{name}\" already; choose another name: NAME=FILE"
         )));
     }
-    // A URL has no characters that DataFusion would take for a pattern.
+    // DataFusion expands patterns such as `*` in paths, but not in URLs.
     let absolute = std::path::absolute(path)?;
     let url = Url::from_file_path(absolute).map_err(|()| named("is not the path of a file"))?;
     let rows = context.table_provider(TableReference::bare(url.as_str()));
@@ -151,7 +154,8 @@ pub async fn register_rows(
     Ok(())
 }
 
-/// Opens the files. The first one becomes the default schema and sets the memory for queries.
+/// Opens the files. The first one becomes the default schema. Its memory budget applies if the
+/// settings have no memory limit.
 pub async fn open(settings: Settings) -> Result<Session, Failure> {
     let mut defaults = TetConfig::default();
     defaults.access = settings.access;
@@ -164,7 +168,7 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
         let set = config.options_mut().set(name, value);
         set.map_err(|error| Failure::message(format!("{name}={value}: {}", describe(&error))))?;
     }
-    // Errors are shown with their places.
+    // Error messages show the location of the error in the statement.
     config.options_mut().sql_parser.collect_spans = true;
     let context = SessionContext::new_with_config(config);
     let names = context.copied_config().options().catalog.clone();
@@ -202,7 +206,7 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
         register_rows(&context, name, path).await?;
     }
     if !settings.quoted_paths {
-        // Instead of those that make tables of paths.
+        // This list replaces the one that treats quoted paths as tables.
         let catalogs = Arc::new(MemoryCatalogProviderList::new());
         catalogs.register_catalog(names.default_catalog, catalog);
         context.register_catalog_list(catalogs);
@@ -238,12 +242,13 @@ async fn register(
             }
             folder.schemas
         }
-        // Registered in the default schema, once that is known.
+        // `open` registers files of rows once the default schema is known.
         Input::Rows(..) => Vec::new(),
     })
 }
 
-/// What a file asks for, as far as that is reasonable: the numbers in a file are anybody's.
+/// Returns the memory budget that a file asks for, clamped to sensible bounds: the file may come
+/// from anyone.
 fn file_budget(file: Option<&TetSchema>) -> u64 {
     let memory = physical_memory();
     let wanted = match file {
@@ -253,7 +258,7 @@ fn file_budget(file: Option<&TetSchema>) -> u64 {
     wanted.min(memory).max(LEAST_BUDGET)
 }
 
-/// The machine's memory, or the container's if that is less; zero if it cannot be told.
+/// Returns the memory of the machine, or of the container if that is less. Returns zero if unknown.
 fn physical_memory() -> u64 {
     let Ok(mut system) = System::new() else {
         return 0;
@@ -266,10 +271,12 @@ fn physical_memory() -> u64 {
     }
 }
 
-/// Gives the session a memory pool after its files are known, as `SET datafusion.runtime.memory_limit` does.
+/// Gives the session a memory pool once its files are known, as `SET
+/// datafusion.runtime.memory_limit` does.
 ///
-/// The pool is a fair one: the partitions of a query sort and group side by side, and a greedy pool would let the
-/// first one take what the others then fail for. Sharing makes all of them spill to disk instead.
+/// The pool is a fair one. The partitions of a query sort and group side by side, and with a greedy
+/// pool the first one could take the memory that the others then fail to get. With fair shares, all
+/// partitions spill to disk instead.
 fn limit_memory(
     context: &SessionContext,
     bytes: u64,
@@ -278,7 +285,8 @@ fn limit_memory(
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     let state = context.state_ref();
     let mut state = state.write();
-    // Each partition of a sort sets this aside for merging, which must not be all there is.
+    // Each partition of a sort reserves this much memory for merging. At most a quarter of the pool
+    // may be reserved.
     let partitions = state.config().target_partitions();
     let execution = &mut state.config_mut().options_mut().execution;
     execution.sort_spill_reservation_bytes = execution
@@ -340,7 +348,7 @@ mod tests {
         ] {
             assert!(Input::resolve(&wrong).is_err(), "{wrong:?}");
         }
-        // With this file the folder is a package, which is read like a file.
+        // This file makes the directory a package, which is opened like a file.
         std::fs::write(itself.join("PROTOCOL"), "").unwrap();
         assert_eq!(Input::resolve(&itself).unwrap(), Input::File(itself));
     }

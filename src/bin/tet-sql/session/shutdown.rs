@@ -1,4 +1,4 @@
-//! An end that others ask for: SIGTERM and SIGHUP, which are not of a statement, as Ctrl-C is, but of the process.
+//! Shutdown on SIGTERM and SIGHUP. Ctrl-C cancels only the running statement.
 
 use crate::failure::Failure;
 use crate::messages;
@@ -10,23 +10,25 @@ use tempfile::TempDir;
 use tet_sql::format::ignores_hang_ups;
 use tet_sql::format::remove_unfinished;
 
-/// Temporary folders of the process. Locked for ever once it is about to end.
+/// The temporary directories of the process. Once shutdown begins, the lock is never released, so
+/// that no further directories are created.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-/// How often a folder is removed in which statements may still be making files.
+/// The number of attempts to remove a directory in which statements may still be creating files.
 const ATTEMPTS: usize = 10;
 
-/// Makes a temporary folder that is removed when it is dropped, or the process is told to end. What was left there by processes that
-/// were killed is removed, too.
+/// Creates a temporary directory that is removed when it is dropped or when the process is told to
+/// end. Also removes the directories of processes that were killed.
 pub fn temporary_folder() -> std::io::Result<TempDir> {
     let folder = make(leftovers::PREFIX, |builder| builder.tempdir())?;
     leftovers::mark(folder.path());
     let of_us = folder.path().to_owned();
-    // It may take long to remove gigabytes. What is not removed before the process ends is left to the next one.
+    // Removing gigabytes may take long, so a thread does it. If this process ends first, the next
+    // one continues.
     std::thread::spawn(move || leftovers::remove_beside(&of_us));
     Ok(folder)
 }
 
-/// The same beside a file, for what is to become that file.
+/// Creates a temporary directory beside a file, for content that is to become this file.
 pub fn temporary_folder_beside(path: &Path) -> std::io::Result<TempDir> {
     let parent = path
         .parent()
@@ -39,20 +41,20 @@ fn make(
     prefix: &str,
     make: impl FnOnce(&tempfile::Builder<'_, '_>) -> std::io::Result<TempDir>,
 ) -> std::io::Result<TempDir> {
-    // Never there without being known.
+    // The lock ensures that shutdown knows every directory that exists.
     let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = make(tempfile::Builder::new().prefix(prefix))?;
-    // Where the process is may change.
+    // The current directory may change.
     folders.push(std::path::absolute(folder.path())?);
     Ok(folder)
 }
 
-/// From now on, SIGTERM and SIGHUP end the process tidily, whatever it is at: statements that cannot be stopped, or the prompt. But
-/// not SIGHUP, if it was ignored before.
+/// Makes SIGTERM and SIGHUP end the process cleanly, whether it runs a statement that cannot be
+/// stopped or waits at the prompt. SIGHUP stays ignored if it was ignored before, as under `nohup`.
 #[cfg(unix)]
 pub fn end_tidily() -> Result<(), Failure> {
     use tokio::signal::unix::{SignalKind, signal};
-    // As it is before the prompt sees to its keys itself.
+    // The terminal settings before the prompt changes them to read single keys.
     let terminal = rustix::termios::tcgetattr(std::io::stdin()).ok();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -62,7 +64,7 @@ pub fn end_tidily() -> Result<(), Failure> {
         std::io::Result::Ok((terminate, HangUps::listen()?))
     })?;
     std::thread::spawn(move || {
-        // The window may be closed, too.
+        // SIGHUP is sent when the terminal window is closed.
         let status = runtime.block_on(async {
             tokio::select! {
                 _ = terminate.recv() => 143,
@@ -82,20 +84,20 @@ pub fn end_tidily() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every SIGHUP from now on, unless it is ignored.
+/// A stream of SIGHUP signals. It has no signals if the process ignores SIGHUP.
 #[cfg(unix)]
 pub struct HangUps(Option<tokio::signal::unix::Signal>);
 
 #[cfg(unix)]
 impl HangUps {
-    /// Begins to listen.
+    /// Starts to listen for SIGHUP.
     pub fn listen() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let signals = (!ignores_hang_ups()).then(|| signal(SignalKind::hangup()));
         signals.transpose().map(Self)
     }
 
-    /// Waits for the next one.
+    /// Waits for the next SIGHUP.
     pub async fn next(&mut self) {
         match &mut self.0 {
             Some(signals) => {
@@ -106,7 +108,7 @@ impl HangUps {
     }
 }
 
-/// Leaves a terminal as it was.
+/// Restores the settings of a terminal.
 #[cfg(unix)]
 fn restore(terminal: &rustix::termios::Termios) {
     use rustix::termios::{OptionalActions, tcsetattr};
@@ -114,7 +116,7 @@ fn restore(terminal: &rustix::termios::Termios) {
     let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, terminal);
     let mut output = std::io::stdout();
     if output.is_terminal() {
-        // Without marks around what is pasted.
+        // Turn off bracketed paste.
         let _ = output.write_all(b"\x1b[?2004l\r\n");
         let _ = output.flush();
     }
@@ -125,7 +127,8 @@ pub fn end_tidily() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes away what statements that were given up may have left, for a process that ends next.
+/// Removes the temporary directories that abandoned statements may have left. Call this only right
+/// before the process ends, because no temporary directory can be created afterwards.
 pub fn remove_folders() {
     let folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
     for folder in folders.iter() {

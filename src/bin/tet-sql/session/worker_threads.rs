@@ -12,20 +12,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinError;
 
-/// How long work that was given up may take to clean up.
+/// The time that abandoned work may take to clean up.
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// Planning a statement of thousands of terms needs far more than the usual two megabytes. Only what is used of it takes
-/// memory.
+/// The stack size of a worker. Planning a statement with thousands of terms needs far more than the
+/// default of 2 MiB, and unused stack takes no memory.
 const STACK_BYTES: usize = 64 << 20;
 
-/// The worker threads, and a small runtime of the main thread's own.
+/// The worker threads, and a small runtime for signals on the main thread.
 ///
-/// Decoding blocks a worker inside a poll. If all workers do so, a runtime that also looks after signals would not
-/// notice one, so the signals have a runtime that nothing else runs on.
+/// ```text
+/// main thread                                worker threads
+/// run(work) ───── spawn ───────────────────> work
+///   waits for the result or for Ctrl-C <──── result
+///   on Ctrl-C: cancels the work, abandons the workers
+/// ```
+///
+/// Decoding blocks a worker inside a poll. If all workers block, a runtime that also handles
+/// signals would not notice Ctrl-C, so signals have a runtime of their own.
 pub struct Engine {
     signals: Runtime,
-    /// Kept from one statement to the next, so that what comes between two is not lost.
+    /// Kept between statements, so that no Ctrl-C is lost in between.
     interrupts: RefCell<Interrupts>,
     workers: RefCell<Option<Runtime>>,
     threads: usize,
@@ -36,7 +43,7 @@ type Interrupts = tokio::signal::unix::Signal;
 #[cfg(windows)]
 type Interrupts = tokio::signal::windows::CtrlC;
 
-/// Every Ctrl-C from now on.
+/// Starts to listen for Ctrl-C.
 fn interrupts() -> std::io::Result<Interrupts> {
     #[cfg(unix)]
     return tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt());
@@ -44,37 +51,38 @@ fn interrupts() -> std::io::Result<Interrupts> {
     return tokio::signal::windows::ctrl_c();
 }
 
-/// Tells work that is still on its way to its next pause that nobody waits for it any more.
+/// Tells running work that its result is no longer needed. The work stops the next time it checks.
 #[derive(Debug, Clone, Default)]
 pub struct Cancellation(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
     is_cancelled: AtomicBool,
-    /// The bar on the screen, which leaves it before anything else is written.
+    /// The progress bar on the screen, which is removed before other text is written.
     bar: Mutex<Option<Bar>>,
 }
 
 impl Cancellation {
-    /// Whether Ctrl-C was pressed.
+    /// Returns `true` if the work was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// Tells that nobody waits any more, and takes the bar off the screen.
+    /// Cancels the work and removes the progress bar.
     pub fn cancel(&self) {
         self.0.is_cancelled.store(true, Ordering::Relaxed);
         self.take_bar();
     }
 
-    /// Notes a bar, in place of one from before.
+    /// Stores a progress bar in place of the previous one. Drops it at once if the work was
+    /// cancelled.
     pub fn put_bar(&self, bar: Bar) {
         let mut kept = self.0.bar.lock().unwrap_or_else(PoisonError::into_inner);
-        // Dropping a bar takes it off the screen.
+        // Dropping a bar removes it from the screen.
         *kept = (!self.is_cancelled()).then_some(bar);
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the progress bar from the screen.
     pub fn take_bar(&self) {
         let mut kept = self.0.bar.lock().unwrap_or_else(PoisonError::into_inner);
         drop(kept.take());
@@ -82,7 +90,7 @@ impl Cancellation {
 }
 
 impl Engine {
-    /// Starts the worker threads.
+    /// Creates an engine. The worker threads start with the first work.
     pub fn new(threads: usize) -> Result<Self, Failure> {
         let signals = Builder::new_current_thread().enable_all().build()?;
         let interrupts = signals.block_on(async { interrupts() })?;
@@ -94,7 +102,7 @@ impl Engine {
         })
     }
 
-    /// The worker threads; new ones, if there are none.
+    /// Returns the worker threads, and starts them if there are none.
     fn workers(&self) -> Result<Handle, Failure> {
         let mut workers = self.workers.borrow_mut();
         if let Some(runtime) = workers.as_ref() {
@@ -109,26 +117,27 @@ impl Engine {
         Ok(workers.insert(runtime).handle().clone())
     }
 
-    /// Gives the worker threads up without waiting for what they are at. Some of the engine's operators, such as a
-    /// nested-loop join, compute for long without a pause at which they could be stopped; the statements that follow
-    /// must not wait for that. But COPY, which notices soon, is given the time to take its unfinished file away.
+    /// Abandons the worker threads without waiting for their work. Some operators of DataFusion,
+    /// such as a nested-loop join, compute for long without yielding, and the next statement must
+    /// not wait for them. COPY notices the cancellation soon, so it gets the time to delete its
+    /// unfinished file.
     fn give_up_workers(&self) {
         if let Some(workers) = self.workers.borrow_mut().take() {
             workers.shutdown_timeout(PATIENCE);
         }
     }
 
-    /// Forgets a Ctrl-C that came while nothing ran.
+    /// Forgets a Ctrl-C that came while no work was running.
     pub fn forget_interrupts(&self) {
         let mut interrupts = self.interrupts.borrow_mut();
         self.signals.block_on(async {
-            // Signals of before are noticed by the runtime first.
+            // Yielding lets the runtime process signals that have already arrived.
             tokio::task::yield_now().await;
             while interrupts.recv().now_or_never().is_some() {}
         });
     }
 
-    /// Runs work to its end or to Ctrl-C, whichever comes first.
+    /// Runs work until it ends or Ctrl-C is pressed, whichever comes first.
     pub fn run<T, F>(&self, work: impl FnOnce(Cancellation) -> F) -> Result<T, Failure>
     where
         T: Send + 'static,
@@ -144,7 +153,8 @@ impl Engine {
                     Either::Left((result, _)) => {
                         return result.unwrap_or_else(|error| Err(broken(&error)));
                     }
-                    // It was for the pager, which heard it as well. Who leaves that ends the statement.
+                    // The Ctrl-C was meant for the pager, which received it as well. Quitting the
+                    // pager ends the statement.
                     Either::Right(_) if pager::is_running() => {}
                     Either::Right(_) => {
                         cancellation.cancel();
@@ -162,13 +172,14 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// Does not wait for a worker inside a long poll.
+    /// Abandons the workers, because one of them may be inside a long poll.
     fn drop(&mut self) {
         self.give_up_workers();
     }
 }
 
-/// A panic has already been told by the panic hook; its message is not ours to repeat.
+/// Returns the failure for a task that panicked or was aborted. The panic hook has already printed
+/// the panic's message.
 fn broken(error: &JoinError) -> Failure {
     Failure::message(if error.is_panic() {
         "internal error: the statement was given up"

@@ -1,4 +1,4 @@
-//! Plans as text, with a sentence in front.
+//! Writes plans as text, after a sentence that sums them up.
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -22,10 +22,10 @@ use std::sync::Arc;
 use std::time::Instant;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Further in than its first line goes what is left of a line that is too long.
+/// The indentation of continuation lines relative to the first line.
 const HANGING: usize = 4;
 
-/// Writes what EXPLAIN tells as text.
+/// Writes the output of EXPLAIN as text.
 pub async fn show(
     context: &SessionContext,
     plan: LogicalPlan,
@@ -45,7 +45,7 @@ pub async fn show(
             (sentence, sections(&batches)?, reading)
         }
         LogicalPlan::Explain(explain) => {
-            // What is wrong with the plan is told by EXPLAIN itself.
+            // EXPLAIN itself reports errors in the plan.
             let physical = context.state().create_physical_plan(&explain.plan).await;
             let sentence = match &physical {
                 Ok(physical) => plan_summary::planned(&explain.plan, physical.as_ref()),
@@ -106,7 +106,8 @@ pub async fn show(
     })
 }
 
-/// The plans; those that are drawn as trees, but as text where they are wider than the screen.
+/// Returns the plans of an EXPLAIN. A tree that is wider than the screen is replaced by an indented
+/// plan.
 async fn explained(
     context: &SessionContext,
     explain: &Explain,
@@ -132,7 +133,7 @@ async fn explained(
     Ok(found)
 }
 
-/// A plan, or what else EXPLAIN tells.
+/// A plan, or another section of EXPLAIN's output.
 struct Section {
     title: String,
     lines: Vec<String>,
@@ -148,7 +149,7 @@ impl Section {
     }
 }
 
-/// The rows of EXPLAIN.
+/// Converts the rows of EXPLAIN to sections.
 fn sections(batches: &[RecordBatch]) -> Result<Vec<Section>, Error> {
     let mut found = Vec::new();
     for batch in batches {
@@ -214,7 +215,7 @@ fn document(
     text
 }
 
-/// A line, cut at blanks into lines that have place, which go on further in than the first.
+/// Wraps a line at spaces. Continuation lines are indented by `hanging` more than the first line.
 fn wrapped(line: &str, width: Option<usize>, hanging: usize) -> String {
     let Some(width) = width else {
         return line.to_owned();
@@ -228,7 +229,7 @@ fn wrapped(line: &str, width: Option<usize>, hanging: usize) -> String {
     while rest.width() > width {
         let end = fitting(&rest, width);
         let start = rest.len() - rest.trim_start().len();
-        // A word without blanks is cut where the line ends.
+        // Break a word that does not fit on a line.
         let cut = match rest[start..end].rfind(' ') {
             Some(blank) => start + blank,
             None => end,
@@ -240,7 +241,7 @@ fn wrapped(line: &str, width: Option<usize>, hanging: usize) -> String {
     text + &rest
 }
 
-/// Returns the byte length of the longest prefix of a text that is at most this wide.
+/// Returns the byte length of the longest prefix that is at most `width` columns wide.
 fn fitting(text: &str, width: usize) -> usize {
     let mut left = width;
     for (place, character) in text.char_indices() {

@@ -1,8 +1,8 @@
-//! Column headers as the statement has them.
+//! Column headers as written in the statement.
 //!
-//! DataFusion calls the columns of `SELECT avg(value), 1 FROM temperature` `avg(temperature.value)` and `Int64(1)`. Formats for
-//! reading show `avg(value)` and `1`; formats for programs keep DataFusion's names, which are also those of files that COPY
-//! writes and of the server.
+//! DataFusion names the columns of `SELECT avg(value), 1 FROM temperature` `avg(temperature.value)`
+//! and `Int64(1)`. Formats for reading show `avg(value)` and `1`. Formats for programs, files
+//! written by COPY and the server keep DataFusion's names.
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::prelude::SessionContext;
@@ -11,7 +11,8 @@ use datafusion::sql::sqlparser::ast::{self, Expr, Query, SelectItem, SetExpr};
 use std::sync::Arc;
 use tet_sql::provider::sql::budget::parse;
 
-/// The schema of a statement's result with expressions that have no alias called as the statement writes them.
+/// Returns the schema of a statement's result, in which expressions without an alias are named as
+/// the statement writes them.
 pub fn as_written(context: &SessionContext, sql: &str, schema: &SchemaRef) -> SchemaRef {
     let statement = parse(&context.state(), sql);
     match statement.as_ref().ok().and_then(select_list) {
@@ -28,7 +29,8 @@ fn renamed(items: &[SelectItem], schema: &SchemaRef) -> SchemaRef {
         )
     };
     let count = schema.fields().len();
-    // A wildcard stands for any number of columns, so items are counted from both ends.
+    // A wildcard stands for any number of columns, so items before it are counted from the left and
+    // items after it from the right.
     let first_wildcard = items.iter().position(is_wildcard);
     let last_wildcard = items.iter().rposition(is_wildcard);
     let (left, right) = match first_wildcard.zip(last_wildcard) {
@@ -54,7 +56,7 @@ fn renamed(items: &[SelectItem], schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
 }
 
-/// The text of an expression that has no name of its own.
+/// Returns the text of an expression that has neither a name nor an alias.
 fn written(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => None,
@@ -63,7 +65,7 @@ fn written(item: &SelectItem) -> Option<String> {
     }
 }
 
-/// The list behind the first SELECT, which names the columns of a set operation, too.
+/// Returns the list of the first SELECT, which also names the columns of a set operation.
 fn select_list(statement: &Statement) -> Option<&[SelectItem]> {
     let Statement::Statement(statement) = statement else {
         return None;

@@ -33,48 +33,48 @@ use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a statement gave.
+/// The outcome of a statement.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Rows that were shown.
+    /// The number of rows shown or written.
     pub rows: usize,
-    /// Whether these are all.
+    /// The extent of these rows: the whole result, or some rows of a longer one.
     pub extent: Extent,
-    /// It was a statement that has no rows, such as SET.
+    /// `true` if there is no number of rows to report, for example after SET.
     pub is_silent: bool,
-    /// It only read, so that it may run again.
+    /// `true` if the statement only read, so that it may run again.
     pub is_query: bool,
-    /// The file that rows were written to.
+    /// The file that the rows were written to.
     pub written: Option<String>,
-    /// When the last row was there; none: at the end.
+    /// The time when the last row was available; `None` means the end of the statement.
     pub finished: Option<Instant>,
-    /// What its scans read.
+    /// The chunks and bytes that the scans read.
     pub reading: Reading,
-    /// What a person who wrote it may want to know.
+    /// Hints for the author of the statement.
     pub hints: Vec<String>,
 }
 
-/// How much of a result was shown.
+/// The extent to which a result was shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Extent {
     /// All rows.
     #[default]
     Whole,
-    /// Some of so many rows, or of more.
+    /// Some rows of a longer result.
     Cut {
-        /// The rows that are known to be there.
+        /// The number of rows known to be in the result.
         rows: usize,
-        /// `true` if there are no more rows than that.
+        /// `true` if the result has no more rows than that.
         is_exact: bool,
     },
 }
 
-/// How a statement is run.
+/// Options for running a statement.
 #[derive(Debug, Clone, Copy)]
 pub struct Manner {
-    /// Whether a bar is shown.
+    /// `true` to show a progress bar.
     pub progress: bool,
-    /// Whether files may be written.
+    /// `true` to refuse statements that write.
     pub read_only: bool,
 }
 
@@ -94,11 +94,11 @@ pub async fn execute(
     }
 }
 
-/// Why a statement failed.
+/// The reason why a statement failed.
 pub enum Error {
-    /// An error of the engine, to be told with the place in the statement.
+    /// An error of DataFusion, which is shown with an excerpt of the statement.
     Engine(DataFusionError),
-    /// Anything else.
+    /// Any other failure.
     Failure(Failure),
 }
 
@@ -181,7 +181,7 @@ async fn run(
     })
 }
 
-/// Whether a plan only reads, so that its end may be left undone.
+/// Returns `true` if a plan only reads, so that its execution may stop early.
 fn is_query(plan: &LogicalPlan) -> bool {
     !matches!(
         plan,
@@ -226,14 +226,15 @@ impl QueryResult<'_> {
         let stream = execute_stream(Arc::clone(&plan), self.context.task_ctx())?;
         let mut sink = self.output.sink(self.cancellation.clone());
         let printed = self.print(stream, &mut sink, progress, &mut outcome).await;
-        // A reader may take any time.
+        // Taken here because `settle` waits until the user quits the pager.
         outcome.finished = Some(Instant::now());
         outcome.is_silent = has_left(settle(printed, &mut sink))?;
         outcome.reading = Reading::of(plan.as_ref());
         Ok(outcome)
     }
 
-    /// Column headers, which are short where a person reads them.
+    /// Returns the column headers: as written in the statement if people read the format,
+    /// DataFusion's names otherwise.
     fn headers(&self, schema: &SchemaRef) -> SchemaRef {
         match self.output.format().is_for_reading() {
             true => headers::as_written(self.context, self.sql, schema),
@@ -241,7 +242,7 @@ impl QueryResult<'_> {
         }
     }
 
-    /// Writes the rows of a stream as they come.
+    /// Writes the rows of a stream as they arrive.
     async fn print(
         &self,
         mut stream: SendableRecordBatchStream,
@@ -250,7 +251,8 @@ impl QueryResult<'_> {
         outcome: &mut Outcome,
     ) -> Result<(), Error> {
         let style = self.output.style();
-        // A bar would be in the way of rows that come one after another.
+        // The progress bar would collide with rows on the terminal, so it ends when the first rows
+        // are written.
         let measured = match style.is_measured() {
             true => MEASURED_ROWS,
             false => 0,
@@ -270,7 +272,7 @@ impl QueryResult<'_> {
         Ok(())
     }
 
-    /// Writes rows that are there.
+    /// Writes rows that have already been read.
     fn write_ends(&self, ends: &Ends) -> Result<Outcome, Error> {
         let finished = Some(Instant::now());
         let mut sink = self.output.sink(self.cancellation.clone());
@@ -312,7 +314,8 @@ fn has_left(result: Result<(), Error>) -> Result<bool, Error> {
     }
 }
 
-/// Writes what is buffered, and prefers the reason that writing failed for to what a format made of it.
+/// Completes a result. If writing failed, returns the reason rather than the error that a format
+/// writer made of it.
 pub fn settle<T, E: From<Failure>>(result: Result<T, E>, sink: &mut Sink<'_>) -> Result<T, E> {
     if let Some(failure) = sink.failure() {
         return Err(failure.into());
@@ -324,7 +327,8 @@ pub fn settle<T, E: From<Failure>>(result: Result<T, E>, sink: &mut Sink<'_>) ->
     Ok(value)
 }
 
-/// Whether a plan writes files, which EXPLAIN ANALYZE does, too.
+/// Returns `true` if a plan writes. Plans inside of EXPLAIN count, because EXPLAIN ANALYZE runs
+/// them.
 fn writes(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
     plan.exists(|plan| Ok(matches!(plan, LogicalPlan::Copy(_) | LogicalPlan::Dml(_))))
 }

@@ -1,4 +1,4 @@
-//! Sentences that say what a plan does.
+//! Sums up in a sentence what a plan reads and computes.
 
 use crate::size::human_size;
 use crate::statement::reading::{Reading, grouped};
@@ -13,7 +13,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use tet_sql::ArrayTable;
 use tet_sql::provider::plans::planned_reads::{ComputedFrom, PlannedRead, planned_reads};
 
-/// Describes what a plan is going to do; `None` if it reads no arrays.
+/// Returns a sentence about a plan that has not run yet, or `None` if the query names no arrays.
 pub fn planned(logical: &LogicalPlan, plan: &dyn ExecutionPlan) -> Option<String> {
     let reads = planned_reads(plan);
     let first = match reads.as_slice() {
@@ -28,7 +28,7 @@ pub fn planned(logical: &LogicalPlan, plan: &dyn ExecutionPlan) -> Option<String
     Some(sentence(first, &reads, plan))
 }
 
-/// Describes what a plan did that has run; `None` if it reads no arrays.
+/// Returns a sentence about a plan that has run, or `None` if the query names no arrays.
 pub fn done(logical: &LogicalPlan, plan: &dyn ExecutionPlan) -> Option<String> {
     let reading = Reading::of(plan);
     if reading.total == 0 {
@@ -66,7 +66,7 @@ fn sentence(mut text: String, reads: &[PlannedRead], plan: &dyn ExecutionPlan) -
     text
 }
 
-/// The chunks that a scan reads, and their size: `3 of 24 chunks, 57.0 KiB`.
+/// Describes the chunks that a scan reads and their size: `3 of 24 chunks, 57.0 KiB`.
 fn chunks(read: &PlannedRead, is_named: bool) -> String {
     let number = |count: Option<u64>| match count {
         Some(count) => grouped(usize::try_from(count).unwrap_or(usize::MAX)),
@@ -140,7 +140,7 @@ fn add_steps(plan: &dyn ExecutionPlan, steps: &mut Vec<String>) {
     }
 }
 
-/// `the mean and the maximum are computed on stored cells`.
+/// Describes a step: `the mean and the maximum are computed on stored cells`.
 fn are(functions: &[&str], how: &str) -> Option<String> {
     let mut words: Vec<String> = Vec::new();
     for function in functions {
@@ -163,7 +163,7 @@ fn are(functions: &[&str], how: &str) -> Option<String> {
     (!words.is_empty()).then(|| format!("{} {verb} {how}", listed(&words)))
 }
 
-/// `a, b and c`.
+/// Joins words to a list: `a, b and c`.
 fn listed(words: &[String]) -> String {
     match words {
         [] => String::new(),
@@ -172,10 +172,11 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// Returns `true` if a query names an array, even if the optimizer found that no array has to be read.
+/// Returns `true` if a query names an array, even if the optimizer found that no array has to be
+/// read.
 fn has_arrays(plan: &LogicalPlan) -> bool {
     let mut found = false;
-    // What cannot be looked at has nothing to be said about.
+    // If the traversal fails, the arrays found so far count.
     let _ = plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
             && let Ok(provider) = source_as_provider(&scan.source)

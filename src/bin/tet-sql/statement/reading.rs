@@ -1,26 +1,38 @@
-//! What a plan has read, as its scans count it.
+//! The amount of data that a plan has read, from the metrics of its scans.
 
 use crate::size::human_size;
 use datafusion::physical_plan::ExecutionPlan;
 use std::time::Duration;
 
-/// What the scans of a plan have read so far.
+/// The chunks and bytes that the scans of a plan have read so far.
+///
+/// Each number of chunks includes the next one:
+///
+/// ```text
+/// total    all chunks of the tables
+///   minus  chunks ruled out by the selection or by zone maps before the scan
+/// wanted
+///   minus  chunks that have not been processed yet
+/// done
+///   minus  chunks answered by zone maps, or ruled out by dynamic filters during the scan
+/// read
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Chunks of all tables.
+    /// The chunks of all tables.
     pub total: usize,
-    /// Of these, the ones that the selections and zone maps left to be read when the scans began.
+    /// The chunks that the selections and zone maps left to be read when the scans began.
     pub wanted: usize,
-    /// Of these, the ones that were read, or turned out not to be needed.
+    /// The wanted chunks that were read or turned out not to be needed.
     pub done: usize,
-    /// Chunks that were read.
+    /// The chunks that were read.
     pub read: usize,
-    /// Bytes that were read.
+    /// The bytes that were read.
     pub bytes: usize,
 }
 
 impl Reading {
-    /// What the scans of a plan have counted. A plan without arrays has counted nothing.
+    /// Sums up the metrics of all scans in a plan. All numbers are zero for a plan without arrays.
     pub fn of(plan: &dyn ExecutionPlan) -> Self {
         let mut reading = Self::default();
         reading.add(plan);
@@ -50,7 +62,8 @@ impl Reading {
         }
     }
 
-    /// A line about it, for the time it took; nothing if there was nothing to read.
+    /// Returns a line that tells the chunks, bytes and rate for this duration, or `None` if the
+    /// plan has no chunks.
     pub fn line(&self, seconds: f64) -> Option<String> {
         if self.total == 0 {
             return None;
@@ -66,7 +79,8 @@ impl Reading {
         Some(line)
     }
 
-    /// How long the rest takes if it goes on like this; `None` before there is anything to go by.
+    /// Estimates the remaining time from the time per chunk so far. Returns `None` before the first
+    /// chunk is done.
     pub fn time_left(&self, elapsed: Duration) -> Option<Duration> {
         let done = self.done.min(self.wanted);
         if done == 0 {
@@ -77,7 +91,7 @@ impl Reading {
     }
 }
 
-/// A number with commas between thousands.
+/// Formats a number with commas between thousands.
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -1,12 +1,14 @@
-//! Statements that DataFusion does not have, as queries that it has.
+//! Rewrites statements that DataFusion does not support as queries that it supports.
 
 use crate::statement::Error;
 use crate::statement::summarize;
 use datafusion::prelude::SessionContext;
 use std::borrow::Cow;
 
-/// The statement itself, or a query that answers it: `SUMMARIZE t` and `SUMMARIZE SELECT ...`, and `SHOW FUNCTIONS`, which in
-/// DataFusion leaves out functions whose arguments can be of any type.
+/// Returns the statement itself, or a query that answers it.
+///
+/// Rewrites `SUMMARIZE t` and `SUMMARIZE SELECT ...`. Also rewrites `SHOW FUNCTIONS`, because
+/// DataFusion's leaves out functions that take arguments of any type.
 pub async fn rewritten<'a>(context: &SessionContext, sql: &'a str) -> Result<Cow<'a, str>, Error> {
     let (first, rest) = word(sql);
     if first.eq_ignore_ascii_case("SUMMARIZE") && !rest.trim().is_empty() {
@@ -21,7 +23,8 @@ pub async fn rewritten<'a>(context: &SessionContext, sql: &'a str) -> Result<Cow
     Ok(Cow::Borrowed(sql))
 }
 
-/// A query for functions by their names: `filter` is `LIKE 'a%'`, a condition behind WHERE, or nothing.
+/// Returns a query for functions by name. `filter` is `LIKE 'a%'`, `WHERE` with a predicate, or
+/// empty.
 fn functions(filter: &str) -> String {
     let (word, condition) = word(filter);
     let filter = match word.to_ascii_uppercase().as_str() {
@@ -35,7 +38,7 @@ fn functions(filter: &str) -> String {
     )
 }
 
-/// The first word of a statement, behind blanks and comments, and what follows it.
+/// Returns the first word of a statement, after spaces and comments, and the text that follows it.
 pub fn word(sql: &str) -> (&str, &str) {
     let mut rest = sql.trim_start();
     loop {

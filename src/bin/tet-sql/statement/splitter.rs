@@ -1,68 +1,79 @@
 //! Splits text into statements and meta-commands.
 //!
-//! The tokenizer of the SQL parser decides what a `;` means, so quotes, comments and dollar quotes are right in
-//! every dialect.
+//! The tokenizer of the SQL parser decides the meaning of a `;`, so quotes, comments and dollar
+//! quotes are handled correctly in every dialect.
 
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenizerError};
 use tet_sql::provider::sql::budget::lex;
 
-/// One statement or meta-command.
+/// A statement or a meta-command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// Without the terminating `;` or line end.
+    /// The text without the terminating `;` or line end.
     pub text: &'a str,
-    /// What to do with the text.
+    /// The kind of the text.
     pub kind: Kind,
-    /// The offset in the whole text behind this piece and its terminator.
+    /// The offset in the whole text after this item and its terminator.
     pub end: usize,
 }
 
 impl Piece<'_> {
-    /// The offset of the piece in the whole text.
+    /// Returns the offset of the item in the whole text.
     pub fn start(&self, text: &str) -> usize {
-        // It is a part of that text.
+        // `self.text` is a slice of `text`, so the difference of the pointers is its offset.
         self.text.as_ptr() as usize - text.as_ptr() as usize
     }
 }
 
-/// What to do with a piece.
+/// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// SQL. Not `complete`: more may follow, at a prompt.
+    /// A SQL statement. At a prompt, the user may continue a statement that is not complete.
     Statement {
-        /// Whether it was ended by `;`, or is so wrong that nothing that follows could mend it.
+        /// `true` if the statement ends with `;`, or has an error that no further text could
+        /// repair.
         complete: bool,
     },
-    /// A line that begins with `.` or `\` where a statement would begin.
+    /// A line that begins with `.` or `\` where a statement could begin.
     Meta,
-    /// SQL that is ended by `\g` or `\gx`.
+    /// A SQL statement that ends with `\g` or `\gx`.
     Sent {
-        /// Where the statement ends, and the command begins, in the text of the piece.
+        /// The offset in the item's text at which the SQL ends and the command begins.
         end: usize,
     },
 }
 
-/// The pieces of a text, in order. Empty statements are left out.
+/// Splits a text into statements and meta-commands, in order. Empty statements are left out.
 ///
-/// What cannot be tokenized is a statement too: the parser says best what is wrong with it.
+/// ```text
+/// SELECT 1;            Statement { complete: true }   "SELECT 1"
+/// .mode csv            Meta                           ".mode csv"
+/// SELECT 2 \gx         Sent { end: 9 }                "SELECT 2 \gx"
+/// SELECT               Statement { complete: false }  "SELECT"
+/// ```
+///
+/// Text that cannot be tokenized is a statement, too, because the parser gives the best error
+/// message.
 pub fn split<'a>(text: &'a str, dialect: &dyn Dialect) -> Vec<Piece<'a>> {
     let mut pieces = Vec::new();
     let mut start = 0;
-    // A meta-command is no SQL and could confuse the tokenizer, which therefore starts anew behind each.
+    // A meta-command is not SQL and could confuse the tokenizer, so tokenizing starts again after
+    // each one.
     while let Some(next) = split_to_meta(text, start, dialect, &mut pieces) {
         start = next;
     }
     pieces
 }
 
-/// Whether a prompt should hand over its text rather than ask for more.
+/// Returns `true` if a prompt should run the text rather than ask for more lines.
 pub fn is_complete(text: &str, dialect: &dyn Dialect) -> bool {
     let last = split(text, dialect).pop();
     last.is_none_or(|piece| piece.kind != Kind::Statement { complete: false })
 }
 
-/// Splits from `start` to the end of the first meta-command, which is returned, or of the text.
+/// Splits from `start` to the end of the first meta-command. Returns the offset of that end, or
+/// `None` if the text has no further meta-command.
 fn split_to_meta<'a>(
     text: &'a str,
     start: usize,
@@ -76,7 +87,7 @@ fn split_to_meta<'a>(
         last = end;
         match token.token {
             Token::Whitespace(_) => {}
-            // Some dialects expand comments into tokens whose places are not in the text.
+            // Some dialects expand comments into tokens whose ranges do not match the text.
             Token::SemiColon if text[offset..end].ends_with(';') => {
                 if let Some(begin) = begin.take() {
                     pieces.push(Piece {
@@ -87,7 +98,7 @@ fn split_to_meta<'a>(
                 }
             }
             Token::Backslash if begin.is_some() && is_go(&text[offset..]) => {
-                // Nothing else can begin a statement that goes on to here.
+                // The guard says that a statement has begun, so the default is never used.
                 let begin = begin.take().unwrap_or(offset);
                 let line = text[offset..].lines().next().unwrap_or_default();
                 let end = offset + line.len();
@@ -142,7 +153,7 @@ fn is_go(text: &str) -> bool {
     matches!(word, Some("\\g" | "\\gx"))
 }
 
-/// Whether it is a quote or comment that further text could close.
+/// Returns `true` if the error is an open quote or comment, which further text could close.
 fn is_open(broken: &TokenizerError) -> bool {
     broken.message.contains("Unterminated") || broken.message.contains("EOF")
 }

@@ -1,8 +1,8 @@
 //! `SUMMARIZE`: a row about each column of a table.
 //!
-//! The rows are those of DuckDB's statement of this name. The dimensions of an array are summarized on their axes, its values in
-//! one pass over the stored cells. Quantiles and numbers of distinct values take a pass over rows, so that values of large
-//! arrays go without.
+//! The result has the columns of DuckDB's `SUMMARIZE`. Dimensions of an array are summarized from
+//! their axes, values in one pass over the stored cells. Quantiles and distinct counts would need a
+//! pass over rows, so they are null for the values of large arrays.
 
 use crate::output::formats::READABLE;
 use crate::statement::Error;
@@ -21,13 +21,13 @@ use std::sync::Arc;
 use tet_sql::ArrayTable;
 use tet_sql::grid::Axis;
 
-/// The most cells of an array whose values are looked at row by row.
+/// The most cells of an array whose values are read row by row for quantiles and distinct counts.
 const MOST_ROWS: u64 = 10_000_000;
-/// The most coordinates of an axis that are looked at.
+/// The most coordinates of an axis that are summarized in memory.
 const MOST_COORDINATES: u64 = 1 << 20;
-/// The words that a query begins with.
+/// The keywords that a query begins with.
 const QUERIES: [&str; 4] = ["SELECT", "WITH", "VALUES", "FROM"];
-/// The columns of the answer.
+/// The columns of the result.
 const COLUMNS: [&str; 12] = [
     "column_name",
     "column_type",
@@ -43,7 +43,7 @@ const COLUMNS: [&str; 12] = [
     "null_percentage",
 ];
 
-/// The query that summarizes a table or query.
+/// Returns a query that summarizes a table or a query.
 pub async fn query(context: &SessionContext, target: &str) -> Result<String, Error> {
     let target = target.trim();
     let (first, _) = word(target);
@@ -82,7 +82,7 @@ pub async fn query(context: &SessionContext, target: &str) -> Result<String, Err
     ))
 }
 
-/// The table of arrays that a plan gives all rows of.
+/// Returns the array table that a plan reads, if the plan returns all of its rows.
 fn array_of(plan: &LogicalPlan) -> Option<Arc<dyn datafusion::catalog::TableProvider>> {
     match plan {
         LogicalPlan::Projection(projection) => array_of(&projection.input),
@@ -96,10 +96,10 @@ fn array_of(plan: &LogicalPlan) -> Option<Arc<dyn datafusion::catalog::TableProv
     }
 }
 
-/// The row about a column; each cell is a SQL expression.
+/// The row about a column. Each cell is a SQL expression.
 type Row = [String; COLUMNS.len()];
 
-/// The rows about the dimensions and the values of an array.
+/// Returns the rows about the dimensions and values of an array.
 fn of_array(
     table: &Arc<dyn datafusion::catalog::TableProvider>,
     schema: &Schema,
@@ -122,14 +122,15 @@ fn of_array(
     rows.collect()
 }
 
-/// The row about a dimension. Each coordinate counts equally often.
+/// Returns the row about a dimension. Every coordinate occurs in equally many cells, so no cell is
+/// read.
 fn of_axis(axis: &Axis, data_type: &DataType, cells: u64) -> Result<Row, Error> {
     let engine = |error: ArrowError| Error::Engine(error.into());
     let coordinates = axis
         .coordinates()
         .map_err(|error| Error::Engine(error.into()))?;
     let sorted = sort(&coordinates.slice(0..axis.length()), None).map_err(engine)?;
-    // The caller leaves axes without coordinates aside.
+    // This cannot overflow: the caller skips axes without coordinates.
     let last = sorted.len() - 1;
     let formatter = ArrayFormatter::try_new(sorted.as_ref(), &READABLE).map_err(engine)?;
     let at = |fraction: f64| -> Result<String, Error> {
@@ -164,7 +165,8 @@ fn of_axis(axis: &Axis, data_type: &DataType, cells: u64) -> Result<Row, Error> 
     ])
 }
 
-/// The mean, and the standard deviation of a sample that has each number equally often.
+/// Returns the mean and the sample standard deviation of `cells` cells in which each value occurs
+/// equally often.
 fn moments(values: &ArrayRef, cells: u64) -> Result<(Option<f64>, Option<f64>), ArrowError> {
     let values = cast(values, &DataType::Float64)?;
     let values = values.as_primitive::<Float64Type>().values();
@@ -182,7 +184,8 @@ fn moments(values: &ArrayRef, cells: u64) -> Result<(Option<f64>, Option<f64>), 
     ))
 }
 
-/// The row about a column from aggregates; slow ones only if `is_thorough`.
+/// Returns the row about a column, computed by aggregates. Slow aggregates are used only if
+/// `is_thorough`.
 fn of_column(name: &str, data_type: &DataType, is_thorough: bool) -> Row {
     let column = quote_identifier(name);
     let is_float = data_type.is_floating();
@@ -196,7 +199,7 @@ fn of_column(name: &str, data_type: &DataType, is_thorough: bool) -> Row {
         let sql = format!("CAST(approx_percentile_cont({column}, {fraction}) AS VARCHAR)");
         when(is_thorough && data_type.is_numeric(), sql, "VARCHAR")
     };
-    // approx_distinct takes no floating-point numbers.
+    // `approx_distinct` does not support floating-point numbers.
     let different = match is_float {
         true => format!("CAST(approx_distinct(CAST({column} AS VARCHAR)) AS BIGINT)"),
         false => format!("CAST(approx_distinct({column}) AS BIGINT)"),

@@ -1,4 +1,4 @@
-//! The tokens of SQL with their places in its text.
+//! The tokens of SQL with their byte ranges.
 
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Whitespace};
@@ -8,22 +8,23 @@ use tet_sql::provider::sql::budget::{Cursor, lex};
 
 /// The tokens of a text.
 pub struct Tokens {
-    /// Tokens and where they are, in bytes.
+    /// The tokens with their byte ranges.
     pub tokens: Vec<(Token, Range<usize>)>,
-    /// What follows them, if it cannot be a token.
+    /// The rest of the text, if it does not start with a valid token.
     pub broken: Option<Broken>,
 }
 
-/// What cannot be a token, such as a text that is not closed.
+/// Text that is not a valid token, such as a quote that is not closed.
 pub struct Broken {
-    /// Where it begins, in bytes.
+    /// The byte offset at which the text begins.
     pub start: usize,
-    /// What the tokenizer says of it.
+    /// The error message of the tokenizer.
     pub message: String,
 }
 
 impl Tokens {
-    /// The tokens of a text, as far as it has any. A run of blanks is one token.
+    /// Tokenizes a text up to its end or to the first error. Consecutive spaces, tabs and line ends
+    /// are one token.
     pub fn of(text: &str, dialect: &dyn Dialect) -> Self {
         let mut tokens: Vec<(Token, Range<usize>)> = Vec::new();
         let mut end = 0;
@@ -43,7 +44,7 @@ impl Tokens {
     }
 }
 
-/// The place in bytes of a line and column.
+/// Returns the byte offset of a line and column.
 pub fn offset(text: &str, location: Location) -> usize {
     let mut cursor = Cursor::new(text);
     cursor.advance(location);

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `tet`.
 
 use std::path::PathBuf;
 
@@ -198,7 +198,7 @@ pub struct ConvertArguments {
     pub overwrite: bool,
 }
 
-/// How chunks are stored.
+/// The encoding of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Codec {
     /// The cells themselves

@@ -14,7 +14,7 @@ use super::arguments::{Codec, ConvertArguments};
 use super::lines::clean;
 use super::signals;
 
-/// How often the bar moves.
+/// The interval between updates of the progress bar.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Converts a file.
@@ -39,7 +39,7 @@ pub fn run(arguments: &ConvertArguments, output: &mut dyn Write) -> Result<bool,
     let start = Instant::now();
     let converted = watched(arguments, options)?;
     for warning in &converted.warnings {
-        // Nobody is left to tell if this fails.
+        // There is no way to report a failure of standard error.
         let _ = writeln!(io::stderr(), "warning: {}", clean(warning));
     }
     let what = match converted.arrays {
@@ -56,11 +56,12 @@ pub fn run(arguments: &ConvertArguments, output: &mut dyn Write) -> Result<bool,
     Ok(true)
 }
 
-/// Converts with a bar on a terminal; a signal ends it tidily.
+/// Converts with a progress bar on a terminal. A signal cancels the conversion and deletes its
+/// unfinished files.
 fn watched(arguments: &ConvertArguments, options: ConvertOptions) -> Result<Converted, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        // One may be busy with arrays, and somebody must move the bar.
+        // One worker may be busy converting; another must update the progress bar.
         .worker_threads(cores.max(2))
         .enable_all()
         .build()?;
@@ -104,6 +105,6 @@ fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template(
         "{wide_bar} {human_pos} of {human_len}, {per_sec}, {eta} left",
     );
-    // The template is a constant that is right.
+    // The template is a valid constant.
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }

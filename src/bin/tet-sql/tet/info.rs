@@ -12,10 +12,10 @@ use super::arguments::InfoArguments;
 use super::lines::{clean, row, shape, table, write_json};
 use super::other;
 
-/// Labels that are shown of an axis.
+/// The maximum number of labels shown for an axis.
 const SOME_LABELS: usize = 8;
 
-/// Which sections are wanted.
+/// The sections to show.
 pub struct Sections {
     layout: bool,
     pub datasets: bool,
@@ -41,7 +41,7 @@ impl Sections {
     }
 }
 
-/// Shows what is in a file; whether all of it could be read.
+/// Shows the content of a file. Returns `true` if all of it could be read.
 pub fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<bool, Failure> {
     let sections = Sections::of(arguments);
     let most = match arguments.rows {
@@ -70,7 +70,7 @@ pub fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<bool, Fa
         as_text(&anatomy, &sections, &chunks, output)?;
         output.flush()?;
         for problem in &problems {
-            // Nobody is left to tell if this fails.
+            // There is no way to report a failure of standard error.
             let _ = writeln!(std::io::stderr(), "error: {}", clean(problem));
         }
     }
@@ -115,7 +115,7 @@ fn chunk_rows(anatomy: &Anatomy, most: u64) -> Result<Vec<ChunkLine>, tet_sql::E
     Ok(lines)
 }
 
-/// The element type of a dataset.
+/// Returns the name of a dataset's element type.
 pub fn dtype(dataset: &Dataset) -> String {
     match dataset.dtype() {
         Some(dtype) => dtype.to_string(),
@@ -123,7 +123,7 @@ pub fn dtype(dataset: &Dataset) -> String {
     }
 }
 
-/// The number of chunks of a dataset.
+/// Returns the number of chunks of a dataset as text.
 pub fn chunk_count(dataset: &Dataset) -> String {
     if dataset.chunk_shape().contains(&0) {
         return "?".to_string();
@@ -222,7 +222,7 @@ fn as_text(
     Ok(())
 }
 
-/// Decimal seconds since 1970 as a date and time; `None` if that is not what a text says.
+/// Formats decimal seconds since 1970 as a date and time. Returns `None` for any other text.
 fn date(seconds: &str) -> Option<String> {
     let instant = chrono::DateTime::from_timestamp(seconds.trim().parse().ok()?, 0)?;
     Some(instant.format("%Y-%m-%dT%H:%M:%SZ").to_string())

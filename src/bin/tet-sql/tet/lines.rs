@@ -1,4 +1,4 @@
-//! Tables as aligned columns.
+//! Writes aligned tables and JSON to the terminal.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Failure;
 
-/// Writes rows with their columns aligned, two blanks apart; the first row is the head.
+/// Writes rows with aligned columns, two spaces apart. The first row is the header.
 pub fn table(output: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
@@ -25,23 +25,23 @@ pub fn table(output: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
     Ok(())
 }
 
-/// A row of texts.
+/// Converts texts to a row.
 pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_string).to_vec()
 }
 
-/// Extents or positions: `48 x 10 x 20`.
+/// Formats extents or chunk indices, such as `48 x 10 x 20`.
 pub fn shape(extents: &[u64]) -> String {
     let extents: Vec<_> = extents.iter().map(u64::to_string).collect();
     extents.join(" x ")
 }
 
-/// Text of a file, with what a terminal would obey made visible.
+/// Escapes control characters and characters that change the text direction, in text from a file.
 pub fn clean(text: &str) -> String {
     escaped(text, |character| character.escape_default().to_string())
 }
 
-/// Writes a value as JSON, in which a terminal finds nothing to obey, either.
+/// Writes a value as JSON, with control characters escaped.
 pub fn write_json(output: &mut dyn Write, value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)?;
     for line in text.lines() {
@@ -62,7 +62,7 @@ fn escaped(text: &str, escape: impl Fn(char) -> String) -> String {
     escaped
 }
 
-/// Control characters, and those that turn the direction of a text.
+/// Returns `true` for control characters and characters that change the text direction.
 fn is_obeyed(character: char) -> bool {
     character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

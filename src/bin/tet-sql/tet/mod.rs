@@ -1,7 +1,14 @@
-//! The `tet` command, which shows, checks, repairs and converts files. It is a part of the executable `tet-sql`.
+//! The `tet` command, which shows, checks, repairs and converts files. It is part of the `tet-sql`
+//! executable.
 //!
-//! Results go to standard output and everything else to standard error. The exit status is 0, 1 for a file that is not sound
-//! or cannot be read, 2 for wrong usage, and 129, 130 or 143 for a file that a signal kept from being written.
+//! Results go to standard output, everything else to standard error.
+//!
+//! | exit status | meaning |
+//! | --- | --- |
+//! | 0 | success |
+//! | 1 | the file is damaged or cannot be read |
+//! | 2 | wrong usage |
+//! | 129, 130, 143 | SIGHUP, Ctrl-C or SIGTERM while writing a file |
 
 mod arguments;
 mod convert;
@@ -21,11 +28,11 @@ use clap::{CommandFactory, Parser};
 use self::arguments::Arguments;
 pub use self::arguments::Command;
 
-/// Why the command ends early.
+/// The reason why the command ended early.
 enum Failure {
-    /// What to say on standard error.
+    /// An error to report on standard error.
     Message(String),
-    /// The reader of our output has seen enough.
+    /// The reader of standard output closed it.
     BrokenPipe,
 }
 
@@ -50,7 +57,7 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// Runs `tet` with a command line whose first word is the name of the program.
+/// Runs `tet`. The first item of `line` is the name of the program.
 pub fn main(line: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments = Arguments::parse_from(line);
     let mut output = io::BufWriter::new(io::stdout().lock());
@@ -61,7 +68,7 @@ pub fn main(line: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Index(arguments) => repair::run_index(&arguments, &mut output),
         Command::Convert(arguments) => convert::run(&arguments, &mut output),
         Command::Completions { shell } => {
-            // Into memory, since it panics where it cannot write.
+            // `generate` panics if it cannot write, so write to memory first.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "tet", &mut script);
             let written = output.write_all(&script);
@@ -70,7 +77,7 @@ pub fn main(line: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Man => man(&mut output).map(|()| true).map_err(Failure::from),
     };
     if let (Err(Failure::Message(_)), Some(status)) = (&result, signals::status()) {
-        // That it was given up is what was asked for.
+        // The user asked for the cancellation, so it is not reported as an error.
         let _ = writeln!(io::stderr(), "cancelled");
         return ExitCode::from(status);
     }
@@ -82,14 +89,14 @@ pub fn main(line: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(true) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(Failure::Message(message)) => {
-            // Nobody is left to tell if this fails.
+            // There is no way to report a failure of standard error.
             let _ = writeln!(io::stderr(), "error: {}", lines::clean(&message));
             ExitCode::from(1)
         }
     }
 }
 
-/// The manual page, and those of the commands behind it.
+/// Writes the manual page, followed by those of the subcommands.
 fn man(output: &mut dyn Write) -> io::Result<()> {
     let command = Arguments::command();
     clap_mangen::Man::new(command.clone()).render(output)?;

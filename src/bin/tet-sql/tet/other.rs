@@ -1,4 +1,4 @@
-//! Files of arrays that are no `.tet` files: Zarr directories, `.npy` and `.npz`.
+//! Array files other than `.tet` files: Zarr directories, `.npy` and `.npz`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,11 +17,11 @@ use super::Failure;
 use super::info::{Sections, chunk_count, dtype};
 use super::lines::{clean, row, shape, table, write_json};
 
-/// The inputs that `tet info` and `tet verify` take.
+/// The inputs of `tet info` and `tet verify`.
 const TAKEN: &str = ".tet files, packages (X.tet.d), Zarr directories, .npy and .npz files";
 
-/// Opens a file of arrays of another format. `None` for a `.tet` file or a package, however broken: a file that begins or is
-/// called so.
+/// Opens an array file of another format. Returns `None` for a package, and for a file with the
+/// content or the extension of a `.tet` file, even if it is damaged.
 pub fn open(path: &Path, command: &str) -> Result<Option<Arc<dyn ArrayFile>>, Failure> {
     let is_called_tet = path
         .extension()
@@ -37,7 +37,7 @@ pub fn open(path: &Path, command: &str) -> Result<Option<Arc<dyn ArrayFile>>, Fa
     if let Some(advice) = foreign(path) {
         return Err(Failure::Message(format!("{}: {advice}", path.display())));
     }
-    // The file itself tells what is wrong with it, or that it is not there.
+    // Opening the file as `.tet` reports that it is damaged or missing.
     if is_called_tet || !path.exists() {
         return Ok(None);
     }
@@ -47,7 +47,7 @@ pub fn open(path: &Path, command: &str) -> Result<Option<Arc<dyn ArrayFile>>, Fa
     )))
 }
 
-/// Refuses what is no `.tet` file or package, for commands that change files.
+/// Fails for anything but `.tet` files and packages, for commands that change files.
 pub fn refuse(path: &Path, command: &str) -> Result<(), Failure> {
     match is_array_file(path) && !is_package(path) && !starts_as_tet(path) {
         true => Err(Failure::Message(format!(
@@ -68,7 +68,7 @@ fn starts_as_tet(path: &Path) -> bool {
     file.read_exact(&mut start).is_ok() && start == MAGIC[..]
 }
 
-/// Shows what is in a file.
+/// Shows the content of a file.
 pub fn info(
     file: &Arc<dyn ArrayFile>,
     sections: &Sections,
@@ -86,7 +86,7 @@ pub fn info(
     }
     output.flush()?;
     for warning in file.warnings() {
-        // Nobody is left to tell if this fails.
+        // There is no way to report a failure of standard error.
         let _ = writeln!(std::io::stderr(), "warning: {}", clean(warning));
     }
     Ok(true)
@@ -125,7 +125,7 @@ fn chunk_lines(file: &Arc<dyn ArrayFile>, most: u64) -> Result<Vec<ChunkLine>, F
     Ok(lines)
 }
 
-/// Steps to the next position in row-major order; `false` after the last.
+/// Advances to the next chunk in row-major order. Returns `false` after the last chunk.
 fn step(position: &mut [u64], grid: &[u64]) -> bool {
     for axis in (0..grid.len()).rev() {
         position[axis] += 1;

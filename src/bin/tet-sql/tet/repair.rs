@@ -12,7 +12,7 @@ use super::lines::{clean, write_json};
 use super::other;
 use super::signals;
 
-/// Plans or makes repairs; whether the file is sound, or would be.
+/// Plans or makes repairs. Returns `true` if the file is sound, or would be after the repairs.
 pub fn run(arguments: &RepairArguments, output: &mut dyn Write) -> Result<bool, Failure> {
     other::refuse(&arguments.file, "repair")?;
     if arguments.apply {
@@ -62,7 +62,7 @@ fn text(repair: &Repair, output: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes zone maps, or takes them away.
+/// Creates or deletes zone maps.
 pub fn run_index(arguments: &IndexArguments, output: &mut dyn Write) -> Result<bool, Failure> {
     other::refuse(&arguments.file, "index")?;
     signals::end_tidily(|| false)?;

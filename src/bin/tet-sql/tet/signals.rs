@@ -1,4 +1,4 @@
-//! Ends that others ask for: Ctrl-C, SIGTERM, and a terminal that is closed.
+//! Handles Ctrl-C, SIGTERM and SIGHUP.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -9,16 +9,16 @@ use tet_sql::format::ignores_hang_ups;
 use tet_sql::format::remove_unfinished;
 use tokio::runtime::Builder;
 
-/// How long work that was told to stop may take to.
+/// The time that cancelled work gets to stop.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Looks after signals from when it is made: what begins behind that is ended tidily.
+/// Listens for signals from its creation on, so that work started afterwards is cleaned up.
 struct Signals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
-    /// Unless they are ignored.
+    /// `None` if SIGHUP is ignored.
     #[cfg(unix)]
     hang_up: Option<tokio::signal::unix::Signal>,
     #[cfg(windows)]
@@ -26,7 +26,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// In a runtime.
+    /// Starts to listen. Must be called in a Tokio runtime.
     fn new() -> io::Result<Self> {
         #[cfg(unix)]
         {
@@ -44,7 +44,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the first signal, and gives the exit status that tells of it.
+    /// Waits for the first signal, and returns its exit status.
     async fn wait(mut self) -> u8 {
         #[cfg(unix)]
         {
@@ -68,16 +68,18 @@ impl Signals {
     }
 }
 
-/// The exit status that a signal asked for; zero as long as there was none.
+/// The exit status of the signal received, or 0.
 static STATUS: AtomicU8 = AtomicU8::new(0);
 
-/// The exit status that a signal asked for, if there was one.
+/// Returns the exit status of the signal received, if any.
 pub fn status() -> Option<u8> {
     Some(STATUS.load(Ordering::Relaxed)).filter(|status| *status != 0)
 }
 
-/// From now on, a signal ends the process, and what it has under construction is taken away. Work that can end by itself
-/// is told to by `stop` before, which says whether there is any.
+/// From now on, a signal ends the process and deletes its unfinished files.
+///
+/// On a signal, `stop` is called first. It returns `true` if work was told to stop, which then gets
+/// time to end the process itself.
 pub fn end_tidily(stop: impl FnOnce() -> bool + Send + 'static) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let signals = runtime.block_on(async { Signals::new() })?;
@@ -85,11 +87,12 @@ pub fn end_tidily(stop: impl FnOnce() -> bool + Send + 'static) -> io::Result<()
         let status = runtime.block_on(signals.wait());
         STATUS.store(status, Ordering::Relaxed);
         if stop() {
-            // The end of the work is that of the process, unless it takes too long.
+            // The process normally ends with the work. This thread ends it if the work takes too
+            // long.
             std::thread::sleep(PATIENCE);
         }
         remove_unfinished();
-        // Nobody is left to tell if this fails.
+        // There is no way to report a failure of standard error.
         let _ = writeln!(io::stderr(), "cancelled");
         std::process::exit(status.into());
     });

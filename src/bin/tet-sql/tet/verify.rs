@@ -11,7 +11,7 @@ use super::arguments::VerifyArguments;
 use super::lines::{clean, shape, write_json};
 use super::other;
 
-/// Checks a file and writes what was found; whether it is sound.
+/// Checks a file and writes the findings. Returns `true` if the file is sound.
 pub fn run(arguments: &VerifyArguments, output: &mut dyn Write) -> Result<bool, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let options = VerifyOptions {
@@ -38,7 +38,7 @@ pub fn run(arguments: &VerifyArguments, output: &mut dyn Write) -> Result<bool, 
     Ok(report.ok)
 }
 
-/// A bar on a terminal, nothing elsewhere.
+/// Returns a progress bar on a terminal, and a hidden one elsewhere.
 fn bar() -> ProgressBar {
     let target = match io::stderr().is_terminal() {
         true => ProgressDrawTarget::stderr(),
@@ -47,7 +47,7 @@ fn bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, target);
     let style =
         ProgressStyle::with_template("{wide_bar} {pos} of {len} chunks, {per_sec}, {eta} left");
-    // The template is a constant that is right.
+    // The template is a valid constant.
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 

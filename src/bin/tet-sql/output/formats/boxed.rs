@@ -1,4 +1,4 @@
-//! Results as boxed tables fitted to the terminal.
+//! Writes results as boxed tables fitted to the terminal.
 
 use crate::output::appearance::Expanded;
 use crate::output::formats::cells::Cells;
@@ -12,14 +12,27 @@ use datafusion::arrow::error::ArrowError;
 use std::io::Write;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Stands for what is left out.
+/// Marks text and columns that are left out.
 const ELLIPSIS: &str = "…";
-/// Stands for rows that are left out.
+/// Marks rows that are left out.
 const GAP: &str = "⋮";
-/// Texts are not cut to less, as long as columns can be left out instead.
+/// The width below which texts are not shortened as long as columns can be left out instead.
 const LEAST_WIDTH: usize = 12;
 
-/// Keeps the first rows to compute column widths, then writes rows as they come.
+/// Writes a result as a boxed table.
+///
+/// Buffers the first [`MEASURED_ROWS`] rows to compute column widths, then writes rows as they
+/// arrive. If the columns do not fit the terminal, long texts are shortened and columns in the
+/// middle are left out:
+///
+/// ```text
+/// ┌────────┬──────────┬───┬────────┐
+/// │      a │ text     │ … │      e │
+/// ├────────┼──────────┼───┼────────┤
+/// │ 123456 │ a long … │ … │ 123456 │
+/// └────────┴──────────┴───┴────────┘
+/// 3 of 5 columns shown
+/// ```
 pub struct Boxed<W> {
     style: Style,
     schema: SchemaRef,
@@ -28,14 +41,15 @@ pub struct Boxed<W> {
 }
 
 enum State {
-    /// The rows so far, and the number of batches before those that are left out.
+    /// The batches so far, their number of rows, and the number of batches before the left-out
+    /// rows.
     Measuring {
         batches: Vec<RecordBatch>,
         rows: usize,
         gap: Option<usize>,
     },
     Drawing(Vec<Option<Place>>),
-    /// Rows do not fit, and are written as one value a line.
+    /// Rows are written as one value per line because they do not fit the terminal.
     Records(Records),
 }
 
@@ -44,12 +58,12 @@ struct Place {
     column: usize,
     width: usize,
     is_number: bool,
-    /// `true` if values may be cut. A number that is cut is another number.
+    /// `true` if values may be shortened. A shortened number would be a different number.
     is_cut: bool,
 }
 
 impl<W: Write> Boxed<W> {
-    /// A writer of rows of a schema.
+    /// Creates a writer for rows of a schema.
     pub fn new(style: &Style, schema: SchemaRef, sink: W) -> Self {
         Self {
             style: style.clone(),
@@ -63,7 +77,7 @@ impl<W: Write> Boxed<W> {
         }
     }
 
-    /// Chooses column widths, and writes what has been kept.
+    /// Chooses column widths and writes the buffered rows.
     fn begin(&mut self) -> Result<(), ArrowError>
     where
         W: Send,
@@ -142,7 +156,7 @@ impl<W: Write + Send> ResultWriter for Boxed<W> {
     }
 }
 
-/// A column, and how wide its text is.
+/// A column of the result with the width of its text.
 struct Column {
     name: Option<String>,
     values_width: usize,
@@ -155,7 +169,9 @@ impl Column {
         self.values_width.max(name)
     }
 
-    /// What it is not cut below as long as columns can be left out instead. A number that is cut is another number.
+    /// Returns the width below which the column is not shortened as long as columns can be left out
+    /// instead. Numbers keep their full width, because a shortened number would be a different
+    /// number.
     fn least_width(&self) -> usize {
         match self.is_number {
             true => self.values_width.max(LEAST_WIDTH.min(self.width())),
@@ -192,10 +208,11 @@ fn null(style: &Style) -> String {
     on_a_line(style.null.as_deref().unwrap_or("NULL"))
 }
 
-/// The columns that are shown, and how wide.
+/// The columns that are shown, and their widths.
 #[derive(Debug, PartialEq, Eq)]
 struct Fit {
-    /// Columns with their widths; in the place of the first `None` stand those that are left out.
+    /// The indices of the shown columns with their widths. A `None` stands for the columns that are
+    /// left out.
     shown: Vec<Option<(usize, usize)>>,
     left_out: usize,
 }
@@ -207,8 +224,8 @@ impl Fit {
     }
 }
 
-/// Finds widths with which a table has place: long texts are cut first, then columns are left out in the middle, and if
-/// nothing else helps, everything is cut.
+/// Chooses column widths that fit into the available width. Shortens long texts first, then leaves
+/// out columns in the middle, and shortens everything if nothing else helps.
 fn fit(natural: &[usize], least: &[usize], available: Option<usize>) -> Fit {
     let whole = |widths: &[usize]| Fit {
         shown: widths.iter().copied().enumerate().map(Some).collect(),
@@ -222,7 +239,8 @@ fn fit(natural: &[usize], least: &[usize], available: Option<usize>) -> Fit {
     if table_width(&widths) <= available {
         return whole(&widths);
     }
-    // Those at the left tell what a row is about, those at the right what came of it.
+    // The columns on the left usually identify a row and those on the right hold its results, so
+    // columns in the middle are left out.
     let count = natural.len();
     for shown in (2..count).rev() {
         let (left, right) = (shown.div_ceil(2), shown / 2);
@@ -243,7 +261,7 @@ fn fit(natural: &[usize], least: &[usize], available: Option<usize>) -> Fit {
     whole(&widths)
 }
 
-/// Takes from the widest columns until the table has place, or all are as narrow as they may be.
+/// Narrows the widest columns until the table fits, or every column has its minimum width.
 fn cut(widths: &mut [usize], available: usize, least: impl Fn(usize) -> usize) {
     let capped = |widths: &[usize], cap: usize| -> Vec<usize> {
         let widths = widths.iter().enumerate();
@@ -252,7 +270,7 @@ fn cut(widths: &mut [usize], available: usize, least: impl Fn(usize) -> usize) {
             .collect()
     };
     let has_place = |cap: usize| table_width(&capped(widths, cap)) <= available;
-    // A value may be a million characters long, so the widest cap is searched by halves.
+    // A value may be a million characters long, so a binary search finds the largest cap that fits.
     let (mut narrow, mut wide) = (0, widths.iter().max().copied().unwrap_or(0));
     while narrow < wide {
         let middle = (narrow + wide).div_ceil(2);
@@ -264,7 +282,8 @@ fn cut(widths: &mut [usize], available: usize, least: impl Fn(usize) -> usize) {
     widths.copy_from_slice(&capped(widths, narrow));
 }
 
-/// With a border at both ends, and between columns, and a space beside each.
+/// Returns the width of a table, with a border around each column and a space on both sides of each
+/// value.
 fn table_width(widths: &[usize]) -> usize {
     widths.iter().map(|width| width + 3).sum::<usize>() + 1
 }
@@ -318,7 +337,7 @@ fn draw_rows(
     Ok(())
 }
 
-/// Draws a row that stands for those that are left out.
+/// Draws a row of dots that stands for the rows left out.
 fn draw_gap(
     sink: &mut impl Write,
     style: &Style,
@@ -346,7 +365,7 @@ fn rule(
     Ok(writeln!(sink, "{left}{}{right}", parts.join(between))?)
 }
 
-/// A text as wide as its column, or wider if it must not be cut.
+/// Pads a text to the width of its column. Text that must not be shortened may be wider.
 fn padded(text: &str, place: &Place, is_cut: bool) -> String {
     let text = match is_cut {
         true => shortened(text, place.width),
@@ -359,7 +378,7 @@ fn padded(text: &str, place: &Place, is_cut: bool) -> String {
     }
 }
 
-/// A text of at most this width.
+/// Shortens a text to at most this width.
 pub fn shortened(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -463,7 +482,7 @@ mod tests {
             let widest = text.lines().take(5).map(UnicodeWidthStr::width).max();
             assert!(widest <= Some(width), "{width}: {text}");
         }
-        // Nothing is wrong with no place at all, either.
+        // A terminal that is too narrow for any column causes no panic.
         drawn(&batch, &narrow(1));
     }
 

@@ -1,10 +1,10 @@
-//! Results as tables for web pages.
+//! Writes results as HTML tables.
 
 use crate::output::formats::markup::Markup;
 use datafusion::arrow::datatypes::Fields;
 use std::io::{self, Write};
 
-/// A `table` element, to be put into a page.
+/// A `table` element, for inclusion in a page.
 pub struct Html;
 
 impl Markup for Html {

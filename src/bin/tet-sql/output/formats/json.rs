@@ -1,4 +1,4 @@
-//! Results as JSON.
+//! Writes results as JSON.
 
 use crate::output::formats::ResultWriter;
 use crate::output::formats::text::AsText;
@@ -11,22 +11,23 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
 
-/// An object for each row.
+/// Writes an object for each row.
 struct Json<W: Write, F: json::writer::JsonFormat> {
     writer: json::Writer<W, F>,
     text: AsText,
-    /// Names that differ: an object has each only once.
+    /// The columns with unique names, because an object has each key only once.
     schema: SchemaRef,
-    /// An array ends without a line end, lines end with one.
+    /// The bytes after the last row. Arrow's writer ends an array without a line end, but ends each
+    /// line with one.
     end: &'static [u8],
 }
 
-/// One array of all rows.
+/// Returns a writer of one array of objects.
 pub fn array<'a, W: Write + Send + 'a>(schema: &Schema, sink: W) -> Box<dyn ResultWriter + 'a> {
     Box::new(Json::<W, json::writer::JsonArray>::new(schema, b"\n", sink))
 }
 
-/// A line for each row.
+/// Returns a writer of one object per line.
 pub fn lines<'a, W: Write + Send + 'a>(schema: &Schema, sink: W) -> Box<dyn ResultWriter + 'a> {
     Box::new(Json::<W, json::writer::LineDelimited>::new(
         schema, b"", sink,
@@ -64,7 +65,7 @@ impl<W: Write + Send, F: json::writer::JsonFormat + Send> ResultWriter for Json<
     }
 }
 
-/// The same columns, where a name that is there already is followed by a number.
+/// Makes column names unique by appending a number to duplicates.
 fn with_different_names(schema: &Schema) -> Schema {
     let mut names = HashSet::new();
     let fields = schema.fields().iter().map(|field| {
@@ -79,7 +80,8 @@ fn with_different_names(schema: &Schema) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// Whether the writer of JSON knows a type; it tells only by trying.
+/// Returns `true` if Arrow's JSON writer supports the type. The only way to find out is to create
+/// an encoder.
 fn has_json_form(field: &Field) -> bool {
     let array = new_empty_array(field.data_type());
     let field = Arc::new(field.clone());

@@ -1,4 +1,4 @@
-//! Results as tables for papers.
+//! Writes results as LaTeX tables.
 
 use crate::output::formats::markup::Markup;
 use datafusion::arrow::datatypes::Fields;
@@ -44,7 +44,8 @@ impl Markup for Latex {
 
     fn row(sink: &mut impl Write, _fields: &Fields, values: &[String]) -> io::Result<()> {
         let row = values.join(" & ");
-        // These would be arguments of the end of the line before.
+        // LaTeX would read a leading `[` or `*` as an argument of the `\\` that ends the previous
+        // line.
         let start = if row.starts_with(['[', '*']) {
             "{}"
         } else {

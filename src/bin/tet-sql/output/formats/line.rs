@@ -1,4 +1,4 @@
-//! Results with a value a line.
+//! Writes results as one value per line.
 
 use crate::output::formats::cells::Cells;
 use crate::output::formats::{ResultWriter, Style};
@@ -9,14 +9,14 @@ use datafusion::arrow::error::ArrowError;
 use std::io::Write;
 use unicode_width::UnicodeWidthStr;
 
-/// Names and values, a line each.
+/// Writes each value on a line, after its column name.
 pub struct Line<W> {
     records: Records,
     sink: W,
 }
 
 impl<W: Write> Line<W> {
-    /// A writer of rows of a schema, with empty lines between rows.
+    /// Creates a writer that separates rows with empty lines.
     pub fn new(style: &Style, schema: &SchemaRef, sink: W) -> Self {
         Self {
             records: Records::new(style, schema, false),
@@ -24,7 +24,7 @@ impl<W: Write> Line<W> {
         }
     }
 
-    /// A writer of rows of a schema that are numbered.
+    /// Creates a writer that starts each row with its number.
     pub fn records(style: &Style, schema: &SchemaRef, sink: W) -> Self {
         Self {
             records: Records::numbered(style, schema),
@@ -47,18 +47,19 @@ impl<W: Write + Send> ResultWriter for Line<W> {
     }
 }
 
-/// Writes each row as one value a line.
+/// Writes rows as one value per line, to any sink.
 pub struct Records {
     names: Vec<String>,
     null: String,
-    /// Whether a row begins with its number rather than after an empty line.
+    /// `true` if each row starts with a line that has its number, `false` if an empty line
+    /// separates rows.
     is_numbered: bool,
     is_terminal: bool,
     rows: usize,
 }
 
 impl Records {
-    /// Rows that begin with their number.
+    /// Creates a writer that starts each row with its number.
     pub fn numbered(style: &Style, schema: &SchemaRef) -> Self {
         Self::new(style, schema, true)
     }
@@ -78,7 +79,7 @@ impl Records {
         }
     }
 
-    /// Writes rows.
+    /// Writes the rows of a batch.
     pub fn write(&mut self, batch: &RecordBatch, sink: &mut impl Write) -> Result<(), ArrowError> {
         let cells = Cells::new(batch)?;
         for row in 0..cells.rows() {
@@ -99,7 +100,8 @@ impl Records {
         Ok(())
     }
 
-    /// Writes that rows are left out. Those that follow have no number that is known, and go without.
+    /// Marks that rows are left out. The numbers of the rows that follow are unknown, so those rows
+    /// have none.
     pub fn skip(&mut self, sink: &mut impl Write) -> Result<(), ArrowError> {
         self.is_numbered = false;
         Ok(writeln!(sink, "\n...")?)

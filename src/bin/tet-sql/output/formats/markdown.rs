@@ -1,16 +1,16 @@
-//! Results as tables for documents.
+//! Writes results as Markdown tables.
 
 use crate::output::formats::markup::Markup;
 use datafusion::arrow::datatypes::Fields;
 use std::io::{self, Write};
 
-/// A table of GitHub's Markdown.
+/// A table in GitHub's Markdown dialect.
 pub struct Markdown;
 
 impl Markup for Markdown {
     const NULL: &'static str = "NULL";
 
-    /// Keeps a value within its cell.
+    /// Escapes a value so that it stays within its table cell.
     fn escape(text: &str) -> String {
         text.replace('\\', "\\\\")
             .replace('|', "\\|")

@@ -1,4 +1,4 @@
-//! Results as tables of markup languages.
+//! Writes results as tables in a markup language.
 
 use crate::output::formats::cells::Cells;
 use crate::output::formats::{ResultWriter, Style};
@@ -8,25 +8,26 @@ use datafusion::arrow::error::ArrowError;
 use std::io::{self, Write};
 use std::marker::PhantomData;
 
-/// A language that has tables. Names and values come to it escaped.
+/// A markup language with tables. The names and values of `begin` and `row` are already escaped.
 pub trait Markup: Send {
-    /// The text of NULL, where none is chosen.
+    /// The default text for null.
     const NULL: &'static str;
 
-    /// Text without a meaning of its own.
+    /// Escapes characters that have a meaning in the language.
     fn escape(text: &str) -> String;
 
-    /// Begins a table. `names` stand above the columns, unless there shall be none.
+    /// Begins a table. `names` are the column names; `None` means no header.
     fn begin(sink: &mut impl Write, fields: &Fields, names: Option<&[String]>) -> io::Result<()>;
 
-    /// Adds a row.
+    /// Writes a row.
     fn row(sink: &mut impl Write, fields: &Fields, values: &[String]) -> io::Result<()>;
 
     /// Ends a table.
     fn end(sink: &mut impl Write) -> io::Result<()>;
 }
 
-/// Writes rows as they come, without aligning them: the reader of the document does that.
+/// Writes rows as they arrive, without aligning them: the program that renders the document does
+/// so.
 pub struct MarkupTable<M, W> {
     schema: SchemaRef,
     null: String,
@@ -37,7 +38,7 @@ pub struct MarkupTable<M, W> {
 }
 
 impl<M: Markup, W: Write> MarkupTable<M, W> {
-    /// A writer of rows of a schema.
+    /// Creates a writer for rows of a schema.
     pub fn new(style: &Style, schema: SchemaRef, sink: W) -> Self {
         Self {
             schema,

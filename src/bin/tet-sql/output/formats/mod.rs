@@ -33,34 +33,35 @@ pub use crate::output::formats::cells::READABLE;
 pub use crate::output::formats::html::Html;
 pub use crate::output::formats::markup::Markup;
 
-/// The rows of a table from which column widths are computed. Those that follow are written as they come.
+/// The number of rows from which tables compute column widths. Later rows are written as they
+/// arrive.
 pub const MEASURED_ROWS: usize = 10_000;
 
-/// How one result is written.
+/// The style that one result is written in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Style {
-    /// The format.
+    /// The format of the result.
     pub format: Format,
-    /// The text of NULL; none: that of the format.
+    /// The text that stands for null; `None` means the default of the format.
     pub null: Option<String>,
-    /// Whether names stand above the columns.
+    /// `true` to write the column names above the columns.
     pub headers: bool,
-    /// Whether tables have one value a line.
+    /// The setting for one value per line in tables.
     pub expanded: Expanded,
-    /// Columns of characters that there is place for; none: as many as it takes.
+    /// The width of the terminal in characters; `None` if the result does not go to a terminal.
     pub width: Option<usize>,
-    /// Whether text may be dimmed and bold.
+    /// `true` if text may be dimmed or bold.
     pub styled: bool,
 }
 
 impl Style {
-    /// Returns `true` if the first rows are kept to compute column widths.
+    /// Returns `true` if the first rows are buffered to compute column widths.
     pub fn is_measured(&self) -> bool {
         let is_table = matches!(self.format, Format::Box | Format::Table);
         is_table && self.expanded != Expanded::On
     }
 
-    /// As a format is by itself.
+    /// Returns the default style of a format.
     #[cfg(test)]
     pub fn plain(format: Format) -> Self {
         Self {
@@ -74,21 +75,23 @@ impl Style {
     }
 }
 
-/// Writes one result.
+/// A writer of one result.
 pub trait ResultWriter: Send {
-    /// Writes rows, or keeps them until the end.
+    /// Writes rows, or buffers them.
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError>;
 
-    /// Notes that rows are left out between those before and those that follow, in formats for people.
+    /// Marks that rows are left out between the previous rows and the next. The default does
+    /// nothing, because only formats for people are ever cut.
     fn skip(&mut self) -> Result<(), ArrowError> {
         Ok(())
     }
 
-    /// Writes what belongs behind the last row.
+    /// Writes the buffered rows and the end of the result.
     fn finish(&mut self) -> Result<(), ArrowError>;
 }
 
-/// A writer of a format. It needs memory for one batch, tables for [`MEASURED_ROWS`] rows.
+/// Returns a writer for a result. Tables buffer up to [`MEASURED_ROWS`] rows, other formats at most
+/// one batch.
 pub fn writer<'a, W: Write + Send + 'a>(
     style: &Style,
     schema: &SchemaRef,
@@ -101,7 +104,8 @@ pub fn writer<'a, W: Write + Send + 'a>(
         Format::Box => Box::new(Boxed::new(style, Arc::clone(schema), sink)),
         Format::Table => Box::new(Table::new(style, schema, sink)),
         Format::Line => Box::new(Line::new(style, schema, sink)),
-        // These write values as they are.
+        // The other formats write values unchanged, so control characters are escaped for a
+        // terminal.
         format if style.width.is_some() => {
             let is_json = matches!(format, Format::Json | Format::Ndjson);
             for_programs(style, schema, Visible::new(sink, is_json))

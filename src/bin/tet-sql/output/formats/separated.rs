@@ -1,4 +1,4 @@
-//! Comma- or tab-separated values.
+//! Writes results as comma- or tab-separated values.
 
 use crate::output::formats::text::AsText;
 use crate::output::formats::{ResultWriter, Style};
@@ -9,7 +9,7 @@ use datafusion::arrow::error::ArrowError;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Comma- or tab-separated values with a line of names.
+/// Writes comma- or tab-separated values after a line of column names.
 pub struct Separated<W: Write> {
     writer: csv::Writer<W>,
     text: AsText,
@@ -18,7 +18,7 @@ pub struct Separated<W: Write> {
 }
 
 impl<W: Write> Separated<W> {
-    /// A writer of rows of a schema.
+    /// Creates a writer for rows of a schema.
     pub fn new(delimiter: u8, style: &Style, schema: SchemaRef, sink: W) -> Self {
         Self {
             writer: csv::WriterBuilder::new()
@@ -43,7 +43,7 @@ impl<W: Write + Send> ResultWriter for Separated<W> {
         if self.started {
             return Ok(());
         }
-        // A result without rows still has its names.
+        // An empty batch makes the CSV writer write the column names of a result without rows.
         self.write(&RecordBatch::new_empty(Arc::clone(&self.schema)))
     }
 }

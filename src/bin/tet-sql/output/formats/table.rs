@@ -1,4 +1,4 @@
-//! Results as tables of plain characters.
+//! Writes results as tables of plain characters.
 
 use crate::output::formats::cells::Cells;
 use crate::output::formats::{MEASURED_ROWS, ResultWriter, Style};
@@ -9,11 +9,13 @@ use datafusion::arrow::error::ArrowError;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr;
 
-/// Stands for rows that are left out.
+/// Marks rows that are left out.
 const GAP: &str = "...";
 
-/// Keeps the first rows to compute column widths, then writes rows as they come. A later value that is wider than its column
-/// moves the rest of its row.
+/// Writes a result as a table of plain characters.
+///
+/// Buffers the first [`MEASURED_ROWS`] rows to compute column widths, then writes rows as they
+/// arrive. A later value that is wider than its column shifts the rest of its row.
 pub struct Table<W> {
     names: Vec<String>,
     null: String,
@@ -24,7 +26,8 @@ pub struct Table<W> {
 }
 
 enum State {
-    /// The rows so far, and the number of batches before those that are left out.
+    /// The batches so far, their number of rows, and the number of batches before the left-out
+    /// rows.
     Measuring {
         batches: Vec<RecordBatch>,
         rows: usize,
@@ -35,7 +38,7 @@ enum State {
 }
 
 impl<W: Write> Table<W> {
-    /// A writer of rows of a schema.
+    /// Creates a writer for rows of a schema.
     pub fn new(style: &Style, schema: &SchemaRef, sink: W) -> Self {
         let is_terminal = style.width.is_some();
         let names = schema.fields().iter();
@@ -55,7 +58,7 @@ impl<W: Write> Table<W> {
         }
     }
 
-    /// Chooses column widths, and writes what has been kept.
+    /// Chooses column widths and writes the buffered rows.
     fn begin(&mut self) -> Result<(), ArrowError>
     where
         W: Send,
@@ -150,7 +153,7 @@ fn shown(text: String, is_terminal: bool) -> String {
     }
 }
 
-/// The width of the widest line.
+/// Returns the width of the widest line of a text.
 fn width(text: &str) -> usize {
     text.split('\n')
         .map(UnicodeWidthStr::width)
@@ -165,7 +168,7 @@ fn rule(sink: &mut impl Write, widths: &[usize]) -> io::Result<()> {
     writeln!(sink, "+")
 }
 
-/// Writes a row, on as many lines as its values have.
+/// Writes a row, on as many lines as its tallest value has.
 fn line(sink: &mut impl Write, values: &[String], widths: &[usize]) -> io::Result<()> {
     let mut lines: Vec<_> = values.iter().map(|value| value.split('\n')).collect();
     let count = values.iter().map(|value| value.split('\n').count()).max();

@@ -1,4 +1,4 @@
-//! Columns of types that a writer does not know, as text.
+//! Converts columns of types that a format does not support to text.
 
 use crate::output::formats::cells::READABLE;
 use arrow::util::display::ArrayFormatter;
@@ -7,14 +7,14 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// Turns columns of types that a writer does not know into text.
+/// Converts columns of types that a format does not support to text.
 pub struct AsText {
     columns: Vec<usize>,
     schema: SchemaRef,
 }
 
 impl AsText {
-    /// Of the columns whose types are not known.
+    /// Creates a converter for the columns of a schema whose fields are `unknown` to the format.
     pub fn new(schema: &Schema, unknown: impl Fn(&Field) -> bool) -> Self {
         let columns: Vec<usize> = (0..schema.fields().len())
             .filter(|&column| unknown(schema.field(column)))
@@ -30,12 +30,12 @@ impl AsText {
         Self { columns, schema }
     }
 
-    /// The columns, with text in their place.
+    /// Returns the schema after the conversion.
     pub fn schema(&self) -> &Schema {
         &self.schema
     }
 
-    /// The batch, with text in their place.
+    /// Converts a batch.
     pub fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
         let mut columns = batch.columns().to_vec();
         for &column in &self.columns {

@@ -1,20 +1,20 @@
-//! Text for a terminal, which shows control characters rather than obeying them.
+//! Escapes control characters in text for a terminal, which would otherwise obey them.
 
 use crate::terminal::is_obeyed;
 use std::io::{self, Write};
 
-/// Writes text on with control characters escaped, but for line ends and tabs, and characters that turn the direction of a
-/// text.
+/// A writer that escapes control characters and characters that change the direction of text. Line
+/// ends and tabs pass through.
 pub struct Visible<W> {
     sink: W,
-    /// The bytes of a character whose end has not been written yet.
+    /// The first bytes of a character that is not complete yet.
     begun: Vec<u8>,
     /// `true` to escape characters as JSON does.
     is_json: bool,
 }
 
 impl<W> Visible<W> {
-    /// A writer before a terminal.
+    /// Creates a writer in front of a sink.
     pub fn new(sink: W, is_json: bool) -> Self {
         Self {
             sink,
@@ -42,7 +42,8 @@ impl<W: Write> Write for Visible<W> {
         self.begun.extend_from_slice(bytes);
         let whole = match std::str::from_utf8(&self.begun) {
             Ok(_) => self.begun.len(),
-            // More is to come; what is no text at all is replaced.
+            // The last character may be incomplete until the next write. Invalid bytes are
+            // replaced.
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
             Err(_) => self.begun.len(),
         };
@@ -72,7 +73,7 @@ mod tests {
             }
             String::from_utf8(visible.sink).unwrap()
         };
-        // Characters may be cut anywhere between two writes.
+        // A write may end in the middle of a character.
         for size in [1, 2, 3, 100] {
             assert_eq!(
                 written(false, size),

@@ -1,0 +1,150 @@
+//! The Flight SQL server.
+
+use crate::authentication::Authentication;
+use crate::connections::Connections;
+use crate::dialect::{DataFusionDialect, Dialect, Session};
+use crate::flight::Flight;
+use crate::limits::Limits;
+use crate::options::Options;
+use crate::queries::Queries;
+use crate::running::Running;
+use crate::runtimes::Runtimes;
+use crate::service::Service;
+use arrow_flight::flight_service_server::FlightServiceServer;
+use datafusion::prelude::SessionContext;
+use futures::{Stream, StreamExt};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport;
+
+/// The time that clients get to receive the last message before their connections are closed.
+const LAST_MESSAGES: Duration = Duration::from_millis(500);
+/// The maximum size of a request in bytes: a statement, or a batch of its parameters.
+const MAX_REQUEST_BYTES: usize = 16 << 20;
+/// The maximum number of concurrent requests on one connection.
+const STREAMS: u32 = 128;
+/// The interval at which silent clients are pinged, and the time they have to answer.
+const KEEPALIVE: Duration = Duration::from_secs(20);
+
+/// A read-only Flight SQL server for a DataFusion session.
+///
+/// Clients can query the tables of the session but not change them. See the [crate
+/// documentation](crate) for an example.
+///
+/// The server caches the logical plans of statements. Register all tables before serving: a table
+/// replaced later may still be read through a cached plan.
+pub struct Server {
+    session: Session,
+    options: Options,
+}
+
+/// The error that stopped a server.
+#[derive(Debug)]
+pub struct Error(String);
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<transport::Error> for Error {
+    /// Includes the sources of the error, because the message of a transport error itself does not
+    /// say what failed.
+    fn from(error: transport::Error) -> Self {
+        use std::error::Error as _;
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            text = format!("{text}: {error}");
+            source = error.source();
+        }
+        Self(text)
+    }
+}
+
+impl Server {
+    /// Creates a server for a session, with DataFusion's own SQL.
+    pub fn new(context: SessionContext, options: Options) -> Self {
+        Self {
+            session: Session {
+                context,
+                dialect: Arc::new(DataFusionDialect),
+            },
+            options,
+        }
+    }
+
+    /// Replaces how statements are planned and errors are described.
+    pub fn with_dialect(mut self, dialect: Arc<dyn Dialect>) -> Self {
+        self.session.dialect = dialect;
+        self
+    }
+
+    /// Serves connections until `stop` yields an item. Running queries may then finish for up to
+    /// [`Options::grace`]; a second item of `stop` ends this time early.
+    ///
+    /// Must run on a Tokio runtime. Queries run on runtimes of their own.
+    ///
+    /// # Errors
+    /// Fails if TLS cannot be set up or the transport fails.
+    pub async fn serve<T>(
+        self,
+        listener: TcpListener,
+        stop: impl Stream<Item = T>,
+    ) -> Result<(), Error> {
+        let Self { session, options } = self;
+        let mut stop = pin!(stop);
+        let mut server = transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE))
+            .max_concurrent_streams(STREAMS);
+        if let Some(tls) = options.tls.clone() {
+            server = server.tls_config(tls)?;
+        }
+        let (max_queries, log) = (usize::from(options.max_queries), &options.log);
+        let workers = Runtimes::new("query", options.threads, max_queries, log.counted_apart());
+        let planners = Runtimes::new("planner", 1, max_queries, log.counted_apart());
+        let authentication = Authentication::new(options.token.as_ref(), log.counted_apart());
+        let running = Running::default();
+        let limits = Limits::new(&options);
+        let queries = Queries::new(session, workers, planners, limits, running.clone());
+        let service = Service::new(queries, authentication.clone(), &options)
+            .map_err(|status| Error(status.message().to_owned()))?;
+        let service =
+            FlightServiceServer::new(Flight(service)).max_decoding_message_size(MAX_REQUEST_BYTES);
+        let service = InterceptedService::new(service, authentication);
+        let (finish, finished) = oneshot::channel::<()>();
+        let incoming = Connections::new(listener, &options).incoming();
+        let serving = server
+            .add_service(service)
+            .serve_with_incoming_shutdown(incoming, async {
+                // Dropping the sender also stops the server.
+                let _ = finished.await;
+            });
+        let mut serving = pin!(serving);
+        tokio::select! {
+            result = &mut serving => {
+                result?;
+                return Err(Error("the server ended by itself".to_owned()));
+            }
+            _ = stop.next() => {}
+        }
+        let _ = finish.send(());
+        tokio::select! {
+            _ = &mut serving => return Ok(()),
+            _ = stop.next() => {}
+            () = tokio::time::sleep(options.grace) => {}
+        }
+        running.stop();
+        let _ = timeout(LAST_MESSAGES, serving).await;
+        Ok(())
+    }
+}
