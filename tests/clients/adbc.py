@@ -1,6 +1,7 @@
-"""Asks `tet-sql serve` through ADBC's driver for Flight SQL, as Python programs do.
+"""Queries `tet-sql serve` through ADBC's Flight SQL driver, as Python programs do.
 
-The truth is what NumPy makes of weather_small.npz, which holds the same arrays as weather_small.tet.
+Expected values are computed with NumPy from weather_small.npz, which holds the same arrays as
+weather_small.tet.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from adbc_driver_flightsql import DatabaseOptions
 DATA = pathlib.Path(__file__).parent.parent / "data"
 WEATHER = DATA / "weather_small.tet"
 ARRAYS = numpy.load(DATA / "weather_small.npz")
-# Takes hours, and gives way to others all the time.
+# Takes hours and yields regularly.
 ENDLESS = "SELECT sum(value % 7) FROM range(1000000000000)"
 READY = "listening on "
 Status = adbc_driver_manager.AdbcStatusCode
@@ -29,7 +30,7 @@ Status = adbc_driver_manager.AdbcStatusCode
 
 @contextlib.contextmanager
 def server(binary, *arguments, files=(WEATHER,), token=None):
-    """A server on a free port; its address."""
+    """Runs a server on a free port and yields its address."""
     command = [binary, "serve", *map(str, files), "--listen", "127.0.0.1:0", *arguments]
     environment = {"TOKEN": token} if token else {}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
@@ -50,7 +51,7 @@ def server(binary, *arguments, files=(WEATHER,), token=None):
 
 @contextlib.contextmanager
 def cursor(address, **options):
-    """A cursor of a connection of its own."""
+    """Yields a cursor of a new connection."""
     with flightsql.connect(address, db_kwargs=options, autocommit=True) as connection:
         with connection.cursor() as opened:
             yield opened
@@ -62,7 +63,7 @@ def rows(cursor, sql, parameters=None):
 
 
 def fails(status, ask):
-    """That something fails, and its message."""
+    """Checks that a call fails with the given status, and returns the message."""
     try:
         ask()
     except adbc_driver_manager.Error as error:
@@ -91,7 +92,7 @@ def answers(binary):
         assert frame["time"].min() == pandas.Timestamp("2024-01-01")
         assert sorted(set(frame["station"])) == ["EGLL", "KPDX", "KSEA", "RJTT", "YSSY"]
 
-        # Types that the engine has for itself arrive as plain ones.
+        # Types that only DataFusion uses are converted to plain ones.
         ask.execute(
             "SELECT arrow_cast('x', 'Utf8View') AS v, arrow_cast('y', 'Dictionary(Int32, Utf8)') AS d, "
             "[arrow_cast('z', 'Utf8View')] AS l, NULL AS n"
@@ -116,7 +117,7 @@ def parameters(binary):
         for statement in [sql, sql.replace("?", "$1", 1).replace("?", "$2", 1)]:
             [(count, most)] = rows(ask, statement, ("KSEA", 10140))
             assert (count, most) == (len(kept), kept.max()), (count, most)
-        # A fraction is not cut because coordinates are whole numbers.
+        # A fraction is not truncated although the coordinates are integers.
         assert rows(ask, "SELECT DISTINCT lat FROM temperature WHERE lat > ? ORDER BY lat", (34.5,)) == [(35,), (45,)]
         [(now,)] = rows(ask, "SELECT ?", (pyarrow.scalar(7, pyarrow.int16()),))
         assert now == 7
@@ -127,7 +128,7 @@ def parameters(binary):
         ], schema
         message = fails(Status.INVALID_ARGUMENT, lambda: ask.execute(sql, ("KSEA",)))
         assert "2 parameters, but 1" in message, message
-        # A schema without the rows.
+        # A schema without executing the query.
         schema = ask.adbc_execute_schema("SELECT time, value FROM pressure")
         assert schema.names == ["time", "value"] and schema.field("value").type == pyarrow.int16()
 
@@ -207,7 +208,7 @@ def cancellation(binary):
             fails(Status.CANCELLED, endless)
             canceller.join()
             assert time.monotonic() - started < 30
-            # The place that it had is free again.
+            # The cancelled query has freed its slot.
             assert rows(other, "SELECT 1") == [(1,)]
     with server(binary, "--time-limit", "500ms") as address, cursor(address) as ask:
 

@@ -1,4 +1,5 @@
-//! Predicates over NULL and both zeros, and set operations, against truths that are worked out here.
+//! Predicates over NULL and over zeros of both signs, and set operations, compared with truth
+//! values computed here.
 
 use tet_sql::create_logical_plan;
 
@@ -6,7 +7,7 @@ use crate::support::sql::{rows, session, texts};
 
 type Truth = Option<bool>;
 
-/// The truth of a predicate over `x`.
+/// Computes the truth value of a predicate for a given `x`.
 type Predicate = dyn Fn(Option<i64>) -> Truth;
 
 fn not(one: Truth) -> Truth {
@@ -25,7 +26,7 @@ fn or(one: Truth, other: Truth) -> Truth {
     not(and(not(one), not(other)))
 }
 
-/// `x IN (list)` by its definition.
+/// `x IN (list)` by its definition in SQL.
 fn is_in(x: Option<i64>, list: &[Option<i64>]) -> Truth {
     let equal = |item: &Option<i64>| Some(x? == (*item)?);
     list.iter().map(equal).fold(Some(false), or)
@@ -126,7 +127,7 @@ async fn in_lists_are_combined_as_three_valued_logic_has_it() {
     for (shape, truth) in equalities {
         predicates.push((shape.to_string(), Box::new(truth)));
     }
-    // Many at once, since planning takes longer than running.
+    // Test many predicates per query, since planning takes longer than execution.
     for some in predicates.chunks(40) {
         let columns = some
             .iter()
@@ -212,13 +213,29 @@ async fn set_operations_count_equal_rows() {
     assert_eq!(rows(&ctx, &sql).await, ["1", "2", "NULL"]);
     let sql = format!("SELECT count(*) FROM ({left} EXCEPT {right})");
     assert_eq!(rows(&ctx, &sql).await, ["0"]);
-    // Of other types on the right.
+    // The right input has another type.
     let sql =
         format!("SELECT * FROM ({left} EXCEPT ALL SELECT y::DOUBLE FROM ({right})) ORDER BY 1");
     assert_eq!(rows(&ctx, &sql).await, ["1", "1", "NULL"]);
-    // Zeros of both signs are equal: two of three remain.
+    // Zeros of both signs are equal, so two of three remain.
     let sql = "SELECT count(*) FROM (SELECT * FROM (VALUES (-0.0), (-0.0), (0.0)) AS a(x) EXCEPT ALL SELECT 0.0)";
     assert_eq!(rows(&ctx, sql).await, ["2"]);
+    // A filter that makes the column equal to an expression.
+    let numbers = "SELECT value % 4 * 1.5 AS x FROM range(100)";
+    ctx.sql(&format!("CREATE TABLE numbers AS {numbers}"))
+        .await
+        .unwrap();
+    let filtered = "SELECT x FROM numbers WHERE coalesce(x, 0.0) = x";
+    for (sql, expected) in [
+        (format!("{filtered} EXCEPT ALL SELECT 1.5"), "99"),
+        (
+            format!("SELECT x FROM numbers INTERSECT ALL {filtered}"),
+            "100",
+        ),
+    ] {
+        let sql = format!("SELECT count(*) FROM ({sql})");
+        assert_eq!(rows(&ctx, &sql).await, [expected], "{sql}");
+    }
 }
 
 #[tokio::test]
@@ -227,6 +244,9 @@ async fn both_zeros_are_equal() {
                x IN (0.0) AND x IN (-0.0, 1.0) FROM (VALUES (-0.0), (0.0)) AS t(x)";
     let expected = "true false zero true";
     assert_eq!(rows(&session(), sql).await, [expected, expected]);
+    let sql = "SELECT count(DISTINCT x), count(DISTINCT x) FILTER (WHERE y > 0), count(DISTINCT y), sum(y) \
+               FROM (VALUES (-0.0, 1), (0.0, 2), (1.5, 3), (NULL, 4)) AS t(x, y)";
+    assert_eq!(rows(&session(), sql).await, ["2 2 4 10"]);
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! Several IN lists over one expression.
 //!
-//! DataFusion's simplifier merges two lists by comparing their items, and takes an empty intersection for a constant:
-//! `x NOT IN (1, 2) OR x NOT IN (3, 4)` becomes `true`, although it is NULL where `x` is. It also compares items that are
-//! columns by name, and takes `NULL` for an item like any other. Here such lists are merged before, so that the simplifier
-//! finds at most one list of constants for each expression.
+//! DataFusion's simplifier merges two lists by comparing their items, and replaces an empty
+//! intersection by a constant: `x NOT IN (1, 2) OR x NOT IN (3, 4)` becomes `true`, although it is
+//! NULL where `x` is. It also compares items that are columns by name, and treats `NULL` like any
+//! other item. This rule merges such lists first, so that the simplifier finds at most one list of
+//! constants per expression.
 
-// What can change within an expression is no part of its hash.
+// Expressions have interior mutability, but their hash does not depend on it.
 #![allow(clippy::mutable_key_type)]
 
 use std::collections::HashMap;
@@ -18,10 +19,10 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-/// Operands of a chain that is balanced.
+/// The number of operands from which a chain is balanced.
 const LONG: usize = 32;
 
-/// Merges the IN lists over the same expression in every conjunction and disjunction.
+/// A rule that merges the IN lists over the same expression in every conjunction and disjunction.
 #[derive(Debug, Default)]
 pub(crate) struct CombinedInLists;
 
@@ -46,7 +47,8 @@ impl AnalyzerRule for CombinedInLists {
     }
 }
 
-/// Returns `true` if a merge could be due: there is an IN list, or an OR of equalities, which means the same.
+/// Returns `true` if the expression may need a merge: it has an IN list, or an OR of equalities,
+/// which is equivalent to a list.
 fn has_list(expression: &Expr) -> Result<bool> {
     expression.exists(|one| {
         Ok(match one {
@@ -59,7 +61,7 @@ fn has_list(expression: &Expr) -> Result<bool> {
     })
 }
 
-/// Returns `true` for a column that is equal to a constant.
+/// Returns `true` for `column = literal`.
 fn is_equality(expression: &Expr) -> bool {
     match expression {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if *op == Operator::Eq => {
@@ -72,7 +74,7 @@ fn is_equality(expression: &Expr) -> bool {
     }
 }
 
-/// Returns the expression with its lists merged.
+/// Merges the lists in all subexpressions.
 fn combine(expression: Expr) -> Result<Transformed<Expr>> {
     expression.transform_down(|one| {
         if !is_logic(&one) || !has_list(&one)? {
@@ -91,7 +93,8 @@ fn is_logic(expression: &Expr) -> bool {
     }
 }
 
-/// The expression, or its negation, with NOT pushed down to what is no logic.
+/// Merges the lists of an expression, or of its negation. NOT is pushed down through AND, OR and
+/// IN.
 fn logic(expression: Expr, is_negated: bool) -> Result<Expr> {
     match expression {
         Expr::Not(inner) => logic(*inner, !is_negated),
@@ -144,7 +147,8 @@ fn operands(chain: BinaryExpr) -> Vec<Expr> {
     operands
 }
 
-/// A chain of an operator; of many operands a balanced one, so that no recursion over it is deep.
+/// Joins operands with an operator. Long chains are balanced, which bounds the depth of recursion
+/// over them.
 fn chained(op: Operator, mut operands: Vec<Expr>) -> Expr {
     let (left, right) = match operands.len() {
         0 => return lit(op == Operator::And),
@@ -159,7 +163,8 @@ fn chained(op: Operator, mut operands: Vec<Expr>) -> Expr {
     })
 }
 
-/// `x NOT IN (1, NULL)` is never true: it is `x NOT IN (1) AND NULL`.
+/// Moves NULL out of a NOT IN list: `x NOT IN (1, NULL)` is never true, so it is the same as
+/// `x NOT IN (1) AND NULL`.
 fn without_null(mut list: InList) -> Expr {
     let is_null = |item: &Expr| matches!(item, Expr::Literal(value, _) if value.is_null());
     if !list.negated || !list.list.iter().any(is_null) {
@@ -176,7 +181,7 @@ fn unknown() -> Expr {
     lit(ScalarValue::Boolean(None))
 }
 
-/// The operands of AND with at most one list of constants over each expression.
+/// Merges the operands of AND, which leaves at most one list of constants per expression.
 fn all_of(operands: Vec<Expr>) -> Vec<Expr> {
     merged(operands, Operator::And, |expression, lists| {
         let (no, yes): (Vec<_>, Vec<_>) = lists.into_iter().partition(|list| list.negated);
@@ -188,7 +193,7 @@ fn all_of(operands: Vec<Expr>) -> Vec<Expr> {
         let mut items = intersection(yes);
         items.retain(|item| !excluded.contains(item));
         match items.is_empty() {
-            // False, but NULL where the expression is.
+            // False, or NULL where the expression is NULL.
             true => chained(
                 Operator::And,
                 vec![Expr::IsNull(Box::new(expression)), unknown()],
@@ -198,7 +203,8 @@ fn all_of(operands: Vec<Expr>) -> Vec<Expr> {
     })
 }
 
-/// The same of OR. Lists without NOT become one as well, with the equalities among the operands.
+/// Merges the operands of OR, which leaves at most one list of constants per expression. An
+/// equality with a constant counts as a list of one item.
 fn any_of(operands: Vec<Expr>) -> Vec<Expr> {
     let operands = operands.into_iter().map(|operand| match operand {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
@@ -222,7 +228,7 @@ fn any_of(operands: Vec<Expr>) -> Vec<Expr> {
         let mut items = intersection(no);
         items.retain(|item| !included.contains(item));
         match items.is_empty() {
-            // True, but NULL where the expression is.
+            // True, or NULL where the expression is NULL.
             true => chained(
                 Operator::Or,
                 vec![Expr::IsNotNull(Box::new(expression)), unknown()],
@@ -237,8 +243,9 @@ fn any_of(operands: Vec<Expr>) -> Vec<Expr> {
     merged.collect()
 }
 
-/// Puts one expression in place of all lists of constants over the same expression. A list that has other items is
-/// written as comparisons, if there is a second one.
+/// Replaces all lists of constants over the same expression by the result of `merge`. If an
+/// expression has several lists, those with other items are written as comparisons, to hide them
+/// from the simplifier.
 fn merged(
     operands: Vec<Expr>,
     op: Operator,
@@ -278,7 +285,8 @@ fn merged(
     kept.into_iter().flatten().collect()
 }
 
-/// Returns `true` if the items can be told from others by what is written. NULL cannot, but in a union of lists.
+/// Returns `true` if literals alone decide which items are equal. This excludes NULL, except in a
+/// union of lists, where NULL is an item like any other.
 fn is_constant(list: &InList, op: Operator) -> bool {
     let is_union = op == Operator::Or && !list.negated;
     list.list.iter().all(|item| match item {
@@ -287,7 +295,7 @@ fn is_constant(list: &InList, op: Operator) -> bool {
     })
 }
 
-/// A list in a form that the simplifier does not merge with another.
+/// Writes a list in a form that the simplifier does not merge with others.
 fn hidden(mut list: InList) -> Expr {
     let is_null = |item: &Expr| matches!(item, Expr::Literal(value, _) if value.is_null());
     if list.negated || !list.list.iter().any(is_null) {
@@ -300,7 +308,7 @@ fn hidden(mut list: InList) -> Expr {
     }
 }
 
-/// A list as comparisons with its items.
+/// Writes a list as comparisons with its items.
 fn comparisons(list: InList) -> Expr {
     let (op, chain) = match list.negated {
         true => (Operator::NotEq, Operator::And),
@@ -324,14 +332,14 @@ fn listed(expression: Expr, list: Vec<Expr>, negated: bool) -> Expr {
     })
 }
 
-/// The items of all lists, each once.
+/// The items of all lists, without duplicates.
 fn union(lists: Vec<InList>) -> Vec<Expr> {
     let mut seen = HashSet::new();
     let items = lists.into_iter().flat_map(|list| list.list);
     items.filter(|item| seen.insert(item.clone())).collect()
 }
 
-/// The items that each list has.
+/// The items that all lists have in common.
 fn intersection(lists: Vec<InList>) -> Vec<Expr> {
     let mut lists = lists.into_iter();
     let mut items = union(lists.next().into_iter().collect());

@@ -1,7 +1,8 @@
 //! `IN (SELECT ...)` below OR and NOT.
 //!
-//! DataFusion makes a mark join of it, whose mark is true or false, but never NULL: `x NOT IN (SELECT y ...) OR p` lets rows
-//! pass where `x` or a `y` is NULL. Here the cases in which the answer is NULL are added to the mark.
+//! DataFusion plans such an `IN` as a mark join, whose mark is true or false, but never NULL:
+//! `x NOT IN (SELECT y ...) OR p` keeps rows where `x` or a `y` is NULL. This rule adds the cases
+//! in which the result is NULL to the predicate.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-/// Makes `IN (SELECT ...)` NULL where it is, in filters that do not consist of it alone.
+/// A rule that makes `IN (SELECT ...)` evaluate to NULL where SQL requires it, in filters that
+/// combine `IN` with other predicates.
 #[derive(Debug, Default)]
 pub(crate) struct NullAwareInSubqueries;
 
@@ -50,7 +52,9 @@ fn has_subquery(expression: &Expr) -> Result<bool> {
     expression.exists(|one| Ok(matches!(one, Expr::InSubquery(_))))
 }
 
-/// The same predicate. One that is nothing but IN becomes a semi join or a join that knows of NULL.
+/// Rewrites the `IN` subqueries of a conjunct so that they can be NULL. A conjunct that is nothing
+/// but `IN` or `NOT IN` stays, because DataFusion plans it as a semi join or a null-aware anti
+/// join.
 fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
     let is_alone = match &conjunct {
         Expr::InSubquery(_) => true,
@@ -67,8 +71,8 @@ fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
     Ok(predicate.data)
 }
 
-/// Returns `true` if the predicate may depend on whether an IN is false or NULL. Below nothing but AND and OR, a row is
-/// left out in either case.
+/// Returns `true` if the result may depend on whether an `IN` is false or NULL. Below AND and OR
+/// alone it does not: the filter drops the row in either case.
 fn tells_null(predicate: &Expr) -> Result<bool> {
     match predicate {
         Expr::BinaryExpr(BinaryExpr {
@@ -81,7 +85,7 @@ fn tells_null(predicate: &Expr) -> Result<bool> {
     }
 }
 
-/// `x IN (q)` as `x IN (q) OR (NULL AND (a q is NULL OR (x IS NULL AND there is a q)))`.
+/// Rewrites `x IN (q)` as `x IN (q) OR (NULL AND (q has a NULL OR (x IS NULL AND q has a row)))`.
 fn with_null(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let rows = &found.subquery;
     let (table, item) = rows.subquery.schema().qualified_field(0);
@@ -111,7 +115,8 @@ fn with_null(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> 
     }))
 }
 
-/// Whether the plan, which is one of a subquery, has a row. One that knows nothing of the rows outside is run once.
+/// Returns a predicate that is true if a plan derived from the subquery `of` has a row. An
+/// uncorrelated subquery becomes a scalar subquery, which is executed once.
 fn exists(of: &Subquery, plan: LogicalPlan) -> Result<Expr> {
     let with_plan = |plan| Subquery {
         subquery: Arc::new(plan),

@@ -1,10 +1,10 @@
-//! Rewrites of what DataFusion 55 answers wrongly into what it answers rightly.
+//! Rewrites of expressions and plans for which DataFusion 55 returns wrong results.
 //!
 //! - [`in_lists`]: several IN lists over one expression.
 //! - [`in_subqueries`]: `IN (SELECT ...)` below OR and NOT.
 //! - [`multisets`]: `EXCEPT ALL` and `INTERSECT ALL`.
-//! - [`zeros`]: -0.0 in IN lists and in CASE.
-//! - `syntax`: what is wrong as soon as it is parsed.
+//! - [`zeros`]: -0.0 in IN lists, in CASE and in `count(DISTINCT ...)`.
+//! - `syntax`: expressions that are parsed wrongly.
 
 mod in_lists;
 mod in_subqueries;

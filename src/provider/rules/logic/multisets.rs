@@ -1,24 +1,28 @@
 //! `EXCEPT ALL` and `INTERSECT ALL`.
 //!
-//! DataFusion plans them as the anti and the semi join of all columns, so that one row on the right takes away, or keeps,
-//! every equal row on the left. Here equal rows are numbered on both sides, and the number is one more column.
+//! DataFusion plans them as an anti join and a semi join on all columns, so that one row on the
+//! right removes, or keeps, every equal row on the left. This rule numbers equal rows on both
+//! sides, and makes the row number one more join key.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Column, DFSchema, NullEquality, Result, ScalarValue};
+use datafusion::common::{Column, NullEquality, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{
-    Distinct, Expr, ExprFunctionExt, ExprSchemable, Join, JoinType, LogicalPlan,
-    LogicalPlanBuilder, lit, when,
+    Distinct, Expr, ExprFunctionExt, Join, JoinType, LogicalPlan, LogicalPlanBuilder,
 };
 use datafusion::optimizer::AnalyzerRule;
 
-/// The column of numbers.
-const NUMBER: &str = "__row_of_equals";
+use crate::provider::rules::logic::zeros::with_positive_zero;
 
-/// Makes `EXCEPT ALL` and `INTERSECT ALL` count equal rows.
+/// The column with the row number among equal rows.
+const NUMBER: &str = "__row_of_equals";
+/// The prefix of computed columns by which equal rows are numbered.
+const KEY: &str = "__key_of_equals_";
+
+/// A rule that makes `EXCEPT ALL` and `INTERSECT ALL` count equal rows.
 #[derive(Debug, Default)]
 pub(crate) struct CountedSetOperations;
 
@@ -38,8 +42,9 @@ impl AnalyzerRule for CountedSetOperations {
     }
 }
 
-/// Returns `true` for a join as DataFusion plans it for `EXCEPT ALL` and `INTERSECT ALL`, and nothing else: in SQL no other
-/// semi join takes NULL for equal to NULL. Without `ALL` the rows on the left are distinct.
+/// Returns `true` for the joins that DataFusion plans for `EXCEPT ALL` and `INTERSECT ALL`, and for
+/// no others: in SQL, no other semi join treats NULL as equal to NULL. Without `ALL`, the rows on
+/// the left are distinct.
 fn is_set_operation(join: &Join) -> bool {
     let keys = |side: &LogicalPlan| side.schema().columns();
     let (left, right) = (keys(&join.left), keys(&join.right));
@@ -70,31 +75,30 @@ fn counted(join: Join) -> Result<LogicalPlan> {
         .build()
 }
 
-/// The expression that is the same for equal values of a column: windows tell the zeros of both signs apart, joins do not.
-fn key(column: &Expr, schema: &DFSchema) -> Result<Expr> {
-    let data_type = column.get_type(schema)?;
-    if !data_type.is_floating() {
-        return Ok(column.clone());
-    }
-    let zero = lit(ScalarValue::new_zero(&data_type)?);
-    when(column.clone().eq(zero.clone()), zero).otherwise(column.clone())
-}
-
-/// Returns the rows, each with its number among the rows that are equal to it.
+/// Appends to every row its number among the rows equal to it.
 fn numbered(rows: &Arc<LogicalPlan>) -> Result<LogicalPlan> {
-    let columns: Vec<_> = rows
-        .schema()
-        .columns()
-        .into_iter()
-        .map(Expr::Column)
-        .collect();
-    let keys = columns.iter().map(|column| key(column, rows.schema()));
-    let number = row_number()
-        .partition_by(keys.collect::<Result<_>>()?)
-        .build()?;
+    let schema = rows.schema();
+    let columns: Vec<_> = schema.columns().into_iter().map(Expr::Column).collect();
+    // Window functions distinguish the two zeros, joins do not, so both zeros get the same key.
+    // The keys are computed in a projection: if a filter equates a column with another expression,
+    // DataFusion 55.2 may substitute that expression for the column inside a sort expression, and
+    // then no longer finds the expression to partition by.
+    let mut keys = Vec::with_capacity(columns.len());
+    let mut computed = columns.clone();
+    for column in &columns {
+        let Some(key) = with_positive_zero(column, schema) else {
+            keys.push(column.clone());
+            continue;
+        };
+        let name = format!("{KEY}{}", keys.len());
+        computed.push(key.alias(&name));
+        keys.push(Expr::Column(Column::from_name(name)));
+    }
+    let number = row_number().partition_by(keys).build()?;
     let number_column = Column::from_name(number.schema_name().to_string());
     let number_column = Expr::Column(number_column).alias(NUMBER);
     LogicalPlanBuilder::new_from_arc(Arc::clone(rows))
+        .project(computed)?
         .window([number])?
         .project(columns.into_iter().chain([number_column]))?
         .build()

@@ -1,9 +1,10 @@
-//! Statements as they are meant, where the parser takes them otherwise.
+//! Corrections of statements that the parser or DataFusion misinterprets.
 //!
-//! - `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`. sqlparser 0.62 lets the right operand reach to the end
-//!   of the expression.
-//! - `(a, b) IN ((1, 2), (3, -4))` is `(a = 1 AND b = 2) OR (a = 3 AND b = -4)`, which selects a slice of an array. DataFusion
-//!   makes structures of tuples, and takes neither negative nor typed literals for their items.
+//! - `a IS DISTINCT FROM b AND c` is `(a IS DISTINCT FROM b) AND c`. sqlparser 0.62 lets the right
+//!   operand reach to the end of the expression.
+//! - `(a, b) IN ((1, 2), (3, -4))` is `(a = 1 AND b = 2) OR (a = 3 AND b = -4)`, which selects a
+//!   slice of an array. DataFusion makes structs of tuples, and accepts neither negative nor typed
+//!   literals as their items.
 
 use std::mem;
 use std::ops::ControlFlow;
@@ -28,7 +29,7 @@ pub(crate) fn correct(statement: &mut Statement) {
 }
 
 fn correct_in(statement: &mut impl VisitMut) {
-    // Operands first.
+    // The visitor calls back after the operands of an expression have been visited.
     let _ = visit_expressions_mut(statement, |expression| {
         correct_expression(expression);
         ControlFlow::<()>::Continue(())
@@ -66,14 +67,14 @@ fn correct_expression(expression: &mut Expr) {
         _ => None,
     };
     if let Some(mut whole) = lifted {
-        // What was taken out of the right operand goes around the expression.
+        // The operators removed from the right operand apply to the whole expression instead.
         let place = leftmost(&mut whole);
         *place = mem::replace(expression, nothing());
         *expression = whole;
     }
 }
 
-/// The precedence of operators.
+/// Precedences of operators, from weak to strong.
 const OR: u8 = 1;
 const XOR: u8 = 2;
 const AND: u8 = 3;
@@ -89,8 +90,14 @@ fn strength(op: &BinaryOperator) -> Option<u8> {
     }
 }
 
-/// Takes operators that bind no more strongly than `than` off an operand that is not in brackets, and leaves its leftmost
-/// part. Gives what was taken off, with [`nothing`] in place of that part.
+/// Reduces an operand without brackets to its leftmost part, by removing all operators that bind at
+/// most as strongly as `than`. Returns the removed expression, with [`nothing`] in place of that
+/// part.
+///
+/// ```text
+///  a IS DISTINCT FROM (b AND c)      operand: b AND c
+///                                    left in place: b, returned: nothing AND c
+/// ```
 fn lift(operand: &mut Expr, than: u8) -> Option<Expr> {
     let is_weak = |one: &Expr| match one {
         Expr::BinaryOp { op, .. } => strength(op).is_some_and(|strength| strength <= than),
@@ -121,12 +128,13 @@ fn leftmost(mut expression: &mut Expr) -> &mut Expr {
     }
 }
 
-/// Stands where an expression was taken out.
+/// A placeholder for an expression that was moved out of the tree.
 fn nothing() -> Expr {
     Expr::value(Value::Null)
 }
 
-/// A tuple that equals one of a list, in brackets; `None` if these are no tuples of the same length.
+/// Expands `columns IN (list)` into comparisons of single items, in brackets. Returns `None` unless
+/// all are tuples of the same length.
 fn any_tuple(columns: &Expr, list: &[Expr]) -> Option<Expr> {
     let Expr::Tuple(columns) = columns else {
         return None;
@@ -145,7 +153,7 @@ fn any_tuple(columns: &Expr, list: &[Expr]) -> Option<Expr> {
     Some(bracketed(joined(all, &BinaryOperator::Or)?))
 }
 
-/// All of them under an operator, as flat as it goes.
+/// Joins expressions with an operator, as a balanced tree. Returns `None` if there are none.
 fn joined(mut all: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
     if all.len() < 2 {
         return all.pop();
@@ -176,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// The text of a statement, corrected, with all operators in brackets.
+    /// Parses and corrects a statement, and prints it with all operators in brackets.
     fn corrected(sql: &str) -> String {
         let mut statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
         correct(&mut statement);
@@ -233,7 +241,7 @@ mod tests {
             let sql = format!("SELECT {sql}");
             assert_eq!(corrected(&sql), format!("SELECT {expected}"), "{sql}");
         }
-        // Brackets stay.
+        // Explicit brackets are kept.
         let sql = "SELECT a IS DISTINCT FROM (b AND c)";
         assert_eq!(corrected(sql), "SELECT (a IS DISTINCT FROM ((b AND c)))");
     }

@@ -1,19 +1,20 @@
-//! -0.0 in IN lists and in CASE.
+//! -0.0 in IN lists, in CASE and in `count(DISTINCT ...)`.
 //!
-//! `=` takes both zeros for equal. An IN list of four and more items and `CASE x WHEN ...` compare the bits. Here a list that
-//! has one zero gets the other as well, and CASE compares by `=`.
+//! `=` treats 0.0 and -0.0 as equal, but IN lists with four or more items, `CASE x WHEN ...` and
+//! `count(DISTINCT x)` compare the bits. This rule adds the other zero to lists that contain one,
+//! makes CASE compare with `=`, and replaces -0.0 by 0.0 in the arguments of `count(DISTINCT ...)`.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
-use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr::{AggregateFunction, InList};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{Case, Expr, ExprSchemable, LogicalPlan, lit, when};
 use datafusion::optimizer::AnalyzerRule;
 use half::f16;
 
-/// Makes both zeros equal wherever values are compared for equality.
+/// A rule that makes both zeros equal wherever values are compared for equality.
 #[derive(Debug, Default)]
 pub(crate) struct EqualZeros;
 
@@ -51,6 +52,7 @@ fn is_equality(expression: &Expr) -> bool {
     match expression {
         Expr::InList(_) => true,
         Expr::Case(case) => case.expr.is_some(),
+        Expr::AggregateFunction(function) => counts_distinct(function),
         _ => false,
     }
 }
@@ -83,8 +85,36 @@ fn with_equal_zeros(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
                 else_expr,
             }))
         }
+        Expr::AggregateFunction(mut function) if counts_distinct(&function) => {
+            let mut is_changed = false;
+            for argument in &mut function.params.args {
+                if let Some(positive) = with_positive_zero(argument, schema) {
+                    *argument = positive;
+                    is_changed = true;
+                }
+            }
+            match is_changed {
+                true => Transformed::yes(Expr::AggregateFunction(function)),
+                false => Transformed::no(Expr::AggregateFunction(function)),
+            }
+        }
         other => Transformed::no(other),
     }
+}
+
+fn counts_distinct(function: &AggregateFunction) -> bool {
+    function.params.distinct && function.func.name() == "count"
+}
+
+/// Returns the expression with -0.0 replaced by 0.0; `None` if its type is not floating-point.
+pub(super) fn with_positive_zero(of: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let data_type = of.get_type(schema).ok()?;
+    if !data_type.is_floating() {
+        return None;
+    }
+    let zero = lit(ScalarValue::new_zero(&data_type).ok()?);
+    let is_zero = of.clone().eq(zero.clone());
+    when(is_zero, zero).otherwise(of.clone()).ok()
 }
 
 fn is_float(expression: &Expr, schema: &DFSchema) -> bool {
@@ -92,7 +122,7 @@ fn is_float(expression: &Expr, schema: &DFSchema) -> bool {
     data_type.is_ok_and(|data_type| data_type.is_floating())
 }
 
-/// The zero of the other sign, if the expression is a zero.
+/// Returns the zero of the other sign, if the expression is a floating-point zero.
 fn other_zero(expression: &Expr) -> Option<Expr> {
     let Expr::Literal(value, metadata) = expression else {
         return None;
