@@ -1,4 +1,4 @@
-//! The one error of the format and grid layers, and the one place where it becomes DataFusion's.
+//! The error type of the format and grid layers, and its conversion to [`DataFusionError`].
 
 use std::fmt;
 use std::io;
@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 
 use datafusion::error::DataFusionError;
 
-/// Result of the format layer.
+/// The result type of the format layer.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Where in which file something was found.
+/// The file, dataset and chunk that an error is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// The dataset, where one is concerned.
+    /// The dataset, if the error concerns a single one.
     pub dataset: Option<String>,
-    /// The chunk's coordinates in the chunk grid, where one is concerned.
+    /// The chunk's indices in the chunk grid, if the error concerns a single chunk.
     pub chunk: Option<Vec<u64>>,
 }
 
 impl Place {
-    /// A place in `path` that belongs to no dataset.
+    /// Locates an error that concerns the whole file.
     pub fn file(path: &Path) -> Self {
         Self {
             path: path.to_path_buf(),
@@ -30,7 +30,7 @@ impl Place {
         }
     }
 
-    /// The same file, in `dataset`.
+    /// Locates an error that concerns one dataset.
     pub fn dataset(path: &Path, dataset: &str) -> Self {
         Self {
             dataset: Some(dataset.to_string()),
@@ -38,7 +38,7 @@ impl Place {
         }
     }
 
-    /// The same file and dataset, at `chunk` of the chunk grid.
+    /// Locates an error that concerns one chunk.
     pub fn chunk(path: &Path, dataset: &str, chunk: &[u64]) -> Self {
         Self {
             chunk: Some(chunk.to_vec()),
@@ -60,58 +60,60 @@ impl fmt::Display for Place {
     }
 }
 
-/// What can go wrong between bytes and arrays. Every message names the file, and the dataset, the chunk
-/// and the field where there is one, with what was found and what was expected.
+/// An error in reading or writing a file of arrays.
+///
+/// Every message names the file and, where they apply, the dataset, chunk and field, with the value
+/// found and the value expected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{place}: cannot {action}: {source}")]
     Io {
-        /// Where.
+        /// The file, dataset and chunk.
         place: Box<Place>,
-        /// What was attempted, as in "cannot open".
+        /// The operation that failed, worded to follow "cannot": `open`, `read`.
         action: &'static str,
-        /// The operating system's reason.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Bytes that break the format's rules.
+    /// The bytes break a rule of the format.
     #[error("{place}: {field} is {found}, expected {expected}")]
     Malformed {
-        /// Where.
+        /// The file, dataset and chunk.
         place: Box<Place>,
-        /// The field of the format's documents.
+        /// The field, by its name in the format's specification.
         field: &'static str,
-        /// What the file holds.
+        /// The value found.
         found: String,
-        /// What the format allows there.
+        /// The values that the format allows.
         expected: String,
     },
-    /// A chunk of the grid has no row in the chunk index.
+    /// The chunk index has no row for a chunk of the grid.
     #[error("{0}: the chunk index has no row for this chunk; the format has no implicit fill")]
     MissingChunk(Box<Place>),
-    /// A dataset was asked for that the file does not have.
+    /// The file has no dataset with the requested name.
     #[error("{}: no dataset {name:?}; it has {available}", path.display())]
     NoSuchDataset {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The names of the file's datasets, for the message.
         available: String,
     },
-    /// A call that cannot be carried out as asked, such as writing a chunk of the wrong size.
+    /// The call is invalid, such as writing a chunk of the wrong size.
     #[error("{}: {message}", path.display())]
     Invalid {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with the call.
+        /// The reason.
         message: String,
     },
 }
 
 impl Error {
-    /// An [`Error::Io`] for `path`, for use in `map_err`.
+    /// Returns a function that wraps an [`io::Error`] in [`Error::Io`], for use in `map_err`.
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         let place = Box::new(Place::file(path));
         move |source| Self::Io {
@@ -121,7 +123,7 @@ impl Error {
         }
     }
 
-    /// The same error, found at a place that is known better now.
+    /// Replaces the file, dataset and chunk of the error by more precise ones.
     pub(crate) fn at(mut self, better: &Place) -> Self {
         if let Self::Io { place, .. } | Self::Malformed { place, .. } = &mut self {
             **place = better.clone();
@@ -129,7 +131,9 @@ impl Error {
         self
     }
 
-    /// The same error once more, for results that are kept. What the operating system said stays as code or text.
+    /// Returns a copy of the error, for results that are cached.
+    ///
+    /// [`io::Error`] cannot be cloned: the copy keeps its error code, or else its kind and text.
     pub(crate) fn copy(&self) -> Self {
         match self {
             Self::Io {
@@ -172,7 +176,7 @@ impl Error {
         }
     }
 
-    /// An [`Error::Malformed`].
+    /// Creates an [`Error::Malformed`].
     pub(crate) fn malformed(
         place: Place,
         field: &'static str,
@@ -187,7 +191,7 @@ impl Error {
         }
     }
 
-    /// An [`Error::Invalid`].
+    /// Creates an [`Error::Invalid`].
     pub(crate) fn invalid(path: &Path, message: impl Into<String>) -> Self {
         Self::Invalid {
             path: path.to_path_buf(),
@@ -202,8 +206,9 @@ impl From<Error> for DataFusionError {
     }
 }
 
-/// What to tell a person of the engine's error: the innermost one in its own words. The wrapping ones name stages of the
-/// planner, which say little to a reader.
+/// Returns the message of a DataFusion error for users: that of the innermost error.
+///
+/// The errors around it name stages of the planner, which mean little to a user.
 pub fn describe(error: &DataFusionError) -> String {
     let root = error.find_root();
     let text = match root {
@@ -220,7 +225,7 @@ pub fn describe(error: &DataFusionError) -> String {
         DataFusionError::SchemaError(error, _) => error.to_string(),
         other => other.to_string(),
     };
-    // Present only where DataFusion was built with backtraces.
+    // Backtraces are present only if DataFusion was built with them.
     match text.split_once(DataFusionError::BACK_TRACE_SEP) {
         Some((text, _)) => text.to_owned(),
         None => text,

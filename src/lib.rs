@@ -1,8 +1,18 @@
-//! SQL over chunked n-dimensional arrays.
+//! SQL over chunked n-dimensional arrays, on [DataFusion](datafusion) and Arrow.
 //!
-//! A `.tet` file holds many arrays ("datasets"), each cut into a grid of chunks. This crate makes each of them a table
-//! of [DataFusion](datafusion): a column per dimension, then `value`, and a row per cell. Zarr folders and NumPy's files are
-//! read the same way.
+//! Every array in a `.tet`, Zarr or NumPy file becomes a table: a column per dimension, a column
+//! `value`, and a row per cell. Queries read only the chunks they need, and aggregates run on the
+//! chunks directly.
+//!
+//! ```text
+//!  array "temperature"                      table weather.temperature
+//!
+//!        lat  -45     0    45               time        lat   value
+//!  time                                     2024-01-01  -45    11.5
+//!  2024-01-01  11.5  27.0   8.5      =>     2024-01-01    0    27.0
+//!  2024-01-02  12.5  26.0   NaN             2024-01-01   45     8.5
+//!                                           ...
+//! ```
 //!
 //! ```
 //! use datafusion::prelude::SessionContext;
@@ -36,36 +46,66 @@
 //! }
 //! ```
 //!
-//! # What is pushed down
+//! # Where to start
 //!
-//! A predicate over one dimension (`lat > 40`, `station IN (...)`, `date_part('month', time) = 7`: any deterministic
-//! expression) is evaluated on that dimension's axis, once per coordinate. The sets of positions that come out of it,
-//! one per axis, are the [selection](grid::Selection): it is exact, and chunks outside it are never touched. (On an axis
-//! of more than 16 million positions only comparisons of the index with integers are; others are left to the rows.) `count(*)`,
-//! and `min` and `max` of coordinates, read no chunk at all.
+//! - [`TetSessionExt`] registers files in any DataFusion session: one file, a directory of files,
+//!   or a single dataset.
+//! - [`enable_tet`] prepares a session for everything else: quoted paths as tables
+//!   (`FROM 'weather.tet#temperature'`), `CREATE EXTERNAL TABLE` over many files, `COPY` to arrays,
+//!   the [functions](provider::functions), and the optimizer rules behind dynamic filters and
+//!   aggregates on chunks.
+//! - [`ArrayTable`] is the table provider behind all of them.
 //!
-//! Zone maps and value postings, where a file has them, rule out chunks for predicates over values, and answer `min`, `max`
-//! and `count` of whole chunks. In a session that [`enable_tet`] made, joins, `ORDER BY ... LIMIT` and scalar subqueries rule
-//! out chunks by both while a scan runs. `EXPLAIN` shows the selection, `EXPLAIN ANALYZE` what was read.
+//! # What a query reads
 //!
-//! In such a session, [aggregates](provider::aggregate) grouped by dimensions are reductions of the
-//! stored [cells](grid::reduce), without rows.
+//! ```text
+//!  WHERE lat > 40 AND time < '2024-02-01'
+//!
+//!              time ----------------->
+//!             +-------+-------+-------+
+//!    lat  |   |       |       |       |
+//!         |   +-------+-------+-------+
+//!         v   |#######|##     |       |     # selected cells: 2 of 6 chunks are read
+//!             +-------+-------+-------+
+//! ```
+//!
+//! A filter on one dimension (`lat > 40`, `station IN (...)`, `date_part('month', time) = 7`, or
+//! any other deterministic expression) is evaluated once per coordinate, not once per cell. The
+//! result is a set of indices along each axis, the [selection](grid::Selection). The selection is
+//! exact, and chunks outside it are never touched. `count(*)`, and `min` and `max` of coordinates,
+//! read no chunk at all. There is one limit: on an axis of more than 16 million indices, only
+//! comparisons of the index with integers are evaluated ahead of the scan, and other filters are
+//! evaluated per row.
+//!
+//! Zone maps and value postings, if a file has them, skip chunks for filters on values, and answer
+//! `min`, `max` and `count` of whole chunks.
+//!
+//! A session prepared by [`enable_tet`] does more:
+//!
+//! - Joins, `ORDER BY ... LIMIT` and scalar subqueries push dynamic filters into running scans,
+//!   which skip chunks by their coordinates and by their statistics.
+//! - [Aggregates](provider::aggregate) grouped by dimensions [reduce](grid::reduce) the stored
+//!   cells directly, without materialising rows.
+//!
+//! `EXPLAIN` shows the selection, and `EXPLAIN ANALYZE` shows what was read.
 //!
 //! # Layers
 //!
-//! - [`mod@format`]: bytes to structures and back. No Arrow, no SQL.
-//! - [`grid`]: axes, selections, chunk geometry. No I/O, no plans.
+//! - [`mod@format`]: file formats, from bytes to structures and back. No Arrow, no SQL.
+//! - [`grid`]: axes, selections and chunk geometry. No I/O, no plans.
 //! - [`provider`]: DataFusion on top of both.
 //!
 //! # Features
 //!
-//! `zarr` (on by default) reads and writes Zarr folders.
+//! | feature | default | adds |
+//! | --- | --- | --- |
+//! | `zarr` | yes | reading and writing Zarr directories |
+//! | `cli` | yes | the `tet-sql` command, `sql`, `parquet`, and DataFusion's function packages |
+//! | `sql` | by `cli` | statement budgets; units and descriptions in `information_schema` |
+//! | `parquet` | by `cli` | Parquet files that keep column attributes, and safe pruning with NaN |
+//! | `serve` | yes | `tet-sql serve`, an Arrow Flight SQL server; includes `cli` |
 //!
-//! `cli` (on by default) is the `tet-sql` command and the DataFusion features that it wants. An application that embeds
-//! the crate turns it off and chooses DataFusion's features itself. `sql`, a part of it, adds units and descriptions to
-//! `information_schema`. `parquet`, also a part of it, keeps attributes of columns in Parquet files.
-//!
-//! `serve` (on by default) adds `tet-sql serve`, an Arrow Flight SQL server.
+//! If you embed the crate, turn the default features off and choose DataFusion's features yourself.
 
 #![deny(missing_docs)]
 
@@ -90,7 +130,7 @@ pub use provider::catalog::table::ArrayTable;
 #[cfg(feature = "sql")]
 pub use provider::sql::using_keys::create_logical_plan;
 
-/// The examples of the guide.
+/// The examples of the guide, compiled as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/embedding.md")]
 struct Embedding;

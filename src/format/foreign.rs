@@ -1,21 +1,21 @@
-//! Formats and places that are recognised, but not read here, and what to do about them.
+//! Recognises file formats and remote locations that cannot be read, and says what to do instead.
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes of a file that are looked at. HDF5 may begin after a block of 512 bytes that is the user's.
+/// Bytes read from the start of a file: enough for an HDF5 signature after a 512-byte user block.
 const HEAD: u64 = 520;
 const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
 
-/// Says what a file is that holds no arrays of a format that is read here, and how to get at its contents. `None` if the
-/// file is not recognised.
+/// Returns advice for a file whose format is not supported: what the file is, and how to get at its
+/// contents. Returns `None` if the format is not recognised.
 pub fn foreign(path: &Path) -> Option<String> {
     if let Some(advice) = remote(&path.to_string_lossy()) {
         return Some(advice);
     }
     let mut head = Vec::new();
-    // Anything but a file may have no end.
+    // Other file types, such as pipes, may have no end.
     path.metadata().ok().filter(|metadata| metadata.is_file())?;
     let file = File::open(path).ok()?;
     file.take(HEAD).read_to_end(&mut head).ok()?;
@@ -56,16 +56,17 @@ pub fn foreign(path: &Path) -> Option<String> {
     Some(format!("{what} is not read as arrays; {instead}"))
 }
 
-/// Says what to do about a location that is not in a file system; `None` for a path or a `file://` URL.
+/// Returns advice for a location outside the file system, such as `s3://bucket/era5.zarr`. Returns
+/// `None` for a path or a `file://` URL.
 pub fn remote(location: &str) -> Option<String> {
-    // A path may lose one of the slashes.
+    // Path normalisation may have turned `://` into `:/`.
     let (scheme, rest) = location.split_once(":/")?;
     let is_scheme = |scheme: &str| {
         let mut characters = scheme.chars();
         let is_first = characters
             .next()
             .is_some_and(|first| first.is_ascii_alphabetic());
-        // One letter is a drive.
+        // A single letter is a Windows drive.
         is_first
             && scheme.len() > 1
             && characters.all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))

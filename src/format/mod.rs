@@ -1,4 +1,5 @@
-//! Container formats: bytes to structures and back. Nothing here knows Arrow, DataFusion or SQL.
+//! Container formats: parsing bytes into arrays and metadata, and writing them back. Nothing in
+//! this module depends on Arrow, DataFusion or SQL.
 
 pub mod array;
 mod foreign;

@@ -14,23 +14,24 @@ use crate::error::Error;
 use crate::grid::coordinates::{CoordinateReader, Coordinates};
 use crate::grid::index_set::IndexSet;
 
-/// Which rule an axis's coordinates come from.
+/// The rule that determined the coordinates of an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CoordinateSource {
-    /// No rule applied: positions count from zero.
+    /// No rule applied: the coordinates count from zero.
     Index,
-    /// Labels bound by the dimension's name.
+    /// Labels bound by the name of the dimension.
     LabelsByName,
-    /// Labels bound by the axis's number.
+    /// Labels bound by the number of the axis.
     LabelsByNumber,
-    /// Labels bound because no others have the axis's length.
+    /// Labels bound by length: no other labels are as long as the axis.
     LabelsByLength,
-    /// The array is its dimension's coordinate variable: its values are the coordinates.
+    /// The array is the coordinate variable of its dimension, so its own values are the
+    /// coordinates.
     OwnValues,
-    /// The one-dimensional array of the dimension's name and length beside this one.
+    /// The one-dimensional dataset with the name and length of the dimension in the same group.
     Dataset(String),
-    /// A one-dimensional array that the CF attribute `coordinates` names.
+    /// A one-dimensional dataset named by the CF attribute `coordinates`.
     CoordinatesAttribute(String),
 }
 
@@ -50,18 +51,19 @@ impl fmt::Display for CoordinateSource {
     }
 }
 
-/// How the coordinates along an axis change from one position to the next.
+/// The order of the coordinates along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Monotonicity {
-    /// Every coordinate is greater than the one before.
+    /// Every coordinate is greater than the previous one.
     Ascending,
-    /// Every coordinate is less than the one before.
+    /// Every coordinate is less than the previous one.
     Descending,
-    /// Neither: there are repeats or changes of direction.
+    /// Neither: coordinates repeat or change direction.
     None,
 }
 
-/// One axis: a name, a length, and a coordinate per position. Coordinates may repeat and need not be sorted.
+/// One axis: a name, a length, and a coordinate per index. Coordinates may repeat and need not be
+/// sorted.
 #[derive(Debug, Clone)]
 pub struct Axis {
     name: String,
@@ -71,7 +73,8 @@ pub struct Axis {
     attributes: Option<Arc<BTreeMap<String, String>>>,
 }
 
-/// The coordinates of an axis, read when they are first needed. Axes of several arrays can share them.
+/// The coordinates of an axis, read when they are first needed. The axes of several arrays can
+/// share them.
 #[derive(Debug)]
 pub struct AxisCoordinates {
     data_type: DataType,
@@ -82,7 +85,7 @@ pub struct AxisCoordinates {
 }
 
 impl AxisCoordinates {
-    /// Coordinates that are known.
+    /// Returns coordinates that are in memory.
     pub fn new(coordinates: Coordinates) -> Self {
         Self {
             data_type: coordinates.data_type(),
@@ -93,7 +96,7 @@ impl AxisCoordinates {
         }
     }
 
-    /// Coordinates that are to be read.
+    /// Returns coordinates that `reader` reads when they are first needed.
     pub fn deferred(reader: impl CoordinateReader + 'static) -> Self {
         Self {
             data_type: reader.data_type(),
@@ -104,7 +107,7 @@ impl AxisCoordinates {
         }
     }
 
-    /// Their type. Reads nothing.
+    /// Returns the Arrow type of the coordinates without reading them.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
@@ -113,10 +116,10 @@ impl AxisCoordinates {
         if let Some(values) = self.values.get() {
             return Ok(values);
         }
-        // A failure is not kept: the file may be there again the next time.
+        // Errors are not cached: the file may be readable next time.
         let values = match &self.reader {
             Some(reader) => Coordinates::Values(reader.read()?),
-            // Not reached: without a reader the values are there from the start.
+            // Unreachable: without a reader, the values are set on construction.
             None => Coordinates::COUNT,
         };
         Ok(self.values.get_or_init(|| values))
@@ -124,13 +127,13 @@ impl AxisCoordinates {
 }
 
 impl Axis {
-    /// An axis whose coordinates count from zero.
+    /// Returns an axis whose coordinates count from zero.
     pub fn counted(name: impl Into<String>, length: u64) -> Self {
         let coordinates = Arc::new(AxisCoordinates::new(Coordinates::COUNT));
         Self::with_coordinates(name, length, coordinates, CoordinateSource::Index)
     }
 
-    /// An axis with a coordinate array, which must have no null.
+    /// Returns an axis with an array of coordinates, none of which may be null.
     pub fn with_values(
         name: impl Into<String>,
         values: ArrayRef,
@@ -141,7 +144,7 @@ impl Axis {
         Self::with_coordinates(name, length, coordinates, source)
     }
 
-    /// An axis of `length` positions, with as many coordinates.
+    /// Returns an axis with shared coordinates, of which there must be `length`.
     pub fn with_coordinates(
         name: impl Into<String>,
         length: u64,
@@ -157,54 +160,54 @@ impl Axis {
         }
     }
 
-    /// Says more of the coordinates: `units`, `long_name`, ...
+    /// Sets the attributes of the coordinates, such as `units` and `long_name`.
     pub fn with_attributes(mut self, attributes: BTreeMap<String, String>) -> Self {
         self.attributes = (!attributes.is_empty()).then(|| Arc::new(attributes));
         self
     }
 
-    /// What else is known of the coordinates.
+    /// Returns the attributes of the coordinates by name.
     pub fn attributes(&self) -> impl Iterator<Item = (&String, &String)> {
         self.attributes
             .iter()
             .flat_map(|attributes| attributes.iter())
     }
 
-    /// The dimension's name, which is its column's name.
+    /// Returns the name of the dimension, which is also the name of its column.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Positions along the axis.
+    /// Returns the number of indices along the axis.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// The coordinates. Reads them, if that has not been done.
+    /// Returns the coordinates, and reads them on first use.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the coordinates cannot be read.
     pub fn coordinates(&self) -> Result<&Coordinates, Error> {
         self.coordinates.get()
     }
 
-    /// Whether the coordinates are at hand without being read.
+    /// Returns `true` if the coordinates are in memory.
     pub fn is_read(&self) -> bool {
         self.coordinates.values.get().is_some()
     }
 
-    /// Where the coordinates come from.
+    /// Returns the rule that determined the coordinates.
     pub fn source(&self) -> &CoordinateSource {
         &self.source
     }
 
-    /// The Arrow type of the coordinates. Reads nothing.
+    /// Returns the Arrow type of the coordinates without reading them.
     pub fn data_type(&self) -> DataType {
         self.coordinates.data_type.clone()
     }
 
-    /// Whether both axes have the same name, length and coordinates. Reads nothing: coordinates that are still to be
-    /// read are the same only if they are shared.
+    /// Returns `true` if both axes have the same name, length and coordinates. Reads nothing:
+    /// coordinates that are not in memory yet are the same only if the axes share them.
     pub fn is_same(&self, other: &Self) -> bool {
         let same_values = || match (
             self.coordinates.values.get(),
@@ -222,10 +225,11 @@ impl Axis {
             && (Arc::ptr_eq(&self.coordinates, &other.coordinates) || same_values())
     }
 
-    /// Whether the coordinates are strictly monotonic over the whole axis. Found out once.
+    /// Returns whether the coordinates of the whole axis are strictly ascending, strictly
+    /// descending, or neither. Computed once and cached.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the coordinates cannot be read.
     pub fn monotonicity(&self) -> Result<Monotonicity, Error> {
         let coordinates = self.coordinates()?;
         Ok(*self
@@ -237,10 +241,10 @@ impl Axis {
             }))
     }
 
-    /// Whether both axes have the same coordinates, position by position, whatever they are called.
+    /// Returns `true` if both axes have the same coordinate at every index. Names are not compared.
     ///
     /// # Errors
-    /// If coordinates cannot be read.
+    /// If the coordinates of either axis cannot be read.
     pub fn has_same_coordinates(&self, other: &Self) -> Result<bool, Error> {
         if self.length != other.length || self.data_type() != other.data_type() {
             return Ok(false);
@@ -257,8 +261,10 @@ impl Axis {
         })
     }
 
-    /// Whether no coordinate equals another one. Found out once. Said of no axis with a coordinate that is not a number or
-    /// a negative zero, for which equality is not one thing.
+    /// Returns `true` if all coordinates differ. Computed once and cached.
+    ///
+    /// Returns `false` if any coordinate is NaN or negative zero, because whether such values are
+    /// equal depends on how they are compared.
     ///
     /// # Errors
     /// If the coordinates cannot be read.
@@ -273,7 +279,8 @@ impl Axis {
             }))
     }
 
-    /// The positions of the least and of the greatest coordinate among those in `set`; `None` if the set is empty.
+    /// Returns the indices of the min and the max coordinate among the indices in `set`, or `None`
+    /// if the set is empty.
     ///
     /// # Errors
     /// If the coordinates cannot be read.
@@ -284,28 +291,28 @@ impl Axis {
         Ok(match (self.coordinates()?, self.monotonicity()?) {
             (Coordinates::Index { .. }, _) | (_, Monotonicity::Ascending) => Some((first, last)),
             (_, Monotonicity::Descending) => Some((last, first)),
-            // Coordinates of any type that a column has can be compared.
+            // Comparing cannot fail for any type that a dimension column can have.
             (Coordinates::Values(values), Monotonicity::None) => {
                 extreme_positions(values, set).ok()
             }
         })
     }
 
-    /// The coordinates at some positions of the axis, as an array; `None` if one of them is not a number.
+    /// Returns the coordinates at these indices, or `None` if one of them is NaN.
     ///
     /// # Errors
     /// If the coordinates cannot be read.
     pub fn coordinates_at(&self, positions: Vec<u64>) -> Result<Option<ArrayRef>, Error> {
         let coordinates = match self.coordinates()?.at(positions.into_iter()) {
             Ok(coordinates) => coordinates,
-            // Not reached: the positions are on the axis.
+            // Unreachable: the indices are on the axis.
             Err(_) => return Ok(None),
         };
         Ok(Some(coordinates).filter(|coordinates| !has_nan(coordinates)))
     }
 
-    /// The least and the greatest coordinate of the positions in `set`, as an array of two; `None` if the set is
-    /// empty, or has a coordinate that is not a number.
+    /// Returns the min and max coordinate of the indices in `set` as an array of two, or `None` if
+    /// the set is empty or holds the index of a NaN.
     ///
     /// # Errors
     /// If the coordinates cannot be read.
@@ -317,7 +324,7 @@ impl Axis {
     }
 }
 
-/// The positions of the least and the greatest of the values in a set.
+/// Returns the indices of the min and max value in a set.
 fn extreme_positions(values: &ArrayRef, set: &IndexSet) -> Result<(u64, u64), ArrowError> {
     let compare = make_comparator(values, values, SortOptions::default())?;
     let first = set.first().unwrap_or(0);
@@ -333,7 +340,8 @@ fn extreme_positions(values: &ArrayRef, set: &IndexSet) -> Result<(u64, u64), Ar
     Ok(extremes)
 }
 
-/// NaN is the greatest (or, negative, the least) number in Arrow's total order, so it shows at the ends.
+/// Returns `true` if any value is NaN. It is enough to test the min and max of a set, because
+/// Arrow's total order sorts positive NaN above and negative NaN below all numbers.
 fn has_nan(values: &ArrayRef) -> bool {
     let single = values.as_primitive_opt::<Float32Type>();
     let double = values.as_primitive_opt::<Float64Type>();

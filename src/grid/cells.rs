@@ -1,7 +1,6 @@
-//! The selected cells of a window, numbered in row-major order, and what lies at which number: runs of cells that
-//! are contiguous in the window, and coordinates along each axis.
-//!
-//! Rows are never spelled out. A range of row numbers becomes a few runs, by arithmetic.
+//! Rows of a window: its selected cells, numbered in row-major order. A range of row numbers is
+//! turned, by arithmetic, into runs of contiguous cells and into coordinates along each axis; rows
+//! are never materialized.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,22 +17,24 @@ use crate::grid::coordinates::Coordinates;
 use crate::grid::index_set::IndexSet;
 use crate::grid::selection::Selection;
 
-/// The cells of a window that a selection holds. They are the rows of the window, in row-major order.
+/// The selected cells of a [`Window`]. They are the rows of the window, numbered in row-major
+/// order.
 #[derive(Debug, Clone)]
 pub struct Cells {
-    /// First position of the window along each axis.
+    /// The first index of the window along each axis.
     origin: Vec<u64>,
-    /// Selected positions along each axis, counted from the window's first.
+    /// The selected indices along each axis, relative to the start of the window.
     sets: Vec<IndexSet>,
-    /// Rows from one position of an axis to the next: the selected cells of the axes behind it.
+    /// For each axis, the rows between two consecutive selected indices: the product of the counts
+    /// of the axes after it.
     rows_per_step: Vec<u64>,
-    /// Cells of the window from one position of an axis to the next.
+    /// For each axis, the cells of the window between two consecutive indices.
     strides: Vec<u64>,
     rows: u64,
 }
 
 impl Cells {
-    /// The cells of `window` in `selection`.
+    /// Returns the cells of `window` that are in `selection`.
     pub fn new(window: &Window, selection: &Selection) -> Self {
         let sets: Vec<_> = window
             .ranges()
@@ -41,7 +42,8 @@ impl Cells {
             .zip(selection.axes())
             .map(|(range, set)| set.within(range.clone()))
             .collect();
-        // Both products stay below the window's cells, which fit 64 bits.
+        // Neither product overflows: both are at most the number of cells of the window, which fits
+        // in 64 bits.
         let (rows_per_step, rows) = suffix_products(sets.iter().map(IndexSet::count));
         let (strides, _) = suffix_products(window.shape());
         Self {
@@ -53,40 +55,42 @@ impl Cells {
         }
     }
 
-    /// Selected cells.
+    /// Returns the number of selected cells.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Whether they are half of the window's cells or more.
+    /// Returns `true` if at least half of the cells of the window are selected.
     pub fn are_most_of(&self, window: &Window) -> bool {
         self.rows >= window.cells() / 2
     }
 
-    /// After so many rows, the coordinates along an axis, and those behind it, come again.
+    /// Returns the number of rows after which the coordinates of `axis` and of all axes after it
+    /// repeat.
     pub(super) fn lap(&self, axis: usize) -> u64 {
         self.rows_per_step[axis] * self.sets[axis].count()
     }
 
-    /// Where each axis of the window begins, and what is selected from there on.
+    /// Returns, for each axis, the first index of the window and the selected indices relative to
+    /// it.
     pub(super) fn axes(&self) -> impl Iterator<Item = (u64, IndexSet)> {
         let sets = self.sets.iter().cloned();
         self.origin.iter().copied().zip(sets)
     }
 
-    /// Appends the runs of cells that the rows `range` are: ranges of cell numbers in the window's row-major
-    /// order, ascending, with neighbours joined.
+    /// Appends the cells of the rows in `range` as runs: ranges of row-major offsets into the
+    /// window, in ascending order, with adjacent runs joined.
     pub fn runs(&self, range: Range<u64>, runs: &mut Vec<Range<u64>>) {
         let range = range.start..range.end.min(self.rows);
         if range.is_empty() {
             return;
         }
         if self.sets.is_empty() {
-            // An array without axes is one cell.
+            // An array without axes has one cell.
             runs.push(0..1);
             return;
         }
-        // The axes behind `inner` are selected as a whole, so a step along it is one unbroken run.
+        // All axes after `inner` are selected whole, so one index of `inner` is one contiguous run.
         let inner = (0..self.sets.len())
             .rev()
             .find(|axis| !self.sets[*axis].is_all())
@@ -112,7 +116,8 @@ impl Cells {
                 .zip(&self.strides)
                 .map(|(cursor, stride)| cursor.position * stride)
                 .sum();
-            // Whole and partial steps: widen to whole steps, then cut both ends.
+            // `line_rows` may start and end within a step: widen it to whole steps, then clip both
+            // ends.
             let ranks = line_rows.start / step..line_rows.end.div_ceil(step);
             let mut skip = line_rows.start % step;
             let mut left = line_rows.end - line_rows.start;
@@ -136,7 +141,7 @@ impl Cells {
         }
     }
 
-    /// The coordinates along one axis of the rows `range`.
+    /// Returns the coordinates along `axis` of the rows in `range`.
     pub fn coordinates(
         &self,
         axis: usize,
@@ -173,8 +178,9 @@ impl Cells {
         }
     }
 
-    /// Adds to each of the rows `range` the term of its position along an axis, of which there is one per selected position
-    /// of the window, in their order.
+    /// Adds to each element of `sums`, one per row in `range`, the term of the row's index along
+    /// `axis`. `terms` holds one term per selected index of the window, in ascending order of the
+    /// indices.
     pub fn add_terms(&self, axis: usize, terms: &[usize], range: Range<u64>, sums: &mut [usize]) {
         let mut rest = sums;
         self.for_each_repeat(axis, range, |positions, count| {
@@ -206,8 +212,9 @@ impl Cells {
         )
     }
 
-    /// Calls `visit` with the positions along the axis (counted from the window's first) that the rows pass, and
-    /// how many rows in a row have each of them.
+    /// Calls `visit` with each run of indices along `axis`, relative to the start of the window,
+    /// that the rows in `range` go through, and with the number of consecutive rows that have each
+    /// index.
     fn for_each_repeat(
         &self,
         axis: usize,
@@ -219,7 +226,8 @@ impl Cells {
         }
         let step = self.rows_per_step[axis];
         if step == 1 {
-            // The axis that varies fastest: whole runs of positions, since a call per row would be a scan's main cost.
+            // Visit whole runs of indices on the innermost axis: a call per row would dominate the
+            // cost of a scan.
             let lap = self.sets[axis].count();
             let mut row = range.start;
             while row < range.end {
@@ -244,7 +252,7 @@ impl Cells {
     }
 }
 
-/// Appends each value so many times in a row.
+/// Appends each value `count` times in a row.
 fn extend_repeated<T: Copy>(target: &mut Vec<T>, values: impl Iterator<Item = T>, count: usize) {
     if count == 1 {
         target.extend(values);
@@ -255,7 +263,8 @@ fn extend_repeated<T: Copy>(target: &mut Vec<T>, values: impl Iterator<Item = T>
     }
 }
 
-/// For each axis, the product of the extents behind it; and the product of all.
+/// Returns, for each axis, the product of the extents of the axes after it, and the product of all
+/// extents.
 fn suffix_products(
     extents: impl DoubleEndedIterator<Item = u64> + ExactSizeIterator,
 ) -> (Vec<u64>, u64) {
@@ -268,7 +277,7 @@ fn suffix_products(
     (products, product)
 }
 
-/// Walks the positions of a set round and round.
+/// Iterates over the indices of a set, and wraps around at the end.
 struct Cursor<'a> {
     set: &'a IndexSet,
     range: usize,
@@ -277,7 +286,7 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor that must be sought before it is used, on a set that is not empty.
+    /// Returns a cursor over a set that is not empty. Call [`Self::seek`] before the first use.
     fn new(set: &'a IndexSet) -> Self {
         Self {
             set,
@@ -295,7 +304,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Steps to the next position; false if that is the first one again.
+    /// Advances to the next index. Returns `false` if the cursor wrapped around to the first one.
     fn advance(&mut self) -> bool {
         self.position += 1;
         if self.position < self.end {
@@ -323,7 +332,8 @@ mod tests {
 
     use super::*;
 
-    /// Every cell of a window with its row-major number, picked by the selection one by one.
+    /// Returns the row-major offset and the indices of every selected cell of a window, by testing
+    /// each cell.
     fn by_hand(window: &Window, selection: &Selection) -> Vec<(u64, Vec<u64>)> {
         let shape: Vec<_> = window.shape().collect();
         (0..window.cells())

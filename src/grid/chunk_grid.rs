@@ -1,37 +1,38 @@
-//! The regular grid of chunks over an array.
+//! The regular grid of chunks over an array, and windows: boxes of cells.
 
 use std::ops::Range;
 
-/// A box of cells: a range of positions along each axis.
+/// A box of cells: a contiguous range of indices along each axis.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Window {
     ranges: Vec<Range<u64>>,
 }
 
 impl Window {
-    /// The box of these ranges, one per axis.
+    /// Returns the box of these ranges, one per axis.
     pub fn new(ranges: Vec<Range<u64>>) -> Self {
         Self { ranges }
     }
 
-    /// The range of positions along each axis.
+    /// Returns the range of indices along each axis.
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
 
-    /// Positions along each axis.
+    /// Returns the number of cells along each axis.
     pub fn shape(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + '_ {
         self.ranges.iter().map(|range| range.end - range.start)
     }
 
-    /// Cells in the box. The box lies in an array whose cells fit 64 bits.
+    /// Returns the number of cells in the box. The product cannot overflow: a window lies in an
+    /// array whose cell count fits in 64 bits.
     pub fn cells(&self) -> u64 {
         self.shape().product()
     }
 }
 
-/// A regular grid of chunks over an array: chunks at the border are clipped to the shape, and a chunk extent may
-/// exceed the shape.
+/// A regular grid of chunks over an array. Chunks at the border are clipped to the shape, and a
+/// chunk may be longer than the array along an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkGrid {
     shape: Vec<u64>,
@@ -39,24 +40,26 @@ pub struct ChunkGrid {
 }
 
 impl ChunkGrid {
-    /// A grid over `shape` cells. Chunk extents must be above zero.
+    /// Returns a grid over an array of this shape. Every extent in `chunk_shape` must be above
+    /// zero.
     pub fn new(shape: Vec<u64>, chunk_shape: Vec<u64>) -> Self {
         debug_assert_eq!(shape.len(), chunk_shape.len());
         debug_assert!(!chunk_shape.contains(&0));
         Self { shape, chunk_shape }
     }
 
-    /// Cells along each axis.
+    /// Returns the number of cells along each axis.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// Cells per chunk along each axis.
+    /// Returns the number of cells per chunk along each axis.
     pub fn chunk_shape(&self) -> &[u64] {
         &self.chunk_shape
     }
 
-    /// Whether the chunks of two grids are the same: extents that exceed the shape are as good as the shape's.
+    /// Returns `true` if both grids cut the same shape into the same chunks. Chunk extents are
+    /// compared after they are clipped to the shape.
     pub fn has_chunks_of(&self, other: &Self) -> bool {
         let clipped = |grid: &Self| -> Vec<u64> {
             let extents = grid.chunk_shape.iter().zip(&grid.shape);
@@ -67,7 +70,7 @@ impl ChunkGrid {
         self.shape == other.shape && clipped(self) == clipped(other)
     }
 
-    /// Chunks in all, `None` if there are 2^64 or more.
+    /// Returns the number of chunks, or `None` if there are 2^64 or more.
     pub fn count(&self) -> Option<u64> {
         if self.shape.contains(&0) {
             return Some(0);
@@ -80,7 +83,7 @@ impl ChunkGrid {
             })
     }
 
-    /// The cells of a chunk, clipped to the shape. The chunk must be one of the grid.
+    /// Returns the cells of a chunk, clipped to the shape. The chunk must be one of the grid.
     pub fn window(&self, chunk: &[u64]) -> Window {
         let ranges = chunk
             .iter()
@@ -93,7 +96,7 @@ impl ChunkGrid {
         Window::new(ranges)
     }
 
-    /// The chunks that a window touches: a range of chunk positions along each axis.
+    /// Returns the chunks that a window touches, as a range of chunk indices along each axis.
     pub fn chunks_of(&self, window: &Window) -> Vec<Range<u64>> {
         window
             .ranges()
@@ -103,7 +106,7 @@ impl ChunkGrid {
             .collect()
     }
 
-    /// The position at a place in the row-major order of a box of positions.
+    /// Returns the indices of the `nth` element, in row-major order, of the box with these ranges.
     pub fn nth_of(ranges: &[Range<u64>], nth: u64) -> Vec<u64> {
         let mut rest = nth;
         let mut position = vec![0; ranges.len()];
@@ -115,7 +118,7 @@ impl ChunkGrid {
         position
     }
 
-    /// The chunk whose cells are exactly those of the window, if there is one.
+    /// Returns the chunk that has exactly the cells of the window, if there is one.
     pub fn chunk_equal_to(&self, window: &Window) -> Option<Vec<u64>> {
         let chunk: Vec<u64> = window
             .ranges()

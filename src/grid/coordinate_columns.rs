@@ -1,7 +1,8 @@
-//! Coordinate columns of one batch of rows after another, shared between batches wherever the same coordinates come again.
+//! Coordinate columns of successive batches, shared between batches wherever coordinates repeat.
 //!
-//! In row-major order the coordinates along the inner axes repeat lap after lap. Batches are cut in the same way in every
-//! lap, so that their columns along those axes are the same arrays; along the axes further out they are constant.
+//! In row-major order, the coordinates of the inner axes repeat with a fixed period. Every period
+//! is cut into batches in the same way, so that the columns of those axes are the same arrays each
+//! time. The axes outside the period are constant within it.
 
 use std::ops::Range;
 
@@ -12,35 +13,37 @@ use crate::grid::cells::Cells;
 use crate::grid::coordinates::Coordinates;
 use crate::grid::index_set::IndexSet;
 
-/// The longest lap whose columns are kept, in rows.
+/// The longest period, in rows, whose columns are kept.
 const MOST_ROWS: u64 = 1 << 18;
-/// The most batches that a lap is cut into.
+/// The most batches that a period is cut into.
 const MOST_BATCHES: u64 = 1 << 10;
 
-/// Makes the coordinate columns of the rows of one window after another.
+/// Builds the coordinate columns of the rows of one window after another.
 #[derive(Debug, Default)]
 pub struct CoordinateColumns {
-    /// Where each axis of the open window begins, and what is selected of it.
+    /// For each axis, the first index of the current window and the selected indices relative to
+    /// it.
     axes: Vec<(u64, IndexSet)>,
-    /// The axes from this one on repeat...
+    /// The first of the axes whose coordinates repeat together.
     first: usize,
-    /// ... each time that so many rows have gone by; zero if nothing is shared.
+    /// The period of these axes in rows, or zero if nothing is shared.
     lap: u64,
-    /// Columns of the axes that repeat, by axis and number of the batch within a lap.
+    /// Columns of the repeating axes, by axis and by ordinal of the batch within the period.
     repeated: Vec<Vec<Option<Column>>>,
-    /// The last constant column of each axis, which begins at that row.
+    /// For each axis outside the period, the last column, which is constant.
     constant: Vec<Option<Column>>,
 }
 
 #[derive(Debug, Clone)]
 struct Column {
-    /// The first row, within the lap or of the window.
+    /// The first row of the column. For a repeating column, the row number within the period. For a
+    /// constant column, the row number in the window of the first row of the current period.
     start: u64,
     values: ArrayRef,
 }
 
 impl CoordinateColumns {
-    /// Turns to the rows of another window of the same grid.
+    /// Switches to the rows of another window of the same grid.
     pub fn open(&mut self, cells: &Cells) {
         let axes: Vec<_> = cells.axes().collect();
         let count = axes.len();
@@ -49,7 +52,7 @@ impl CoordinateColumns {
         let lap_of = |axis: &usize| cells.lap(*axis);
         let is_worthwhile = |axis: &usize| {
             let lap = lap_of(axis);
-            // A lap that comes only once in this window may have come in the one before.
+            // A period that occurs only once in this window may have occurred in the previous one.
             lap > 0 && lap <= MOST_ROWS && (lap <= cells.rows() / 2 || count - *axis <= unchanged)
         };
         let first = (0..count).find(is_worthwhile);
@@ -62,7 +65,7 @@ impl CoordinateColumns {
         (self.axes, self.first, self.lap) = (axes, first, lap);
     }
 
-    /// The rows of the next batch, of at most so many, that begins with the row `start`.
+    /// Returns the rows of the next batch, at most `max_rows`, which starts at row `start`.
     pub fn batch(&self, cells: &Cells, start: u64, max_rows: u64) -> Range<u64> {
         let end = match self.cut(max_rows) {
             None => start.saturating_add(max_rows),
@@ -75,7 +78,7 @@ impl CoordinateColumns {
         start..end.min(cells.rows())
     }
 
-    /// The coordinates along an axis of such a batch.
+    /// Returns the coordinates along `axis` of a batch whose rows [`Self::batch`] returned.
     pub fn column(
         &mut self,
         cells: &Cells,
@@ -120,19 +123,19 @@ impl CoordinateColumns {
         } else if self.lap <= max_rows {
             Some(Cut::Laps(max_rows / self.lap * self.lap))
         } else {
-            // Of about equal lengths, so that the last one is not a small rest.
+            // Batches of about equal length, so that the last one is not a small remainder.
             let parts = self.lap.div_ceil(max_rows);
             (parts <= MOST_BATCHES).then(|| Cut::Parts(self.lap.div_ceil(parts)))
         }
     }
 }
 
-/// How rows are cut into batches.
+/// A way to cut rows into batches.
 #[derive(Debug, Clone, Copy)]
 enum Cut {
-    /// Some whole laps, of so many rows together, are a batch.
+    /// A batch is a whole number of periods, with this many rows in total.
     Laps(u64),
-    /// So many rows of a lap are a batch.
+    /// A batch is this many rows of one period.
     Parts(u64),
 }
 
@@ -182,7 +185,7 @@ mod tests {
         for selection in &selections {
             for max_rows in [1, 3, 7, 10, 16, 40, 1000] {
                 let mut columns = CoordinateColumns::default();
-                // Each window twice, so that columns of the one before are used again.
+                // Open each window twice, so that columns of the previous window are used again.
                 for window in windows.iter().flat_map(|window| [window, window]) {
                     let cells = Cells::new(window, selection);
                     columns.open(&cells);
@@ -223,7 +226,7 @@ mod tests {
             let column = columns.column(&cells, axis, &index, rows, 256).unwrap();
             column.to_data().buffers()[0].as_ptr()
         };
-        // 600 rows to a lap of the inner axes, in three batches.
+        // The inner axes have a period of 600 rows, which is cut into three batches.
         for axis in [1, 2] {
             assert_eq!(at(axis, 0), at(axis, 600));
             assert_eq!(at(axis, 200), at(axis, 1400));

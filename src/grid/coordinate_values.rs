@@ -1,4 +1,5 @@
-//! From stored numbers to coordinates: what they are compared with is written in decimals.
+//! Converts stored numbers to coordinates that compare equal to the decimals people write in
+//! queries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,14 +8,17 @@ use arrow::array::{ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};
 use half::f16;
 
-/// Every integer up to this one is an f32, and no shorter decimal stands for it.
+/// Integers up to this magnitude, 2^53, keep their exact value instead of becoming their shortest
+/// decimal. Above it, not every integer is an f64.
 const MAX_INTEGER: f64 = 9_007_199_254_740_992.0;
-/// Significant digits that tell any f16 from any other.
+/// The significant decimal digits that distinguish any two f16 values.
 const HALF_DIGITS: usize = 5;
 
-/// What an array of numbers without nulls is as coordinates. An f16 or f32 becomes the f64 of its shortest decimal,
-/// since a stored `33.3` would otherwise be widened to a number that nobody writes. `-0.0` becomes `0.0`. Anything else
-/// stays as it is.
+/// Converts an array of numbers without nulls to coordinates.
+///
+/// An f16 or f32 becomes the f64 of its shortest decimal: widening a stored `33.3` would give
+/// 33.29999923706055, and `lat = 33.3` would never match. `-0.0` becomes `0.0`. All other values
+/// are unchanged.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,9 +47,10 @@ pub fn coordinate_values(values: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// [`coordinate_values`] of numbers that are not in an Arrow array.
+/// Converts f16 values that are not in an Arrow array, like [`coordinate_values`].
 pub fn half_coordinate_values(values: &[f16]) -> ArrayRef {
-    // There are few of them, and their decimals are found by trial.
+    // Cache the decimals: finding one takes several trials, and there are at most 65,536 different
+    // values.
     let mut known = HashMap::new();
     Arc::new(Float64Array::from_iter_values(values.iter().map(|value| {
         *known
@@ -59,7 +64,7 @@ fn shortest(value: f32) -> f64 {
     if !value.is_finite() || (exact.abs() <= MAX_INTEGER && value.fract() == 0.0) {
         return exact;
     }
-    // What is printed can be read.
+    // Parsing cannot fail: the text is a formatted float.
     format!("{value:e}").parse().unwrap_or(exact)
 }
 
@@ -68,13 +73,14 @@ fn shortest_half(value: f16) -> f64 {
     if !value.is_finite() || exact.fract() == 0.0 {
         return exact;
     }
-    // Rounded to as few digits as are still read as this number. A decimal is read as the number that it is nearest to,
-    // and from the middle of two as the one whose last bit is zero. The numbers here are exact in f64.
+    // Round to the fewest digits that still read back as this f16. A decimal reads back as the
+    // nearest f16, and one halfway between two as the one whose last bit is zero. Midpoints are
+    // exact in f64.
     let bits = value.to_bits() & 0x7fff;
     let middle = |bits: u16| {
         let magnitude = |bits| match f16::from_bits(bits) {
             value if value.is_finite() => value.to_f64(),
-            // What would follow the greatest one.
+            // The value that would follow the largest finite f16.
             _ => 65_536.0,
         };
         (magnitude(bits) + magnitude(bits + 1)) / 2.0
@@ -115,7 +121,7 @@ mod tests {
         let values = [33.3, -179.95, 0.1, 1e-45, f32::MAX, 1e20, 0.5, -7.0];
         let decimals = [33.3, -179.95, 0.1, 1e-45, 3.4028235e38, 1e20, 0.5, -7.0];
         assert_eq!(floats(&values), decimals);
-        // Integers are what they are, however few digits would do.
+        // Integers keep their exact value, even where fewer digits would identify them.
         for value in [16_777_216.0f32, 1_700_000_128.0, 8_388_607.5] {
             assert_eq!(floats(&[value]), [f64::from(value)]);
         }
@@ -162,7 +168,8 @@ mod tests {
 
     #[test]
     fn no_half_needs_fewer_digits() {
-        // Rounds twice, which changes nothing: no decimal of five digits is that close to the middle of two f16.
+        // Rounding twice, to f32 and then to f16, is harmless: no decimal of five digits is close
+        // enough to the midpoint of two f16 values.
         let is_read_as = |decimal: f64, value: f16| f16::from_f32(decimal as f32) == value;
         for value in (1..0x7c00).map(f16::from_bits) {
             let decimal = shortest_half(value);

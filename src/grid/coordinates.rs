@@ -11,16 +11,16 @@ use arrow::error::ArrowError;
 
 use crate::error::Error;
 
-/// The coordinates along one axis, one per position.
+/// The coordinates along one axis, one per index.
 #[derive(Debug, Clone)]
 pub enum Coordinates {
-    /// The position itself, counted from an origin. Never spelled out as a whole, since an axis without
-    /// coordinates of its own may be very long.
+    /// Consecutive integers from an origin. They are never materialized, because an axis without
+    /// stored coordinates may be very long.
     Index {
-        /// The coordinate of the first position.
+        /// The coordinate of index 0.
         origin: i64,
     },
-    /// A value per position, none of them null.
+    /// One value per index, none of them null.
     Values(ArrayRef),
 }
 
@@ -28,7 +28,7 @@ impl Coordinates {
     /// Coordinates that count from zero.
     pub const COUNT: Self = Self::Index { origin: 0 };
 
-    /// The Arrow type.
+    /// Returns the Arrow type of the coordinates.
     pub fn data_type(&self) -> DataType {
         match self {
             Self::Index { .. } => DataType::Int64,
@@ -36,7 +36,7 @@ impl Coordinates {
         }
     }
 
-    /// The coordinates of some positions.
+    /// Returns the coordinates at these indices.
     pub fn at(&self, positions: impl Iterator<Item = u64>) -> Result<ArrayRef, ArrowError> {
         match self {
             Self::Index { origin } => Ok(Arc::new(Int64Array::from_iter_values(
@@ -46,13 +46,13 @@ impl Coordinates {
         }
     }
 
-    /// The coordinates of a range of positions.
+    /// Returns the coordinates of a range of indices.
     pub fn slice(&self, range: Range<u64>) -> ArrayRef {
         match self {
             Self::Index { origin } => Arc::new(Int64Array::from_iter_values(
                 range.map(|position| origin.wrapping_add(position as i64)),
             )),
-            // The range lies on the axis, whose values are in memory.
+            // Lossless casts: the range lies within an array in memory.
             Self::Values(values) => {
                 values.slice(range.start as usize, (range.end - range.start) as usize)
             }
@@ -62,12 +62,12 @@ impl Coordinates {
 
 /// Reads the coordinates of an axis when they are first needed.
 pub trait CoordinateReader: Debug + Send + Sync {
-    /// Their Arrow type, which is known without reading them.
+    /// Returns the Arrow type of the coordinates without reading them.
     fn data_type(&self) -> DataType;
 
-    /// The coordinates, none of them null.
+    /// Reads the coordinates, none of which may be null.
     ///
     /// # Errors
-    /// If they cannot be read, or are not what can stand along an axis.
+    /// If the coordinates cannot be read or are not valid along an axis.
     fn read(&self) -> Result<ArrayRef, Error>;
 }

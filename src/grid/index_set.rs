@@ -1,4 +1,4 @@
-//! Sets of positions along one axis.
+//! Sets of indices along one axis.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,8 +6,17 @@ use std::sync::Arc;
 
 use arrow::buffer::BooleanBuffer;
 
-/// A set of positions along an axis of known length, kept as sorted ranges that neither touch nor overlap. Its
-/// memory depends on the number of ranges, not on the length of the axis. Cloning is cheap.
+/// A set of indices along an axis of known length, stored as sorted ranges that neither touch nor
+/// overlap.
+///
+/// Memory grows with the number of ranges, not with the length of the axis, and cloning is cheap.
+/// The *rank* of an index is the number of smaller indices in the set:
+///
+/// ```text
+/// index   0 1 2 3 4 5 6 7 8 9
+/// set     . . # # . . . # # .     ranges 2..4 and 7..9
+/// rank        0 1       2 3
+/// ```
 ///
 /// ```
 /// use tet_sql::grid::IndexSet;
@@ -15,6 +24,7 @@ use arrow::buffer::BooleanBuffer;
 /// let set = IndexSet::from_ranges(10, [2..4, 7..9]);
 /// assert_eq!(set.count(), 4);
 /// assert_eq!(set.nth(2), Some(7));
+/// assert_eq!(set.rank(7), 2);
 /// assert_eq!(set.to_string(), "4 of 10");
 /// ```
 #[derive(Clone, PartialEq, Eq)]
@@ -24,7 +34,7 @@ pub struct IndexSet {
     ranges: Arc<[Ranked]>,
 }
 
-/// A range with the number of set positions before it.
+/// A range of indices and the rank of its first index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Ranked {
     start: u64,
@@ -33,17 +43,18 @@ struct Ranked {
 }
 
 impl IndexSet {
-    /// Every position of an axis.
+    /// Returns the set of every index of an axis.
     pub fn all(length: u64) -> Self {
         Self::from_ranges(length, std::iter::once(0..length))
     }
 
-    /// No position of an axis.
+    /// Returns the empty set of an axis.
     pub fn none(length: u64) -> Self {
         Self::from_ranges(length, std::iter::empty())
     }
 
-    /// The positions of ascending ranges, which may touch or overlap; what lies beyond the axis is cut off.
+    /// Returns the union of ranges in ascending order of their starts. Ranges may touch or overlap,
+    /// and are clipped to the axis.
     pub fn from_ranges(length: u64, ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
         let mut builder = IndexSetBuilder::new(length);
         for range in ranges {
@@ -52,32 +63,32 @@ impl IndexSet {
         builder.finish()
     }
 
-    /// The length of the axis.
+    /// Returns the length of the axis.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Positions in the set.
+    /// Returns the number of indices in the set.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether the set is empty.
+    /// Returns `true` if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether every position of the axis is in the set.
+    /// Returns `true` if the set contains every index of the axis.
     pub fn is_all(&self) -> bool {
         self.count == self.length
     }
 
-    /// The ranges, ascending, with a gap between any two.
+    /// Returns the ranges in ascending order. There is a gap between any two of them.
     pub fn ranges(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
         self.ranges.iter().map(|range| range.start..range.end)
     }
 
-    /// The only range, if the set is one unbroken range.
+    /// Returns the set as one range, or `None` if it is empty or has gaps.
     pub fn as_range(&self) -> Option<Range<u64>> {
         match self.ranges.as_ref() {
             [range] => Some(range.start..range.end),
@@ -85,23 +96,24 @@ impl IndexSet {
         }
     }
 
-    /// Least position.
+    /// Returns the smallest index.
     pub fn first(&self) -> Option<u64> {
         self.ranges.first().map(|range| range.start)
     }
 
-    /// Greatest position.
+    /// Returns the largest index.
     pub fn last(&self) -> Option<u64> {
         self.ranges.last().map(|range| range.end - 1)
     }
 
-    /// The position that has `rank` others of the set before it.
+    /// Returns the index with this rank, or `None` if the rank is not below [`Self::count`].
     pub fn nth(&self, rank: u64) -> Option<u64> {
         let (range, offset) = self.locate(rank)?;
         Some(self.ranges[range].start + offset)
     }
 
-    /// How many positions of the set are below `position`.
+    /// Returns the rank of `position`: the number of indices in the set that are below `position`,
+    /// which need not be in the set itself.
     pub fn rank(&self, position: u64) -> u64 {
         let after = self.ranges.partition_point(|range| range.start < position);
         match after.checked_sub(1).map(|range| self.ranges[range]) {
@@ -110,7 +122,8 @@ impl IndexSet {
         }
     }
 
-    /// The range that holds the position of this rank, and the position's offset in it.
+    /// Returns the ordinal of the range that contains the index with this rank, and the offset of
+    /// the index in the range.
     fn locate(&self, rank: u64) -> Option<(usize, u64)> {
         if rank >= self.count {
             return None;
@@ -119,19 +132,20 @@ impl IndexSet {
         Some((range, rank - self.ranges[range].rank))
     }
 
-    /// The number, and from the position of this rank on the rest, of the range that holds it.
+    /// Finds the index with this rank. Returns the ordinal of its range, the index, and the end of
+    /// the range.
     pub(crate) fn range_of_rank(&self, rank: u64) -> Option<(usize, u64, u64)> {
         let (range, offset) = self.locate(rank)?;
         let found = &self.ranges[range];
         Some((range, found.start + offset, found.end))
     }
 
-    /// The range of this number.
+    /// Returns the range with this ordinal.
     pub(crate) fn range(&self, number: usize) -> Option<Range<u64>> {
         self.ranges.get(number).map(|range| range.start..range.end)
     }
 
-    /// The positions whose ranks lie in `ranks`, as ranges.
+    /// Returns the indices whose ranks lie in `ranks`, as ranges.
     pub fn ranges_of_ranks(&self, ranks: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let ranks = ranks.start..ranks.end.min(self.count);
         let first = if ranks.is_empty() {
@@ -151,13 +165,14 @@ impl IndexSet {
             })
     }
 
-    /// Whether `position` is in the set.
+    /// Returns `true` if `position` is in the set.
     pub fn contains(&self, position: u64) -> bool {
         let after = self.ranges.partition_point(|range| range.start <= position);
         after > 0 && position < self.ranges[after - 1].end
     }
 
-    /// The part of the set within `window`, counted from the window's start; its axis is the window.
+    /// Returns the indices within `window`, relative to its start. The result is a set of an axis
+    /// as long as `window`.
     pub fn within(&self, window: Range<u64>) -> Self {
         let first = self
             .ranges
@@ -172,7 +187,7 @@ impl IndexSet {
         Self::from_ranges(window.end - window.start, ranges)
     }
 
-    /// Which chunks of `extent` positions hold a position of the set.
+    /// Returns the indices of the chunks, of `extent` cells each, that hold an index of the set.
     pub fn chunks(&self, extent: u64) -> Self {
         Self::from_ranges(
             self.length.div_ceil(extent),
@@ -181,7 +196,7 @@ impl IndexSet {
         )
     }
 
-    /// Positions in both sets, which must be of one axis.
+    /// Returns the indices in both sets, which must belong to the same axis.
     pub fn intersect(&self, other: &Self) -> Self {
         if self.is_all() {
             return other.clone();
@@ -202,7 +217,7 @@ impl IndexSet {
         builder.finish()
     }
 
-    /// Positions in either set, which must be of one axis.
+    /// Returns the indices in either set, both of which must belong to the same axis.
     pub fn union(&self, other: &Self) -> Self {
         let mut builder = IndexSetBuilder::new(self.length);
         let (mut left, mut right) = (self.ranges().peekable(), other.ranges().peekable());
@@ -220,7 +235,7 @@ impl IndexSet {
         }
     }
 
-    /// Positions that are not in the set.
+    /// Returns the indices that are not in the set.
     pub fn complement(&self) -> Self {
         let mut builder = IndexSetBuilder::new(self.length);
         let mut next = 0;
@@ -234,7 +249,7 @@ impl IndexSet {
 }
 
 impl fmt::Display for IndexSet {
-    /// `all`, or how many of how many.
+    /// Writes `all`, or the number of indices and the length of the axis, as in `4 of 10`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_all() {
             f.write_str("all")
@@ -266,7 +281,7 @@ impl fmt::Debug for Ranked {
 }
 
 impl IndexSetBuilder {
-    /// Nothing yet, of an axis of this length.
+    /// Starts with an empty set of an axis of this length.
     pub fn new(length: u64) -> Self {
         Self {
             length,
@@ -275,7 +290,7 @@ impl IndexSetBuilder {
         }
     }
 
-    /// Adds a range that starts at or after the start of the one before.
+    /// Adds a range, which must not start before the previous range does.
     pub fn push(&mut self, range: Range<u64>) {
         let (mut start, end) = (range.start, range.end.min(self.length));
         if let Some(last) = self.ranges.last_mut()
@@ -298,19 +313,19 @@ impl IndexSetBuilder {
         }
     }
 
-    /// Adds the set bits of a mask over the positions from `offset` on.
+    /// Adds the set bits of a mask over the indices from `offset` on.
     pub fn push_mask(&mut self, offset: u64, mask: &BooleanBuffer) {
         for (start, end) in mask.set_slices() {
             self.push(offset + start as u64..offset + end as u64);
         }
     }
 
-    /// Ranges so far; what the set will take in memory.
+    /// Returns the number of ranges so far, which determines the memory that the set takes.
     pub fn range_count(&self) -> usize {
         self.ranges.len()
     }
 
-    /// The set.
+    /// Returns the set.
     pub fn finish(self) -> IndexSet {
         IndexSet {
             length: self.length,
@@ -332,7 +347,7 @@ mod tests {
         set.ranges().flatten().collect()
     }
 
-    /// All subsets of a short axis, as sets and as plain lists of positions.
+    /// Returns all subsets of a short axis, as sets and as plain lists of indices.
     fn subsets() -> Vec<(IndexSet, Vec<u64>)> {
         (0u64..64)
             .map(|bits| {

@@ -1,7 +1,7 @@
-//! From text labels to typed coordinates.
+//! Infers typed coordinates from text labels.
 //!
-//! An axis gets a type other than text only when every label is that type's own spelling, so that nothing is
-//! lost: `007` and `+5` stay text, and so does a mixture.
+//! The labels of an axis get a type other than text only if that type can represent each of them
+//! without losing information: `007` and `+5` stay text, and so do mixtures of types.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use arrow::array::{
 use arrow::datatypes::Date32Type;
 use chrono::{NaiveDate, NaiveTime};
 
-/// Bytes of the longest number that anybody would write; the smallest f64 has 345.
+/// The longest label, in bytes, that is parsed as a number. Any f64 in its shortest form fits.
 const MAX_NUMBER: usize = 400;
 
-/// The coordinates that labels spell: `Int64`, `Float64`, `Date32` or `Timestamp(Microsecond)` if every label
-/// does, else `Utf8`. Times are taken as UTC, whether they end in `Z` or not, but not both on one axis.
+/// Returns the coordinates that labels spell: `Int64`, `Float64`, `Date32` or
+/// `Timestamp(Microsecond)` if every label is of that type, else `Utf8`. Times are UTC, whether
+/// they end in `Z` or not, but an axis that mixes both forms stays text.
 ///
 /// ```
 /// use arrow::datatypes::DataType;
@@ -51,7 +52,7 @@ pub fn infer_labels<S: AsRef<str>>(labels: &[S]) -> ArrayRef {
     text_labels(labels)
 }
 
-/// The labels as they are.
+/// Returns the labels as text, without inferring a type.
 pub fn text_labels<S: AsRef<str>>(labels: &[S]) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(
         labels.iter().map(AsRef::as_ref),
@@ -67,7 +68,8 @@ fn integer(label: &str) -> Option<i64> {
     (value.to_string() == label).then_some(value)
 }
 
-/// A finite number in the shortest form, in scientific form, or with any fixed number of decimals.
+/// Parses a finite number in its shortest form, in scientific form, or with any fixed number of
+/// decimals.
 fn float(label: &str) -> Option<f64> {
     if label.len() > MAX_NUMBER {
         return None;
@@ -81,11 +83,11 @@ fn float(label: &str) -> Option<f64> {
         || format!("{value:?}") == label
         || format!("{value:e}") == label
         || format!("{value:.decimals$}") == label;
-    // The engine takes -0.0 for 0.0, so they are one coordinate.
+    // DataFusion compares -0.0 and 0.0 as equal, so they are one coordinate.
     spelled.then_some(value + 0.0)
 }
 
-/// `YYYY-MM-DD`.
+/// Parses `YYYY-MM-DD`.
 fn date(label: &str) -> Option<NaiveDate> {
     let bytes = label.as_bytes();
     if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {
@@ -99,8 +101,8 @@ fn date(label: &str) -> Option<NaiveDate> {
     )
 }
 
-/// `YYYY-MM-DD`, then `T` or a blank, then `HH:MM`, `HH:MM:SS` or `HH:MM:SS.f`, then nothing, `Z` or `+00:00`:
-/// microseconds since 1970, and whether the label names UTC.
+/// Parses `YYYY-MM-DD`, then `T` or a space, then `HH:MM`, `HH:MM:SS` or `HH:MM:SS.f`, then
+/// nothing, `Z` or `+00:00`. Returns microseconds since 1970, and `true` if the label names UTC.
 fn timestamp(label: &str) -> Option<(i64, bool)> {
     if !label.is_ascii() || !matches!(label.as_bytes().get(10), Some(b'T' | b' ')) {
         return None;
@@ -126,7 +128,7 @@ fn timestamp(label: &str) -> Option<(i64, bool)> {
         }
         _ => return None,
     };
-    // Digits below the microsecond must be zeros, or something would be lost.
+    // Digits below the microsecond must be zeros: a timestamp could not hold them.
     if fraction.len() > 9
         || fraction
             .get(6..)
@@ -182,7 +184,7 @@ mod tests {
             "1_000",
         ] {
             let expected = match text {
-                // Both are the spelling of a number that is not an i64.
+                // Both spell numbers that are not an i64.
                 "-0" | "9223372036854775808" => DataType::Float64,
                 _ => DataType::Utf8,
             };

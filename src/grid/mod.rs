@@ -1,5 +1,6 @@
-//! Pure array logic: axes and their coordinates, sets of indices, selections, chunk geometry, and the walk over
-//! the selected cells of a window. No I/O, no plans, no file format; plain values, tested as such.
+//! Array logic without I/O, query plans or file formats: axes and their coordinates, index sets,
+//! selections, chunk grids, reductions and CF time. Everything here is a plain value and tested as
+//! one.
 
 mod axis;
 mod cells;

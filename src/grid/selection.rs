@@ -1,26 +1,59 @@
-//! The selected part of a grid: one set of positions per axis.
+//! Selections: the chosen indices of all axes of a grid.
 
 use std::fmt;
 
 use crate::grid::chunk_grid::ChunkGrid;
 use crate::grid::index_set::IndexSet;
 
-/// The product of one [`IndexSet`] per axis. Exactly the cells whose position along every axis is in that axis's
-/// set are selected.
+/// The selected cells of a grid: the product of one [`IndexSet`] per axis.
+///
+/// A cell is selected if its index along every axis is in the set of that axis. For example, the
+/// sets {1, 2, 7} and {2, 3, 4, 5} select 12 cells of a grid of 8 x 10 cells, which is cut into
+/// chunks of 3 x 4 cells:
+///
+/// ```text
+///     0 1 2 3   4 5 6 7   8 9
+/// 0   . . . . | . . . . | . .
+/// 1   . . # # | # # . . | . .     # selected cell
+/// 2   . . # # | # # . . | . .
+///     --------+---------+----
+/// 3   . . . . | . . . . | . .
+/// 4   . . . . | . . . . | . .     The selection touches chunks [0, 0], [0, 1],
+/// 5   . . . . | . . . . | . .     [2, 0] and [2, 1]. No other chunk is read.
+///     --------+---------+----
+/// 6   . . . . | . . . . | . .
+/// 7   . . # # | # # . . | . .
+/// ```
+///
+/// The touched chunks are a product of index sets too, so they are never listed:
+///
+/// ```
+/// use tet_sql::grid::{ChunkGrid, IndexSet, Selection};
+///
+/// let selection = Selection::new(vec![
+///     IndexSet::from_ranges(8, [1..3, 7..8]),
+///     IndexSet::from_ranges(10, [2..6]),
+/// ]);
+/// assert_eq!(selection.count(), Some(12));
+///
+/// let chunks = selection.chunks(&ChunkGrid::new(vec![8, 10], vec![3, 4]));
+/// assert_eq!(chunks.count(), Some(4));
+/// assert_eq!(chunks.nth(2), Some(vec![2, 0]));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     axes: Vec<IndexSet>,
 }
 
 impl Selection {
-    /// All cells of a grid of this shape.
+    /// Selects every cell of a grid of this shape.
     pub fn all(shape: &[u64]) -> Self {
         Self {
             axes: shape.iter().map(|extent| IndexSet::all(*extent)).collect(),
         }
     }
 
-    /// No cell of a grid of this shape.
+    /// Selects no cell of a grid of this shape.
     pub fn none(shape: &[u64]) -> Self {
         let none = |extent: &u64| IndexSet::from_ranges(*extent, []);
         Self {
@@ -28,17 +61,17 @@ impl Selection {
         }
     }
 
-    /// The product of these sets, one per axis.
+    /// Selects the product of these sets, one per axis.
     pub fn new(axes: Vec<IndexSet>) -> Self {
         Self { axes }
     }
 
-    /// The set of each axis.
+    /// Returns the index set of each axis.
     pub fn axes(&self) -> &[IndexSet] {
         &self.axes
     }
 
-    /// Selected cells; `None` if there are 2^64 or more.
+    /// Returns the number of selected cells, or `None` if there are 2^64 or more.
     pub fn count(&self) -> Option<u64> {
         if self.is_empty() {
             return Some(0);
@@ -48,28 +81,28 @@ impl Selection {
             .try_fold(1u64, |count, axis| count.checked_mul(axis.count()))
     }
 
-    /// Whether no cell is selected.
+    /// Returns `true` if no cell is selected.
     pub fn is_empty(&self) -> bool {
         self.axes.iter().any(IndexSet::is_empty)
     }
 
-    /// Whether every cell is selected.
+    /// Returns `true` if every cell is selected.
     pub fn is_all(&self) -> bool {
         self.axes.iter().all(IndexSet::is_all)
     }
 
-    /// Keeps only the positions of `set` along one axis.
+    /// Intersects the index set of one axis with `set`.
     pub fn restrict(&mut self, axis: usize, set: &IndexSet) {
         self.axes[axis] = self.axes[axis].intersect(set);
     }
 
-    /// Cells in both selections.
+    /// Returns the cells in both selections.
     pub fn intersect(&self, other: &Self) -> Self {
         self.zip(other, IndexSet::intersect)
     }
 
-    /// The smallest product that holds both selections. It may hold more than the two: the union of two
-    /// products is not a product.
+    /// Returns the smallest product that contains both selections. The result may select more cells
+    /// than their union, which need not be a product.
     pub fn bounding_union(&self, other: &Self) -> Self {
         if self.is_empty() {
             return other.clone();
@@ -90,7 +123,7 @@ impl Selection {
         Self { axes }
     }
 
-    /// The chunks that hold a selected cell.
+    /// Returns the chunks that hold a selected cell.
     pub fn chunks(&self, grid: &ChunkGrid) -> ChunkSelection {
         let axes: Vec<_> = self
             .axes
@@ -113,8 +146,8 @@ impl fmt::Display for Selection {
     }
 }
 
-/// The chunks that a selection touches, as a row-major sequence that is never spelled out: any of them is
-/// found by arithmetic.
+/// The chunks that a [`Selection`] touches, in row-major order. The sequence is never listed: each
+/// chunk is computed from its ordinal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkSelection {
     axes: Vec<IndexSet>,
@@ -122,17 +155,18 @@ pub struct ChunkSelection {
 }
 
 impl ChunkSelection {
-    /// Touched chunk positions along each axis.
+    /// Returns the touched chunk indices along each axis.
     pub fn axes(&self) -> &[IndexSet] {
         &self.axes
     }
 
-    /// Chunks in the sequence; `None` if there are 2^64 or more.
+    /// Returns the number of touched chunks, or `None` if there are 2^64 or more.
     pub fn count(&self) -> Option<u64> {
         self.count
     }
 
-    /// The chunk at a position of the sequence, which must be below its count.
+    /// Returns the chunk with this ordinal in row-major order, or `None` if the ordinal is not
+    /// below [`Self::count`].
     pub fn nth(&self, position: u64) -> Option<Vec<u64>> {
         let mut rest = position;
         let mut chunk = vec![0; self.axes.len()];

@@ -1,4 +1,4 @@
-//! Searching the coordinates of an axis by distance.
+//! Sorted coordinates, for searches by distance.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::grid::{Axis, Coordinates};
 
 const NANOSECONDS_PER_DAY: i128 = 86_400_000_000_000;
 
-/// A coordinate that has a distance to others.
+/// A coordinate with a measurable distance to others.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub enum Key {
-    /// A number. Not NaN.
+    /// A number other than NaN.
     Number(f64),
     /// Nanoseconds since 1970.
     Time(i128),
 }
 
 impl Key {
-    /// Returns the keys of numbers, dates and timestamps, and `None` for nulls and NaN. `None` for other types, which have
-    /// no distance.
+    /// Returns the key of every number, date or timestamp in the array, with `None` for each null
+    /// and NaN. Returns `None` for arrays of other types, whose values have no distance.
     ///
     /// # Errors
     /// If Arrow cannot read the array.
@@ -53,11 +53,11 @@ impl Key {
     }
 
     fn compare(&self, other: &Self) -> Ordering {
-        // Keys of one axis are of one kind, and none is NaN.
+        // Always `Some`: the keys of an axis are of one variant, and none is NaN.
         self.partial_cmp(other).unwrap_or(Ordering::Equal)
     }
 
-    /// Returns `true` if this key is nearer to `low` than to `high`, and not equally far from both.
+    /// Returns `true` if this key is strictly nearer to `low` than to `high`.
     fn is_nearer_to(&self, low: Self, high: Self) -> bool {
         match (low, *self, high) {
             (Self::Number(low), Self::Number(target), Self::Number(high)) => {
@@ -83,13 +83,13 @@ fn nanoseconds(unit: TimeUnit) -> i128 {
 pub struct SortedCoordinates {
     length: u64,
     coordinates: Coordinates,
-    /// The keys of coordinates that are not counted.
+    /// The key of each coordinate. Empty for [`Coordinates::Index`], whose keys are computed.
     keys: Vec<Key>,
 }
 
 impl SortedCoordinates {
-    /// Sorts the coordinates of one axis, or of one dimension's axes in several files. Returns `None` if they have no
-    /// distance to each other, as text.
+    /// Sorts the coordinates of one axis, or of the axes of one dimension in several files. Returns
+    /// `None` if the coordinates have no distance to each other, as text has none.
     ///
     /// # Errors
     /// If the coordinates cannot be read.
@@ -116,7 +116,7 @@ impl SortedCoordinates {
         for axis in axes {
             arrays.push(axis.coordinates()?.slice(0..axis.length()));
         }
-        // Types that differ between files have no common order.
+        // Coordinates whose types differ between files have no common order.
         Ok(Self::sort(&arrays).ok().flatten())
     }
 
@@ -141,20 +141,20 @@ impl SortedCoordinates {
         }))
     }
 
-    /// The type of the coordinates.
+    /// Returns the Arrow type of the coordinates.
     pub fn data_type(&self) -> DataType {
         self.coordinates.data_type()
     }
 
-    /// The number of distinct coordinates.
+    /// Returns the number of distinct coordinates.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// The coordinates at indices of the ascending order.
+    /// Gathers the coordinates at these indices of the ascending order.
     ///
     /// # Errors
-    /// If Arrow cannot gather them.
+    /// If Arrow cannot gather the coordinates.
     pub fn take(&self, indices: &UInt64Array) -> Result<ArrayRef, ArrowError> {
         match &self.coordinates {
             Coordinates::Values(values) => take(values, indices, None),
@@ -176,9 +176,10 @@ impl SortedCoordinates {
         }
     }
 
-    /// The indices of the greatest coordinate at or below a target, and of the least one at or above it.
+    /// Returns the indices of the largest coordinate at or below `target` and of the smallest one
+    /// at or above it.
     pub fn neighbours(&self, target: Key) -> (Option<u64>, Option<u64>) {
-        // Coordinates before `low` are below the target, those from `high` on are not.
+        // Invariant: coordinates before `low` are below the target, those from `high` on are not.
         let (mut low, mut high) = (0, self.length);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -191,8 +192,8 @@ impl SortedCoordinates {
         (low.checked_sub(1), (low < self.length).then_some(low))
     }
 
-    /// The index of the coordinate nearest to a target: of two that are equally far, the greater one, as in xarray and
-    /// pandas. `None` if there are no coordinates.
+    /// Returns the index of the coordinate nearest to `target`, or `None` if there are no
+    /// coordinates. A tie goes to the larger coordinate, as in xarray and pandas.
     pub fn nearest(&self, target: Key) -> Option<u64> {
         match self.neighbours(target) {
             (Some(low), Some(high)) if target.is_nearer_to(self.key(low), self.key(high)) => {

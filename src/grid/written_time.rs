@@ -1,10 +1,10 @@
-//! Times as people write them: `2020`, `2020-06`, `2020-06-15 12:00`, `2020-06-15T12`.
+//! Parses times as people write them: `2020`, `2020-06`, `2020-06-15 12:00`, `2020-06-15T12`.
 
 use std::fmt;
 
 use chrono::{Months, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
 
-/// A time in text: an instant, or a year or month.
+/// A time written as text: an instant, or a period of a year or month.
 ///
 /// ```
 /// use tet_sql::grid::WrittenTime;
@@ -16,28 +16,28 @@ use chrono::{Months, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WrittenTime {
-    /// A day, hour, minute, second or fraction of one: its first instant.
+    /// The first instant of a day, hour, minute, second or fraction of a second.
     Instant {
-        /// The instant. In UTC, if the text has an offset.
+        /// The instant, converted to UTC if the text has an offset.
         time: NaiveDateTime,
-        /// The text has a time of day.
+        /// `true` if the text has a time of day.
         has_time_of_day: bool,
-        /// The text has an offset from UTC.
+        /// `true` if the text has an offset from UTC.
         has_offset: bool,
     },
     /// A year or a month.
     Period {
-        /// Its first day.
+        /// The first day of the period.
         start: NaiveDate,
-        /// The first day after it.
+        /// The first day after the period.
         end: NaiveDate,
     },
 }
 
 impl WrittenTime {
-    /// Parses `YYYY`, `YYYY-MM`, or `YYYY-MM-DD` with an optional time of day behind a `T` or a blank: `HH`, `HH:MM`,
-    /// `HH:MM:SS` or `HH:MM:SS.f`, with an optional offset `Z`, `+HH`, `+HHMM` or `+HH:MM`. Returns `None` for any other
-    /// text.
+    /// Parses `YYYY`, `YYYY-MM`, or `YYYY-MM-DD` with an optional time of day after a `T` or a
+    /// space: `HH`, `HH:MM`, `HH:MM:SS` or `HH:MM:SS.f`, with an optional offset `Z`, `+HH`,
+    /// `+HHMM` or `+HH:MM`. Returns `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         if !text.is_ascii() {
             return None;
@@ -76,8 +76,8 @@ impl WrittenTime {
     }
 }
 
-/// An instant in full, as Arrow's parser reads it, with a `Z` if the text had an offset. A period as its first day and the
-/// first day after it.
+/// Writes an instant in full, in a form that Arrow's parser reads, with a `Z` if the text had an
+/// offset. Writes a period as its first day and the first day after it.
 impl fmt::Display for WrittenTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -92,7 +92,7 @@ impl fmt::Display for WrittenTime {
     }
 }
 
-/// The text with every digit replaced by `0`.
+/// Returns the text with every digit replaced by `0`.
 fn shape(text: &str) -> String {
     let shape = text
         .chars()
@@ -104,7 +104,7 @@ fn number(digits: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// Splits a time of day from its offset, in minutes.
+/// Splits a time of day from its UTC offset and returns both, the offset in minutes.
 fn split_offset(text: &str) -> Option<(&str, Option<i64>)> {
     if let Some(time) = text.strip_suffix(['Z', 'z']) {
         return Some((time, Some(0)));

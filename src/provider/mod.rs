@@ -1,7 +1,7 @@
-//! Arrays as tables of DataFusion.
+//! Arrays as DataFusion tables.
 //!
-//! [`source`] has the traits that file formats implement, [`adapters`] implements them. All other modules work on block
-//! sources and grids, whatever the format.
+//! [`source`] defines the traits that file formats implement, and [`adapters`] implements them. All
+//! other modules work on block sources and grids of any format.
 
 pub mod adapters;
 pub mod aggregate;

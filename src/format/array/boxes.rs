@@ -1,29 +1,40 @@
-//! Boxes of cells, and copies of one into another.
+//! Copies boxes of cells between row-major buffers. A box has a contiguous slice of every axis.
 
 use crate::format::array::dataset::Dataset;
 use crate::format::array::walk::next_position;
 
-/// A copy of a box of cells out of one box into another; both are row-major.
+/// A copy of a box of cells from one row-major box to another.
+///
+/// ```text
+/// source_shape [4, 6]          target_shape [3, 4]
+/// . . . . . .
+/// . . a b c .                  . . . .
+/// . . d e f .         ->       a b c .
+/// . . . . . .                  d e f .
+/// from [1, 2]  extents [2, 3]  to [1, 0]
+/// ```
 pub(crate) struct BoxCopy<'a> {
     pub source_shape: &'a [u64],
-    /// Where in the source.
+    /// The first index of the box along each axis of the source.
     pub from: &'a [u64],
     pub target_shape: &'a [u64],
-    /// Where in the target.
+    /// The first index of the box along each axis of the target.
     pub to: &'a [u64],
-    /// Extents of what is copied.
+    /// The extents of the box.
     pub extents: &'a [u64],
-    /// Bytes of a cell.
+    /// Bytes per cell.
     pub size: u64,
 }
 
 impl BoxCopy<'_> {
-    /// What is copied lies within both shapes, and the slices have all cells of these.
+    /// Copies the cells of the box.
+    ///
+    /// The box must lie within both shapes, and the buffers must hold all cells of their shapes.
     pub fn run(&self, source: &[u8], target: &mut [u8]) {
         if self.extents.contains(&0) {
             return;
         }
-        // Inner axes that are whole in both are copied as one.
+        // Axes that the box covers in full in both shapes form one run with the next outer axis.
         let mut outer = self.extents.len();
         let mut run = self.size;
         while let Some(axis) = outer.checked_sub(1) {
@@ -52,7 +63,8 @@ impl BoxCopy<'_> {
     }
 }
 
-/// The cells of one chunk out of a whole row-major array, in place of what the buffer holds.
+/// Copies the cells of one chunk out of a whole row-major array, replacing the contents of
+/// `buffer`.
 pub(crate) fn copy_chunk(
     dataset: &Dataset,
     size: u64,
@@ -61,7 +73,7 @@ pub(crate) fn copy_chunk(
     buffer: &mut Vec<u8>,
 ) {
     let (from, extents) = dataset.chunk_place(chunk);
-    // They are part of what is in memory.
+    // The chunk is part of `cells`, which is in memory, so its size fits a `usize`.
     buffer.resize((extents.iter().product::<u64>() * size) as usize, 0);
     let copy = BoxCopy {
         source_shape: &dataset.shape,

@@ -1,7 +1,8 @@
-//! Text columns that are stored as codes.
+//! Text columns stored as codes.
 //!
-//! The reference's conversion of CSV and Parquet writes a column of text as `i64` codes, and the text of each code into
-//! the attribute `tetration_categories`, as JSON: `{"codes":{"rain":0,"snow":1},"missing":-1}`.
+//! When the reference implementation converts CSV or Parquet, it writes a text column as `i64`
+//! codes. The attribute `tetration_categories` holds the text of each code as JSON:
+//! `{"codes":{"rain":0,"snow":1},"missing":-1}`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -9,15 +10,18 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 
-/// Bytes of the longest label. The reference's attributes are no longer than this as a whole, and a label may stand in
-/// every row, so that a longer one would cost far more than it takes in the file.
+/// Maximum length of a label in bytes.
+///
+/// An attribute of the reference implementation is at most this long as a whole. Since any row may
+/// repeat a label, a longer one would cost far more memory than it takes in the file.
 const MAX_LABEL: usize = 1024;
-/// Characters of a file's text that a message repeats.
+/// Number of characters of a file's text that an error message quotes.
 const MAX_QUOTED: usize = 60;
-/// Characters of a message of the JSON parser, which may repeat any length of the text.
+/// Maximum number of characters of a JSON parser's message, which may quote any length of its
+/// input.
 const MAX_MESSAGE: usize = 200;
 
-/// The texts that the codes of a column stand for.
+/// The texts that the codes of a column stand for, and the code for null.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Categories {
     texts: Texts,
@@ -26,17 +30,17 @@ pub struct Categories {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Texts {
-    /// Codes count from zero, as the reference writes them.
+    /// The texts of the codes 0, 1, 2 and so on, which is how the reference implementation counts.
     Counted(Vec<String>),
-    /// Any other codes.
+    /// The texts of any other set of codes.
     Mapped(HashMap<i64, String>),
 }
 
 impl Categories {
-    /// The attribute with a column's categories.
+    /// The name of the attribute that holds the categories.
     pub const ATTRIBUTE: &str = "tetration_categories";
 
-    /// Reads the attribute's text.
+    /// Parses the value of the attribute [`Self::ATTRIBUTE`].
     ///
     /// ```
     /// use tet_sql::format::tet::Categories;
@@ -48,14 +52,16 @@ impl Categories {
     /// ```
     ///
     /// # Errors
-    /// What is wrong with the text, if it is not such an object, if a label or a code is there twice, or if a label has
-    /// the code for missing cells.
+    /// Returns a message if the text is not such an object, if a label or a code occurs twice, or
+    /// if a label has the code for null.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::of_parts(&[text])
     }
 
-    /// The categories of a dataset with these attributes, if it has any: those of the attribute, and what follows in
-    /// `tetration_categories_2` and so on. The latter are an extension of ours, since an attribute holds 1024 bytes at most.
+    /// Returns the categories in a dataset's attributes, or `None` if it has none.
+    ///
+    /// Categories that are longer than one attribute continue in `tetration_categories_2` and so
+    /// on. This is an extension of the format, since an attribute holds at most 1024 bytes.
     pub(crate) fn of(attributes: &BTreeMap<String, String>) -> Option<Result<Self, String>> {
         let mut parts = vec![attributes.get(Self::ATTRIBUTE)?.as_str()];
         while let Some(part) = attributes.get(&Self::attribute(parts.len())) {
@@ -64,7 +70,7 @@ impl Categories {
         Some(Self::of_parts(&parts))
     }
 
-    /// The attribute with the part of a number.
+    /// Returns the name of the attribute that holds the given part, counted from 0.
     fn attribute(part: usize) -> String {
         match part {
             0 => Self::ATTRIBUTE.to_string(),
@@ -76,7 +82,7 @@ impl Categories {
         let mut codes = BTreeMap::new();
         let mut missing = None;
         for text in parts {
-            // serde would take an array for the struct's fields in order.
+            // serde would also accept an array that lists the struct's fields in order.
             if !text.trim_start().starts_with('{') {
                 return Err(format!("{} is no JSON object", quoted(text)));
             }
@@ -111,7 +117,7 @@ impl Categories {
                 ));
             }
         }
-        // Codes are distinct, so that they leave nothing out if the first and the last fit their number.
+        // Distinct codes are consecutive if the first is 0 and the last is their count less 1.
         let is_counted = match (texts.first_key_value(), texts.last_key_value()) {
             (Some((0, _)), Some((last, _))) => {
                 usize::try_from(*last).is_ok_and(|last| last == texts.len() - 1)
@@ -128,7 +134,10 @@ impl Categories {
         })
     }
 
-    /// The attributes for these texts and their codes, each of at most so many bytes.
+    /// Encodes texts and their codes as names and values of attributes.
+    ///
+    /// Each value has at most `most_bytes` bytes, except that a single longer entry gets an
+    /// attribute of its own.
     pub(crate) fn encode(
         texts: &BTreeMap<String, i64>,
         missing: i64,
@@ -143,7 +152,7 @@ impl Categories {
         let mut codes = BTreeMap::new();
         let mut bytes = text(&codes).len();
         for (code, label) in by_code {
-            // A quoted label, a colon, the code, a comma.
+            // A quoted label, a colon, the code and a comma.
             let label_bytes = serde_json::json!(label).to_string().len();
             let more = label_bytes + code.to_string().len() + 2;
             if bytes + more > most_bytes && !codes.is_empty() {
@@ -161,7 +170,7 @@ impl Categories {
             .collect()
     }
 
-    /// The text that a code stands for; `None` for the code of missing cells, and for a code that has no text.
+    /// Returns the text of a code, or `None` for the code for null and for unknown codes.
     pub fn text(&self, code: i64) -> Option<&str> {
         match &self.texts {
             Texts::Counted(texts) => texts.get(usize::try_from(code).ok()?),
@@ -170,12 +179,12 @@ impl Categories {
         .map(String::as_str)
     }
 
-    /// The code of missing cells.
+    /// Returns the code for null, if there is one.
     pub fn missing(&self) -> Option<i64> {
         self.missing
     }
 
-    /// How many texts there are.
+    /// Returns the number of texts.
     pub fn len(&self) -> usize {
         match &self.texts {
             Texts::Counted(texts) => texts.len(),
@@ -183,7 +192,7 @@ impl Categories {
         }
     }
 
-    /// Whether no code stands for a text.
+    /// Returns `true` if there are no texts.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -195,7 +204,7 @@ struct Stored {
     missing: Option<i64>,
 }
 
-/// The code of each label, none of which is there twice.
+/// The code of each label. Deserializing fails if a label occurs twice.
 struct Codes(BTreeMap<String, i64>);
 
 impl<'de> Deserialize<'de> for Codes {

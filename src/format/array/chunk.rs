@@ -1,4 +1,4 @@
-//! Reading the cells of one chunk, whatever its codec and the access mode.
+//! Reads the cells of a chunk, whatever its codec and access mode.
 
 use std::fmt;
 use std::io;
@@ -13,61 +13,67 @@ use crate::format::array::dataset::Dataset;
 use crate::format::array::file::{ArrayFile, Payload, StoredChunk};
 use crate::format::io::storage::{Access, Storage};
 
-/// Chunks up to this size are decompressed in one call, which takes some hundredths of a second; larger ones step by step,
-/// so that a query over them can be cancelled. The steps cost one more copy, out of a window that the decoder keeps.
+/// Chunks up to this size are decompressed in one call, which takes some hundredths of a second.
+///
+/// Larger chunks are decompressed in steps, so that a query can be cancelled between them. The
+/// steps cost an additional copy out of the decoder's window.
 const ONE_CALL_BYTES: u64 = 32 << 20;
-/// What zstd says when the payload holds more than the output can take.
+/// Part of zstd's error message for a payload that is longer than the output buffer.
 const TOO_SMALL: &str = "Destination buffer is too small";
-/// Bytes decompressed per step.
+/// Number of bytes decompressed per step.
 const STEP_BYTES: usize = 1 << 20;
-/// With positioned reads, runs closer to each other than this are read together.
+/// Positioned reads fetch ranges with gaps of at most this many bytes in one read.
 const MAX_GAP_BYTES: usize = 32 << 10;
-/// ... as long as the read stays below this.
+/// Maximum length of a read that covers several ranges.
 const MAX_READ_BYTES: usize = 1 << 20;
 
-/// Reads chunks one after another, with buffers and a decompression context that are used again.
+/// Reads chunks one after another, and reuses its buffers and decompression context.
 ///
-/// [`Self::open`] a chunk, [`Self::advance`] until it says that the chunk is ready, then take its cells with
-/// [`Self::mapped`] or [`Self::gather`].
+/// ```text
+/// open  ->  advance until it returns true  ->  mapped, cells or gather  ->  open the next chunk
+/// ```
+///
+/// Between two calls of [`Self::advance`] the caller can check whether the query was cancelled.
 pub struct ChunkReader {
     file: Arc<dyn ArrayFile>,
     access: Access,
     state: State,
-    /// Cells of the open chunk, if it is compressed; may be longer than the chunk.
+    /// The cells of the open chunk, if it needs decoding. The buffer may be longer than the chunk.
     decoded: Vec<u8>,
-    /// Made when the first chunk asks for it: that takes longer than to read a small file.
+    /// Created for the first chunk that needs it, since this takes longer than reading a small
+    /// file.
     one_call: Option<zstd::bulk::Decompressor<'static>>,
     bytes_read: u64,
 }
 
-/// What is known of the open chunk.
+/// The state of the open chunk.
 enum State {
     Closed,
-    /// Raw cells in the map.
+    /// Raw cells in the memory map.
     Mapped(Arc<Mmap>, Range<usize>, Arc<Storage>),
-    /// Raw cells in the file.
+    /// Raw cells in the file, read on demand.
     Positioned(Range<u64>, Box<Place>, Arc<Storage>),
-    /// Compressed; the cells come to lie in `decoded`.
+    /// Compressed, to be decompressed into `decoded`.
     Compressed(Box<Compressed>),
-    /// To be decoded by the file; the cells come to lie in `decoded`.
+    /// To be decoded into `decoded` by the file's format.
     Encoded(Box<Encoded>),
-    /// So many bytes of `decoded` are the cells.
+    /// The given number of bytes at the start of `decoded` are the cells.
     Decoded(usize),
 }
 
-/// A chunk that only its file can decode.
+/// A chunk that only its format can decode.
 struct Encoded {
     dataset: Dataset,
     chunk: Vec<u64>,
     raw_bytes: u64,
 }
 
-/// A chunk under decompression.
+/// A chunk that is being decompressed.
 struct Compressed {
     place: Place,
     raw_bytes: u64,
     stored: Stored,
-    /// Only for chunks above [`ONE_CALL_BYTES`].
+    /// `None` for chunks of up to [`ONE_CALL_BYTES`].
     decoder: Option<Decoder<'static>>,
     consumed: usize,
     produced: usize,
@@ -98,7 +104,7 @@ impl fmt::Debug for ChunkReader {
 }
 
 impl ChunkReader {
-    /// A reader without an open chunk.
+    /// Creates a reader without an open chunk.
     pub fn new(file: Arc<dyn ArrayFile>, access: Access) -> Self {
         Self {
             file,
@@ -110,25 +116,26 @@ impl ChunkReader {
         }
     }
 
-    /// How the reader reads.
+    /// Returns the access mode.
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// Bytes of payload read since the reader was made: stored bytes of compressed chunks, cells of raw ones.
+    /// Returns the number of payload bytes read so far: stored bytes of encoded chunks, cells of
+    /// raw ones.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Finds out how a chunk is stored. Decompresses nothing.
+    /// Opens a chunk without decoding it, and returns how it is stored.
     ///
     /// # Errors
-    /// As [`ArrayFile::chunk`].
+    /// Those of [`ArrayFile::chunk`] and [`ArrayFile::storage`].
     pub fn open(&mut self, dataset: &Dataset, chunk: &[u64]) -> Result<StoredChunk> {
         self.state = State::Closed;
         let stored = self.file.chunk(dataset, chunk, self.access)?;
         let range = |offset| offset..offset + stored.stored_bytes;
-        // The payload was found to lie within the file, and so within the map.
+        // The file has checked that the payload lies within the file, and so within the map.
         let in_map = |offset: u64| offset as usize..(offset + stored.stored_bytes) as usize;
         self.state = match (stored.payload, self.access) {
             (Payload::Raw(offset), access) => {
@@ -174,7 +181,9 @@ impl ChunkReader {
         Ok(stored)
     }
 
-    /// Asks the system to read all of the open chunk ahead, if it is mapped: page after page takes far longer.
+    /// Asks the system to read the whole open chunk ahead, if it is memory-mapped.
+    ///
+    /// Faulting in one page after another takes far longer.
     pub fn read_ahead(&self) {
         match &self.state {
             State::Mapped(map, range, storage) => storage.read_ahead(map, range),
@@ -187,7 +196,9 @@ impl ChunkReader {
         }
     }
 
-    /// Does a bounded piece of the work that the open chunk still needs. Returns whether it is ready.
+    /// Does a bounded amount of decompression. Returns `true` once the chunk is ready.
+    ///
+    /// A chunk that only its format can decode is decoded in a single call.
     pub fn advance(&mut self) -> Result<bool> {
         let compressed = match &mut self.state {
             State::Compressed(compressed) => compressed,
@@ -240,12 +251,13 @@ impl ChunkReader {
         Ok(true)
     }
 
-    /// Whether the open chunk lies in the file as its cells do.
+    /// Returns `true` if the open chunk is stored as raw cells.
     pub fn is_raw(&self) -> bool {
         matches!(self.state, State::Mapped(..) | State::Positioned(..))
     }
 
-    /// The cells' place in the map, for a raw chunk under [`Access::Mmap`].
+    /// Returns the memory map and the range of the cells in it, for a raw chunk under
+    /// [`Access::Mmap`].
     pub fn mapped(&self) -> Option<(&Arc<Mmap>, Range<usize>)> {
         match &self.state {
             State::Mapped(map, range, _) => Some((map, range.clone())),
@@ -253,12 +265,14 @@ impl ChunkReader {
         }
     }
 
-    /// Notes that cells were taken from the map without being copied.
+    /// Adds cells that the caller used in the memory map to [`Self::bytes_read`].
     pub fn count_mapped(&mut self, bytes: usize) {
         self.bytes_read += bytes as u64;
     }
 
-    /// A byte range of the chunk's cells, without a copy where that can be; the chunk must be ready and hold the range.
+    /// Returns a byte range of the chunk's cells, without a copy where possible.
+    ///
+    /// The chunk must be ready and contain the range.
     pub fn cells(&mut self, range: Range<usize>) -> Result<&[u8]> {
         if let State::Positioned(chunk, place, storage) = &self.state {
             let length = range.len();
@@ -285,8 +299,9 @@ impl ChunkReader {
         Error::invalid(self.file.path(), message)
     }
 
-    /// Fills `output` with byte ranges of the chunk's cells; the chunk must be ready. The ranges ascend, do not
-    /// overlap, lie within the chunk, and are together as long as `output`.
+    /// Fills `output` with byte ranges of the chunk's cells. The chunk must be ready.
+    ///
+    /// The ranges must be ascending, disjoint, within the chunk, and together as long as `output`.
     pub fn gather(&mut self, runs: &[Range<usize>], output: &mut [u8]) -> Result<()> {
         let cells = match &self.state {
             State::Mapped(map, range, _) => {
@@ -314,7 +329,9 @@ impl ChunkReader {
 }
 
 impl Compressed {
-    /// Decompresses everything; the number of bytes, which is one too many if the payload holds more than the chunk.
+    /// Decompresses the whole payload and returns the number of bytes.
+    ///
+    /// Returns one more than the chunk's length if the payload is longer than the chunk.
     fn decode(
         &self,
         one_call: &mut zstd::bulk::Decompressor<'_>,
@@ -329,10 +346,11 @@ impl Compressed {
         }
     }
 
-    /// Decompresses up to [`STEP_BYTES`]; the number of bytes in all once everything is decompressed. The output grows
-    /// with what really comes out, whatever the file says.
+    /// Decompresses up to [`STEP_BYTES`]. Returns the total number of bytes once the payload ends.
+    ///
+    /// The output grows only with the bytes produced, whatever length the file claims.
     fn step(&mut self, output: &mut Vec<u8>) -> Result<Option<usize>> {
-        // One byte more than the chunk needs, to notice frames that decode to more.
+        // One byte more than the chunk needs, to detect payloads that are longer.
         let most = self.raw_bytes as usize + 1;
         let end = most.min(self.produced + STEP_BYTES);
         grow(output, end, &self.place)?;
@@ -386,7 +404,7 @@ fn undecodable(place: &Place, error: &io::Error) -> Error {
     )
 }
 
-/// Reads ranges relative to `start`, near ones in one read. Returns the bytes read.
+/// Reads ranges relative to `start`, near ones in one read. Returns the number of bytes read.
 fn gather_from_file(
     storage: &Storage,
     start: u64,

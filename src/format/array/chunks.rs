@@ -1,15 +1,15 @@
-//! The chunks of a file under construction.
+//! Tracks which chunks of a file under construction have been written.
 
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::format::array::dataset::Dataset;
 
-/// The datasets of a file under construction, and what is kept of each of their chunks that was written.
+/// The datasets of a file under construction, and a value for each chunk written so far.
 #[derive(Debug)]
 pub(crate) struct Chunks<T> {
     datasets: Vec<Dataset>,
-    /// By dataset and chunk, row-major.
+    /// For each dataset, the values of its chunks in row-major order; `None` if not yet written.
     written: Vec<Vec<Option<T>>>,
 }
 
@@ -23,10 +23,12 @@ impl<T> Default for Chunks<T> {
 }
 
 impl<T: Clone> Chunks<T> {
-    /// None of the chunks of these datasets, which have been checked and whose numbers are their places.
+    /// Starts with no chunk of any dataset written.
+    ///
+    /// The datasets must have passed [`Dataset::check`], and the id of each must be its index.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if two have the same name, or there is no memory for so many chunks.
+    /// [`Error::Invalid`] if two datasets have the same name, or the chunks do not fit in memory.
     pub fn new(path: &Path, datasets: Vec<Dataset>) -> Result<Self> {
         let mut written = Vec::with_capacity(datasets.len());
         for (number, dataset) in datasets.iter().enumerate() {
@@ -37,7 +39,7 @@ impl<T: Clone> Chunks<T> {
             }
             let count = dataset.chunk_count().unwrap_or(u64::MAX);
             let mut none = Vec::new();
-            // What is no number of things in memory, there is no memory for.
+            // Saturates, so that the reservation of an impossible length fails.
             let length = usize::try_from(count).unwrap_or(usize::MAX);
             none.try_reserve_exact(length).map_err(|_| {
                 let message = format!("dataset {name:?}: no memory for {count} chunks");
@@ -49,25 +51,26 @@ impl<T: Clone> Chunks<T> {
         Ok(Self { datasets, written })
     }
 
-    /// The datasets.
+    /// Returns the datasets.
     pub fn datasets(&self) -> &[Dataset] {
         &self.datasets
     }
 
-    /// What was kept of each chunk of a dataset, row-major.
+    /// Returns the value of each chunk of a dataset, row-major; `None` if not yet written.
     pub fn of(&self, dataset: usize) -> &[Option<T>] {
         self.written.get(dataset).map_or(&[], Vec::as_slice)
     }
 
-    /// All chunks.
+    /// Returns the number of chunks of all datasets, written or not.
     pub fn count(&self) -> u64 {
         self.written.iter().map(|chunks| chunks.len() as u64).sum()
     }
 
-    /// The dataset of a chunk that is to be written with these cells, and the chunk's number.
+    /// Checks that a chunk can be written with the given cells. Returns its dataset and ordinal.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such chunk, its cells have another length, or it was written before.
+    /// [`Error::Invalid`] if there is no such chunk, `cells` has the wrong length, or the chunk was
+    /// written before.
     pub fn check(
         &self,
         path: &Path,
@@ -95,7 +98,7 @@ impl<T: Clone> Chunks<T> {
         if found as u64 != expected {
             return invalid(&format!("{found} bytes of cells, expected {expected}"));
         }
-        // In memory, so that it fits.
+        // `written` has an entry for each chunk, so the ordinal fits a `usize`.
         let ordinal = ordinal as usize;
         if written[ordinal].is_some() {
             return invalid("written twice");
@@ -103,15 +106,15 @@ impl<T: Clone> Chunks<T> {
         Ok((described, ordinal))
     }
 
-    /// Notes that a chunk was written.
+    /// Records that a chunk was written, with the value to keep for it.
     pub fn set(&mut self, dataset: usize, ordinal: usize, kept: T) {
         self.written[dataset][ordinal] = Some(kept);
     }
 
-    /// Whether all chunks were written.
+    /// Checks that all chunks were written.
     ///
     /// # Errors
-    /// [`Error::Invalid`], which names the first that was not.
+    /// [`Error::Invalid`], naming the first chunk that was not written.
     pub fn check_all(&self, path: &Path) -> Result<()> {
         for (dataset, written) in self.datasets.iter().zip(&self.written) {
             if let Some(ordinal) = written.iter().position(Option::is_none) {

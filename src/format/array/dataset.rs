@@ -1,11 +1,21 @@
-//! One dataset of the directory: its name, element type, shape and chunk grid.
+//! A dataset: its name, element type, shape and chunk grid.
 
 use std::path::Path;
 
 use crate::error::{Error, Place, Result};
 use crate::format::array::dtype::Dtype;
 
-/// One record of the dataset directory.
+/// An array in a file, cut into a regular grid of chunks.
+///
+/// ```text
+/// shape [5, 7], chunk_shape [3, 3], chunk grid [2, 3]
+///
+/// index     0..3    3..6    6..7
+/// 0..3    [0, 0]  [0, 1]  [0, 2]
+/// 3..5    [1, 0]  [1, 1]  [1, 2]
+/// ```
+///
+/// Chunks at the border, such as `[1, 2]` with its 2 x 1 cells, are clipped to the shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dataset {
     pub(crate) id: u64,
@@ -17,7 +27,8 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// A dataset of a known type, with its place among those of its file.
+    /// Creates a dataset of a known element type. `number` is its index among the datasets of the
+    /// file.
     pub(crate) fn new(
         number: usize,
         name: &str,
@@ -35,34 +46,37 @@ impl Dataset {
         }
     }
 
-    /// Position in the directory; the chunk index refers to it.
+    /// Returns the index among the datasets of the file, by which the chunk index names a dataset.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The name, slashes and all.
+    /// Returns the full name, including slashes.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Cells along each dimension.
+    /// Returns the number of cells along each dimension.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// Cells per chunk along each dimension. Chunks at the border are clipped to the shape, and a chunk
-    /// extent may exceed the shape.
+    /// Returns the number of cells per chunk along each dimension.
+    ///
+    /// Chunks at the border are clipped to the shape, and a chunk extent may exceed the shape.
     pub fn chunk_shape(&self) -> &[u64] {
         &self.chunk_shape
     }
 
-    /// The element type, if the wire tag is a known one.
+    /// Returns the element type, or `None` if the file's dtype tag is unknown.
     pub fn dtype(&self) -> Option<Dtype> {
         self.dtype
     }
 
-    /// The element type, after checking that the record can be read at all: a known type, chunk extents
-    /// above zero, and a size that fits 64 bits. One refused dataset leaves the others usable.
+    /// Checks that the dataset can be read, and returns its element type.
+    ///
+    /// The element type must be known, the chunk extents above zero, and the size in bytes below
+    /// 2^64. A dataset that fails the check does not affect the others of the file.
     pub fn check(&self, path: &Path) -> Result<Dtype> {
         let place = || Place::dataset(path, &self.name);
         let Some(dtype) = self.dtype else {
@@ -93,7 +107,7 @@ impl Dataset {
         Ok(dtype)
     }
 
-    /// A dataset of the same type and chunks in another shape.
+    /// Returns a dataset of the same type and chunk shape with another shape.
     pub(crate) fn with_shape(&self, shape: &[u64]) -> Self {
         Self {
             shape: shape.to_vec(),
@@ -101,7 +115,7 @@ impl Dataset {
         }
     }
 
-    /// Chunks along each dimension. Call [`Self::check`] first.
+    /// Returns the number of chunks along each dimension. Call [`Self::check`] first.
     pub fn chunk_grid(&self) -> Vec<u64> {
         self.shape
             .iter()
@@ -110,7 +124,7 @@ impl Dataset {
             .collect()
     }
 
-    /// Chunks in all, or `None` if the record cannot be read or there are 2^64 or more.
+    /// Returns the total number of chunks, or `None` if a chunk extent is zero or on overflow.
     pub(crate) fn chunk_count(&self) -> Option<u64> {
         if self.chunk_shape.contains(&0) {
             return None;
@@ -118,7 +132,7 @@ impl Dataset {
         checked_product(&self.chunk_grid())
     }
 
-    /// Cells of one chunk of the grid, clipped to the shape. Call [`Self::check`] first.
+    /// Returns the number of cells of a chunk, clipped to the shape. Call [`Self::check`] first.
     pub(crate) fn chunk_cells(&self, chunk: &[u64]) -> u64 {
         chunk
             .iter()
@@ -127,7 +141,7 @@ impl Dataset {
             .product()
     }
 
-    /// Where a chunk of the grid starts, and how far it goes, clipped to the shape.
+    /// Returns the first index and the extent of a chunk along each axis, clipped to the shape.
     pub(crate) fn chunk_place(&self, chunk: &[u64]) -> (Vec<u64>, Vec<u64>) {
         let axes = chunk.iter().zip(self.shape.iter().zip(&self.chunk_shape));
         axes.map(|(position, (extent, size))| {
@@ -137,12 +151,12 @@ impl Dataset {
         .unzip()
     }
 
-    /// Bytes of one chunk's cells, clipped to the shape.
+    /// Returns the number of bytes of a chunk's cells, clipped to the shape.
     pub(crate) fn chunk_bytes(&self, dtype: Dtype, chunk: &[u64]) -> u64 {
         self.chunk_cells(chunk) * dtype.size()
     }
 
-    /// Row-major position of a chunk in the chunk grid, or `None` outside it.
+    /// Returns the row-major ordinal of a chunk in the chunk grid, or `None` if outside the grid.
     pub(crate) fn chunk_ordinal(&self, chunk: &[u64]) -> Option<u64> {
         let mut ordinal = 0u64;
         for (position, (extent, size)) in chunk.iter().zip(self.shape.iter().zip(&self.chunk_shape))
@@ -156,12 +170,12 @@ impl Dataset {
         Some(ordinal)
     }
 
-    /// The chunk at a row-major position of the chunk grid. Call [`Self::check`] first.
+    /// Returns the chunk with the given row-major ordinal. Call [`Self::check`] first.
     pub(crate) fn chunk_at(&self, ordinal: u64) -> Vec<u64> {
         let mut chunk = self.chunk_grid();
         let mut rest = ordinal;
         for position in chunk.iter_mut().rev() {
-            // Only a grid without chunks has none along an axis.
+            // An axis without chunks must not cause a division by zero.
             let count = (*position).max(1);
             *position = rest % count;
             rest /= count;
@@ -170,7 +184,9 @@ impl Dataset {
     }
 }
 
-/// Product of extents, `None` on overflow; zero if any of them is zero, however large the others.
+/// Returns the product of extents, or `None` on overflow.
+///
+/// The product is zero if any extent is zero, however large the others are.
 pub(crate) fn checked_product(extents: &[u64]) -> Option<u64> {
     if extents.contains(&0) {
         return Some(0);

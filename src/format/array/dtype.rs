@@ -1,13 +1,13 @@
-//! Element types (the format's "dtype" wire tags).
+//! Element types, and the tags by which `.tet` files name them.
 
 use std::fmt;
 
 /// The sign bit of a 64-bit number.
 const SIGN: u64 = 1 << 63;
 
-/// Element type of a dataset. Little-endian on disk.
+/// The element type of a dataset. Cells are little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)] // each name says all there is to say
+#[allow(missing_docs)] // the names say it all
 pub enum Dtype {
     F32,
     F64,
@@ -23,7 +23,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// All element types, in the order of their wire tags, which count from 1.
+    /// All element types, in the order of their tags, which start at 1.
     pub const ALL: [Self; 10] = [
         Self::F32,
         Self::F64,
@@ -37,13 +37,13 @@ impl Dtype {
         Self::U64,
     ];
 
-    /// The type with this wire tag, if there is one.
+    /// Returns the element type with a tag, or `None` if the tag is unknown.
     pub fn from_tag(tag: u32) -> Option<Self> {
         let position = usize::try_from(tag).ok()?.checked_sub(1)?;
         Self::ALL.get(position).copied()
     }
 
-    /// The wire tag, 1 to 10.
+    /// Returns the tag, from 1 to 10.
     pub fn tag(self) -> u32 {
         match self {
             Self::F32 => 1,
@@ -59,7 +59,7 @@ impl Dtype {
         }
     }
 
-    /// Bytes per element.
+    /// Returns the number of bytes per element.
     pub fn size(self) -> u64 {
         match self {
             Self::U8 => 1,
@@ -69,7 +69,7 @@ impl Dtype {
         }
     }
 
-    /// The name that NumPy has for the type, little-endian, as Zarr version 2 writes it, too.
+    /// Returns NumPy's name for the little-endian type, which Zarr version 2 uses too.
     pub(crate) fn numpy_name(self) -> &'static str {
         match self {
             Self::F16 => "<f2",
@@ -85,12 +85,12 @@ impl Dtype {
         }
     }
 
-    /// Whether values are floats.
+    /// Returns `true` for floating-point types.
     pub(crate) fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::F32 | Self::F64)
     }
 
-    /// Whether this zero-extended bit pattern of a value is a NaN.
+    /// Returns `true` if a zero-extended bit pattern is a NaN of this type.
     pub(crate) fn is_nan(self, bits: u64) -> bool {
         match self {
             Self::F16 => bits & 0x7fff > 0x7c00,
@@ -100,8 +100,10 @@ impl Dtype {
         }
     }
 
-    /// A number that orders zero-extended bit patterns of values as the values are ordered: integers by size, floats
-    /// by the total order of IEEE 754, in which -0 comes before +0.
+    /// Maps a zero-extended bit pattern to a number that sorts like the value.
+    ///
+    /// Integers are ordered by value, floats by the total order of IEEE 754, in which -0 precedes
+    /// +0.
     pub(crate) fn order(self, bits: u64) -> u64 {
         match self {
             Self::U8 | Self::U16 | Self::U32 | Self::U64 => bits,
@@ -113,7 +115,7 @@ impl Dtype {
                 if bits & sign == 0 {
                     bits | sign
                 } else {
-                    // All bits of the type turned over: the more negative, the less.
+                    // Inverts all bits of the type, since a larger magnitude is a smaller value.
                     bits ^ (sign | (sign - 1))
                 }
             }

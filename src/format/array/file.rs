@@ -1,4 +1,4 @@
-//! An open file of arrays, whatever its format.
+//! Open array files of any format.
 
 use std::fmt::{self, Debug};
 use std::path::Path;
@@ -10,77 +10,83 @@ use crate::format::array::metadata::DatasetMetadata;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::{Footer, MemoryBudget, ValuePostings, ZoneMaps};
 
-/// An open file that holds arrays ("datasets"), each cut into a regular grid of chunks. Chunks at the border are clipped to
-/// the shape; cells are row-major and little-endian.
+/// An open file of n-dimensional arrays ("datasets"), each cut into a regular grid of chunks.
+///
+/// Chunks at the border are clipped to the shape. Cells are row-major and little-endian.
 pub trait ArrayFile: Debug + Send + Sync {
-    /// Short name of the format, as EXPLAIN shows it: `tet`.
+    /// Returns the short name of the format, such as `tet`, as EXPLAIN shows it.
     fn format(&self) -> &'static str;
 
-    /// The path as it was given.
+    /// Returns the path as the caller gave it.
     fn path(&self) -> &Path;
 
-    /// How its bytes were read while opening.
+    /// Returns the access mode with which the file was opened.
     fn access(&self) -> Access;
 
-    /// The datasets, each with its position as its number. Names may repeat.
+    /// Returns the datasets; the id of each is its index. Names may repeat.
     fn datasets(&self) -> &[Dataset];
 
-    /// The dataset of this exact name; of several, the first.
+    /// Returns the dataset with this exact name; if there are several, the first.
     fn dataset(&self, name: &str) -> Option<&Dataset>;
 
-    /// What the file says of a dataset.
+    /// Returns the metadata of a dataset.
     fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata>;
 
-    /// What was odd on opening without standing in the way.
+    /// Returns the warnings raised while opening the file.
     fn warnings(&self) -> &[String];
 
-    /// Returns `true` if the attributes of the CF conventions (`scale_factor`, `add_offset`, `missing_value`) describe
-    /// the cells as they are stored. Those of formats that are converted to may be left over from data that was
-    /// unpacked since.
+    /// Returns `true` if the CF attributes `scale_factor`, `add_offset` and `missing_value`
+    /// describe the cells as stored.
+    ///
+    /// In formats that data is converted to, these attributes may be left over from before the data
+    /// was unpacked.
     fn attributes_describe_cells(&self) -> bool {
         false
     }
 
-    /// The version of the format that the file is written in, where it says one.
+    /// Returns the version of the format, if the file states one.
     fn layout_version(&self) -> Option<u32> {
         None
     }
 
-    /// The generation of a package.
+    /// Returns the generation, if the file is a package.
     fn generation(&self) -> Option<u64> {
         None
     }
 
-    /// What the file says of itself, if its format has a place for that.
+    /// Returns the footer, if the format has one.
     fn footer(&self) -> Option<&Footer> {
         None
     }
 
-    /// The memory that the file's writer suggests for queries.
+    /// Returns the memory budget that the file's writer suggests for queries.
     fn memory_budget(&self) -> MemoryBudget {
         MemoryBudget::default()
     }
 
-    /// Whether the file itself is cut into chunks, and not only what is read of it at once.
+    /// Returns `true` if the file stores arrays in chunks, `false` if its chunk grid only divides
+    /// reads.
     fn has_chunks(&self) -> bool {
         true
     }
 
-    /// Chunks that the file has, over all datasets, if it lists them: shapes can claim far more.
+    /// Returns the number of chunks that the file lists over all datasets, if it lists them.
+    ///
+    /// The shapes of a broken file can claim far more chunks.
     fn listed_chunks(&self) -> Option<u64> {
         None
     }
 
-    /// How a chunk is stored.
+    /// Returns how a chunk is stored.
     ///
     /// # Errors
-    /// If it is missing, or what the file says of it breaks a rule of the format.
+    /// Fails if the chunk is missing, or its record breaks a rule of the format.
     fn chunk(&self, dataset: &Dataset, chunk: &[u64], access: Access) -> Result<StoredChunk>;
 
-    /// Whether the chunks of a dataset are compressed, as far as its first one tells.
+    /// Returns `true` if a dataset is compressed, judging by its first chunk.
     ///
     /// # Errors
-    /// As [`Self::chunk`].
+    /// Those of [`Self::chunk`].
     fn is_compressed(&self, dataset: &Dataset) -> Result<bool> {
         if dataset.shape.contains(&0) {
             return Ok(false);
@@ -90,16 +96,18 @@ pub trait ArrayFile: Debug + Send + Sync {
         Ok(matches!(stored.payload, Payload::Zstd(_)))
     }
 
-    /// The file with the payloads of a dataset that are [`Payload::Raw`] or [`Payload::Zstd`].
+    /// Returns the storage that holds the raw or zstd-compressed chunks of a dataset.
+    ///
+    /// It serves chunks with a [`Payload::Raw`] or [`Payload::Zstd`].
     ///
     /// # Errors
-    /// If it cannot be opened.
+    /// Fails if the storage cannot be opened.
     fn storage(&self, dataset: &Dataset) -> Result<Arc<Storage>>;
 
-    /// The cells of a chunk that is [`Payload::Encoded`], in place of what the vector holds.
+    /// Decodes a chunk with a [`Payload::Encoded`], replacing the contents of the vector.
     ///
     /// # Errors
-    /// If the chunk cannot be read.
+    /// Fails if the chunk cannot be read or decoded.
     fn decode(&self, dataset: &Dataset, chunk: &[u64], _cells: &mut Vec<u8>) -> Result<()> {
         let message = format!(
             "dataset {:?} has no chunk {chunk:?} to decode",
@@ -108,23 +116,23 @@ pub trait ArrayFile: Debug + Send + Sync {
         Err(Error::invalid(self.path(), message))
     }
 
-    /// The zone maps, if there are any. The first call reads them.
+    /// Returns the zone maps, if there are any. The first call reads them.
     ///
     /// # Errors
-    /// If they cannot be read, or do not fit the datasets.
+    /// Fails if the zone maps cannot be read, or do not fit the datasets.
     fn zone_maps(&self, _access: Access) -> Result<Option<Arc<ZoneMaps>>> {
         Ok(None)
     }
 
-    /// The value postings, if there are any. The first call reads them.
+    /// Returns the value postings, if there are any. The first call reads them.
     ///
     /// # Errors
-    /// If they cannot be read, or do not fit the datasets.
+    /// Fails if the value postings cannot be read, or do not fit the datasets.
     fn value_postings(&self, _access: Access) -> Result<Option<Arc<ValuePostings>>> {
         Ok(None)
     }
 
-    /// The error for a dataset name that the file does not have.
+    /// Returns the error for a dataset name that the file does not have.
     fn no_such_dataset(&self, name: &str) -> Error {
         let names = self.datasets().iter();
         let names: Vec<_> = names.map(|dataset| format!("{:?}", dataset.name)).collect();
@@ -140,25 +148,25 @@ pub trait ArrayFile: Debug + Send + Sync {
     }
 }
 
-/// How one chunk is stored. What is said has been checked against the shape and the length of the file.
+/// The stored form of one chunk, checked against the shape and the length of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredChunk {
-    /// Bytes of the cells.
+    /// Length of the decoded cells in bytes.
     pub raw_bytes: u64,
-    /// Bytes in the file.
+    /// Length of the stored payload in bytes.
     pub stored_bytes: u64,
-    /// What they are.
+    /// The encoding and offset of the payload.
     pub payload: Payload,
 }
 
-/// The stored bytes of a chunk.
+/// The encoding of a chunk's stored bytes, and their offset in the file where callers need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload {
-    /// The cells themselves, from this offset of the file.
+    /// The cells themselves, starting at this offset of the file.
     Raw(u64),
-    /// Zstd frames, from this offset of the file.
+    /// Zstd frames, starting at this offset of the file.
     Zstd(u64),
-    /// What only the format knows to decode, under this name.
+    /// An encoding that only the format can decode, with its name.
     Encoded(&'static str),
 }
 

@@ -1,22 +1,26 @@
-//! The fill value: which stored value means that a cell is missing.
+//! Fill values: stored values that stand for null.
 
 use half::f16;
 
 use crate::format::array::dtype::Dtype;
 use crate::format::array::metadata::DatasetMetadata;
 
-/// The attributes that can name a fill value; the first one present counts.
+/// The attributes that can hold a fill value; the first one present counts.
 pub(crate) const FILL_ATTRIBUTES: [&str; 3] = ["_FillValue", "missing_value", "fill_value"];
 
-/// A fill value in the dataset's own type, as its bit pattern. Cells are compared with it bit by bit, as the
-/// reference does when it builds zone maps: an f32 cell matches `1e20`, although 1e20 is no f32.
+/// A fill value, as a bit pattern of the dataset's element type.
+///
+/// Cells are compared bit by bit, as the reference implementation does when it builds zone maps. An
+/// f32 cell therefore matches the text `1e20`, although no f32 equals 1e20 exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fill {
     bits: u64,
 }
 
 impl Fill {
-    /// The fill value of a dataset. Text that is no value of the dataset's type means that there is none.
+    /// Returns the fill value of a dataset.
+    ///
+    /// Returns `None` if there is none, or if its text is not a value of the element type.
     pub fn of(metadata: &DatasetMetadata, dtype: Dtype) -> Option<Self> {
         Self::parse(fill_text(metadata)?, dtype)
     }
@@ -38,8 +42,11 @@ impl Fill {
         Some(Self { bits })
     }
 
-    /// All values that mean that a cell is missing, by the rules of xarray: those of `_FillValue` and `missing_value`, which
-    /// may be lists; else that of `fill_value`. Text that is no value of the dataset's type is passed over.
+    /// Returns all values that stand for null by the rules of xarray.
+    ///
+    /// These are the values of `_FillValue` and `missing_value`, or of `fill_value` if neither is
+    /// present. Each attribute may be a list. Texts that are not values of the element type are
+    /// skipped.
     pub fn all(metadata: &DatasetMetadata, dtype: Dtype) -> Vec<Self> {
         let [fill, missing, other] = FILL_ATTRIBUTES.map(|key| metadata.attrs.get(key));
         let of_text = |text: &String| -> Vec<Self> {
@@ -62,7 +69,7 @@ impl Fill {
         fills
     }
 
-    /// The value as the text of an attribute.
+    /// Formats the value as the text of an attribute.
     pub fn text(self, dtype: Dtype) -> String {
         let bits = self.bits;
         match dtype {
@@ -76,13 +83,13 @@ impl Fill {
         }
     }
 
-    /// The bit pattern, zero-extended.
+    /// Returns the bit pattern, zero-extended.
     pub fn bits(self) -> u64 {
         self.bits
     }
 }
 
-/// The text of the fill attribute.
+/// Returns the text of the first fill attribute that is present.
 pub(crate) fn fill_text(metadata: &DatasetMetadata) -> Option<&str> {
     FILL_ATTRIBUTES
         .iter()

@@ -1,38 +1,43 @@
-//! What a file says of a dataset: attributes, names of dimensions, labels.
+//! The metadata of a dataset: attributes, dimension names and labels.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// What a dataset's axes and values mean.
+/// The metadata of a dataset.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 pub struct DatasetMetadata {
-    /// `units`, `long_name`, `_FillValue`, ...
+    /// Attributes such as `units`, `long_name` and `_FillValue`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attrs: BTreeMap<String, String>,
-    /// A name per dimension. As stored: neither their number nor their uniqueness is promised.
+    /// The dimension names as stored: their number and uniqueness are not guaranteed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dim_names: Vec<String>,
-    /// Labels per axis, by dimension name or by the axis's decimal number.
+    /// The labels of axes, by dimension name or by the axis's number in decimal.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub coords: BTreeMap<String, AxisLabels>,
 }
 
-/// A label for each position along one axis.
+/// A label for each index along one axis.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 pub struct AxisLabels {
-    /// The labels. As stored: their number need not be the axis's extent.
+    /// The labels as stored: their number may differ from the axis's extent.
     #[serde(default)]
     pub labels: Vec<String>,
 }
 
 impl DatasetMetadata {
-    /// The labels bound to an axis of a dataset of this shape and with these names, if any, of its dimensions; with the
-    /// rule that bound them: the entry called like the dimension; else the one called like the axis's decimal number; else the only one with as many labels as
-    /// the axis has positions.
+    /// Returns the labels of an axis, and the rule that bound them to it.
     ///
-    /// The last rule is for files that name labels but no dimensions. It does not take labels that belong to
-    /// another axis by name or number, nor choose between two axes of the same length.
+    /// `names` are the dataset's dimension names, which may be empty. The first rule that applies
+    /// counts:
+    ///
+    /// 1. The key is the name of the dimension.
+    /// 2. The key is the axis's number in decimal, and no dimension has that name.
+    /// 3. These are the only labels of the same length as the axis.
+    ///
+    /// The last rule is for files that name labels but no dimensions. It ignores labels that belong
+    /// to another axis by name or number, and does not choose between two axes of the same length.
     pub fn labels(
         &self,
         names: &[String],
@@ -42,7 +47,7 @@ impl DatasetMetadata {
         let found = |key: &str, rule| Some((self.coords.get(key)?.labels.as_slice(), rule));
         let named = |axis: usize| found(names.get(axis)?, LabelRule::Name);
         let numbered = |axis: usize| {
-            // Unless that is the name of a dimension.
+            // A dimension may be called like a number, and then its labels are bound by name.
             let key = axis.to_string();
             (!names.contains(&key))
                 .then(|| found(&key, LabelRule::Number))
@@ -68,14 +73,14 @@ impl DatasetMetadata {
     }
 }
 
-/// How labels were bound to an axis.
+/// The rule by which labels were bound to an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LabelRule {
-    /// By the dimension's name.
+    /// The labels have the dimension's name.
     Name,
-    /// By the axis's number.
+    /// The labels have the axis's number.
     Number,
-    /// By being the only labels of the axis's length.
+    /// No other labels have the axis's length.
     Length,
 }
 
@@ -109,7 +114,7 @@ mod tests {
             bound(&[], &[("lat", 2), ("lon", 3)], &[2, 3]),
             [Some(Length); 2]
         );
-        // The wrong number of labels is still bound by name; using them is an error.
+        // Labels of the wrong length are still bound by name; using them is an error.
         assert_eq!(bound(&["a"], &[("a", 5)], &[2]), [Some(Name)]);
     }
 
@@ -117,7 +122,7 @@ mod tests {
     fn length_does_not_decide_between_equals() {
         assert_eq!(bound(&[], &[("lat", 2)], &[2, 2]), [None, None]);
         assert_eq!(bound(&[], &[("lat", 2), ("lon", 2)], &[2]), [None]);
-        // Labels of another dimension stay there.
+        // Labels with the name of one dimension are not bound to another.
         assert_eq!(
             bound(&["a", "b"], &[("a", 4)], &[4, 4]),
             [Some(LabelRule::Name), None]

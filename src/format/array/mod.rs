@@ -1,4 +1,8 @@
-//! What the formats of array files have in common: datasets, what a file says of them, and reading their chunks.
+//! The common layer of all array formats.
+//!
+//! An [`ArrayFile`] is an open file. Each [`Dataset`] is one of its arrays, described by
+//! [`DatasetMetadata`], and a [`ChunkReader`] reads the array's chunks. An [`ArrayWriter`] writes a
+//! file of the arrays that a list of [`DatasetSpec`]s describes.
 
 mod boxes;
 mod categories;

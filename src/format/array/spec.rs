@@ -1,28 +1,38 @@
-//! What is to be written: datasets and their metadata.
+//! Descriptions of datasets to be written.
 
 use crate::format::array::dataset::Dataset;
 use crate::format::array::dtype::Dtype;
 use crate::format::array::metadata::{AxisLabels, DatasetMetadata};
 
-/// How the chunks of a dataset are stored.
+/// The compression of a dataset's chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// The cells themselves, which a reader maps without copying.
+    /// Uncompressed cells, which a reader can memory-map without copying.
     #[default]
     Raw,
     /// One zstd frame per chunk.
     Zstd {
-        /// The zstd level; 3 is zstd's own default.
+        /// The zstd level; zstd's own default is 3.
         level: i32,
     },
 }
 
 impl Compression {
-    /// Zstd at its own default level.
+    /// Zstd at its default level.
     pub const ZSTD: Self = Self::Zstd { level: 3 };
 }
 
-/// A dataset to be written.
+/// The description of a dataset to be written.
+///
+/// ```
+/// use tet_sql::format::array::{Compression, DatasetSpec, Dtype};
+///
+/// let spec = DatasetSpec::new("t2m", Dtype::F32, &[8760, 721, 1440], &[24, 181, 360])
+///     .with_dim_names(["time", "latitude", "longitude"])
+///     .with_attribute("units", "K")
+///     .with_compression(Compression::ZSTD);
+/// assert_eq!(spec.name(), "t2m");
+/// ```
 #[derive(Debug, Clone)]
 pub struct DatasetSpec {
     pub(in crate::format) name: String,
@@ -34,7 +44,9 @@ pub struct DatasetSpec {
 }
 
 impl DatasetSpec {
-    /// A raw dataset of `shape` cells in chunks of `chunk_shape` cells, which need not divide the shape.
+    /// Describes an uncompressed dataset of `shape` cells in chunks of `chunk_shape` cells.
+    ///
+    /// The chunk shape need not divide the shape.
     pub fn new(name: impl Into<String>, dtype: Dtype, shape: &[u64], chunk_shape: &[u64]) -> Self {
         Self {
             name: name.into(),
@@ -46,12 +58,12 @@ impl DatasetSpec {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The dataset, with its place among those of its file.
+    /// Returns the described dataset. `number` is its index among the datasets of the file.
     pub(crate) fn dataset(&self, number: usize) -> Dataset {
         Dataset::new(
             number,
@@ -62,30 +74,31 @@ impl DatasetSpec {
         )
     }
 
-    /// What is said of the dataset.
+    /// Returns the metadata.
     pub fn metadata(&self) -> &DatasetMetadata {
         &self.metadata
     }
 
-    /// Says all of this of the dataset.
+    /// Replaces all metadata.
     pub fn with_metadata(mut self, metadata: DatasetMetadata) -> Self {
         self.metadata = metadata;
         self
     }
 
-    /// Stores the chunks like this.
+    /// Sets the compression of the chunks.
     pub fn with_compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
         self
     }
 
-    /// Names the dimensions.
+    /// Sets the dimension names.
     pub fn with_dim_names<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.metadata.dim_names = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Labels an axis, given by dimension name or decimal number: one label per position, at most 64.
+    /// Labels an axis, given by dimension name or number in decimal: one label per index, at most
+    /// 64.
     pub fn with_labels<S: Into<String>>(
         mut self,
         axis: &str,

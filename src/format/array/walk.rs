@@ -1,6 +1,6 @@
-//! Walking over positions, of chunks or of cells.
+//! Row-major walks over chunks or cells.
 
-/// Steps to the next position of a row-major walk over `grid`; false after the last.
+/// Advances to the next indices of a row-major walk over `grid`. Returns `false` after the last.
 pub(crate) fn next_position(position: &mut [u64], grid: &[u64]) -> bool {
     for axis in (0..grid.len()).rev() {
         position[axis] += 1;

@@ -1,4 +1,4 @@
-//! Writing a file of arrays, whatever its format.
+//! Writers of array files of any format.
 
 use std::path::Path;
 
@@ -7,37 +7,38 @@ use crate::format::array::boxes::copy_chunk;
 use crate::format::array::dataset::Dataset;
 use crate::format::array::walk::next_position;
 
-/// Writes one file of arrays: beside the target under a temporary name, and renamed in the end. A writer that is dropped
-/// before leaves nothing behind.
+/// Writes one file of arrays under a temporary name, and gives it the target's name at the end.
+///
+/// Dropping an unfinished writer deletes what it has written.
 pub trait ArrayWriter: Send {
-    /// The target.
+    /// Returns the path of the target.
     fn path(&self) -> &Path;
 
-    /// The dataset of a number, in the order in which they were described.
+    /// Returns the dataset with an index, in the order in which the datasets were described.
     fn dataset(&self, number: usize) -> Option<&Dataset>;
 
-    /// Writes one chunk: its cells within the shape, row-major, little-endian.
+    /// Writes one chunk: its cells clipped to the shape, row-major and little-endian.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such chunk, its cells have another length, or it was written before;
-    /// [`Error::Io`] if it cannot be written.
+    /// [`Error::Invalid`] if there is no such chunk, `cells` has the wrong length, or the chunk was
+    /// written before; [`Error::Io`] if the chunk cannot be written.
     fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()>;
 
-    /// What could not be kept of the chunks so far.
+    /// Returns warnings about values that the format could not represent, in the chunks so far.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Completes the file and gives it its name.
+    /// Completes the file and gives it the target's name.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a chunk was never written; the target is untouched then.
+    /// [`Error::Invalid`] if a chunk was never written; the target is then left untouched.
     fn finish(self: Box<Self>) -> Result<()>;
 
     /// Writes a whole dataset from its cells, row-major and little-endian.
     ///
     /// # Errors
-    /// As [`Self::write_chunk`].
+    /// Those of [`Self::write_chunk`].
     fn write_dataset(&mut self, dataset: usize, cells: &[u8]) -> Result<()> {
         let Some(described) = self.dataset(dataset).cloned() else {
             let message = format!("no dataset number {dataset}");

@@ -1,8 +1,8 @@
-//! Open files: so many at a time in the whole process, however many are in use.
+//! A bounded pool of open files, shared by the whole process.
 //!
-//! A [`PooledFile`] is a file that is known, and open only while it is needed: when too many are open, one that was not
-//! used lately is closed, and opened again when it is next used. Which one is chosen by the clock algorithm (second
-//! chance), so that using an open file costs no more than a look at its own lock.
+//! When the pool is full, it closes a [`PooledFile`] that was not used recently, and the next use
+//! of that file reopens it. The pool picks the file with the clock (second-chance) algorithm, so
+//! using an open file touches only that file's own lock.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -15,28 +15,28 @@ use memmap2::Mmap;
 
 use crate::error::{Error, Result};
 
-/// Files that the process keeps open at a time. Many systems allow a process no more than 1024, connections and
-/// spill files included.
+/// Maximum number of files the pool keeps open. Many systems limit a process to 1024 descriptors,
+/// including connections and spill files.
 const MAX_OPEN_FILES: usize = 256;
-/// Files that it tries to keep open however few it may.
+/// The capacity below which [`Pool::shrink`] does not go.
 const LEAST_OPEN_FILES: usize = 16;
 
-/// The pool of the process.
+/// The process-wide pool.
 pub(crate) static SHARED: Pool = Pool::new(MAX_OPEN_FILES);
 
-/// An open file, and its map once that was asked for. Whoever holds it can go on using it, and whoever holds the map
-/// that, after the pool has let go of the file.
+/// An open file and its memory map, which is created on first use. An `Arc` of either stays valid
+/// after the pool has released the file.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub file: File,
     pub map: OnceLock<Arc<Mmap>>,
 }
 
-/// The place of one known file, empty while the file is closed.
+/// The slot of one file in the pool, empty while the file is closed.
 #[derive(Debug, Default)]
 struct Slot {
     handle: RwLock<Option<Arc<Handle>>>,
-    /// Whether the file was used since the clock's hand last passed.
+    /// `true` if the file was used since the clock hand last passed.
     used: AtomicBool,
 }
 
@@ -49,7 +49,8 @@ impl Slot {
     }
 
     fn note_use(&self) {
-        // Written only if it changes, so that threads that read the same file do not take it from each other.
+        // Store only on a change, so that threads reading the same file do not contend for the
+        // cache line.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
@@ -61,16 +62,16 @@ impl Slot {
     }
 }
 
-/// Bounds how many files are open.
+/// Limits the number of open files.
 #[derive(Debug)]
 pub(crate) struct Pool {
     clock: Mutex<Clock>,
 }
 
-/// The slots of the open files, and the next one to be looked at when one has to be closed.
+/// The slots of all open files, and a clock hand at the next candidate for closing.
 ///
-/// Locks are taken in this order: the slot of a closed file, the clock, the slots of open files. A slot is here only
-/// while its file is open.
+/// Locks are always taken in this order, which rules out deadlocks: the slot of a closed file, the
+/// clock, the slots of open files. A slot is listed here only while its file is open.
 #[derive(Debug)]
 struct Clock {
     capacity: usize,
@@ -79,7 +80,7 @@ struct Clock {
 }
 
 impl Pool {
-    /// A pool that keeps up to `capacity` files open, and one if that is zero.
+    /// Returns a pool that keeps at most `capacity` files open, but at least one.
     pub const fn new(capacity: usize) -> Self {
         let clock = Clock {
             capacity,
@@ -95,7 +96,7 @@ impl Pool {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the slot of a file that was just opened, and closes another if there are too many.
+    /// Adds the slot of a newly opened file, and closes another file if the pool is full.
     fn add(&self, slot: Arc<Slot>) {
         let mut clock = self.clock();
         let closed = if clock.slots.len() < clock.capacity.max(1) {
@@ -107,7 +108,8 @@ impl Pool {
             clock.slots[place] = slot;
             closed
         };
-        // The file is closed, and its map taken down, after others can go on.
+        // Close the file and its map only after releasing the clock, so that other threads can
+        // proceed.
         drop(clock);
         drop(closed);
     }
@@ -117,7 +119,7 @@ impl Pool {
         clock.slots.retain(|other| !Arc::ptr_eq(other, slot));
     }
 
-    /// Closes all files, and keeps fewer open from now on, since the process may not have as many.
+    /// Closes all files and lowers the capacity, because the process ran out of file descriptors.
     fn shrink(&self) {
         let mut clock = self.clock();
         let fewer = (clock.slots.len() / 2).max(LEAST_OPEN_FILES);
@@ -134,9 +136,10 @@ impl Pool {
 }
 
 impl Clock {
-    /// The place of a file that was not used since the hand's last round, if there is one. There must be slots.
+    /// Returns the index of the slot to replace: the first one unused since the hand last passed,
+    /// or, if all are in use, the slot at the hand. There must be at least one slot.
     fn advance(&mut self) -> usize {
-        // After one round every flag is down, but for those raised in the meantime.
+        // One round clears every flag, except those that other threads set in the meantime.
         for _ in 0..=self.slots.len() {
             let place = self.hand % self.slots.len();
             self.hand = place + 1;
@@ -148,7 +151,7 @@ impl Clock {
     }
 }
 
-/// What tells whether a path still leads to the same, unchanged file.
+/// A fingerprint that tells whether a path still leads to the same, unchanged file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     #[cfg(unix)]
@@ -170,8 +173,8 @@ impl Identity {
         }
     }
 
-    /// Returns `true` if both are of one file, or directory, whatever has changed of it. Where files have no numbers, all
-    /// are taken for one.
+    /// Returns `true` if both identify the same file or directory, even if it was changed. Always
+    /// returns `true` on platforms without inode numbers.
     pub fn is_same_file(&self, other: &Self) -> bool {
         #[cfg(unix)]
         return self.device_and_inode == other.device_and_inode;
@@ -180,11 +183,11 @@ impl Identity {
     }
 }
 
-/// A file that was opened once and is opened again whenever the pool has closed it.
+/// A file that the pool may close between uses and that is reopened on demand.
 #[derive(Debug)]
 pub(crate) struct PooledFile {
     path: PathBuf,
-    /// The path as it leads to the file wherever the process may have moved to.
+    /// The absolute path, which stays valid if the process changes its working directory.
     absolute: PathBuf,
     identity: Identity,
     slot: Arc<Slot>,
@@ -192,10 +195,10 @@ pub(crate) struct PooledFile {
 }
 
 impl PooledFile {
-    /// Opens `path`, which must lead to a regular file.
+    /// Opens `path`, which must be a regular file.
     pub fn open(path: &Path, pool: &'static Pool) -> Result<Self> {
         let absolute = std::path::absolute(path).map_err(Error::io(path, "open"))?;
-        // Before the file is opened, which would wait for the other end of a pipe.
+        // Check the file type first: opening a named pipe would wait for its other end.
         let metadata = absolute.metadata().map_err(Error::io(path, "open"))?;
         if metadata.is_dir() {
             return Err(Error::invalid(path, "is a folder, expected a file"));
@@ -217,20 +220,20 @@ impl PooledFile {
         Ok(opened)
     }
 
-    /// The path as it was given.
+    /// The path as given to [`Self::open`].
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes in the file when it was first opened.
+    /// The length in bytes when the file was first opened.
     pub fn length(&self) -> u64 {
         self.identity.length
     }
 
-    /// The open file.
+    /// Returns the open file, reopening it if the pool has closed it.
     ///
     /// # Errors
-    /// If it had to be opened again, and that failed, or the path leads to another file or a changed one by now.
+    /// Fails if the file cannot be reopened, or was replaced or changed since it was first opened.
     pub fn handle(&self) -> Result<Arc<Handle>> {
         if let Some(handle) = self.slot.get() {
             return Ok(handle);
@@ -273,8 +276,11 @@ impl Drop for PooledFile {
     }
 }
 
-/// Opens a regular file; if the process may not open any more, after closing those of the pool. Anything else is invalid
-/// input: opening a pipe would wait for its other end.
+/// Opens a regular file. If the process is out of file descriptors, closes the files of the pool
+/// and tries again.
+///
+/// Any other file type is an `InvalidInput` error: opening a named pipe would wait for its other
+/// end.
 pub(crate) fn open(path: &Path, pool: &Pool) -> io::Result<File> {
     if !path.metadata()?.is_file() {
         let message = "it is no regular file";
@@ -290,7 +296,7 @@ pub(crate) fn open(path: &Path, pool: &Pool) -> io::Result<File> {
 }
 
 fn is_out_of_handles(error: &io::Error) -> bool {
-    // EMFILE has this number on Linux, macOS and the BSDs.
+    // EMFILE is 24 on Linux, macOS and the BSDs.
     cfg!(unix) && error.raw_os_error() == Some(24)
 }
 
@@ -348,7 +354,8 @@ mod tests {
             closed += usize::from(!is_open(&files[0]));
             files[0].handle().unwrap();
         }
-        // Each new file lowers some flags, so that the hand can find it just after it was lowered.
+        // Each newly opened file clears some flags, so the hand can reach this file just after its
+        // flag was cleared.
         assert!(closed <= 5, "closed {closed} times");
     }
 
@@ -382,7 +389,7 @@ mod tests {
         let late = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);
         file.set_modified(late).unwrap();
         fs::remove_file(removed.path()).unwrap();
-        // As long as they are open, nothing is asked.
+        // Open files are not checked for changes.
         assert!(files.iter().all(|file| file.handle().is_ok()));
         pool.shrink();
         same.handle().unwrap();
@@ -393,7 +400,7 @@ mod tests {
         }
         let message = removed.handle().unwrap_err().to_string();
         assert!(message.contains("cannot open again"), "{message}");
-        // And it is asked each time.
+        // Every use checks again: a new file at the same path is not the one that was opened.
         fs::write(removed.path(), CONTENT).unwrap();
         removed.handle().unwrap_err();
         assert_eq!(pool.open_files(), 1);

@@ -1,4 +1,5 @@
-//! Bytes of files: open handles, memory maps and positioned reads, and files under construction.
+//! Byte-level file access: pooled handles, memory maps, positioned reads, and files under
+//! construction.
 
 pub(crate) mod handles;
 pub mod storage;

@@ -1,4 +1,4 @@
-//! A file's bytes, by memory map or by positioned reads.
+//! Reads the bytes of a file through a memory map or by positioned reads.
 
 use std::fmt;
 use std::fs::File;
@@ -13,14 +13,14 @@ use memmap2::{Mmap, MmapOptions};
 use crate::error::{Error, Place, Result};
 use crate::format::io::handles::{self, Handle, Pool, PooledFile};
 
-/// How the bytes of a file are read.
+/// The way in which the bytes of a file are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Access {
-    /// Through a memory map: nothing is copied. A file that another process truncates while it is mapped
-    /// kills this process with a bus error.
+    /// Through a memory map, without copying. If another process truncates the mapped file, this
+    /// process is killed by a bus error.
     #[default]
     Mmap,
-    /// Through positioned reads: every byte is copied, and a truncated file gives an error.
+    /// Through positioned reads. Every byte is copied, and a truncated file gives an error.
     Pread,
 }
 
@@ -45,27 +45,30 @@ impl FromStr for Access {
     }
 }
 
-/// A file of known length. Its map is made when first asked for, and shared from then on. The file itself is closed and
-/// opened again as the process has many in use; it must stay where it is, unchanged.
+/// A file of known length.
+///
+/// Its memory map is created on first use and then shared. The process-wide pool may close and
+/// reopen the file between uses, so the file must stay where it is, unchanged.
 #[derive(Debug)]
 pub struct Storage {
     file: PooledFile,
-    /// The parts of the file, a bit each, that were said to be read soon.
+    /// One bit per [`ADVISED_PART`] bytes of the file, set once the system was told to read them
+    /// ahead.
     advised: OnceLock<Vec<AtomicU64>>,
 }
 
-/// Systems read as much as this ahead by themselves.
+/// Length below which a range is not advised: systems read this far ahead by themselves.
 const MIN_ADVISED_BYTES: usize = 256 << 10;
 /// Bytes of the file per bit of [`Storage::advised`].
 const ADVISED_PART: usize = 256 << 10;
 
 impl Storage {
-    /// Opens `path`.
+    /// Opens `path` in the process-wide pool.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_in(path, &handles::SHARED)
     }
 
-    /// Opens `path` in a pool of one's own.
+    /// Opens `path` in `pool`.
     pub(crate) fn open_in(path: &Path, pool: &'static Pool) -> Result<Self> {
         let file = PooledFile::open(path, pool)?;
         Ok(Self {
@@ -74,24 +77,28 @@ impl Storage {
         })
     }
 
-    /// The path as it was given.
+    /// The path as given to [`Self::open`].
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// Bytes in the file when it was opened.
+    /// The length in bytes when the file was opened.
     pub fn length(&self) -> u64 {
         self.file.length()
     }
 
-    /// The whole file as a map.
+    /// Returns a memory map of the whole file.
     pub fn map(&self) -> Result<Arc<Mmap>> {
         let handle = self.file.handle()?;
         self.map_of(&handle).map(Arc::clone)
     }
 
-    /// Asks the system to read a range of a map ahead, once: page after page takes far longer where the file is not in
-    /// memory, and where it is, asking costs more than a tenth of reading.
+    /// Tells the operating system to read a range of `map` ahead, unless the range is short or was
+    /// advised before.
+    ///
+    /// Without advice, a file that is not cached is loaded page by page, which takes far longer.
+    /// For a cached file the call costs more than a tenth of reading the range, so it is made only
+    /// once.
     pub fn read_ahead(&self, map: &Mmap, range: &Range<usize>) {
         if range.len() < MIN_ADVISED_BYTES {
             return;
@@ -113,7 +120,7 @@ impl Storage {
         }
         #[cfg(unix)]
         if is_new {
-            // Advice only: without it the bytes are read all the same.
+            // A failed hint does no harm: the bytes stay readable.
             let _ = map.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
         }
         #[cfg(not(unix))]
@@ -135,16 +142,16 @@ impl Storage {
                 "is larger than the address space; use pread access",
             )
         })?;
-        // SAFETY: the map is read-only and private to this process. Its bytes can change only when another
-        // process writes into the file in place, which the documentation of `Access::Mmap` rules out; all
-        // values read from it are validated as they are read and none is used as a Rust type with invalid
-        // bit patterns.
+        // SAFETY: the map is read-only and private to this process. Its bytes can change only if
+        // another process writes to the file in place, which the documentation of `Storage` rules
+        // out. All values read from the map are validated, and none is used as a Rust type with
+        // invalid bit patterns.
         let map = unsafe { MmapOptions::new().len(length).map(&handle.file) }
             .map_err(Error::io(self.path(), "map"))?;
         Ok(handle.map.get_or_init(|| Arc::new(map)))
     }
 
-    /// Fills `buffer` from `offset`.
+    /// Fills `buffer` with the bytes from `offset` on, by positioned reads.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let handle = self.file.handle()?;
         read_exact_at(&handle.file, offset, buffer).map_err(|error| {
@@ -159,7 +166,7 @@ impl Storage {
         })
     }
 
-    /// Copies a range that the caller has checked against [`Self::length`].
+    /// Copies a range, which the caller has checked against [`Self::length`].
     pub fn read_range(&self, access: Access, range: Range<u64>) -> Result<Vec<u8>> {
         let length = usize::try_from(range.end - range.start).map_err(|_| {
             Error::invalid(self.path(), "a region is larger than the address space")
@@ -169,7 +176,8 @@ impl Storage {
         Ok(bytes)
     }
 
-    /// Fills `buffer` from `offset` through the map or by a read; the caller has checked the range.
+    /// Fills `buffer` with the bytes from `offset` on, through the map or by positioned reads. The
+    /// caller has checked the range against [`Self::length`].
     pub fn copy_range(&self, access: Access, offset: u64, buffer: &mut [u8]) -> Result<()> {
         match access {
             Access::Pread => self.read_at(offset, buffer),
@@ -234,7 +242,7 @@ mod tests {
         let b = storage(&folder.path().join("b"), b"second", pool);
         assert_eq!(b.map().unwrap()[..], *b"second");
         assert_eq!(map[..], *b"first");
-        // Opened again, with a map of its own.
+        // `a` was reopened and has a new map.
         for access in [Access::Mmap, Access::Pread] {
             assert_eq!(a.read_range(access, 1..3).unwrap(), b"ir");
             assert_eq!(b.read_range(access, 1..3).unwrap(), b"ec");

@@ -1,4 +1,4 @@
-//! The file or folder under construction: a temporary one beside the target.
+//! Temporary files and directories that are built beside their target and then renamed to it.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -9,16 +9,16 @@ use tempfile::{Builder, NamedTempFile, TempDir};
 use crate::error::{Error, Result};
 use crate::format::io::unfinished::Unfinished;
 
-/// A new file, until it gets its name.
+/// A new file that has not been renamed to its target yet.
 pub(crate) type TemporaryFile = Unfinished<NamedTempFile>;
-/// A new folder, until it gets its name.
+/// A new directory that has not been renamed to its target yet.
 pub(crate) type TemporaryFolder = Unfinished<TempDir>;
 
-/// A new temporary file beside `target`, with a name that tells what it is.
+/// Creates a temporary file beside `target`, named `.tet-writing-*.tmp`.
 pub(crate) fn create_beside(target: &Path) -> Result<TemporaryFile> {
     let mut builder = builder();
-    // Temporary files are private by default; a data file should get the permissions of any new file. The process's
-    // umask is applied to these.
+    // Temporary files are private by default. A data file gets the permissions of any new file
+    // instead, to which the process's umask applies.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     Unfinished::create(
@@ -28,7 +28,7 @@ pub(crate) fn create_beside(target: &Path) -> Result<TemporaryFile> {
     .map_err(Error::io(target, "create"))
 }
 
-/// A new temporary folder beside `target`, likewise.
+/// Creates a temporary directory beside `target`, named `.tet-writing-*.tmp`.
 pub(crate) fn create_folder_beside(target: &Path) -> Result<TemporaryFolder> {
     let mut builder = builder();
     #[cfg(unix)]
@@ -40,7 +40,7 @@ pub(crate) fn create_folder_beside(target: &Path) -> Result<TemporaryFolder> {
     .map_err(Error::io(target, "create"))
 }
 
-/// A new temporary folder of this path, for what is to become `target`.
+/// Creates the temporary directory `path`. Errors name `target`, which the directory is for.
 pub(crate) fn create_folder(path: &Path, target: &Path) -> Result<TemporaryFolder> {
     let mut builder = Builder::new();
     #[cfg(unix)]
@@ -57,7 +57,7 @@ fn builder() -> Builder<'static, 'static> {
     builder
 }
 
-/// Syncs the file and gives it the target's name.
+/// Syncs the file and renames it to `target`.
 pub(crate) fn persist(temporary: TemporaryFile, target: &Path) -> Result<()> {
     temporary
         .as_file()
@@ -70,14 +70,15 @@ pub(crate) fn persist(temporary: TemporaryFile, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the new name survive a crash, where the platform can. The file itself is already safe.
+/// Syncs the directory of `target`, so that the new name survives a crash. Errors are ignored: not
+/// every platform can sync a directory, and the file's contents are already synced.
 pub(crate) fn sync_name(target: &Path) {
     if let Ok(folder) = File::open(folder_of(&resolved(target))) {
         let _ = folder.sync_all();
     }
 }
 
-/// Where a link leads: it is the file that is replaced, not the link to it.
+/// Follows a symbolic link, so that a write replaces the linked file and not the link.
 pub(crate) fn resolved(target: &Path) -> Cow<'_, Path> {
     match target.is_symlink().then(|| target.canonicalize()) {
         Some(Ok(path)) => Cow::Owned(path),

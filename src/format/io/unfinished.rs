@@ -1,4 +1,4 @@
-//! What this process has under construction, so that one that is told to end can take it away before it does.
+//! Tracks files under construction, so that a process told to terminate can delete them first.
 
 use std::collections::BTreeSet;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -8,20 +8,20 @@ use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
 use tempfile::{NamedTempFile, TempDir};
 
-/// Files and folders under construction. Locked for ever once the process is about to end, and with it all that would add
-/// to them.
+/// The paths of all files and directories under construction. [`remove_unfinished`] never releases
+/// its lock, which blocks every writer that would add another path.
 static ALL: RwLock<BTreeSet<PathBuf>> = RwLock::new(BTreeSet::new());
 
 fn lock() -> RwLockWriteGuard<'static, BTreeSet<PathBuf>> {
     ALL.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes away all files and folders that writers of this process have under construction, and stops those writers for good:
-/// for a process that was told to end, and does so next.
+/// Deletes all files and directories that this process has under construction, and blocks their
+/// writers for good. Call this only just before the process exits.
 pub fn remove_unfinished() {
     let all = lock();
     for path in all.iter() {
-        // It may have its name, or be gone, already.
+        // The path may have been renamed or deleted already.
         let _ = match path.is_dir() {
             true => std::fs::remove_dir_all(path),
             false => std::fs::remove_file(path),
@@ -30,26 +30,29 @@ pub fn remove_unfinished() {
     std::mem::forget(all);
 }
 
-/// Whether this process is to go on when its terminal is closed: it was started with SIGHUP ignored, as `nohup` does. Asked
-/// of Linux only.
+/// Returns `true` if the process should survive the closing of its terminal, because it was started
+/// with SIGHUP ignored, as `nohup` does. Detected on Linux only.
 pub fn ignores_hang_ups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    // The lowest bit is that of the first signal, which is this one.
+    // The lowest bit stands for signal 1, SIGHUP.
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     ignored.is_some_and(|mask| mask & 1 == 1)
 }
 
 #[cfg(feature = "zarr")]
-/// Keeps [`remove_unfinished`] from coming between the steps of something.
+/// Returns a guard that delays [`remove_unfinished`], so that files are not deleted between two
+/// steps that belong together. Creating or dropping an [`Unfinished`] while holding the guard
+/// deadlocks.
 pub(crate) fn hold() -> impl Drop {
     ALL.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A temporary file or folder that is removed when it is dropped, or when the process is told to end.
+/// A temporary file or directory that is deleted when dropped, or when the process is told to
+/// terminate.
 #[derive(Debug)]
 pub(crate) struct Unfinished<T> {
-    // Removed before it is forgotten.
+    // Declared first: fields drop in order, so the file is deleted before its entry is removed.
     temporary: T,
     _entry: Entry,
 }
@@ -64,12 +67,12 @@ impl Drop for Entry {
 }
 
 impl<T> Unfinished<T> {
-    /// Makes it.
+    /// Creates a temporary file or directory with `make` and registers its `path`.
     pub fn create(
         make: impl FnOnce() -> io::Result<T>,
         path: impl FnOnce(&T) -> &Path,
     ) -> io::Result<Self> {
-        // Never there without being known.
+        // Hold the lock while creating the file, so that no file exists unregistered.
         let mut all = lock();
         let temporary = make()?;
         let path = path(&temporary).to_path_buf();
@@ -82,13 +85,14 @@ impl<T> Unfinished<T> {
 }
 
 impl Unfinished<NamedTempFile> {
-    /// Gives the file its name, in the place of whatever file has it.
+    /// Renames the file to `target`, replacing any existing file.
     pub fn persist(self, target: &Path) -> io::Result<()> {
         let persisted = self.temporary.persist(target);
         persisted.map(|_| ()).map_err(|error| error.error)
     }
 
-    /// Gives the file its name, if nothing has it.
+    /// Renames the file to `target` unless `target` exists. On failure, returns the file with the
+    /// error.
     pub fn persist_noclobber(self, target: &Path) -> Result<(), (io::Error, Self)> {
         let entry = self._entry;
         match self.temporary.persist_noclobber(target) {
@@ -105,7 +109,8 @@ impl Unfinished<NamedTempFile> {
 }
 
 impl Unfinished<TempDir> {
-    /// Says that the folder has another name by now, under which nothing removes it.
+    /// Stops tracking the directory without deleting anything. Call this after renaming the
+    /// directory.
     pub fn keep(self) {
         let _ = self.temporary.keep();
     }

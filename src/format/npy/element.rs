@@ -1,8 +1,8 @@
-//! Element types of NumPy, and what becomes of them.
+//! NumPy element types, and the dataset types that they are read as.
 
 use crate::format::array::Dtype;
 
-/// The unit of `datetime64` and `timedelta64` by NumPy's name, and CF's name of it.
+/// The time units of `datetime64` and `timedelta64`: NumPy's name and the CF name.
 const TIME_UNITS: [(&str, &str); 8] = [
     ("W", "weeks"),
     ("D", "days"),
@@ -14,24 +14,24 @@ const TIME_UNITS: [(&str, &str); 8] = [
     ("ns", "nanoseconds"),
 ];
 
-/// What one element is.
+/// The kind of a NumPy element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A number of a type that a dataset can have.
+    /// A number of a type that datasets have.
     Number(Dtype),
-    /// One byte, widened to two.
+    /// A signed byte, widened to two bytes.
     Int8,
-    /// Time since 1970, in a unit of CF; the least number is no time.
+    /// A time since 1970 in a CF unit; `i64::MIN` is NaT.
     Instant(&'static str),
-    /// A length of time, in a unit of CF; the least number is none.
+    /// A duration in a CF unit; `i64::MIN` is NaT.
     Duration(&'static str),
-    /// So many bytes of text, with zeros behind.
+    /// A string of up to the given number of bytes, padded with zeros.
     Bytes(u64),
-    /// So many characters of four bytes, with zeros behind.
+    /// A string of up to the given number of code points of four bytes each, padded with zeros.
     Characters(u64),
 }
 
-/// An element type: what it is, and in which order of bytes.
+/// A NumPy element type with its byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Element {
     pub kind: Kind,
@@ -39,7 +39,7 @@ pub(super) struct Element {
 }
 
 impl Element {
-    /// The type that a `descr` names, if it is one that can be read.
+    /// Parses a `descr`. Returns `None` if the type is not supported.
     pub fn parse(descr: &str) -> Option<Self> {
         let (order, name) = match descr.chars().next()? {
             order @ ('<' | '>' | '|' | '=') => (order, &descr[1..]),
@@ -67,24 +67,24 @@ impl Element {
         };
         Some(Self {
             kind,
-            // The machine's own order is little-endian, as the cells of a dataset are.
+            // Native order (`=`) counts as little-endian, like the cells of a dataset.
             is_big_endian: order == '>',
         })
     }
 
-    /// The type of the dataset.
+    /// Returns the dataset type that elements are read as.
     pub fn dtype(self) -> Dtype {
         match self.kind {
             Kind::Number(dtype) => dtype,
             Kind::Int8 => Dtype::I16,
-            // Texts are codes.
+            // Strings are read as codes.
             Kind::Instant(_) | Kind::Duration(_) | Kind::Bytes(_) | Kind::Characters(_) => {
                 Dtype::I64
             }
         }
     }
 
-    /// Bytes per element in the file; `None` if they are more than can be.
+    /// Returns the number of bytes per element in the file, or `None` on overflow.
     pub fn size(self) -> Option<u64> {
         match self.kind {
             Kind::Number(dtype) => Some(dtype.size()),
@@ -95,18 +95,18 @@ impl Element {
         }
     }
 
-    /// Whether elements are texts.
+    /// Returns `true` if elements are strings.
     pub fn is_text(self) -> bool {
         matches!(self.kind, Kind::Bytes(_) | Kind::Characters(_))
     }
 
-    /// Whether the bytes of elements are those of a dataset's cells.
+    /// Returns `true` if the bytes of elements can be used as cells without conversion.
     pub fn is_stored_as_cells(self) -> bool {
         let is_number = !self.is_text() && self.kind != Kind::Int8;
         is_number && (!self.is_big_endian || self.size() == Some(1))
     }
 
-    /// One element as the bytes of a cell.
+    /// Appends one element to `cells`, converted to a cell.
     pub fn push_cell(self, element: &[u8], cells: &mut Vec<u8>) {
         match (self.kind, element) {
             (Kind::Int8, [byte]) => cells.extend(i16::from(*byte as i8).to_le_bytes()),
@@ -115,7 +115,7 @@ impl Element {
         }
     }
 
-    /// The text of an element, without the zeros behind it; `None` if it is none.
+    /// Returns the string of an element without padding, or `None` if the bytes are not valid text.
     pub fn text(self, element: &[u8]) -> Option<String> {
         let text = match self.kind {
             Kind::Bytes(_) => std::str::from_utf8(element).ok()?.to_string(),

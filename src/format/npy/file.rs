@@ -14,29 +14,42 @@ use crate::format::npy::element::{Element, Kind};
 use crate::format::npy::header::{Header, MAX_HEADER};
 use crate::format::npy::members::{self, Member};
 
-/// Bytes that are read at once: what the file has no chunks for.
+/// Maximum size of a chunk in bytes. The file has no chunks, so the chunk grid only divides reads.
 const CHUNK_BYTES: u64 = 4 << 20;
-/// Elements of text above which an array is left out: their texts are kept in memory.
+/// Maximum number of strings in an array, since their codes are kept in memory.
 const MAX_TEXTS: u64 = 1 << 16;
-/// Bytes of the longest text.
+/// Maximum length of a string in bytes.
 const MAX_TEXT: usize = 1024;
-/// The code of no text; there is always one.
+/// The code for null. No element has it, since NumPy strings are never null.
 const MISSING_TEXT: i64 = -1;
 
-/// An open file of NumPy: the one array of a `.npy` file, called after its stem, or those of a `.npz` file, called as in
-/// there. Cells of numbers in row-major order are used where they lie; others are turned round, widened or decoded as they
-/// are read. Arrays of a compressed `.npz` file are written to a temporary file when they are first read.
+/// An open NumPy file.
 ///
-/// Booleans are u8, int8 is i16. `datetime64` is i64 with its unit as CF attributes, in which NaT is the fill value.
-/// Texts are codes with categories. Arrays of other types are left out, with a warning.
+/// A `.npy` file holds one array, named after the file's stem. A `.npz` file holds any number of
+/// arrays, named after the archive's members.
+///
+/// | NumPy type | Dataset type |
+/// | --- | --- |
+/// | bool | `u8` |
+/// | `int8` | `i16` |
+/// | `datetime64`, `timedelta64` | `i64` with CF time units; NaT is the fill value |
+/// | strings (`S`, `U`) | `i64` codes with [categories](crate::format::array::Categories) |
+/// | other integers, floats up to 64 bits | the same type |
+///
+/// Arrays of other types are left out of a `.npz` file with a warning; a `.npy` file of one is an
+/// error.
+///
+/// Cells are used in place if their bytes and their order are those of a dataset. Otherwise they
+/// are transposed, widened or converted as they are read. An array in a compressed member is
+/// decompressed to a temporary file on the first read.
 ///
 /// ```
 /// use tet_sql::Access;
 /// use tet_sql::format::array::ArrayFile;
 /// use tet_sql::format::npy::NpyFile;
 ///
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("small.npy");
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("small.npy");
 /// let header = "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }\n";
 /// let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
 /// bytes.extend((header.len() as u16).to_le_bytes());
@@ -45,7 +58,7 @@ const MISSING_TEXT: i64 = -1;
 /// std::fs::write(&path, bytes)?;
 ///
 /// let file = NpyFile::open(&path, Access::Pread)?;
-/// let dataset = file.dataset("small").expect("called after the file");
+/// let dataset = file.dataset("small").expect("named after the file");
 /// assert_eq!(dataset.shape(), [2, 3]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -54,13 +67,13 @@ pub struct NpyFile {
     path: PathBuf,
     access: Access,
     datasets: Vec<Dataset>,
-    /// The first dataset of each name.
+    /// The index of the first dataset of each name.
     by_name: HashMap<String, usize>,
     arrays: Vec<Array>,
     warnings: Vec<String>,
 }
 
-/// What is known of one array.
+/// An array of the file.
 #[derive(Debug)]
 struct Array {
     source: Source,
@@ -68,24 +81,25 @@ struct Array {
     element: Element,
     fortran_order: bool,
     cells_offset: u64,
-    /// Of texts, the code of each element, in the order of the file.
+    /// For strings, the code of each element in file order; otherwise empty.
     codes: Vec<i64>,
 }
 
-/// Where the bytes of an array are.
+/// The location of an array's bytes.
 #[derive(Debug)]
 enum Source {
-    /// In the file itself.
+    /// In the opened file itself.
     Whole(Arc<Storage>),
-    /// In a temporary file, once they have been decompressed.
+    /// In a temporary file that is created on the first read.
     Compressed(Member, Mutex<Option<(tempfile::TempPath, Arc<Storage>)>>),
 }
 
 impl NpyFile {
-    /// Opens a file, and reads the headers of its arrays, and the texts of those that have some.
+    /// Opens a file, and reads the headers of its arrays and the elements of string arrays.
     ///
     /// # Errors
-    /// If it cannot be read, or is no such file. What concerns one array of several is a warning.
+    /// Fails if the file cannot be read or is not a NumPy file. An array of a `.npz` file whose
+    /// header is unusable is left out with a warning.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
         let path = path.as_ref();
         let storage = Arc::new(Storage::open(path)?);
@@ -126,7 +140,8 @@ impl NpyFile {
         Ok(file)
     }
 
-    /// Adds the array whose file starts with these bytes, `offset` bytes from the start of its source, `length` bytes long.
+    /// Adds the array whose `.npy` file has `length` bytes at `offset` of its source, and begins
+    /// with the bytes `start`.
     fn push(
         &mut self,
         name: &str,
@@ -206,7 +221,7 @@ impl NpyFile {
         Ok(())
     }
 
-    /// Numbers texts by their first appearance.
+    /// Reads an array of strings, and assigns each string a code in the order of first appearance.
     fn read_texts(&self, name: &str, cells: u64, size: u64, array: &mut Array) -> Result<()> {
         let storage = self.storage_of(array)?;
         let range = array.cells_offset..array.cells_offset + cells * size;
@@ -245,7 +260,9 @@ impl NpyFile {
         match &array.source {
             Source::Whole(storage) => Ok(Arc::clone(storage)),
             Source::Compressed(member, decompressed) => {
-                // Others wait meanwhile: once is enough. What a panic left is nothing.
+                // Concurrent readers wait for the lock, so that the member is decompressed only
+                // once. A panic while decompressing leaves `None`, so a poisoned lock can still be
+                // used.
                 let mut decompressed = decompressed.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some((_, storage)) = decompressed.as_ref() {
                     return Ok(Arc::clone(storage));
@@ -258,13 +275,13 @@ impl NpyFile {
         }
     }
 
-    /// The cells of a chunk as a range of the array's elements, in the order of the file.
+    /// Returns the elements of a chunk as a range of the array's elements, in file order.
     fn elements(dataset: &Dataset, array: &Array, chunk: &[u64]) -> Range<u64> {
         let axes: Vec<usize> = match array.fortran_order {
             false => (0..chunk.len()).collect(),
             true => (0..chunk.len()).rev().collect(),
         };
-        // A chunk is a range of the leading axes that are cut, and all of those behind.
+        // A chunk divides only the slowest axes and spans all others, so it is contiguous.
         let start = axes.iter().fold(0, |start, axis| {
             start * dataset.shape[*axis] + chunk[*axis] * dataset.chunk_shape[*axis]
         });
@@ -337,7 +354,7 @@ impl ArrayFile for NpyFile {
             let codes = &array.codes[elements.start as usize..elements.end as usize];
             cells.extend(codes.iter().flat_map(|code| code.to_le_bytes()));
         } else {
-            // The header's check has shown that all of them fit the file.
+            // `push` has checked that all elements lie within the file, so nothing here overflows.
             let size = array.element.size().unwrap_or(0);
             let start = array.cells_offset + elements.start * size;
             let end = array.cells_offset + elements.end * size;
@@ -359,17 +376,19 @@ impl ArrayFile for NpyFile {
     }
 }
 
-/// Bytes of a cell.
+/// Returns the number of bytes per cell.
 fn dataset_size(dataset: &Dataset) -> u64 {
     dataset.dtype.map_or(1, |dtype| dtype.size())
 }
 
-/// The chunk of an array in row-major order that is best written at once: one piece of the file.
+/// Returns the chunk shape for writing a row-major array: each chunk is contiguous in the file.
 pub(crate) fn contiguous_chunk(shape: &[u64], size: u64) -> Vec<u64> {
     chunk_shape(shape, size, false)
 }
 
-/// The shape of what is read at once: all of the axes that vary fastest, as many as fit, and a part of the next.
+/// Returns the shape of chunks that are contiguous in the file and at most [`CHUNK_BYTES`] long.
+///
+/// A chunk spans as many of the fastest axes as fit, and a slice of the next axis.
 fn chunk_shape(shape: &[u64], size: u64, fortran_order: bool) -> Vec<u64> {
     let mut axes: Vec<usize> = (0..shape.len()).collect();
     if !fortran_order {
@@ -381,17 +400,17 @@ fn chunk_shape(shape: &[u64], size: u64, fortran_order: bool) -> Vec<u64> {
         chunk[axis] = shape[axis].clamp(1, room.max(1));
         room = match chunk[axis] == shape[axis] {
             true => room / chunk[axis],
-            // What varies slower would not be contiguous.
+            // A chunk that also spanned slower axes would not be contiguous.
             false => 1,
         };
     }
     chunk
 }
 
-/// Cells whose first axis varies fastest, so that the last does.
+/// Reorders cells from column-major (first axis fastest) to row-major (last axis fastest).
 fn transposed(cells: &[u8], extents: &[u64], size: u64) -> Vec<u8> {
     let size = size as usize;
-    // What a step along each axis is in the order of the file.
+    // The distance in bytes between neighbours along each axis, in column-major order.
     let mut step = size;
     let strides: Vec<usize> = extents
         .iter()
@@ -437,7 +456,7 @@ mod tests {
 
     #[test]
     fn cells_are_turned_round() {
-        // A 2 by 3 array of a, b, c / d, e, f.
+        // The 2 x 3 array [[a, b, c], [d, e, f]].
         assert_eq!(transposed(b"adbecf", &[2, 3], 1), b"abcdef");
         assert_eq!(transposed(b"aaddbbeeccff", &[2, 3], 2), b"aabbccddeeff");
         assert_eq!(transposed(b"abc", &[3], 1), b"abc");

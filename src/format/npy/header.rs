@@ -1,35 +1,37 @@
-//! The header of a `.npy` file (NEP 1): magic, version, and a Python dictionary of element type, order and shape.
+//! The header of a `.npy` file (NEP 1): magic, version, and a Python dictionary with element type,
+//! order and shape.
 
 use std::path::Path;
 
 use crate::error::{Error, Place, Result};
 
 const MAGIC: [u8; 6] = *b"\x93NUMPY";
-/// Bytes before the length of the dictionary.
+/// Offset of the dictionary's length, which follows the magic and the version.
 const VERSION_END: usize = 8;
-/// Bytes of the longest header that is read; NumPy's own stay below 64 KiB.
+/// Maximum length of a header in bytes; NumPy's own headers stay below 64 KiB.
 pub(super) const MAX_HEADER: usize = 1 << 20;
-/// Dimensions that an array may have; NumPy's have no more.
+/// Maximum number of dimensions, as in NumPy.
 const MAX_DIMENSIONS: usize = 64;
-/// Cells start at a multiple of this.
+/// Alignment of the first cell in bytes.
 const ALIGNMENT: usize = 64;
-/// Characters of a header that a message repeats.
+/// Number of characters of a header that an error message quotes.
 const MAX_QUOTED: usize = 80;
 
-/// What the header says.
+/// The contents of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The element type, as in `<f4`.
+    /// The element type, such as `<f4`.
     pub descr: String,
-    /// Whether the first axis varies fastest.
+    /// `true` for column-major order, in which the first axis varies fastest.
     pub fortran_order: bool,
     pub shape: Vec<u64>,
-    /// Where the cells start.
+    /// Offset of the first cell.
     pub cells_offset: u64,
 }
 
 impl Header {
-    /// Parses the start of a file, as much of it as [`MAX_HEADER`] bytes.
+    /// Parses a header. `start` holds the first [`MAX_HEADER`] bytes of the file, or all of a
+    /// shorter one.
     pub fn parse(path: &Path, dataset: &str, start: &[u8]) -> Result<Self> {
         let malformed = |field, found: String, expected: &str| {
             Error::malformed(Place::dataset(path, dataset), field, found, expected)
@@ -106,7 +108,7 @@ impl Header {
         })
     }
 
-    /// A header of version 1, or 2 if it is long, padded so that the cells are aligned.
+    /// Encodes a header of version 1, or of version 2 if it is long, padded to align the cells.
     pub fn encode(&self) -> Vec<u8> {
         let shape: Vec<_> = self.shape.iter().map(u64::to_string).collect();
         let comma = if shape.len() == 1 { "," } else { "" };
@@ -135,7 +137,7 @@ impl Header {
     }
 }
 
-/// What stands behind a key.
+/// Returns the rest of the dictionary after a key and its colon.
 fn value_of<'a>(dictionary: &'a str, key: &str) -> Option<&'a str> {
     ['\'', '"'].into_iter().find_map(|quote| {
         let (_, rest) = dictionary.split_once(&format!("{quote}{key}{quote}"))?;
@@ -159,7 +161,7 @@ fn unquoted(text: &str) -> Option<&str> {
 fn extents(text: &str) -> Option<Vec<u64>> {
     let (inside, _) = text.strip_prefix('(')?.split_once(')')?;
     let extents = inside.split(',').map(str::trim);
-    // Python 2 wrote whole numbers with an L behind.
+    // Python 2 wrote long integers with a trailing `L`.
     extents
         .filter(|extent| !extent.is_empty())
         .map(|extent| extent.trim_end_matches('L').parse().ok())

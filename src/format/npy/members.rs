@@ -12,28 +12,28 @@ use crate::format::io::handles::{self, SHARED};
 use crate::format::io::storage::{Access, Storage};
 use crate::format::npy::header::MAX_HEADER;
 
-/// What archives start with: a member, or the end of an empty one.
+/// The first bytes of an archive: those of a member, or of the end record if the archive is empty.
 const MAGICS: [[u8; 4]; 2] = [*b"PK\x03\x04", *b"PK\x05\x06"];
 const EXTENSION: &str = ".npy";
-/// Members that are looked at.
+/// Maximum number of members that are read.
 const MAX_MEMBERS: usize = 100_000;
-/// Bytes that Deflate can make of one, at most.
+/// Maximum compression ratio of Deflate.
 const MAX_RATIO: u64 = 1040;
 
-/// An array in an archive.
+/// A member of an archive that holds an array.
 #[derive(Debug, Clone)]
 pub(super) struct Member {
     /// The member's name without its extension.
     pub dataset: String,
     index: usize,
-    /// Where its bytes start.
+    /// Offset of the member's data in the archive.
     pub offset: u64,
-    /// Bytes of the `.npy` file.
+    /// Length of the decompressed `.npy` file in bytes.
     pub length: u64,
     pub is_compressed: bool,
 }
 
-/// Whether a file is an archive.
+/// Returns `true` if a file is a ZIP archive, judging by its first bytes.
 pub(super) fn is_archive(storage: &Storage) -> Result<bool> {
     if storage.length() < 4 {
         return Ok(false);
@@ -42,8 +42,9 @@ pub(super) fn is_archive(storage: &Storage) -> Result<bool> {
     Ok(MAGICS.iter().any(|magic| *magic == start[..]))
 }
 
-/// The arrays of an archive, each with the first bytes of its `.npy` file, as many as a header can have. Members whose
-/// names lead out of it are left out, with a warning.
+/// Lists the arrays of an archive, each with the first [`MAX_HEADER`] bytes of its `.npy` file.
+///
+/// Members whose names lead out of the archive are left out with a warning.
 pub(super) fn list(
     path: &Path,
     storage: &Storage,
@@ -54,11 +55,11 @@ pub(super) fn list(
     for index in 0..archive.len().min(MAX_MEMBERS) {
         let member = archive.by_index(index).map_err(unreadable(path))?;
         let name = member.name().map_err(unreadable(path))?.into_owned();
-        // An array without a name could not be asked for.
+        // An array without a name could not be queried.
         let Some(dataset) = name.strip_suffix(EXTENSION).filter(|name| !name.is_empty()) else {
             continue;
         };
-        // Written elsewhere, such a name could lead out of where it is written.
+        // Extracting a member with such a name could write outside the target directory.
         let mut parts = dataset.split(['/', '\\']);
         if dataset.starts_with(['/', '\\']) || parts.any(|part| part == "..") {
             warnings.push(format!(
@@ -111,7 +112,7 @@ pub(super) fn list(
 }
 
 impl Member {
-    /// The `.npy` file as a temporary file.
+    /// Decompresses the member's `.npy` file to a temporary file.
     pub fn decompress(&self, path: &Path) -> Result<tempfile::TempPath> {
         let mut temporary = tempfile::Builder::new()
             .prefix(".tet-decompressed-")

@@ -1,4 +1,4 @@
-//! NumPy's files: `.npy`, one array, and `.npz`, an archive of some.
+//! NumPy files: `.npy` holds one array, and `.npz` is an archive of `.npy` files.
 
 mod element;
 mod file;

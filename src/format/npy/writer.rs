@@ -1,4 +1,4 @@
-//! Writing `.npy` and `.npz` files.
+//! Writes `.npy` and `.npz` files.
 
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -10,12 +10,13 @@ use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec, next_posit
 use crate::format::io::target::{self, TemporaryFile};
 use crate::format::npy::header::Header;
 
-/// Writes arrays as NumPy keeps them: the only one as a `.npy` file, or any number as a `.npz` file, which is not compressed.
-/// Neither has room for names of dimensions, labels, attributes or fill values, nor for chunks.
+/// Writes a single array as a `.npy` file, or any number of arrays as an uncompressed `.npz` file.
+///
+/// Neither format can store dimension names, labels, attributes, fill values or chunks.
 pub struct NpyWriter {
     path: PathBuf,
     chunks: Chunks<()>,
-    /// A file under construction for each of them.
+    /// The `.npy` file under construction of each dataset.
     arrays: Vec<ArrayFile>,
     is_archive: bool,
 }
@@ -46,11 +47,12 @@ impl ArrayFile {
 }
 
 impl NpyWriter {
-    /// Starts a file with these arrays.
+    /// Starts a file of the described arrays.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the path does not end in `.npz` and there are several, or one cannot be written as described;
-    /// [`Error::Io`] if a temporary file cannot be made.
+    /// [`Error::Invalid`] if the path does not end in `.npz` and there is not exactly one array, or
+    /// if an array cannot be written as described; [`Error::Io`] if a temporary file cannot be
+    /// created.
     pub fn create(path: impl AsRef<Path>, specs: &[DatasetSpec]) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         let extension = path.extension().unwrap_or_default();
@@ -79,12 +81,12 @@ impl NpyWriter {
         })
     }
 
-    /// Puts the arrays into one archive.
+    /// Combines the arrays into one archive.
     fn archive(&self, arrays: Vec<TemporaryFile>) -> Result<TemporaryFile> {
         let mut archive = ZipWriter::new(target::create_beside(&self.path)?);
         let options = SimpleFileOptions::default()
             .compression_method(zip::CompressionMethod::Stored)
-            // Lengths of more than 32 bits.
+            // ZIP64, for members of 4 GiB or more.
             .large_file(true);
         for (dataset, mut array) in self.chunks.datasets().iter().zip(arrays) {
             archive
@@ -116,7 +118,7 @@ impl ArrayWriter for NpyWriter {
         let size = described.check(path)?.size();
         let array = &mut self.arrays[dataset];
         let (start, extent) = described.chunk_place(chunk);
-        // What is whole along the axes behind is one run.
+        // The trailing axes that the chunk covers in full form one run with the next outer axis.
         let whole = (0..extent.len())
             .rev()
             .take_while(|axis| extent[*axis] == described.shape[*axis])

@@ -1,10 +1,10 @@
-//! Reading little-endian fields out of a region, without ever reading past its end.
+//! Bounds-checked reading of little-endian fields.
 
 use std::path::Path;
 
 use crate::error::{Error, Place, Result};
 
-/// A cursor over the bytes of one named region.
+/// A cursor over the bytes of one region of a file. Errors name the region.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     path: &'a Path,
@@ -13,7 +13,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// A cursor at the start of `bytes`.
+    /// Returns a cursor at the start of `bytes`.
     pub fn new(path: &'a Path, region: &'static str, bytes: &'a [u8]) -> Self {
         Self {
             path,
@@ -22,12 +22,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Bytes not yet read.
+    /// The number of bytes not yet read.
     pub fn remaining(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     pub fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         match self.bytes.split_at_checked(count) {
             Some((taken, rest)) => {
@@ -49,17 +49,17 @@ impl<'a> Fields<'a> {
         Ok(array)
     }
 
-    /// The next two bytes as a number.
+    /// Reads the next two bytes as an unsigned integer.
     pub fn u16(&mut self) -> Result<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
-    /// The next four bytes as a number.
+    /// Reads the next four bytes as an unsigned integer.
     pub fn u32(&mut self) -> Result<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// The next eight bytes as a number.
+    /// Reads the next eight bytes as an unsigned integer.
     pub fn u64(&mut self) -> Result<u64> {
         self.array().map(u64::from_le_bytes)
     }

@@ -1,4 +1,4 @@
-//! An open `.tet` file: its directory, its footer, and where its chunks lie.
+//! [`TetFile`]: an open `.tet` file with its dataset directory, chunk index and footer.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,25 +17,28 @@ use crate::format::tet::superblock::{
     LAYOUT_VERSION, SUPERBLOCK_BYTES, Superblock, read_directory,
 };
 
-/// How a file is opened.
+/// Options for opening a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct OpenOptions {
-    /// How its bytes are read while opening; later reads say for themselves.
+    /// The access mode for opening the file. Later reads choose their own.
     pub access: Access,
-    /// Leaves the footer unread: no dimension names, labels, attributes or fill values. The way to the data
-    /// of a file whose footer alone is broken.
+    /// Skips the footer. The file then has no dimension names, labels, attributes or fill values.
+    /// Use this to read the data of a file with a broken footer.
     pub ignore_footer: bool,
 }
 
-/// An open `.tet` file. Opening reads the superblock, the dataset directory, the header of the chunk index and
-/// the footer: O(datasets), whatever the number of chunks.
+/// An open `.tet` file.
+///
+/// Opening reads the superblock, the dataset directory, the header of the chunk index and the
+/// footer. This takes O(datasets) time, whatever the number of chunks.
 ///
 /// ```
 /// use tet_sql::format::tet::{DatasetSpec, Dtype, OpenOptions, TetFile, TetWriter};
 ///
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("small.tet");
-/// let mut writer = TetWriter::create(&path, vec![DatasetSpec::new("a", Dtype::U8, &[2, 3], &[2, 2])])?;
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("small.tet");
+/// let specs = vec![DatasetSpec::new("a", Dtype::U8, &[2, 3], &[2, 2])];
+/// let mut writer = TetWriter::create(&path, specs)?;
 /// writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
 /// writer.finish()?;
 ///
@@ -47,17 +50,17 @@ pub struct OpenOptions {
 /// ```
 #[derive(Debug)]
 pub struct TetFile {
-    /// As it was given.
+    /// The path as given to [`TetFile::open`].
     path: PathBuf,
     package: Option<Package>,
     storage: Arc<Storage>,
     options: OpenOptions,
     datasets: Vec<Dataset>,
-    /// The first dataset of each name.
+    /// The index in `datasets` of the first dataset with each name.
     by_name: HashMap<String, usize>,
     index: ChunkIndex,
     footer: Footer,
-    /// Where superblock and chunk index end.
+    /// The file offset at which the superblock and the chunk index end.
     head_end: u64,
     payload_end: u64,
     warnings: Vec<String>,
@@ -66,12 +69,16 @@ pub struct TetFile {
 }
 
 impl TetFile {
-    /// Opens a file, or the current generation of a package, and checks its superblock, directory, index header and footer. Rows of the chunk index
-    /// are checked when their chunks are read.
+    /// Opens a file, or the current generation of a package.
+    ///
+    /// Checks the superblock, the dataset directory, the index header and the footer. Rows of the
+    /// chunk index are checked when their chunks are read.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if the file cannot be read, [`Error::Malformed`](crate::Error::Malformed) if it breaks a rule of the format,
-    /// [`Error::Invalid`](crate::Error::Invalid) for a folder that is no package or has no generation to read.
+    /// [`Error::Io`](crate::Error::Io) if the file cannot be read,
+    /// [`Error::Malformed`](crate::Error::Malformed) if it violates the format,
+    /// [`Error::Invalid`](crate::Error::Invalid) for a directory that is not a package or has no
+    /// generation to read.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let access = options.access;
         let path = path.as_ref();
@@ -86,10 +93,11 @@ impl TetFile {
         } else {
             (Footer::default(), storage.length())
         };
-        // Of a file without datasets, too: the index lies within the file.
+        // Cannot overflow: the superblock check has shown that the index lies within the file, even
+        // if there are no datasets.
         let index_end = superblock.chunk_index_offset + superblock.chunk_index_length;
         let head_end = index_end.max(SUPERBLOCK_BYTES);
-        // What follows the superblock of a file without datasets means nothing.
+        // Without datasets, the bytes after the superblock have no meaning.
         let (datasets, index) = if superblock.dataset_count == 0 {
             (Vec::new(), ChunkIndex::empty())
         } else {
@@ -128,69 +136,70 @@ impl TetFile {
         })
     }
 
-    /// The path as it was given; of a package that of its folder.
+    /// The path as given to [`Self::open`]; for a package, the path of its directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The generation that was opened, if this is a package.
+    /// The number of the opened generation, if this is a package.
     pub fn generation(&self) -> Option<u64> {
         self.package.as_ref().map(Package::generation)
     }
 
-    /// Bytes in the file.
+    /// The length of the file in bytes.
     pub fn length(&self) -> u64 {
         self.storage.length()
     }
 
-    /// How it was opened.
+    /// The options that the file was opened with.
     pub fn options(&self) -> OpenOptions {
         self.options
     }
 
-    /// The datasets in directory order, among them ones of a repeated name and ones that cannot be read
-    /// (see [`Dataset::check`]).
+    /// All datasets in directory order, including those with a repeated name and those that cannot
+    /// be read (see [`Dataset::check`]).
     pub fn datasets(&self) -> &[Dataset] {
         &self.datasets
     }
 
-    /// The dataset of this exact name; of several, the first.
+    /// Returns the dataset with exactly this name; if the name is repeated, the first one.
     pub fn dataset(&self, name: &str) -> Option<&Dataset> {
         self.by_name
             .get(name)
             .map(|position| &self.datasets[*position])
     }
 
-    /// What the footer says of a dataset.
+    /// Returns the footer's metadata of a dataset, if there is any.
     pub fn metadata(&self, dataset: &Dataset) -> Option<&DatasetMetadata> {
         self.footer.metadata.datasets.get(&dataset.name)
     }
 
-    /// The footer; empty if the file has none or it was left unread.
+    /// The footer. Empty if the file has none or [`OpenOptions::ignore_footer`] was set.
     pub fn footer(&self) -> &Footer {
         &self.footer
     }
 
-    /// The memory budget in the index header.
+    /// The memory budget from the index header.
     pub fn memory_budget(&self) -> MemoryBudget {
         self.index.budget()
     }
 
-    /// Rows in the chunk index, over all datasets.
+    /// The number of rows in the chunk index, over all datasets.
     pub fn chunk_rows(&self) -> u64 {
         self.index.row_count()
     }
 
-    /// What was odd on opening without standing in the way: repeated names, datasets that cannot be read.
+    /// Problems that did not prevent opening: repeated names, and datasets that cannot be read.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The chunk index row of one chunk, checked: codec, lengths, bounds.
+    /// Returns the index row of one chunk, after checking its codec, lengths and bounds.
     ///
     /// # Errors
-    /// [`Error::MissingChunk`](crate::Error::MissingChunk) if there is none, [`Error::Malformed`](crate::Error::Malformed) if it breaks a rule of the format or two
-    /// rows claim the chunk.
+    /// [`Error::MissingChunk`](crate::Error::MissingChunk) if the chunk has no row,
+    /// [`Error::Malformed`](crate::Error::Malformed) if the row violates the format or two rows
+    /// describe the chunk.
     pub fn chunk_row(&self, dataset: &Dataset, chunk: &[u64], access: Access) -> Result<ChunkRow> {
         self.index.row(
             &self.storage,
@@ -202,10 +211,11 @@ impl TetFile {
         )
     }
 
-    /// Looks at so many of the first rows of the chunk index, in their order, unchecked.
+    /// Calls `visit` with the row number of each of the first `most` rows of the chunk index, and
+    /// with the row, unchecked.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// Fails if the rows cannot be read.
     pub fn stored_rows(
         &self,
         access: Access,
@@ -215,13 +225,13 @@ impl TetFile {
         self.index.for_rows(&self.storage, access, most, visit)
     }
 
-    /// Where payloads must end.
+    /// The file offset at which payloads must end.
     pub(crate) fn payload_end(&self) -> u64 {
         self.payload_end
     }
 
-    /// Where the last payload ends of those that lie within the file, as far as the rows of the index can be believed; at
-    /// least where superblock and index end.
+    /// Returns the end of the last payload that lies within the file, according to the unchecked
+    /// rows of the chunk index; at least the end of the superblock and the index.
     pub(crate) fn last_payload_end(&self, access: Access) -> Result<u64> {
         let mut end = self.head_end;
         self.stored_rows(access, u64::MAX, |_, row| {
@@ -233,7 +243,8 @@ impl TetFile {
         Ok(end)
     }
 
-    /// The rows of the index whose payloads do not end within the file, as those of a truncated one.
+    /// Counts the index rows whose payloads do not end within the file. A truncated file has such
+    /// rows.
     pub(crate) fn truncated_rows(&self, access: Access) -> Result<u64> {
         let mut truncated = 0;
         self.stored_rows(access, u64::MAX, |_, row| {
@@ -243,22 +254,22 @@ impl TetFile {
         Ok(truncated)
     }
 
-    /// The file's bytes.
+    /// The storage that reads the file's bytes.
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
     }
 
-    /// The package that it is part of.
+    /// The package that the file belongs to, if any.
     pub(crate) fn package(&self) -> Option<&Package> {
         self.package.as_ref()
     }
 
-    /// What came of reading the zone maps.
+    /// The cache of [`Self::zone_maps()`].
     pub(crate) fn kept_zone_maps(&self) -> &Lazy<ZoneMaps> {
         &self.zone_maps
     }
 
-    /// What came of reading the value postings.
+    /// The cache of [`Self::value_postings()`].
     pub(crate) fn kept_value_postings(&self) -> &Lazy<ValuePostings> {
         &self.value_postings
     }

@@ -1,8 +1,8 @@
-//! The THST footer at the end of a file: provenance, and what each dataset's axes and values mean.
+//! The THST footer at the end of a file: its provenance, and the metadata of its datasets.
 //!
-//! Version 1 is the one of the document "File layout". Version 2 is what the reference writes today: two
-//! more spilled regions (zone maps and secondary index) precede the metadata spill, and payloads end
-//! before them.
+//! Version 1 is specified in the document "File layout". Version 2 is what the reference writes
+//! today: two more spilled regions (zone maps and secondary index) precede the metadata spill, and
+//! payloads end before them.
 
 use std::collections::BTreeMap;
 
@@ -15,35 +15,37 @@ use crate::format::tet::bytes::Fields;
 
 /// The last four bytes of a file with a footer.
 pub(crate) const MAGIC: [u8; 4] = *b"THST";
-/// The version of the document, and the one we write.
+/// The version that the document specifies. The writer uses it unless it embeds zone maps.
 pub(crate) const FOOTER_VERSION: u32 = 1;
-/// The version with embedded zone maps and indexes.
+/// The version with embedded zone maps and secondary index.
 pub(crate) const FOOTER_VERSION_WITH_INDEXES: u32 = 2;
-/// Bytes of the tail: JSON length, version, magic.
+/// Length of the tail in bytes: JSON length, version, magic.
 pub(crate) const TAIL_BYTES: u64 = 16;
-/// Bytes of metadata that a spill may hold.
+/// Maximum length of a metadata spill in bytes.
 pub(crate) const MAX_SPILL_BYTES: u64 = 16 << 20;
 
-/// What a file's footer says. Everything is text in the format, numbers included.
+/// The contents of a file's footer. The format stores all values as strings, numbers included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Footer {
-    /// Provenance, oldest first.
+    /// Provenance, oldest step first.
     pub history: Vec<HistoryRow>,
-    /// File and dataset metadata.
+    /// Metadata of the file and its datasets.
     pub metadata: Metadata,
-    /// Where the zone maps lie, if they are embedded. Not checked, since nothing but their user depends on them.
+    /// The region of the embedded zone maps, if any. Its offset is checked only when the zone maps
+    /// are read, since nothing else depends on it.
     pub(crate) zone_maps: Option<Spill>,
-    /// The same of the secondary index.
+    /// The region of the embedded secondary index, if any. Its offset is checked only on reading,
+    /// too.
     pub(crate) secondary_index: Option<Spill>,
 }
 
 impl Footer {
-    /// Whether zone maps are embedded.
+    /// Returns `true` if zone maps are embedded.
     pub fn has_zone_maps(&self) -> bool {
         self.zone_maps.is_some()
     }
 
-    /// Whether a secondary index is embedded.
+    /// Returns `true` if a secondary index is embedded.
     pub fn has_secondary_index(&self) -> bool {
         self.secondary_index.is_some()
     }
@@ -52,25 +54,25 @@ impl Footer {
 /// One step of a file's provenance.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct HistoryRow {
-    /// What was done: `convert`, `write`, `transform`, ...
+    /// The operation: `convert`, `write`, `transform`, ...
     pub op: String,
-    /// From what: `h5`, `nc`, `zarr`, a path, ...
+    /// The source of the data: `h5`, `nc`, `zarr`, a path, ...
     pub source: String,
-    /// Seconds since 1970, in decimal.
+    /// The time in seconds since 1970, as a decimal string.
     pub at: String,
-    /// Files or generations it came from.
+    /// Files or generations that the data came from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parents: Vec<String>,
     /// Parameters of the step.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
-    /// Who did it (W3C PROV).
+    /// The responsible agent, as in W3C PROV.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The PROV activity.
+    /// The activity, as in W3C PROV.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity: Option<String>,
-    /// The PROV entity.
+    /// The entity, as in W3C PROV.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entity: Option<String>,
 }
@@ -78,29 +80,29 @@ pub struct HistoryRow {
 /// Metadata of the file and of its datasets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 pub struct Metadata {
-    /// About the file.
+    /// Metadata of the file itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<FileMetadata>,
-    /// About each dataset, by name. Names that no dataset has are kept and mean nothing.
+    /// Metadata of each dataset, by name. Entries for unknown names are kept but have no effect.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub datasets: BTreeMap<String, DatasetMetadata>,
 }
 
-/// Who wrote the file, with what, when.
+/// The program that wrote the file, and the time of writing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 pub struct FileMetadata {
-    /// The writing program.
+    /// The name of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Its version.
+    /// The version of the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub library_version: Option<String>,
-    /// Seconds since 1970, in decimal.
+    /// The time in seconds since 1970, as a decimal string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<String>,
 }
 
-/// A spilled region of the file, as the footer has it: it need not lie within the file.
+/// A spilled region as recorded in the footer. It may lie outside the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Spill {
@@ -118,7 +120,7 @@ struct StoredFooter {
     secondary_index_ref: Option<Spill>,
 }
 
-/// A history row is an object, or in older files an array of three strings.
+/// A history row: an object or, in older files, an array of three strings.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum StoredHistoryRow {
@@ -169,7 +171,8 @@ impl From<StoredHistoryRow> for HistoryRow {
     }
 }
 
-/// Reads the footer that the superblock promises. Returns it with the end of the payload region.
+/// Reads the footer that the superblock declares. Returns it with the file offset at which payloads
+/// end.
 pub(crate) fn read_footer(storage: &Storage, access: Access) -> Result<(Footer, u64)> {
     let path = storage.path();
     let malformed = |field, found: String, expected: &str| {
@@ -213,7 +216,7 @@ pub(crate) fn read_footer(storage: &Storage, access: Access) -> Result<(Footer, 
         );
     };
     let json = storage.read_range(access, json_start..tail_start)?;
-    // serde would take an array for the struct's fields in order.
+    // serde would also accept an array with the struct's fields in order.
     if json.trim_ascii_start().first() != Some(&b'{') {
         return malformed(
             "footer JSON",

@@ -1,9 +1,9 @@
-//! The chunk index (document "Chunks"): where each chunk's payload lies.
+//! The chunk index (document "Chunks"): the location of each chunk's payload.
 //!
-//! Opening a file reads only the index header. A row is read when its chunk is touched: the reference
-//! writers emit datasets in directory order and each dataset's chunks in row-major order, so the row's
-//! position follows from arithmetic, and the row's own coordinates confirm it. Where they do not, a lookup
-//! table over all rows is built once.
+//! Opening a file reads only the index header. A row is read when its chunk is. The reference
+//! writers emit datasets in directory order, and each dataset's chunks in row-major order, so the
+//! row number can be computed; the chunk coordinates stored in the row confirm it. If they do not
+//! match, a lookup table over all rows is built once.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,37 +14,38 @@ use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
 use crate::format::tet::superblock::{MAX_RANK, Superblock};
 
-/// Bytes of the index header.
+/// Length of the index header in bytes.
 pub(crate) const HEADER_BYTES: u64 = 32;
-/// Bytes of one row.
+/// Length of one row in bytes.
 pub(crate) const ROW_BYTES: u64 = 104;
 /// The first four bytes of the index.
 pub(crate) const MAGIC: [u8; 4] = *b"TIDX";
-/// The one index version there is.
+/// The only supported index version.
 pub(crate) const INDEX_VERSION: u32 = 1;
-/// A zstd block decodes to at most 128 KiB and takes at least 4 bytes (RFC 8878, section 3.1.1.2), so no frame
-/// decodes to more than this many times its size.
+/// Upper bound of the zstd compression ratio: a block decodes to at most 128 KiB and takes at least
+/// 4 bytes (RFC 8878, section 3.1.1.2).
 const MAX_ZSTD_RATIO: u64 = (128 << 10) / 4;
-/// Rows read at a time when the lookup table is built.
+/// Number of rows read at a time when the whole index is read.
 const ROWS_PER_READ: u64 = 4096;
 
-/// The memory that a file's writer suggests for queries over it (index header).
+/// The memory budget for queries that the writer of a file suggests in the index header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryBudget {
-    /// A fixed budget in bytes; 0: none given.
+    /// A fixed budget in bytes; 0 if none is given.
     pub bytes: u32,
-    /// A share of the machine's memory in basis points (10000 is all of it); 0: none given.
+    /// A fraction of the machine's memory in basis points (10000 is all of it); 0 if none is given.
     pub basis_points: u16,
 }
 
 impl MemoryBudget {
-    /// The budget in bytes on a machine with `memory` bytes: the fixed bytes, else the share, else a quarter.
+    /// Returns the budget in bytes for a machine with `memory` bytes: the fixed budget, else the
+    /// fraction of `memory`, else a quarter of `memory`.
     pub fn resolve(&self, memory: u64) -> u64 {
         match (self.bytes, self.basis_points) {
             (0, 0) => memory / 4,
             (0, basis_points) => {
                 let share = u128::from(memory) * u128::from(basis_points.min(10_000)) / 10_000;
-                // At most `memory`, since the share is at most one.
+                // At most `memory`, since the fraction is at most one.
                 share as u64
             }
             (bytes, _) => u64::from(bytes),
@@ -52,17 +53,17 @@ impl MemoryBudget {
     }
 }
 
-/// How a chunk's payload is stored.
+/// The encoding of a chunk's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
-    /// The cells themselves.
+    /// Uncompressed cells.
     Raw,
     /// One or more zstd frames.
     Zstd,
 }
 
 impl Codec {
-    /// The codec's number in an index row.
+    /// The tag of the codec in an index row.
     pub(crate) fn tag(self) -> u32 {
         match self {
             Self::Raw => 0,
@@ -80,33 +81,33 @@ impl std::fmt::Display for Codec {
     }
 }
 
-/// A row of the chunk index that has passed its checks.
+/// An index row that has passed its checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkRow {
-    /// Where the stored bytes start.
+    /// The file offset of the payload.
     pub payload_offset: u64,
-    /// Bytes of the cells.
+    /// Length of the decoded cells in bytes.
     pub raw_bytes: u64,
-    /// Bytes in the file.
+    /// Length of the payload in the file, in bytes.
     pub stored_bytes: u64,
-    /// How they are stored.
+    /// The encoding of the payload.
     pub codec: Codec,
 }
 
-/// A row as it stands in the file, unchecked.
+/// An index row as stored in the file, unchecked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredRow {
-    /// The number of the dataset.
+    /// The dataset's ordinal in the directory.
     pub dataset_id: u64,
-    /// The chunk's position in the chunk grid, and what stands in the slots behind.
+    /// The chunk's indices in the chunk grid, followed by unused slots.
     pub chunk: [u64; MAX_RANK],
-    /// Where the stored bytes start.
+    /// The file offset of the payload.
     pub payload_offset: u64,
-    /// Bytes of the cells.
+    /// Length of the decoded cells in bytes.
     pub raw_bytes: u64,
-    /// Bytes in the file.
+    /// Length of the payload in the file, in bytes.
     pub stored_bytes: u64,
-    /// The number of the codec.
+    /// The tag of the codec.
     pub codec: u32,
 }
 
@@ -128,13 +129,15 @@ impl StoredRow {
         })
     }
 
-    /// Slots behind the dataset's rank are not looked at, as in the reference.
+    /// Returns `true` if the row describes `chunk`. Ignores the slots beyond the dataset's rank, as
+    /// the reference does.
     fn is(&self, dataset: &Dataset, chunk: &[u64]) -> bool {
         self.dataset_id == dataset.id && self.chunk[..chunk.len()] == *chunk
     }
 }
 
-/// Rows by dataset and chunk ordinal, sorted; for files whose rows are not where arithmetic puts them.
+/// Sorted triples of dataset id, chunk ordinal and row number, for files whose rows are not in the
+/// expected order.
 type Lookup = Vec<(u64, u64, u64)>;
 
 /// The chunk index of an open file.
@@ -143,14 +146,14 @@ pub(crate) struct ChunkIndex {
     rows_offset: u64,
     row_count: u64,
     budget: MemoryBudget,
-    /// Where each dataset's rows start if they are in directory and row-major order; `None` for all, if
-    /// the number of rows already says that they are not.
+    /// The first row number of each dataset, for rows in directory and row-major order. `None` if
+    /// the number of rows already rules out this order.
     first_rows: Option<Vec<u64>>,
     lookup: Mutex<Option<Arc<Lookup>>>,
 }
 
 impl ChunkIndex {
-    /// The index of a file without datasets.
+    /// Returns the index of a file without datasets.
     pub fn empty() -> Self {
         Self {
             rows_offset: 0,
@@ -188,7 +191,7 @@ impl ChunkIndex {
                 "at least the 32 bytes of the index header",
             ));
         }
-        // The superblock's check has shown that the region lies within the file.
+        // The superblock check has shown that the region lies within the file.
         let mut bytes = [0; HEADER_BYTES as usize];
         storage.copy_range(access, offset, &mut bytes)?;
         let mut fields = Fields::new(path, "chunk index header", &bytes);
@@ -237,17 +240,18 @@ impl ChunkIndex {
         })
     }
 
-    /// The memory budget of the header.
+    /// The memory budget from the index header.
     pub fn budget(&self) -> MemoryBudget {
         self.budget
     }
 
-    /// Rows in the index.
+    /// The number of rows in the index.
     pub fn row_count(&self) -> u64 {
         self.row_count
     }
 
-    /// The checked row of one chunk of one of the file's `datasets`. `payload_end` is where payloads must end.
+    /// Returns the checked row of one chunk. `datasets` are all datasets of the file, `dataset` is
+    /// one of them, and `payload_end` is the file offset at which payloads must end.
     pub fn row(
         &self,
         storage: &Storage,
@@ -287,12 +291,13 @@ impl ChunkIndex {
         else {
             return Ok(None);
         };
-        // Cannot overflow or exceed the rows: all grids together have exactly `row_count` chunks.
+        // Cannot overflow or exceed the rows: the grids of all datasets have exactly `row_count`
+        // chunks in total.
         let row = self.stored_row(storage, access, first + ordinal)?;
         Ok(row.is(dataset, chunk).then_some(row))
     }
 
-    /// `key` is a dataset and the ordinal of one of its chunks.
+    /// Finds the row with the given key: a dataset id and the ordinal of a chunk.
     fn row_by_lookup(
         &self,
         storage: &Storage,
@@ -320,7 +325,8 @@ impl ChunkIndex {
         self.stored_row(storage, access, *row).map(Some)
     }
 
-    /// The lookup table, built on first use. Rows that name no chunk of any dataset are not in it.
+    /// Returns the lookup table, which is built on first use. Rows that describe no chunk of any
+    /// dataset are left out.
     fn lookup(
         &self,
         storage: &Storage,
@@ -364,7 +370,7 @@ impl ChunkIndex {
         self.for_rows(storage, access, self.row_count, visit)
     }
 
-    /// Looks at so many of the first rows.
+    /// Calls `visit` with the number and the contents of each of the first `most` rows.
     pub fn for_rows(
         &self,
         storage: &Storage,
@@ -390,8 +396,8 @@ impl ChunkIndex {
     }
 }
 
-/// Where each dataset's rows start in an index in the reference's order, if the grids of all datasets have
-/// exactly as many chunks as the index has rows.
+/// Returns the first row number of each dataset in the row order of the reference, if all datasets
+/// together have exactly `row_count` chunks.
 fn first_rows(datasets: &[Dataset], row_count: u64) -> Option<Vec<u64>> {
     let mut first_rows = Vec::with_capacity(datasets.len());
     let mut next = 0u64;
@@ -402,7 +408,8 @@ fn first_rows(datasets: &[Dataset], row_count: u64) -> Option<Vec<u64>> {
     (next == row_count).then_some(first_rows)
 }
 
-/// Checks a row of a chunk with so many bytes of cells, whose payload has to end at `payload_end`.
+/// Checks the row of a chunk whose cells take `cell_bytes` bytes. The payload must end by
+/// `payload_end`.
 pub(crate) fn validate(
     row: &StoredRow,
     cell_bytes: u64,

@@ -1,17 +1,18 @@
-//! The limits of a file's metadata, which the reference checks when it writes and verifies.
+//! Limits on a file's metadata, which the reference implementation enforces on writing and on
+//! verifying.
 
-/// Labels that an axis may have.
+/// Maximum number of labels per axis.
 pub(crate) const MAX_LABELS: usize = 64;
-/// Attributes that a dataset may have.
+/// Maximum number of attributes per dataset.
 pub(crate) const MAX_ATTRIBUTES: usize = 64;
-/// Bytes that a text may have; none may be empty.
+/// Maximum length of a string in bytes. Empty strings are not allowed either.
 pub(crate) const MAX_TEXT: usize = 1024;
-/// Datasets that may be described.
+/// Maximum number of datasets with metadata.
 pub(crate) const MAX_DESCRIBED: usize = 256;
-/// History rows that a footer may have.
+/// Maximum number of history rows in a footer.
 pub(crate) const MAX_HISTORY: usize = 4096;
 
-/// Whether the metadata can hold this text.
+/// Returns `true` if the length of `text` is within the limits for metadata.
 pub(crate) fn is_allowed(text: &str) -> bool {
     (1..=MAX_TEXT).contains(&text.len())
 }

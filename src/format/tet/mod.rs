@@ -1,13 +1,14 @@
-//! The `.tet` format, Tetration layout v1: many n-dimensional arrays ("datasets") in one file, each cut into
-//! a regular grid of raw or zstd chunks.
+//! The `.tet` format (Tetration layout v1): many n-dimensional arrays, called datasets, in one
+//! file. Each dataset is split into a regular grid of raw or zstd-compressed chunks.
 //!
 //! ```text
 //! superblock | dataset directory | chunk index (TIDX) | payloads | footer (THST)
 //! ```
 //!
-//! [`TetFile`] opens a file or a package, [`ChunkReader`] reads cells, [`ZoneMaps`] and [`ValuePostings`] tell what chunks
-//! hold without reading them, [`TetWriter`] writes files. Nothing here interprets
-//! values: coordinates, missing values and types of columns are the business of the layers above.
+//! [`TetFile`] opens a file or a package, and [`ChunkReader`] reads its cells. [`ZoneMaps`] and
+//! [`ValuePostings`] are statistics, which describe chunks without reading them. [`TetWriter`]
+//! writes files. Values are not interpreted here: coordinates, nulls and column types belong to the
+//! layers above.
 
 mod bytes;
 mod file;

@@ -1,10 +1,19 @@
-//! Packages: folders `X.tet.d` that hold generations of a file, of which one is the current one.
+//! Packages: directories `X.tet.d` that hold generations of a file, one of which is current.
 //!
 //! ```text
-//! X.tet.d/PROTOCOL, CURRENT, generations/00000007/packed.tet, MANIFEST.json, ZONE.json, INDEX.json
+//! X.tet.d/
+//! ├── PROTOCOL             protocol version
+//! ├── CURRENT              number of the current generation
+//! └── generations/
+//!     └── 00000007/
+//!         ├── packed.tet       data
+//!         ├── MANIFEST.json    lengths and hashes
+//!         ├── ZONE.json        zone maps
+//!         └── INDEX.json       secondary index
 //! ```
 //!
-//! A reader looks at `CURRENT` once and stays with the generation that it names, whatever is published later.
+//! Opening a package reads `CURRENT` once and pins the generation that it names, whatever is
+//! published later.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -17,25 +26,25 @@ use crate::format::io::handles;
 use crate::format::io::storage::Storage;
 use crate::format::tet::statistics::document::Seal;
 
-/// The file that makes a folder a package.
+/// The file that marks a directory as a package.
 const PROTOCOL: &str = "PROTOCOL";
-/// The one protocol version there is to read.
+/// The only supported protocol version.
 pub(super) const PROTOCOL_VERSION: u64 = 2;
-/// What a generation says of itself.
+/// The file that describes a generation.
 pub(super) const MANIFEST: &str = "MANIFEST.json";
-/// Bytes of PROTOCOL and CURRENT.
+/// Maximum length of PROTOCOL and CURRENT in bytes.
 const MAX_POINTER: u64 = 64 << 10;
-/// Bytes of MANIFEST.json.
+/// Maximum length of MANIFEST.json in bytes.
 const MAX_MANIFEST: u64 = 1 << 20;
-/// Bytes of a file's content that a message quotes.
+/// Maximum number of bytes of a file that a message quotes.
 const MAX_QUOTED: usize = 40;
 
-/// Whether a path leads to a package: a folder with a PROTOCOL file.
+/// Returns `true` if `path` is a package: a directory with a PROTOCOL file.
 pub fn is_package(path: &Path) -> bool {
     path.join(PROTOCOL).is_file()
 }
 
-/// The current generation of a package, as of when it was opened.
+/// The generation of a package that was current when the package was opened.
 #[derive(Debug)]
 pub(crate) struct Package {
     generation: u64,
@@ -52,7 +61,7 @@ struct Current {
     generation: u64,
 }
 
-/// What a generation is made of. Hashes are in hexadecimal digits.
+/// The manifest of a generation. Hashes are hexadecimal strings.
 #[derive(Deserialize)]
 pub(super) struct Manifest {
     pub generation: u64,
@@ -68,7 +77,7 @@ pub(super) struct Manifest {
 }
 
 impl Package {
-    /// Finds the current generation of the package in a folder.
+    /// Finds the current generation of the package in the directory `root`.
     pub fn open(root: &Path) -> Result<Self> {
         if !is_package(root) {
             return Err(Error::invalid(
@@ -111,28 +120,29 @@ impl Package {
         Ok(Self { generation, folder })
     }
 
-    /// Its number.
+    /// The generation number.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The file with its data.
+    /// The path of the file with the generation's data.
     pub fn packed(&self) -> PathBuf {
         self.folder.join("packed.tet")
     }
 
-    /// The folder of the generation.
+    /// The directory of the generation.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What the generation says of itself.
+    /// Reads the manifest of the generation.
     pub(super) fn manifest(&self) -> Result<Manifest> {
         let path = self.folder.join(MANIFEST);
         parse(&path, &read(&path, MAX_MANIFEST)?)
     }
 
-    /// A document beside the data, if it is there, with what it must say. The data have this length.
+    /// Opens a document beside the data, if it exists. Returns it with the seal that it must match.
+    /// `packed_length` is the length of the data file.
     pub fn document(&self, name: &str, packed_length: u64) -> Result<Option<(Storage, Seal)>> {
         let storage = match Storage::open(&self.folder.join(name)) {
             Err(error) if is_not_found(&error) => return Ok(None),
@@ -159,13 +169,13 @@ impl Package {
     }
 }
 
-/// The number in CURRENT: bare, or in an object.
+/// Parses the contents of CURRENT: a bare number, or an object with the number.
 fn current_generation(path: &Path, content: &[u8]) -> Result<u64> {
     let content = content.trim_ascii();
     if content.first() == Some(&b'{') {
         return parse(path, content).map(|Current { generation }| generation);
     }
-    // Without this a sign would be taken.
+    // Parsing alone would accept a leading plus sign.
     let digits = Some(content).filter(|content| content.iter().all(u8::is_ascii_digit));
     let text = digits.and_then(|digits| std::str::from_utf8(digits).ok());
     text.and_then(|text| text.parse().ok()).ok_or_else(|| {
@@ -180,7 +190,7 @@ fn current_generation(path: &Path, content: &[u8]) -> Result<u64> {
 
 fn parse<T: DeserializeOwned>(path: &Path, content: &[u8]) -> Result<T> {
     let malformed = |found| Error::malformed(Place::file(path), "JSON", found, "an object");
-    // serde would take an array for the fields in order.
+    // serde would also accept an array with the fields in order.
     if content.trim_ascii_start().first() != Some(&b'{') {
         return Err(malformed(quoted(content)));
     }
@@ -194,7 +204,7 @@ fn quoted(content: &[u8]) -> String {
     }
 }
 
-/// The content of a file that has no reason to be large.
+/// Reads a whole file of at most `most` bytes.
 fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     let metadata = path.metadata().map_err(Error::io(path, "open"))?;
     if !metadata.is_file() {

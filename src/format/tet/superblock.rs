@@ -7,22 +7,22 @@ use crate::format::array::{Dataset, Dtype};
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
 
-/// Bytes of the superblock.
+/// Length of the superblock in bytes.
 pub(crate) const SUPERBLOCK_BYTES: u64 = 32;
-/// Where the dataset records start: after the superblock and the length of the records.
+/// File offset of the dataset records, which follow the superblock and the length of the records.
 pub(crate) const RECORDS_OFFSET: u64 = 40;
 /// The first four bytes of every file.
 pub const MAGIC: [u8; 4] = *b"TETR";
-/// The one layout version there is.
+/// The only supported layout version.
 pub(crate) const LAYOUT_VERSION: u32 = 1;
-/// The flag bit that says that the file ends with a footer.
+/// The flag bit that declares a footer.
 pub(crate) const FLAG_FOOTER: u32 = 1;
-/// Dimensions a dataset may have.
+/// Maximum number of dimensions of a dataset.
 pub const MAX_RANK: usize = 8;
-/// Bytes of the smallest dataset record: four words, no name, one dimension.
+/// Length of the smallest dataset record in bytes: four `u32` fields, no name, one dimension.
 const MIN_RECORD_BYTES: u64 = 32;
 
-/// Rounds up to the next multiple of eight.
+/// Rounds up to the next multiple of eight. Returns `None` on overflow.
 pub(crate) fn align8(offset: u64) -> Option<u64> {
     Some(offset.checked_add(7)? & !7)
 }
@@ -92,13 +92,14 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// Whether the file declares a footer.
+    /// Returns `true` if the file declares a footer.
     pub fn has_footer(&self) -> bool {
         self.flags & FLAG_FOOTER != 0
     }
 }
 
-/// Reads the dataset records. Returns them with the offset where the chunk index must start.
+/// Reads the dataset records. Returns them with the file offset at which the chunk index must
+/// start.
 pub(crate) fn read_directory(
     storage: &Storage,
     access: Access,
@@ -154,7 +155,7 @@ pub(crate) fn read_directory(
             format!("the length of exactly {count} records"),
         ));
     }
-    // The end lies within the file, so rounding it up cannot overflow.
+    // Rounding up cannot overflow, since the records end within the file.
     let index_offset = align8(RECORDS_OFFSET + blob_length).unwrap_or(u64::MAX);
     Ok((datasets, index_offset))
 }

@@ -1,4 +1,4 @@
-//! Files for the tests of the format layer.
+//! Sample files for the tests of the format layer.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use tempfile::TempDir;
 use crate::format::tet::statistics::entry::Subject;
 use crate::format::tet::{ChunkReader, DatasetSpec, Dtype, Fill, OpenOptions, TetFile, TetWriter};
 
-/// A file of the test data.
+/// Returns the path of a file in the test data.
 pub(crate) fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data")
         .join(name)
 }
 
-/// The file of [`with_documents`], and the folder that it lies in.
+/// The file written by [`with_documents`], and its directory.
 pub(crate) struct Sample {
     pub folder: TempDir,
     pub path: PathBuf,
@@ -26,8 +26,13 @@ impl Sample {
     }
 }
 
-/// A file with these documents: `a` of 3 x 4 u8 in chunks of 2 x 3, counted up from 0; `b` of 4 i16 in chunks of 2, with
-/// fill value -1: -1, 5, -1, -1; `c` of 3 f32 in one chunk: NaN, -0, 1.5.
+/// Writes a file that embeds the given documents and has these datasets:
+///
+/// | name | type | shape | chunk shape | cells |
+/// | --- | --- | --- | --- | --- |
+/// | `a` | `u8` | 3 x 4 | 2 x 3 | 0 to 11 |
+/// | `b` | `i16` | 4 | 2 | -1, 5, -1, -1, with fill value -1 |
+/// | `c` | `f32` | 3 | 3 | NaN, -0, 1.5 |
 pub(crate) fn with_documents(zone_maps: Option<&str>, index: Option<&str>) -> Sample {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sample.tet");
@@ -61,7 +66,7 @@ pub(crate) fn with_documents(zone_maps: Option<&str>, index: Option<&str>) -> Sa
     Sample { folder, path }
 }
 
-/// The bit patterns of a chunk's cells that are not null, and the number of nulls.
+/// Returns the bit patterns of all cells of a chunk that are not null, and the number of nulls.
 pub(crate) fn cells(
     chunks: &mut ChunkReader,
     subject: &Subject<'_>,
@@ -88,9 +93,9 @@ pub(crate) fn cells(
     (cells, nulls)
 }
 
-/// Puts a footer of version 2 behind a file that has none.
+/// Appends a version 2 footer to a file that has none.
 pub(crate) fn append_footer(bytes: &mut Vec<u8>, json: &str) {
-    // The flags of the superblock.
+    // Set the footer bit in the flags of the superblock.
     bytes[12] |= 1;
     bytes.extend_from_slice(json.as_bytes());
     bytes.extend_from_slice(&(json.len() as u64).to_le_bytes());

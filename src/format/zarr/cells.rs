@@ -1,38 +1,40 @@
-//! Boxes of cells: their sizes, parts and types.
+//! Sizes, copies and type conversions of boxes of cells.
 
 use serde_json::Value;
 
 use crate::format::array::{BoxCopy, Dtype, checked_product};
 use crate::format::zarr::metadata::element::Kind;
 
-/// Bytes of a box of cells of `size` bytes, `None` on overflow; zero if an extent is.
+/// Returns the bytes of a box of cells of `size` bytes each, or `None` on overflow.
+///
+/// The result is zero if any extent is zero, however large the others are.
 pub(super) fn byte_count(shape: &[u64], size: u64) -> Option<u64> {
     checked_product(shape)?.checked_mul(size)
 }
 
-/// A list of at most so many whole numbers.
+/// Parses a JSON list of at most `most` unsigned integers.
 pub(super) fn extents(value: &Value, most: usize) -> Option<Vec<u64>> {
     let list = value.as_array().filter(|list| list.len() <= most)?;
     list.iter().map(Value::as_u64).collect()
 }
 
-/// A cell again and again, `total` bytes in all.
+/// Returns `total` bytes filled with copies of a cell.
 pub(super) fn repeated(cell: &[u8], total: u64) -> Vec<u8> {
     if cell.iter().all(|byte| *byte == 0) {
-        // Memory that the system clears, and only when it is touched.
+        // Zeroed memory comes from the system, which clears a page only when it is first touched.
         return vec![0; total as usize];
     }
     cell.repeat(total as usize / cell.len())
 }
 
-/// Extents of a chunk of a grid, clipped to the array's shape. The chunk is one of the grid.
+/// Returns the extents of a chunk, clipped to the array's shape. The chunk must be in the grid.
 pub(super) fn clipped(shape: &[u64], chunk_shape: &[u64], chunk: &[u64]) -> Vec<u64> {
     let axes = shape.iter().zip(chunk_shape).zip(chunk);
     axes.map(|((extent, size), position)| (extent - position * size).min(*size))
         .collect()
 }
 
-/// Puts a box of cells at a place of another, of which it is a part.
+/// Copies a box of cells into a larger box, starting at `origin`.
 pub(super) fn place(
     source: &[u8],
     source_shape: &[u64],
@@ -52,7 +54,7 @@ pub(super) fn place(
     copy.run(source, target);
 }
 
-/// The first cells along each axis.
+/// Returns the first cells along each axis, as many as `extents` says.
 pub(super) fn crop(source: Vec<u8>, source_shape: &[u64], extents: &[u64], size: u64) -> Vec<u8> {
     if source_shape == extents {
         return source;
@@ -72,7 +74,7 @@ pub(super) fn crop(source: Vec<u8>, source_shape: &[u64], extents: &[u64], size:
     target
 }
 
-/// Stored cells, in the order of bytes of this machine, as cells of the listed type, little-endian.
+/// Converts stored cells in the machine's byte order to little-endian cells of the dataset's type.
 pub(super) fn convert(kind: &Kind, dtype: Dtype, mut stored: Vec<u8>) -> Vec<u8> {
     match kind {
         Kind::Boolean => {

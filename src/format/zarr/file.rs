@@ -1,4 +1,4 @@
-//! A hierarchy as a file of arrays.
+//! Zarr hierarchies as [`ArrayFile`]s.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,10 +10,12 @@ use crate::format::zarr::MAX_CHUNK_BYTES;
 use crate::format::zarr::folder::ZarrFolder;
 use crate::format::zarr::root::OutwardLinks;
 
-/// Codecs that make chunks smaller.
+/// The names of codecs that compress.
 const COMPRESSORS: [&str; 6] = ["blosc", "zstd", "gzip", "zlib", "bz2", "lz4"];
 
-/// An open hierarchy, whose arrays are datasets. A file of it is always read as a whole: the access mode changes nothing.
+/// An open hierarchy, whose arrays are datasets.
+///
+/// Chunks are always read into memory, so the access mode changes nothing.
 #[derive(Debug)]
 pub struct ZarrFile {
     folder: ZarrFolder,
@@ -25,7 +27,7 @@ impl ZarrFile {
     /// Opens a hierarchy.
     ///
     /// # Errors
-    /// As [`ZarrFolder::open_with`].
+    /// Those of [`ZarrFolder::open_with`].
     pub fn open(path: impl AsRef<Path>, access: Access, links: OutwardLinks) -> Result<Self> {
         let folder = ZarrFolder::open_with(path, links)?;
         let arrays = folder.arrays().iter().enumerate();
@@ -66,7 +68,7 @@ impl ArrayFile for ZarrFile {
     }
 
     fn dataset(&self, name: &str) -> Option<&Dataset> {
-        // Sorted by their names.
+        // The datasets are sorted by name.
         let found = self
             .datasets
             .binary_search_by(|dataset| dataset.name.as_str().cmp(name));

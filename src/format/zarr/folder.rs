@@ -1,4 +1,4 @@
-//! Opening a hierarchy, and reading the chunks of its arrays.
+//! Opens a hierarchy, and reads the chunks of its arrays.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, SeekFrom};
@@ -17,30 +17,33 @@ use crate::format::zarr::text::{self, Codes};
 use crate::format::zarr::walk::{self, Node};
 use crate::format::zarr::{MAX_CHUNK_BYTES, cells};
 
-/// Texts that all arrays of a hierarchy may have, since their codes are held in memory.
+/// Maximum number of strings in all arrays of a hierarchy, since their codes are kept in memory.
 const MAX_ALL_TEXTS: u64 = 4 << 20;
-/// Bytes of shard indexes that are kept.
+/// Maximum size in bytes of the shard indexes in the cache.
 const MAX_INDEX_BYTES: usize = 64 << 20;
 
-/// A Zarr hierarchy in a folder, opened for reading. Chunks may be read by several threads at once.
+/// A Zarr hierarchy in a directory, opened for reading. Several threads can read chunks at once.
 #[derive(Debug)]
 pub struct ZarrFolder {
     root: Root,
     arrays: Vec<ZarrArray>,
-    /// Where the chunks of each array lie, and its documents.
+    /// For each array, the directory of its chunks and the files of its metadata documents.
     folders: Vec<(PathBuf, Vec<Source>)>,
     warnings: Vec<String>,
     indexes: Mutex<Indexes>,
 }
 
-/// The indexes of shards that were read, by array and shard, each with what its file was like.
+/// A cache of shard indexes, by array and shard.
+///
+/// Each index is kept with the identity of the file that it was read from, to detect replaced
+/// files.
 #[derive(Debug, Default)]
 struct Indexes {
     kept: HashMap<(usize, Vec<u64>), (Identity, Arc<ShardIndex>)>,
     bytes: usize,
 }
 
-/// Where the bytes of a chunk lie.
+/// The location of a chunk's stored bytes.
 struct Stored {
     path: PathBuf,
     offset: u64,
@@ -48,23 +51,25 @@ struct Stored {
 }
 
 impl ZarrFolder {
-    /// Opens the hierarchy in a folder: one with `zarr.json`, `.zgroup`, `.zarray` or `.zmetadata`, of which
-    /// the last is used only where it is alone. Groups are looked into 32 levels deep. Chunks are not read,
-    /// but for those of texts.
+    /// Opens the hierarchy in a directory.
     ///
-    /// Arrays that cannot be read are left out, with a warning each.
+    /// The directory must contain `zarr.json`, `.zgroup`, `.zarray` or `.zmetadata`. The last is
+    /// used only if none of the others exists. Groups are searched up to 32 levels deep. No chunks
+    /// are read, except those of strings.
+    ///
+    /// Arrays that cannot be read are left out, each with a warning.
     ///
     /// # Errors
-    /// If the folder is no hierarchy, its own metadata is broken, it is a single array that cannot be read,
-    /// or there are more than 100,000 arrays.
+    /// Fails if the directory is not a hierarchy, if its own metadata is broken, if it is a single
+    /// array that cannot be read, or if there are more than 100,000 arrays or 200,000 directories.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, OutwardLinks::Follow)
     }
 
-    /// Opens a hierarchy, with a choice of what links that lead out of it mean.
+    /// Opens a hierarchy, with a choice of how to treat links that lead out of it.
     ///
     /// # Errors
-    /// As [`Self::open`].
+    /// Those of [`Self::open`].
     pub fn open_with(path: impl AsRef<Path>, links: OutwardLinks) -> Result<Self> {
         let mut warnings = Vec::new();
         let root = Root::open(path.as_ref(), links)?;
@@ -83,17 +88,17 @@ impl ZarrFolder {
         Ok(folder)
     }
 
-    /// The path as it was given.
+    /// Returns the path as the caller gave it.
     pub fn path(&self) -> &Path {
         self.root.path()
     }
 
-    /// The arrays, sorted by name.
+    /// Returns the arrays, sorted by name.
     pub fn arrays(&self) -> &[ZarrArray] {
         &self.arrays
     }
 
-    /// What was left out, and why.
+    /// Returns the warnings raised on opening: mainly the arrays that were left out, and why.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -150,7 +155,7 @@ impl ZarrFolder {
         Ok(())
     }
 
-    /// What the folder is called, without its extension.
+    /// Returns the name of the directory without its extension.
     fn stem(&self) -> String {
         let stem = self.root.absolute().file_stem();
         stem.map_or("array".to_string(), |stem| {
@@ -158,7 +163,7 @@ impl ZarrFolder {
         })
     }
 
-    /// The codes of an array of texts, and the attributes that tell the texts.
+    /// Reads an array of strings: the code of each cell, and the attributes that hold the strings.
     fn read_texts(
         &self,
         array: usize,
@@ -202,14 +207,15 @@ impl ZarrFolder {
         Ok((cells, codes.attributes().into_iter().collect()))
     }
 
-    /// Reads one chunk of the array with this number: its cells within the shape, row-major, little-endian,
-    /// in the array's [`ZarrArray::dtype`], in the place of what `cells` held. Cells of an absent chunk have
-    /// the array's fill value.
+    /// Reads one chunk of the array at index `array`, replacing the contents of `cells`.
+    ///
+    /// The cells are clipped to the shape, row-major and little-endian, and have the type
+    /// [`ZarrArray::dtype`]. The cells of an absent chunk have the array's fill value.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such array or chunk, [`Error::Malformed`] if its bytes are broken or
-    /// larger than 2 GiB, [`Error::Io`] if they cannot be read. If the hierarchy was replaced since it was opened, or the
-    /// array's metadata has changed, that is an error, too.
+    /// [`Error::Invalid`] if there is no such array or chunk, or if the hierarchy was replaced or
+    /// the array's metadata changed since the hierarchy was opened; [`Error::Malformed`] if the
+    /// chunk's bytes are broken or larger than 2 GiB; [`Error::Io`] if they cannot be read.
     pub fn read_chunk(&self, array: usize, chunk: &[u64], cells: &mut Vec<u8>) -> Result<()> {
         cells.clear();
         let described = &self.checked(array, chunk)?.description;
@@ -225,7 +231,7 @@ impl ZarrFolder {
             return Err(Error::invalid(self.root.path(), "texts without codes"));
         };
         let decoded = self.decoded(array, chunk, None);
-        // Behind the read: whatever came of it may be another hierarchy's.
+        // Checked after the read, since the bytes may belong to a hierarchy that replaced this one.
         self.root.check_unchanged(&self.folders[array].1)?;
         match decoded? {
             Some(stored) => {
@@ -236,23 +242,23 @@ impl ZarrFolder {
                 let fill = described.zarrs.fill_value().as_ne_bytes().to_vec();
                 let cell = cells::convert(&element.kind, element.dtype, fill);
                 let total = cells::byte_count(&extents, element.dtype.size());
-                // Checked with the whole chunk, of which this is a part; an i8 takes two bytes.
+                // Cannot overflow: `decoded` has checked the size of the whole chunk for this type.
                 *cells = cells::repeated(&cell, total.unwrap_or(0));
             }
         }
         Ok(())
     }
 
-    /// Bytes that a chunk takes in its file; 0 for an absent one.
+    /// Returns the number of bytes that a chunk takes in its file; 0 for an absent chunk.
     ///
     /// # Errors
-    /// Those of [`Self::read_chunk`], but for those of the chunk's own bytes.
+    /// Those of [`Self::read_chunk`], except those that concern the chunk's own bytes.
     pub fn stored_bytes(&self, array: usize, chunk: &[u64]) -> Result<u64> {
         self.checked(array, chunk)?;
         Ok(self.locate(array, chunk)?.map_or(0, |stored| stored.length))
     }
 
-    /// The array, if it has this chunk.
+    /// Returns an array, after checking that it has the given chunk.
     fn checked(&self, array: usize, chunk: &[u64]) -> Result<&ZarrArray> {
         let Some(found) = self.arrays.get(array) else {
             return Err(Error::invalid(
@@ -278,7 +284,10 @@ impl ZarrFolder {
         Ok(found)
     }
 
-    /// The cells of a whole chunk, not clipped, as they are stored; or the bytes of its texts, at most so many.
+    /// Decodes a whole chunk, not clipped, in the stored type. Returns `None` if the chunk is
+    /// absent.
+    ///
+    /// For strings, returns their encoded bytes, which are at most `text_bytes`.
     fn decoded(
         &self,
         array: usize,
@@ -324,7 +333,7 @@ impl ZarrFolder {
         Ok(Some(decoded))
     }
 
-    /// Where a chunk lies, `None` if it is absent.
+    /// Returns the location of a chunk's bytes, or `None` if the chunk is absent.
     fn locate(&self, array: usize, chunk: &[u64]) -> Result<Option<Stored>> {
         let found = &self.arrays[array];
         let described = &found.description;
@@ -336,7 +345,7 @@ impl ZarrFolder {
                 length: metadata.len(),
             }));
         };
-        // The shape of a shard is one of whole chunks, or the array would have been left out.
+        // Exact, since an array whose shards are not a whole number of chunks is left out.
         let grid: Vec<u64> = described
             .file_shape
             .iter()
@@ -417,7 +426,7 @@ impl ZarrFolder {
         Ok(index)
     }
 
-    /// The file of a chunk or a shard.
+    /// Returns the path of the file of a chunk or shard.
     fn file(&self, array: usize, chunk: &[u64]) -> PathBuf {
         let key = self.arrays[array].description.keys.key(chunk);
         self.folders[array].0.join(key)

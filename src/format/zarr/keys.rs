@@ -1,4 +1,4 @@
-//! The names of the files of chunks.
+//! Chunk keys: the paths of chunk files within an array's directory.
 
 use std::fmt::Write;
 
@@ -6,26 +6,33 @@ use serde_json::Value;
 
 use crate::format::zarr::metadata::json::clipped;
 
-/// Bytes of the longest suffix of a key.
+/// Maximum length of a key's suffix in bytes.
 const MAX_SUFFIX: usize = 64;
 
-/// How the key of a chunk, which is the path of its file within the array's directory, is made of its indices.
+/// The chunk key encoding of an array: how a chunk's key is built from its indices.
 ///
-/// Keys are only ever made of numbers, separators and a suffix without separators of paths, so that none leads out of
-/// the array's directory.
+/// | Encoding | Key of chunk `[1, 23]` |
+/// | --- | --- |
+/// | version 2 | `1.23` |
+/// | version 2, separator `/` | `1/23` |
+/// | version 3, `default` | `c/1/23` |
+/// | version 3, `v2` with suffix `.tiff` | `1.23.tiff` |
+///
+/// A key consists of numbers, separators and a suffix without path separators, so that no key leads
+/// out of the array's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ChunkKeys {
-    /// Stands in front of the indices: `c`, or nothing as in version 2.
+    /// `true` if keys start with `c`, as in version 3.
     has_prefix: bool,
     separator: char,
     suffix: String,
 }
 
 impl ChunkKeys {
-    /// The keys of version 2, by `dimension_separator`.
+    /// Returns the keys of version 2, given its `dimension_separator`.
     ///
     /// # Errors
-    /// What is wrong with the separator.
+    /// Returns a message if the separator is neither `/` nor `.`.
     pub fn of_v2(separator: Option<&Value>) -> Result<Self, String> {
         Ok(Self {
             has_prefix: false,
@@ -35,10 +42,11 @@ impl ChunkKeys {
         })
     }
 
-    /// The keys that `chunk_key_encoding` describes: `default`, `v2`, and either with a suffix.
+    /// Returns the keys that a `chunk_key_encoding` describes: `default` or `v2`, possibly with a
+    /// suffix.
     ///
     /// # Errors
-    /// What is wrong with the encoding.
+    /// Returns a message if the encoding is malformed or not supported.
     pub fn of_v3(encoding: Option<&Value>) -> Result<Self, String> {
         let Some(encoding) = encoding else {
             return Self::named("default", &Value::Null);
@@ -49,7 +57,7 @@ impl ChunkKeys {
                 let base = configuration.get("base-encoding");
                 let base = base.or_else(|| configuration.get("base_encoding"));
                 let keys = match base {
-                    // A suffix of a suffix is none of the specification's.
+                    // The specification has no suffix of a suffix.
                     Some(base) if name_of(base) == Some("suffix") => {
                         Err(format!("base-encoding is {}", clipped(&base.to_string())))
                     }
@@ -103,14 +111,14 @@ impl ChunkKeys {
         }
     }
 
-    /// The key of a chunk.
+    /// Returns the key of a chunk.
     pub fn key(&self, chunk: &[u64]) -> String {
         let mut key = String::from(if self.has_prefix { "c" } else { "" });
         for index in chunk {
             if !key.is_empty() {
                 key.push(self.separator);
             }
-            // Writing into a text never fails.
+            // Writing to a `String` never fails.
             let _ = write!(key, "{index}");
         }
         if key.is_empty() {

@@ -1,18 +1,21 @@
-//! Zarr hierarchies in folders, version 2 and 3: many n-dimensional arrays, each cut into a regular grid of
-//! compressed chunks that lie in files of their own, or, in version 3, in shards.
+//! Zarr hierarchies in directories, versions 2 and 3.
+//!
+//! A hierarchy holds n-dimensional arrays, each cut into a regular grid of compressed chunks. Each
+//! chunk is a file of its own or, in version 3, part of a shard.
 //!
 //! ```text
 //! weather.zarr/zarr.json               the root group             (.zgroup, .zattrs in version 2)
 //! weather.zarr/ocean/t2m/zarr.json     array "ocean/t2m"          (.zarray, .zattrs)
-//! weather.zarr/ocean/t2m/c/0/3         chunk [0, 3] of it         (0.3)
+//! weather.zarr/ocean/t2m/c/0/3         chunk [0, 3] of the array  (0.3)
 //! ```
 //!
-//! [`ZarrFolder`] opens a hierarchy and reads chunks, [`ZarrWriter`] writes one. What the other formats keep
-//! as text is text here too: attributes are, and arrays of text are codes with their categories in an
-//! attribute, as in converted `.tet` files. Nothing interprets values.
+//! [`ZarrFolder`] opens a hierarchy and reads chunks, [`ZarrWriter`] writes one. As in the other
+//! formats, attributes are text, and strings are codes whose categories are an attribute, as in
+//! converted `.tet` files. This module does not interpret values.
 //!
-//! The `zarrs` crate reads the metadata and the rarer codecs. Whatever can grow without bound when a file is hostile
-//! (decompression, shards, texts) is decoded here, within the size that the metadata gives a chunk.
+//! The `zarrs` crate reads the metadata and decodes the rarer codecs. Whatever a hostile file could
+//! make arbitrarily large (decompression, shards, strings) is decoded by this module, within the
+//! chunk size that the metadata states.
 
 mod array;
 mod cells;
@@ -34,7 +37,7 @@ pub(crate) use walk::is_array;
 pub use walk::is_hierarchy;
 pub use writer::{ZarrVersion, ZarrWriteOptions, ZarrWriter};
 
-/// Bytes of the largest chunk that is read, stored and decoded.
+/// Maximum size of a chunk in bytes, both stored and decoded.
 const MAX_CHUNK_BYTES: u64 = 2 << 30;
-/// Dimensions that an array may have; NumPy's arrays have no more.
+/// Maximum number of dimensions, as in NumPy.
 const MAX_DIMENSIONS: usize = 64;

@@ -1,4 +1,4 @@
-//! The directory of an open hierarchy: what lies in it, and whether it is still the same.
+//! The directory of an open hierarchy: finds files in it, and detects whether it was replaced.
 
 use std::fs::{File, Metadata};
 use std::io::ErrorKind;
@@ -11,29 +11,32 @@ use crate::format::zarr::metadata::json::is_absent;
 /// The treatment of symbolic links that lead out of a hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutwardLinks {
-    /// They are followed, with a warning on opening where they are found.
+    /// Follow the links, with a warning for those found on opening.
     #[default]
     Follow,
-    /// What they lead to is not read, as a server wants it: who can write into a hierarchy may not be allowed to read
-    /// other files.
+    /// Do not read what the links lead to.
+    ///
+    /// This is for servers: a user who can write into a hierarchy may not be allowed to read other
+    /// files.
     Refuse,
 }
 
-/// A metadata document, and what its file was like when it was read, if it was there.
+/// The path of a metadata document, and the identity of its file when read; `None` if absent.
 pub(super) type Source = (PathBuf, Option<Identity>);
 
 /// The directory of an open hierarchy.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// As it was given.
+    /// The path as the caller gave it.
     path: PathBuf,
-    /// The absolute path, which holds after the process changes its working directory.
+    /// The absolute path, which stays valid when the process changes its working directory.
     absolute: PathBuf,
     /// The path with all symbolic links resolved.
     canonical: PathBuf,
     links: OutwardLinks,
     identity: Identity,
-    /// Held open, so that no other directory gets the same identity. Not every system opens directories.
+    /// Kept open, so that no other directory gets the same identity; `None` if the system cannot
+    /// open directories.
     _held: Option<File>,
 }
 
@@ -61,12 +64,12 @@ impl Root {
         })
     }
 
-    /// The path as it was given.
+    /// Returns the path as the caller gave it.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path wherever the process may have moved to.
+    /// Returns the absolute path, whatever the current working directory is.
     pub fn absolute(&self) -> &Path {
         &self.absolute
     }
@@ -75,14 +78,16 @@ impl Root {
         self.links
     }
 
-    /// Returns `true` if a path within the directory leads out of it, by links.
+    /// Returns `true` if links make a path within the directory lead out of it.
     pub fn is_outside(&self, path: &Path) -> bool {
         path.canonicalize()
             .is_ok_and(|target| !target.starts_with(&self.canonical))
     }
 
-    /// The path to read instead of a path within the directory, which is free of links where they are refused; `None` if
-    /// nothing is there.
+    /// Returns the path to read in place of a path within the directory.
+    ///
+    /// If outward links are refused, the returned path has all links resolved, and `None` means
+    /// that the path does not exist.
     fn resolved(&self, path: &Path) -> Result<Option<PathBuf>> {
         if self.links == OutwardLinks::Follow {
             return Ok(Some(path.to_path_buf()));
@@ -98,21 +103,21 @@ impl Root {
         }
     }
 
-    /// What a file of chunks within the directory is like, and the path to read it; `None` if it is not there.
+    /// Returns the path to read and the metadata of a chunk file, or `None` if it does not exist.
     pub fn find(&self, path: &Path) -> Result<Option<(PathBuf, Metadata)>> {
         let Some(path) = self.resolved(path)? else {
             return Ok(None);
         };
         match path.metadata() {
             Ok(metadata) if metadata.is_file() => Ok(Some((path, metadata))),
-            // Opening a pipe could take for ever.
+            // Opening a named pipe could block forever.
             Ok(_) => Err(no_file(&path, "chunk", "one")),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(Error::io(&path, "read")(error)),
         }
     }
 
-    /// A document within the directory, open, with what its file is like; `None` if it is not there.
+    /// Opens a metadata document and returns its file and metadata, or `None` if it does not exist.
     pub fn open_document(&self, path: &Path) -> Result<Option<(File, Metadata)>> {
         let Some(path) = self.resolved(path)? else {
             return Ok(None);
@@ -128,8 +133,9 @@ impl Root {
         }
     }
 
-    /// Checks that the path still leads to this directory, and that its documents are those that were read: chunks found
-    /// by the path could otherwise be those of another hierarchy.
+    /// Checks that the path still leads to this directory, and that its documents are unchanged.
+    ///
+    /// Otherwise, chunks found by path could belong to another hierarchy.
     pub fn check_unchanged(&self, documents: &[Source]) -> Result<()> {
         let now = |path: &Path| Some(Identity::of(&path.metadata().ok()?));
         let is_same = now(&self.absolute).is_some_and(|root| root.is_same_file(&self.identity))

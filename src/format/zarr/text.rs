@@ -1,4 +1,4 @@
-//! Arrays of text: the texts of a chunk, and the codes that stand for them.
+//! Arrays of strings: the strings of a chunk, and the codes that stand for them.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,19 @@ use crate::format::array::Categories;
 use crate::format::tet::MAX_TEXT;
 use crate::format::zarr::metadata::element::TextKind;
 
-/// Texts that an array may have. They are read when the hierarchy is opened.
+/// Maximum number of strings in an array, since they are read when the hierarchy is opened.
 pub(super) const MAX_TEXTS: u64 = 65_536;
 
-/// Whether texts of this shape are read.
+/// Returns `true` if readers accept an array of strings of this shape.
 pub(super) fn is_readable(shape: &[u64]) -> bool {
     matches!(shape, [extent] if *extent <= MAX_TEXTS)
 }
-/// The code that stands for no text. None has it, since Zarr has no texts that are missing.
+/// The code for null. No string has it, since Zarr has no null strings.
 pub(super) const MISSING: i64 = -1;
 
-/// Bytes of a chunk of so many texts of up to the longest length. Each has the length before it, and there is
-/// their number.
+/// Returns the maximum size in bytes of a decoded chunk of `count` strings.
+///
+/// A chunk of variable-length strings starts with their count, and each has its length before it.
 pub(super) fn most_bytes(kind: TextKind, count: u64) -> u64 {
     match kind.size() {
         Some(size) => count.saturating_mul(size),
@@ -25,10 +26,10 @@ pub(super) fn most_bytes(kind: TextKind, count: u64) -> u64 {
     }
 }
 
-/// The texts of a chunk.
+/// Parses the strings of a decoded chunk.
 ///
 /// # Errors
-/// What is wrong with the bytes.
+/// Returns a message if the bytes are malformed, or if a string is too long.
 pub(super) fn parse(kind: TextKind, bytes: &[u8], count: u64) -> Result<Vec<String>, String> {
     let texts = match kind {
         TextKind::Variable => variable(bytes, count)?,
@@ -116,7 +117,7 @@ fn utf8(bytes: &[u8]) -> Result<String, String> {
     }
 }
 
-/// Gives texts their codes, by their first appearance.
+/// Assigns codes to strings in the order of first appearance.
 #[derive(Debug, Default)]
 pub(super) struct Codes {
     codes: BTreeMap<String, i64>,
@@ -132,13 +133,13 @@ impl Codes {
         code
     }
 
-    /// The attributes that tell the texts again.
+    /// Returns the attributes that hold the string of each code.
     pub fn attributes(&self) -> Vec<(String, String)> {
         Categories::encode(&self.codes, MISSING, MAX_TEXT)
     }
 }
 
-/// A chunk of texts of variable length, as [`parse`] reads them.
+/// Encodes a chunk of variable-length strings, the inverse of [`parse`].
 pub(super) fn encode<'a>(texts: impl ExactSizeIterator<Item = &'a str>) -> Vec<u8> {
     let mut bytes = (texts.len() as u32).to_le_bytes().to_vec();
     for text in texts {

@@ -1,7 +1,7 @@
-//! The arrays of a hierarchy, found by walking its folders.
+//! Finds the arrays of a hierarchy by walking its directories.
 //!
-//! Consolidated metadata is a copy that may be out of date, and looking into local folders costs little: it
-//! is used only where it is all there is.
+//! Consolidated metadata is a copy that may be out of date, and listing local directories is cheap.
+//! The consolidated copy is therefore used only if there is no other metadata.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -12,43 +12,43 @@ use crate::error::{Error, Place, Result};
 use crate::format::zarr::metadata::json;
 use crate::format::zarr::root::{OutwardLinks, Root, Source};
 
-/// Folders within each other that are looked into.
+/// Maximum depth of nested groups.
 pub(super) const MAX_DEPTH: usize = 32;
-/// The files of metadata.
+/// The file names of metadata documents.
 pub(super) const DOCUMENTS: [&str; 5] =
     [".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"];
-/// Arrays that a hierarchy may have.
+/// Maximum number of arrays in a hierarchy.
 const MAX_ARRAYS: usize = 100_000;
-/// Folders that are looked into, those of arrays and those without metadata among them.
+/// Maximum number of directories visited, including those of arrays and those without metadata.
 const MAX_FOLDERS: usize = 200_000;
-/// Names in the directories of arrays that are looked at for links.
+/// Maximum number of directory entries within arrays that are checked for links.
 const MAX_LOOKED_AT: usize = 10_000;
 
-/// An array, by its documents.
+/// An array with its metadata documents.
 pub(super) struct Node {
-    /// The path within the hierarchy, without a leading slash; empty for an array that is the hierarchy.
+    /// The path within the hierarchy, without a leading slash; empty if the hierarchy is one array.
     pub name: String,
     pub folder: PathBuf,
     pub documents: Documents,
-    /// The files of the documents.
+    /// The files of the documents, absent ones included.
     pub sources: Vec<Source>,
 }
 
-/// What describes an array.
+/// The metadata documents of an array.
 pub(super) enum Documents {
     V2 { array: Value, attributes: Value },
     V3(Value),
 }
 
-/// What a folder is.
+/// The kind of a directory.
 enum Kind {
     Array(Documents, Vec<Source>),
     Group,
-    /// Without metadata. It may still have arrays below.
+    /// A directory without metadata, which may still contain arrays.
     Plain,
 }
 
-/// The arrays below `root`, sorted by path, and what was left out.
+/// Finds the arrays below `root`, sorted by path. Adds a warning for each that is left out.
 pub(super) fn find(root: &Root, warnings: &mut Vec<String>) -> Result<Vec<Node>> {
     let folder = root.absolute();
     let mut walk = Walk {
@@ -71,14 +71,14 @@ pub(super) fn find(root: &Root, warnings: &mut Vec<String>) -> Result<Vec<Node>>
     Ok(nodes)
 }
 
-/// Whether a folder is the root of a hierarchy, by the names of its files.
+/// Returns `true` if a directory is the root of a hierarchy, judging by its file names.
 pub fn is_hierarchy(folder: &Path) -> bool {
     [".zgroup", ".zarray", ".zmetadata", "zarr.json"]
         .iter()
         .any(|name| folder.join(name).is_file())
 }
 
-/// Whether a folder is that of an array.
+/// Returns `true` if a directory is that of an array.
 pub(crate) fn is_array(folder: &Path) -> bool {
     let kind = Root::open(folder, OutwardLinks::Follow).and_then(|root| kind(&root, folder));
     matches!(kind, Ok(Kind::Array(..)))
@@ -125,20 +125,20 @@ struct Walk<'a> {
     root: &'a Root,
     nodes: Vec<Node>,
     folders: usize,
-    /// Where links led that were followed.
+    /// The targets of the links followed so far.
     linked: HashSet<PathBuf>,
-    /// Names in the directories of arrays that were looked at.
+    /// Number of directory entries within arrays checked for links so far.
     looked_at: usize,
     warnings: &'a mut Vec<String>,
 }
 
 impl Walk<'_> {
-    /// Looks into the folders within `folder`, which is a group.
+    /// Searches the directories within `folder`, which is not that of an array.
     fn enter(&mut self, folder: &Path, name: &str, depth: usize) -> Result<()> {
         let mut found = Vec::new();
         for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
             let entry = entry.map_err(Error::io(folder, "list"))?;
-            // Names that are no text, and hidden ones, are nobody's nodes.
+            // Names of nodes are UTF-8 and do not start with a dot.
             let entry_name = entry.file_name().into_string();
             let Some(entry_name) = entry_name.ok().filter(|name| !name.starts_with('.')) else {
                 continue;
@@ -169,7 +169,7 @@ impl Walk<'_> {
                 }
                 Ok(Kind::Group | Kind::Plain) if depth + 1 < MAX_DEPTH => {
                     match self.enter(&path, &name, depth + 1) {
-                        // What is beside it can still be read.
+                        // The directories beside it can still be read.
                         Err(error @ Error::Io { .. }) => {
                             self.warnings.push(format!("{name:?} is left out: {error}"));
                         }
@@ -185,8 +185,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Whether a link in `folder` is followed: not into a folder that it lies in, nor twice to the same place, which would have
-    /// no end.
+    /// Returns `true` if following a link in `folder` cannot loop.
+    ///
+    /// A link must lead neither to a directory that contains it nor to a target already followed.
     fn is_followed(&mut self, folder: &Path, link: &Path) -> bool {
         match (folder.canonicalize(), link.canonicalize()) {
             (Ok(folder), Ok(target)) => !folder.starts_with(&target) && self.linked.insert(target),
@@ -194,7 +195,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a link that leads somewhere else than back may be followed: those that lead out of the hierarchy are told.
+    /// Returns `true` if a link may be followed. Adds a warning if it leads out of the hierarchy.
     fn may_follow(&mut self, link: &Path) -> bool {
         if !self.root.is_outside(link) {
             return true;
@@ -211,11 +212,11 @@ impl Walk<'_> {
         is_followed
     }
 
-    /// Tells of the first link in the directory of an array that leads out of the hierarchy.
+    /// Adds a warning for the first link in an array's directory that leads out of the hierarchy.
     fn look_for_links(&mut self, folder: &Path) {
         let mut folders = vec![folder.to_path_buf()];
         while let Some(folder) = folders.pop() {
-            // What cannot be listed is told when it is read.
+            // A directory that cannot be listed is reported when it is read.
             for entry in folder.read_dir().into_iter().flatten().flatten() {
                 self.looked_at += 1;
                 if self.looked_at > MAX_LOOKED_AT {
@@ -277,7 +278,7 @@ impl Walk<'_> {
         )
     }
 
-    /// The arrays that `.zmetadata` lists, in a folder that has no other metadata.
+    /// Adds the arrays that `.zmetadata` lists, for a directory without other metadata.
     fn consolidated(&mut self) -> Result<()> {
         let path = self.root.absolute().join(".zmetadata");
         let Some((bytes, identity)) = json::read(self.root, &path)? else {
@@ -321,7 +322,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a name stays within the hierarchy on every system.
+/// Returns `true` if a name is a path that stays within the hierarchy on every system.
 pub(super) fn is_path(name: &str) -> bool {
     let part = |part: &str| !matches!(part, "" | "." | "..");
     name.split('/').all(part) && !name.contains(['\\', ':', '\0'])

@@ -1,4 +1,4 @@
-//! From the numbers of a time coordinate to timestamps.
+//! Decodes the numbers of a time coordinate to timestamps.
 
 use std::fmt::Debug;
 
@@ -9,7 +9,7 @@ use chrono::DateTime;
 use crate::grid::cf_time::reference_date::Calendar;
 use crate::grid::cf_time::{CfTime, CfTimeError, DAY, MICROSECOND};
 
-/// Nanoseconds beyond every timestamp, and below what 128 bits hold.
+/// A time span in nanoseconds that is longer than any timestamp and fits in 128 bits.
 const BEYOND: f64 = 1e24;
 
 /// 1582-10-15, the first Gregorian day of the standard calendar, in microseconds since 1970.
@@ -17,11 +17,12 @@ const FIRST_GREGORIAN: i128 = -141_427 * DAY / MICROSECOND;
 const OUT_OF_RANGE: &str = "an instant that a timestamp holds, within the years -262143 to 262142";
 
 impl CfTime {
-    /// The instants, in UTC, that numbers stand for: integers exactly, others to the nearest microsecond.
+    /// Decodes numbers to UTC timestamps: integers exactly, floats to the nearest microsecond.
     ///
     /// # Errors
-    /// If a value is null, not finite, beyond the timestamps, or in the Julian part of the standard calendar; if an
-    /// integer is not a whole number of microseconds; if the array is not one of numbers.
+    /// If a value is null, not finite, out of range for a timestamp, or in the Julian part of the
+    /// standard calendar; if an integer is not a whole number of microseconds; if the array is not
+    /// numeric.
     pub fn decode(&self, values: &dyn Array) -> Result<TimestampMicrosecondArray, CfTimeError> {
         if values.null_count() > 0
             && let Some(position) = (0..values.len()).find(|position| values.is_null(*position))
@@ -53,10 +54,11 @@ impl CfTime {
         )
     }
 
-    /// The instants that numbers stand for, in UTC, to the last microsecond before; null where a number is.
+    /// Decodes integers to UTC timestamps, rounded down to the microsecond. Nulls stay null.
     ///
     /// # Errors
-    /// If an instant is beyond the timestamps, or in the Julian part of the standard calendar.
+    /// If an instant is out of range for a timestamp, or in the Julian part of the standard
+    /// calendar.
     pub fn decode_values(
         &self,
         values: &Int64Array,
@@ -79,9 +81,9 @@ impl CfTime {
         times.collect()
     }
 
-    /// Microseconds since 1970, or what would have some.
+    /// Decodes an integer to microseconds since 1970. The error says what is expected.
     fn integer(&self, value: i128) -> Result<i64, &'static str> {
-        // A unit is below 2^50 and a value below 2^64.
+        // Cannot overflow: the unit is below 2^50 and the value below 2^64.
         let instant = self.reference + value * self.unit;
         if instant % MICROSECOND != 0 {
             return Err("a whole number of microseconds");
@@ -89,7 +91,8 @@ impl CfTime {
         self.timestamp(instant / MICROSECOND)
     }
 
-    /// The same for a number that may have a fraction. No step but the last one rounds.
+    /// Decodes a float to microseconds since 1970. Only the last step rounds to nearest. The error
+    /// says what is expected.
     fn float(&self, value: f64) -> Result<i64, &'static str> {
         if !value.is_finite() {
             return Err("a finite number");
@@ -105,7 +108,8 @@ impl CfTime {
             biased => (fraction | 1 << 52, biased - 1075),
         };
         let mantissa = if value < 0.0 { -magnitude } else { magnitude };
-        // Below 2^103, and after a shift to the left no more than the bound above. A shift to the right rounds down.
+        // Cannot overflow: the product is below 2^53 * 2^50, and the check against `BEYOND` bounds
+        // the result of a left shift. A right shift rounds down.
         let elapsed = mantissa * self.unit;
         let elapsed = if exponent < 0 {
             elapsed >> (-exponent).min(127)
@@ -125,7 +129,7 @@ impl CfTime {
         }
         i64::try_from(microseconds)
             .ok()
-            // Text and calendar functions have no more years than this.
+            // Text output and calendar functions use chrono, which has no years beyond this range.
             .filter(|timestamp| DateTime::from_timestamp_micros(*timestamp).is_some())
             .ok_or(OUT_OF_RANGE)
     }
@@ -189,7 +193,7 @@ mod tests {
         );
         refused("days since 1582-10-15", "", Float64Array::from(vec![-1e-9]));
         refused("days since 1970-01-01", "", Float64Array::from(vec![-1e9]));
-        // Less than half a microsecond before.
+        // Less than half a microsecond before the change.
         let decode = |calendar, value: f64| {
             let time = time("days since 1582-10-15", calendar);
             time.decode(&Float64Array::from(vec![value]))
@@ -236,7 +240,7 @@ mod tests {
         let values = vec![9_007_199_254_740_993, -1, -9_007_199_254_740_993];
         let decoded = micros.decode(&Int64Array::from(values.clone())).unwrap();
         assert_eq!(decoded.values(), &values[..]);
-        // Nanoseconds in more than 63 bits.
+        // Nanoseconds that need 64 bits.
         let nanos = time("ns since 1970-01-01", "");
         let decoded = nanos.decode(&UInt64Array::from(vec![18_446_744_073_709_551_000]));
         assert_eq!(decoded.unwrap().values(), &[18_446_744_073_709_551]);
@@ -248,7 +252,7 @@ mod tests {
             ),
             "time coordinate is -999 at position 1, expected a whole number of microseconds"
         );
-        // The reference date may supply what is missing.
+        // The reference date may supply the missing nanoseconds.
         let odd = time("ns since 1970-01-01 00:00:00.000000001", "");
         assert_eq!(
             odd.decode(&Int64Array::from(vec![-1, 999]))
@@ -277,7 +281,8 @@ mod tests {
         for tiny in [0.0, -0.0, f64::MIN_POSITIVE, 5e-324, -5e-324] {
             assert_eq!(decode("weeks", tiny), 0);
         }
-        // A microsecond is the last digit that f64 has for such seconds; a product in f64 would be off.
+        // For this many seconds, a microsecond is the last digit of an f64. A product in f64 would
+        // be off.
         assert_eq!(decode("s", 4_611_686_018.427_387), 4_611_686_018_427_387);
         assert_eq!(decode("us", 9_007_199_254_740_991.0), 9_007_199_254_740_991);
         assert_eq!(decode("days", 100_000.123_456_789), 8_640_010_666_666_570);

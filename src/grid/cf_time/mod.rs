@@ -1,45 +1,46 @@
-//! Time coordinates by the CF conventions (section 4.4): numbers that count a unit from a reference date, as in
-//! `days since 1970-01-01`.
+//! Decodes time coordinates by the CF conventions (section 4.4): numbers that count a unit from a
+//! reference date, as in `days since 1970-01-01`.
 //!
-//! The calendar called `standard` is mixed: Julian up to 1582-10-04, Gregorian from the day after, which is
-//! 1582-10-15. Timestamps are Gregorian throughout. So a reference date may lie before the change, and is then counted
-//! from as the Julian date that it is, but an instant may not.
+//! CF's `standard` calendar is mixed: Julian up to 1582-10-04, Gregorian from the next day, which
+//! is 1582-10-15. Timestamps are always Gregorian. A reference date before the change is therefore
+//! read as a Julian date, but an instant before the change is an error.
 
 mod decode;
 mod reference_date;
 
 use crate::grid::cf_time::reference_date::{Calendar, parse_reference_date};
 
-/// Characters of a file's text that a message repeats.
+/// The most characters of a file's text that an error message quotes.
 const MAX_QUOTED: usize = 100;
-/// Bytes of the longest unit's name that could be known.
+/// Units longer than this many bytes are rejected without being compared: every known name is
+/// shorter.
 const MAX_UNIT: usize = 20;
 
-/// Nanoseconds of a microsecond.
+/// Nanoseconds per microsecond.
 const MICROSECOND: i128 = 1_000;
-/// Nanoseconds of a millisecond.
+/// Nanoseconds per millisecond.
 const MILLISECOND: i128 = 1_000 * MICROSECOND;
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const SECOND: i128 = 1_000 * MILLISECOND;
-/// Nanoseconds of a day.
+/// Nanoseconds per day.
 const DAY: i128 = 86_400 * SECOND;
 
-/// Why numbers in the units of a time do not become timestamps.
+/// The reason why numbers with units of time cannot be decoded to timestamps.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {found}, expected {expected}")]
 pub struct CfTimeError {
-    /// `units` or `calendar`, which are attributes, or `time coordinate`, which is one of the numbers.
+    /// The attribute `units` or `calendar`, or `time coordinate` or `time` for one of the numbers.
     pub field: &'static str,
-    /// What there is.
+    /// The offending text or value, as found in the file.
     pub found: String,
-    /// What becomes a timestamp.
+    /// A description of what can be decoded.
     pub expected: String,
 }
 
-/// How the numbers of a time coordinate become timestamps.
+/// The encoding of a time coordinate: a unit, a reference date and a calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CfTime {
-    /// Nanoseconds of the unit.
+    /// Nanoseconds per unit.
     unit: i128,
     /// The reference date in nanoseconds since 1970.
     reference: i128,
@@ -47,7 +48,7 @@ pub struct CfTime {
 }
 
 impl CfTime {
-    /// Reads the attributes `units` and `calendar`. `None` if the units are not those of a time, which read
+    /// Parses the attributes `units` and `calendar`. Returns `None` if `units` is not of the form
     /// `<unit> since <date>`.
     ///
     /// ```
@@ -62,8 +63,8 @@ impl CfTime {
     /// ```
     ///
     /// # Errors
-    /// If the units are those of a time but cannot be read, or count months or years, which vary in length; if the
-    /// calendar is neither the standard one nor `proleptic_gregorian`.
+    /// If the unit is unknown, or is a month or year, which vary in length; if the reference date
+    /// cannot be read; if the calendar is neither the standard one nor `proleptic_gregorian`.
     pub fn parse(units: &str, calendar: Option<&str>) -> Result<Option<Self>, CfTimeError> {
         let units = trim(units);
         let Some((unit, reference)) = split_at_since(units) else {
@@ -85,7 +86,7 @@ impl CfTime {
     }
 }
 
-/// Text without blanks around it, nor the zeros that pad text of a fixed width.
+/// Trims white space, and the zero bytes that pad text of a fixed width.
 fn trim(text: &str) -> &str {
     text.trim_matches(|char: char| char.is_whitespace() || char == '\0')
 }
@@ -97,7 +98,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// What stands before and behind the first word `since`.
+/// Returns the text before and after the first word `since`.
 fn split_at_since(units: &str) -> Option<(&str, &str)> {
     let mut start = 0;
     for piece in units.split_inclusive(char::is_whitespace) {
@@ -128,7 +129,7 @@ fn parse_calendar(calendar: &str) -> Result<Calendar, CfTimeError> {
     }
 }
 
-/// Nanoseconds of a unit, or what would have some.
+/// Returns the nanoseconds per unit. The error says which units are expected.
 fn nanoseconds(unit: &str) -> Result<i128, &'static str> {
     let name = if unit.len() > MAX_UNIT {
         String::new()
@@ -143,7 +144,7 @@ fn nanoseconds(unit: &str) -> Result<i128, &'static str> {
         "second" | "seconds" | "sec" | "secs" | "s" => SECOND,
         "millisecond" | "milliseconds" | "millisec" | "millisecs" | "millis" | "msec" | "msecs"
         | "ms" => MILLISECOND,
-        // The sign is one of two characters, micro or mu.
+        // The prefix is either of two characters: U+00B5 (micro sign) or U+03BC (Greek mu).
         "microsecond" | "microseconds" | "microsec" | "microsecs" | "us" | "\u{b5}s"
         | "\u{3bc}s" => MICROSECOND,
         "nanosecond" | "nanoseconds" | "nanosec" | "nanosecs" | "nsec" | "nsecs" | "ns" => 1,
@@ -180,7 +181,7 @@ mod tests {
         message
     }
 
-    /// Units, calendar, a value and the instant that it is.
+    /// Checks one line: units, calendar, a value, and the instant that it decodes to.
     fn assert_decoded(line: &str) {
         let fields: Vec<_> = line.split(" | ").collect();
         let value = Float64Array::from(vec![fields[2].parse::<f64>().unwrap()]);
@@ -297,23 +298,24 @@ mod tests {
         refused("days since 2000-01-01", &"\u{b5}".repeat(1 << 20));
     }
 
-    /// Instants that are known from elsewhere.
+    /// Checks instants against other sources.
     #[test]
     fn known_instants() {
         for line in [
             "days since 1970-01-01 | standard | 19782.5 | 2024-02-29 12:00:00",
             // 2^31 seconds.
             "seconds since 1970-01-01T00:00:00Z | standard | 2147483648 | 2038-01-19 03:14:08",
-            // The units of ERA5; 25567 days.
+            // The units of ERA5. From 1900 to 1970 there are 25567 days.
             "hours since 1900-01-01 00:00:0.0 | gregorian | 613608 | 1970-01-01 00:00:00",
             "days since 2000-01-01 06:00 -6:00 | standard | 0 | 2000-01-01 12:00:00",
-            // The Julian date of 2000-01-01 12:00 is 2451545, and the modified one is 2400000.5 less.
+            // 2000-01-01 12:00 is Julian date 2451545. The modified Julian date is 2400000.5 less.
             "days since 1858-11-17 | standard | 51544.5 | 2000-01-01 12:00:00",
             "days since -4713-11-24 12:00 | proleptic_gregorian | 2451545 | 2000-01-01 12:00:00",
-            // GPS begins 315964800 seconds after 1970, Windows 11644473600 before.
+            // The GPS epoch is 315964800 seconds after 1970, the Windows epoch 11644473600 before.
             "seconds since 1980-1-6 | standard | -315964800 | 1970-01-01 00:00:00",
             "seconds since 1601-01-01 | standard | 11644473600 | 1970-01-01 00:00:00",
-            // MATLAB's number of 1970-01-01 is 719529, and 1 that of 0000-01-01; .NET counts 719162 days from 0001.
+            // MATLAB's day number of 1970-01-01 is 719529, and 1 is 0000-01-01. .NET counts 719162
+            // days from 0001-01-01.
             "days since 0-1-1 | proleptic_gregorian | 719528 | 1970-01-01 00:00:00",
             "days since 1-1-1 | proleptic_gregorian | 719162 | 1970-01-01 00:00:00",
         ] {
@@ -321,13 +323,14 @@ mod tests {
         }
     }
 
-    /// 0001-01-01 of the Julian calendar is Julian day 1721424 (its noon), 1948-01-01 is 2432552: 711128 days, 17067072
-    /// hours. Both calendars meet at 1582-10-15, Julian day 2299161.
+    /// 0001-01-01 of the Julian calendar is Julian day 1721424 (at noon), and 1948-01-01 is
+    /// 2432552: 711128 days or 17067072 hours later. The Gregorian calendar begins on 1582-10-15,
+    /// Julian day 2299161.
     #[test]
     fn reference_dates_before_the_change_of_calendar() {
         for line in [
             "hours since 1-1-1 00:00:0.0 | standard | 17067072 | 1948-01-01 00:00:00",
-            // In the year 1 the calendars are two days apart.
+            // In the year 1, the calendars are two days apart.
             "hours since 1-1-1 00:00:0.0 | proleptic_gregorian | 17067072 | 1948-01-03 00:00:00",
             "days since 0001-01-01 | standard | 719164 | 1970-01-01 00:00:00",
             "days since 0001-01-01 | standard | 577737 | 1582-10-15 00:00:00",

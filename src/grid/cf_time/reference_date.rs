@@ -1,38 +1,38 @@
-//! The reference date of a time coordinate: what stands behind `since`, in the spelling of UDUNITS.
+//! Parses the reference date of a time coordinate: the text after `since`, as UDUNITS spells it.
 
 use chrono::{Datelike, NaiveDate};
 
 use crate::grid::cf_time::{DAY, SECOND};
 
-/// Digits of a second's fraction, which is kept in nanoseconds.
+/// The digits of a fraction of a second that are kept: nanoseconds.
 const FRACTION_DIGITS: usize = 9;
 
 /// The last Julian day of the mixed calendar.
 const LAST_JULIAN: (i32, u32, u32) = (1582, 10, 4);
-/// The day after it.
+/// The first Gregorian day, which follows [`LAST_JULIAN`].
 const FIRST_GREGORIAN: (i32, u32, u32) = (1582, 10, 15);
 
-/// How dates are counted.
+/// The calendar of a time coordinate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Calendar {
-    /// Julian up to 1582-10-04, Gregorian from 1582-10-15, the day after.
+    /// Julian up to 1582-10-04, Gregorian from the next day, which is 1582-10-15.
     Mixed,
-    /// Gregorian at all times.
+    /// Gregorian for all dates (CF's `proleptic_gregorian`).
     Gregorian,
 }
 
-/// Nanoseconds from 1970-01-01 00:00:00 UTC to a reference date: a date, then perhaps a time, then perhaps a zone. The
-/// error is what was expected.
+/// Returns the nanoseconds from 1970-01-01 00:00:00 UTC to a reference date: a date, an optional
+/// time, and an optional time zone. The error says what is expected.
 pub(super) fn parse_reference_date(text: &str, calendar: Calendar) -> Result<i128, &'static str> {
     Reader(text).reference(calendar)
 }
 
 impl Calendar {
-    /// Days since 1970 of a date, or what would have some.
+    /// Returns the days from 1970-01-01 to a date. The error says what is expected.
     fn days(self, year: i32, month: u32, day: u32) -> Result<i32, &'static str> {
         let date = (year, month, day);
         if self == Self::Mixed && year < 1 {
-            // The conventions leave open whether a year 0 lies between -1 and 1.
+            // The CF conventions leave open whether there is a year 0 between -1 and 1.
             return Err(
                 "a reference date in a year from 1 on, since the standard calendar has no others",
             );
@@ -51,7 +51,8 @@ impl Calendar {
     }
 }
 
-/// Days from 1970-01-01 (Gregorian) to a date of the Julian calendar, in a year from 1 on.
+/// Returns the days from 1970-01-01 (Gregorian) to a date of the Julian calendar, in year 1 or
+/// later.
 fn julian_days(year: i32, month: u32, day: u32) -> Option<i32> {
     let length = match month {
         2 => 28 + u32::from(year % 4 == 0),
@@ -62,18 +63,19 @@ fn julian_days(year: i32, month: u32, day: u32) -> Option<i32> {
     if !(1..=length).contains(&day) {
         return None;
     }
-    // Years from March on end with the leap day, and their months follow a pattern of 153 days in five.
+    // Count years from March, so that the leap day comes last. The lengths of the months then
+    // repeat every five months, which have 153 days.
     let (year, month) = if month > 2 {
         (year, month - 3)
     } else {
         (year - 1, month + 9)
     };
     let day_of_year = (153 * month + 2) / 5 + day - 1;
-    // 1970-01-01 is 1969-12-19 here.
+    // 1970-01-01 (Gregorian) is 1969-12-19 in the Julian calendar.
     Some(year * 365 + year / 4 + day_of_year as i32 - 719_470)
 }
 
-/// What has not been read yet of a reference date.
+/// The rest of a reference date that has not been parsed yet.
 struct Reader<'a>(&'a str);
 
 impl Reader<'_> {
@@ -110,7 +112,7 @@ impl Reader<'_> {
         Some((if is_negative { -year } else { year }, month, day))
     }
 
-    /// `h`, `h:m`, `h:m:s` or `h:m:s.f` in nanoseconds.
+    /// Parses `h`, `h:m`, `h:m:s` or `h:m:s.f`. Returns nanoseconds.
     fn time(&mut self) -> Option<i128> {
         let hour = self.number(2)?;
         let mut minute = 0;
@@ -130,7 +132,8 @@ impl Reader<'_> {
         })
     }
 
-    /// The digits behind a point, in nanoseconds. More digits than that must be zeros, or something would be lost.
+    /// Parses the digits after a decimal point. Returns nanoseconds, or `None` if a digit below the
+    /// nanosecond is not zero, since precision would be lost.
     fn fraction(&mut self) -> Option<u32> {
         let digits = self.digits(usize::MAX)?;
         let (kept, rest) = digits.split_at(digits.len().min(FRACTION_DIGITS));
@@ -140,7 +143,8 @@ impl Reader<'_> {
         format!("{kept:0<FRACTION_DIGITS$}").parse().ok()
     }
 
-    /// Nothing, `Z`, `UTC`, `GMT`, or an offset such as `+6`, `-06:00` or `+0600`, in nanoseconds to the east.
+    /// Parses an optional time zone: `Z`, `UTC`, `GMT`, or an offset such as `+6`, `-06:00` or
+    /// `+0600`. Returns nanoseconds east of UTC.
     fn zone(&mut self) -> Option<i128> {
         for name in ["Z", "UTC", "GMT"] {
             if let Some(start) = self.0.get(..name.len())
@@ -187,7 +191,7 @@ impl<'a> Reader<'a> {
         self.0.starts_with(|char: char| char.is_ascii_digit())
     }
 
-    /// As many digits as there are, at least one and no more than `most`.
+    /// Takes as many digits as there are, at least one and at most `most`.
     fn digits(&mut self, most: usize) -> Option<&'a str> {
         let count = self
             .0
@@ -209,7 +213,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    /// Seconds since 1970.
+    /// Returns the seconds from 1970 to a reference date.
     fn seconds(text: &str) -> i64 {
         let nanoseconds = parse_reference_date(text, Calendar::Gregorian).unwrap();
         assert_eq!(nanoseconds % SECOND, 0, "{text}");
@@ -305,14 +309,14 @@ mod tests {
         }
     }
 
-    /// Julian days (of noon) less that of 1970-01-01, which is 2440588.
+    /// Each date has its Julian day (at noon). Julian day 2440588 is 1970-01-01.
     #[test]
     fn the_mixed_calendar() {
         for (text, julian_day) in [
             ("0001-01-01", 1_721_424),
-            // 324 Julian years later, and 31 + 28 + 20 days.
+            // 324 Julian years after 0001-01-01, and 31 + 28 + 20 days.
             ("0325-03-21", 1_721_424 + 324 * 1_461 / 4 + 79),
-            // A day that only the Julian calendar has.
+            // A leap day that only the Julian calendar has.
             ("1500-02-29", 2_268_992),
             ("1582-10-04", 2_299_160),
             ("1582-10-15", 2_299_161),

@@ -1,65 +1,66 @@
-//! Numbers as they are stored, and what sums of them are kept in.
+//! Types of stored numbers, the types that sums are accumulated in, and filters of cells.
 
 use std::ops::AddAssign;
 
 /// A type of stored number.
 pub trait Cell: Copy + PartialOrd + Send + Sync + 'static {
-    /// The bytes of one, little-endian.
+    /// The little-endian bytes of one number.
     type Bytes: Copy + Send + Sync + 'static;
-    /// Nothing, to be added.
+    /// Zero.
     const ZERO: Self;
-    /// No number is less.
+    /// The lower bound of all numbers.
     const LEAST: Self;
-    /// No number is greater.
+    /// The upper bound of all numbers.
     const GREATEST: Self;
-    /// Whether there are values that are not numbers.
+    /// `true` if the type has NaN.
     const HAS_NAN: bool;
 
-    /// What up to 65,535 cells are counted in: as wide as a cell, where that is wide enough, so that as many fit into a
-    /// vector.
+    /// A counter of up to 65,535 cells. It is as wide as a cell where that suffices, so that a
+    /// vector holds as many counters as cells.
     type Count: Copy + Default + PartialEq + Into<u64> + From<bool> + From<u16> + AddAssign;
 
-    /// Whole cells; a rest of bytes is left out. No alignment is asked for.
+    /// Splits bytes into cells, without requiring alignment. A trailing partial cell is dropped.
     fn split(bytes: &[u8]) -> &[Self::Bytes];
 
-    /// The number.
+    /// Returns the number that these bytes store.
     fn load(bytes: Self::Bytes) -> Self;
 
-    /// The number of this bit pattern, of which the low bits count.
+    /// Returns the number with the bit pattern in the low bits of `pattern`.
     fn from_pattern(pattern: u64) -> Self;
 
-    /// Whether both have the same bits.
+    /// Returns `true` if both numbers have the same bits.
     fn is_same(self, other: Self) -> bool;
 
-    /// The nearest double.
+    /// Returns the nearest f64.
     fn to_f64(self) -> f64;
 }
 
-/// A cell whose sums are kept in `T`: f64, or i64 that wraps around (also for unsigned numbers, whose sums have the same
-/// bits).
+/// A type of cell whose sums are accumulated in `T`: f64, or an i64 that wraps. Unsigned numbers
+/// use i64 too, since the wrapped sum has the same bits.
 pub trait SumInto<T>: Cell {
-    /// What at least 65,536 cells are added up in without loss, other than that of floating-point additions.
+    /// The type of a partial sum. It holds the sum of at least 65,536 cells with no other error
+    /// than floating-point rounding and the wrapping of `T`.
     type Partial: Partial;
 
-    /// The cell as a partial sum.
+    /// Converts the cell to a partial sum.
     fn widen(self) -> Self::Partial;
 
-    /// Adds two partial sums, which wrap around where the total does.
+    /// Adds two partial sums. The result wraps where `T` wraps.
     fn plus(one: Self::Partial, other: Self::Partial) -> Self::Partial;
 
     /// Adds a partial sum to a total.
     fn flush(partial: Self::Partial, total: &mut T);
 
-    /// Whether the sum may have met a value that is not a number.
+    /// Returns `true` if the sum is NaN, so that one of the cells may have been NaN.
     fn is_tainted(partial: Self::Partial) -> bool;
 }
 
 /// A sum of some cells.
 pub trait Partial: Copy + Default {
-    /// Whether what was added can be taken away again, and leaves nothing behind.
+    /// `true` if subtracting an addend restores the exact sum of the others.
     const IS_EXACT: bool;
 
-    /// Without so many of these addends.
+    /// Subtracts `addend` from the sum, `times` times.
     fn without(self, addend: Self, times: u64) -> Self;
 }
 
@@ -249,9 +250,9 @@ integer!(u32, u32, u64, u64);
 integer!(i64, u64, i64, f64);
 integer!(u64, u64, u64, f64);
 
-/// What sums are kept in.
+/// A type that sums are accumulated in.
 pub trait Total: Copy + Default + Send + 'static {
-    /// Adds another.
+    /// Adds another sum.
     fn add(&mut self, other: Self);
 }
 
@@ -267,32 +268,32 @@ impl Total for i64 {
     }
 }
 
-/// A cell that can be added up as a double and as what a number of its type is added up in.
+/// A cell that can be summed as f64 and as the natural sum type of its kind.
 pub trait Number: SumInto<f64> + SumInto<Self::Natural> {
     /// f64 for floating-point numbers, i64 for integers.
     type Natural: Total;
 }
 
-/// Which cells count.
+/// A filter that keeps or skips cells. All filters skip NaN.
 pub trait Keep<C>: Copy + Send + Sync {
-    /// Whether these are all that are numbers.
+    /// `true` if all numbers are kept, so that only NaN is skipped.
     const KEEPS_NUMBERS: bool;
 
-    /// Whether this one does.
+    /// Returns `true` if the cell is kept.
     fn keeps(self, cell: C) -> bool;
 
-    /// The only number that does not, if there is just one.
+    /// Returns the only number that is skipped, if there is exactly one.
     #[inline(always)]
     fn exception(self) -> Option<C> {
         None
     }
 }
 
-/// All numbers.
+/// Keeps all numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct Numbers;
 
-// A number is equal to itself.
+// Only NaN differs from itself.
 #[allow(clippy::eq_op)]
 impl<C: Cell> Keep<C> for Numbers {
     const KEEPS_NUMBERS: bool = true;
@@ -303,10 +304,10 @@ impl<C: Cell> Keep<C> for Numbers {
     }
 }
 
-/// All but the cells that are marked as missing.
+/// Keeps all numbers except the fill value.
 #[derive(Debug, Clone, Copy)]
 pub struct Except<C> {
-    /// The mark.
+    /// The fill value.
     pub fill: C,
 }
 
@@ -324,12 +325,12 @@ impl<C: Cell> Keep<C> for Except<C> {
     }
 }
 
-/// Cells between two bounds, which count themselves. NaN is between no bounds.
+/// Keeps the cells between two bounds, which are inclusive. NaN is outside any bounds.
 #[derive(Debug, Clone, Copy)]
 pub struct Within<C> {
-    /// The least that counts.
+    /// The lower bound.
     pub least: C,
-    /// The greatest that counts.
+    /// The upper bound.
     pub greatest: C,
 }
 
@@ -338,12 +339,12 @@ impl<C: Cell> Keep<C> for Within<C> {
 
     #[inline(always)]
     fn keeps(self, cell: C) -> bool {
-        // Both are evaluated: a branch would cost more.
+        // `&` evaluates both comparisons: a branch would cost more.
         (self.least <= cell) & (cell <= self.greatest)
     }
 }
 
-/// Those that count by both.
+/// Keeps the cells that both filters keep.
 #[derive(Debug, Clone, Copy)]
 pub struct Both<A, B>(pub A, pub B);
 

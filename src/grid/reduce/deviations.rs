@@ -1,35 +1,36 @@
 //! Squared deviations from the mean.
 //!
-//! Cells are looked at twice while they are in a cache: for their mean, then for how far they are from it. That loses no
-//! digits, whatever the mean. Results are put together by the formulas of Chan, Golub and LeVeque (1979).
+//! Cells are read twice while they are in the cache: once for their mean, then for their deviations
+//! from it. This is precise whatever the mean is. Partial results are merged by the formulas of
+//! Chan, Golub and LeVeque (1979).
 
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Cell, Keep};
 use crate::grid::reduce::piece::{Piece, prefetch};
 
-/// Columns that are worked on at once.
+/// The number of columns that are processed at once.
 const TILE: usize = 256;
-/// Rows of them: results of a few would cost much to put together.
+/// The most rows that are processed at once. With few rows, merging would dominate the cost.
 const MOST_ROWS: usize = 64;
-/// Cells of a run that are looked at twice.
+/// The number of cells of a row that are read in two passes.
 const LOOK: usize = 4096;
-/// Sums that a run is added up in.
+/// The number of partial sums per row.
 const WIDTH: usize = 32;
 
-/// Count, mean and sum of squared deviations of the cells of each group.
+/// The count, mean and sum of squared deviations of some cells.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Deviation {
-    /// Cells.
+    /// The number of kept cells.
     pub count: u64,
-    /// Their mean.
+    /// The mean of the cells.
     pub mean: f64,
-    /// The sum of the squares of what they differ from it.
+    /// The sum of squared deviations from the mean.
     pub squares: f64,
 }
 
 impl Deviation {
-    /// Adds other cells.
+    /// Adds the cells that `other` describes.
     pub fn merge(&mut self, other: Self) {
         if other.count == 0 {
             return;
@@ -47,7 +48,7 @@ impl Deviation {
     }
 }
 
-/// Deviations by column: the cells at the same place of all rows go to the same group, the next ones to the next.
+/// Deviations by column: cell `i` of every row goes to group `i` after the group of the base.
 #[multiversion(targets(
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
     "x86_64+avx2+fma"
@@ -111,7 +112,7 @@ pub fn deviation_rows<C: Cell, K: Keep<C>>(
             for cells in row.chunks(LOOK) {
                 let mut deviation = None;
                 if K::KEEPS_NUMBERS {
-                    // NaN among the cells is in the sum as well.
+                    // A NaN among the cells makes the sum NaN.
                     let sum = add_up::<C>(cells, piece.ahead, |cell| cell.to_f64());
                     deviation = (!sum.is_nan()).then(|| {
                         let mean = sum / cells.len() as f64;

@@ -1,26 +1,27 @@
-//! Least and greatest cells.
+//! The min or max of cells.
 
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Cell, Keep};
 use crate::grid::reduce::piece::{Base, Piece, SHORT, STREAMS, prefetch};
 
-/// Cells of a row that are looked at at once, for results that stay in registers.
+/// The number of cells of a row that are compared at once, with results that stay in registers.
 const WIDTH: usize = 64;
-/// Cells of each row between two looks at their result.
+/// The number of cells of a row that are reduced before the group is updated.
 const LOOK: usize = 8192;
 
-/// Where the least or greatest cells of each group go.
+/// The min or max of each group.
 #[derive(Debug)]
 pub struct Extremes<'a, C> {
-    /// To start from the opposite end of all numbers.
+    /// The best cell of each group so far. Starts at the opposite end of the range of the type.
     pub found: &'a mut [C],
-    /// Whether a cell that counts is where `found` starts from: only for such a group does it matter. Empty as long
-    /// as there is none.
+    /// `true` for each group with a kept cell that equals the start value. For other groups,
+    /// `found` shows whether a cell was kept. Empty until there is such a group.
     pub seen: &'a mut Vec<bool>,
 }
 
 impl<C> Extremes<'_, C> {
+    /// Records a kept cell that equals the start value.
     fn see(&mut self, group: usize) {
         self.seen.resize(self.found.len(), false);
         self.seen[group] = true;
@@ -32,14 +33,14 @@ fn start<C: Cell, const MAX: bool>() -> C {
     if MAX { C::LEAST } else { C::GREATEST }
 }
 
-/// The better one of two; that of before, if the other is not a number.
+/// Returns the better of two cells, or `before` if `cell` is NaN.
 #[inline(always)]
 fn better<C: Cell, const MAX: bool>(cell: C, before: C) -> C {
     let is_better = if MAX { cell > before } else { cell < before };
     if is_better { cell } else { before }
 }
 
-/// The same, where a cell that does not count is never better.
+/// Returns the better of two cells, or `before` if `cell` is skipped.
 #[inline(always)]
 fn better_kept<C: Cell, K: Keep<C>, const MAX: bool>(cell: C, keep: K, before: C) -> C {
     if K::KEEPS_NUMBERS {
@@ -53,7 +54,7 @@ fn better_kept<C: Cell, K: Keep<C>, const MAX: bool>(cell: C, keep: K, before: C
     better::<C, MAX>(cell, before)
 }
 
-/// Extremes by column: the cells at the same place of all rows go to the same group, the next ones to the next.
+/// Extremes by column: cell `i` of every row goes to group `i` after the group of the base.
 #[multiversion(targets(
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
     "x86_64+avx2+fma"
@@ -138,7 +139,7 @@ pub fn extreme_rows<C: Cell, K: Keep<C>, const MAX: bool>(
     });
 }
 
-/// Extremes by row of rows that are short.
+/// Extremes by row where [`Piece::has_short_rows`].
 #[inline(always)]
 fn short_rows<C: Cell, K: Keep<C>, const MAX: bool>(
     piece: &Piece<'_, C::Bytes>,
@@ -182,7 +183,7 @@ fn short_rows<C: Cell, K: Keep<C>, const MAX: bool>(
     }
 }
 
-/// Extremes by column of rows that are no longer than [`SHORT`].
+/// Extremes by column where rows are no longer than [`SHORT`].
 #[inline(always)]
 fn short_columns<C: Cell, K: Keep<C>, const MAX: bool>(
     piece: &Piece<'_, C::Bytes>,
@@ -222,7 +223,7 @@ fn short_columns<C: Cell, K: Keep<C>, const MAX: bool>(
     }
 }
 
-/// The best of some.
+/// Returns the best of some cells.
 #[inline(always)]
 fn best<C: Cell, const MAX: bool>(mut found: [C; WIDTH]) -> C {
     let mut half = WIDTH / 2;
@@ -248,7 +249,7 @@ fn look<C: Cell, K: Keep<C>, const MAX: bool>(
     }
 }
 
-/// [`WIDTH`] cells of a row.
+/// Returns [`WIDTH`] cells of a row.
 #[inline(always)]
 fn block<B>(row: &[B], at: usize) -> &[B; WIDTH] {
     &row[at..at + WIDTH].as_chunks().0[0]

@@ -1,21 +1,22 @@
-//! How many cells of a chunk go to which groups.
+//! The number of cells of a chunk in each group.
 
 use crate::grid::reduce::layout::AxisGroups;
 
-/// How many selected cells of a chunk go to each group. A product of counts along the axes, so that no cell is spelled
-/// out: what it takes depends on the selected positions of the axes that are grouped by, not on the cells.
+/// The number of selected cells of a chunk in each group, as a product of counts along the axes.
+/// Its size depends on the selected indices along the grouped axes, not on the number of cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupCounts {
-    /// What all groups have in common.
+    /// The sum of the terms that all cells have in common.
     base: usize,
-    /// Cells of every combination of terms.
+    /// The product of the counts along all axes that are not in `axes`.
     cells: u64,
-    /// For each axis that has several, the terms, ascending, and how many selected positions have each.
+    /// For each axis with several different terms, the terms in ascending order, and the number of
+    /// selected indices with each.
     axes: Vec<Vec<(usize, u64)>>,
 }
 
 impl GroupCounts {
-    /// Those of a chunk with these axes. `base` is added to all groups.
+    /// Counts the cells of a chunk with these axes. `base` is added to all group indices.
     pub fn new(axes: &[AxisGroups], base: usize) -> Self {
         let mut counts = Self {
             base,
@@ -40,12 +41,12 @@ impl GroupCounts {
         counts
     }
 
-    /// The group, if all cells go to the same.
+    /// Returns the group that all cells go to, if there is only one.
     pub fn only_group(&self) -> Option<usize> {
         (self.cells > 0 && self.axes.is_empty()).then_some(self.base)
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups with cells.
     pub fn groups(&self) -> u64 {
         if self.cells == 0 {
             return 0;
@@ -61,7 +62,7 @@ impl GroupCounts {
     }
 }
 
-/// The terms, ascending, and how often each comes.
+/// Returns the terms in ascending order with the number of times that each occurs.
 fn by_term(terms: &[usize]) -> Vec<(usize, u64)> {
     let mut counts: Vec<(usize, u64)> = Vec::new();
     for term in terms {

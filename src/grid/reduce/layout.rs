@@ -1,4 +1,8 @@
-//! Which cells of a chunk go to which groups.
+//! The layout of a chunk: which cells go to which groups.
+//!
+//! Adjacent axes are merged where that keeps them simple. The innermost axis, or several of them
+//! combined, is the *line*, which is read cell by cell. The other axes split into *bases*, each
+//! with its own groups, and *rows*: lines that are added to the groups of the same base.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,73 +10,79 @@ use std::ops::Range;
 use crate::grid::index_set::IndexSet;
 use crate::grid::reduce::piece::{Base, STREAMS};
 
-/// The group of a position that is not selected.
+/// The term of an index that is not selected.
 pub const NO_GROUP: usize = usize::MAX;
 
-/// Shorter runs of a reduced axis are rather taken together with the axis ahead.
+/// Lines with fewer cells are combined with the axis before them.
 const SHORT: usize = 128;
-/// The most cells of a line that is put together from two axes.
+/// The most cells of a line that combines two axes.
 const LONGEST_LINE: usize = 16 << 10;
-/// The most cells of one that is lengthened by a part of an axis.
+/// The most cells of a line that is extended by part of an axis.
 const LONGER_LINE: usize = 1 << 10;
-/// Rows that a longer line must be left with.
+/// The fewest rows that must remain when a line is extended.
 const MANY_ROWS: usize = 64;
-/// Selected positions per run on average, below which the gaps are read along.
+/// The average number of selected cells per run below which a line is read with its gaps.
 const SPARSE: usize = 16;
-/// Cells of a stream that is worth to be read beside others.
+/// The fewest cells of a stream that is read side by side with others.
 const LONG_STREAM: usize = 1024;
 
-/// One axis of a chunk: which of its positions are selected, and what each adds to the number of a cell's group.
+/// One axis of a chunk: the selected indices, and the term that each adds to the group index of a
+/// cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AxisGroups {
-    /// Selected positions; its axis is the chunk's.
+    /// The selected indices, relative to the start of the chunk.
     pub selected: IndexSet,
-    /// A term per selected position, in their order. `None` if all are zero.
+    /// The term of each selected index, in ascending order of the indices. `None` if all terms are
+    /// zero.
     pub terms: Option<Vec<usize>>,
 }
 
-/// The selected cells of a chunk, row-major, as pieces of equal rows.
+/// The selected cells of a chunk, in row-major order, as sets of rows of equal length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// From the first selected cell to behind the last. Offsets count from its start.
+    /// The range from the first selected cell to the last. All offsets count from its start.
     pub span: Range<u64>,
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// Rows of equal length, and where they go. See [`super::piece::Piece`].
+/// Rows of equal length and the groups that their cells go to. [`super::piece::Piece`] describes
+/// the fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub outer: Vec<Base>,
     pub inner: Vec<Base>,
     pub rows: Vec<usize>,
     pub length: usize,
-    /// Whether most of what lies between the first cell and the last belongs to the piece.
+    /// `true` if more than half of the cells between the first and the last belong to the rows.
     pub is_dense: bool,
     pub target: Target,
 }
 
-/// What becomes of the cells of a row.
+/// The groups that the cells of a row go to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// All go to the group of the base.
+    /// All cells go to the group of the base.
     Base,
-    /// Each goes to a group of its own, the next one to the next.
+    /// Cells go to consecutive groups, starting at the group of the base.
     Neighbours,
-    /// Each goes to the group that lies so far behind the base's; those of [`NO_GROUP`] to none.
+    /// Each cell goes to the group of the base plus its own term, or is ignored if the term is
+    /// [`NO_GROUP`].
     Scattered(Vec<usize>),
 }
 
-/// How the terms of an axis change along it.
+/// The terms along an axis.
 #[derive(Debug, Clone)]
 enum Terms {
+    /// One term for all indices.
     Same(usize),
-    /// From a first term on by so much with every position.
+    /// The term of index 0 and the difference between consecutive terms.
     Steps(usize, usize),
-    /// One per position.
+    /// One term per index, [`NO_GROUP`] if the index is not selected.
     Any(Vec<usize>),
 }
 
 #[derive(Debug, Clone)]
+/// One axis of a chunk, or several adjacent axes merged into one.
 struct Part {
     extent: usize,
     stride: usize,
@@ -81,7 +91,8 @@ struct Part {
 }
 
 impl Layout {
-    /// The layout of a chunk with these axes, the last of which varies fastest. `base` is added to all groups.
+    /// Returns the layout of a chunk with these axes, the last of which varies fastest. `base` is
+    /// added to all group indices.
     pub fn new(axes: &[AxisGroups], base: usize) -> Self {
         let mut stride = 1;
         let mut parts = Vec::with_capacity(axes.len());
@@ -129,7 +140,7 @@ impl Piece {
             + self.length
     }
 
-    /// Makes offsets count from `start`, which none of the piece's cells lies ahead of.
+    /// Makes offsets count from `start`, which must not be after the first cell of the rows.
     fn rebase(&mut self, start: usize) {
         let ahead = self.start() - start;
         let first = self.inner.iter().map(|base| base.offset).min().unwrap_or(0);
@@ -145,7 +156,8 @@ impl Piece {
 
 impl Part {
     fn new(axis: &AxisGroups, stride: usize) -> Self {
-        // A chunk's cells are in memory or in a map, so its extents fit.
+        // Lossless casts: the cells of a chunk are in memory or in a memory map, so its extents
+        // fit.
         let selected: Vec<_> = axis
             .selected
             .ranges()
@@ -172,11 +184,12 @@ impl Part {
         self.selected.iter().cloned().flatten()
     }
 
+    /// Returns `true` if the axis is not grouped by: all its indices have the same term.
     fn is_reduced(&self) -> bool {
         matches!(self.terms, Terms::Same(_))
     }
 
-    /// A term for each of its positions, selected or not.
+    /// Returns a term for each index, selected or not.
     fn spelled_out(&self) -> Vec<usize> {
         let mut terms = vec![NO_GROUP; self.extent];
         for position in self.positions() {
@@ -185,7 +198,7 @@ impl Part {
         terms
     }
 
-    /// This axis and the one behind it as one, whatever they are.
+    /// Combines this axis and the next one, `behind`, whatever their terms are.
     fn combine(&self, behind: &Self) -> Self {
         let (ahead, inner) = (self.spelled_out(), behind.spelled_out());
         let terms = ahead.iter().flat_map(|ahead| {
@@ -206,7 +219,7 @@ impl Part {
         }
     }
 
-    /// The same where the two are as simple together as each is alone.
+    /// Combines this axis and the next one, `behind`, if the result is as simple as both.
     fn merge(&self, behind: &Self) -> Option<Self> {
         let terms = match (&self.terms, &behind.terms) {
             (terms, Terms::Same(0)) if behind.extent == 1 => {
@@ -237,7 +250,7 @@ impl Part {
 }
 
 impl Terms {
-    /// From a term per selected position of an axis of this extent.
+    /// Classifies the terms of the selected indices of an axis of this extent.
     fn new(terms: &[usize], selected: &[Range<usize>], extent: usize) -> Self {
         let positions = || {
             selected
@@ -291,7 +304,7 @@ impl Terms {
     }
 }
 
-/// Neighbouring axes as one, where they can be.
+/// Merges adjacent axes where that keeps them simple.
 fn merged(parts: Vec<Part>) -> Vec<Part> {
     let mut merged: Vec<Part> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -304,9 +317,11 @@ fn merged(parts: Vec<Part>) -> Vec<Part> {
     merged
 }
 
+/// Cuts the selected cells into rows: the innermost axis becomes the line, all others bases or
+/// rows.
 fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
     let Some(mut line) = parts.pop() else {
-        // An array without axes is one cell.
+        // An array without axes has one cell.
         pieces.push(Piece {
             outer: vec![Base {
                 offset: 0,
@@ -323,8 +338,8 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
         });
         return;
     };
-    // Rows of a few cells each cost more than what is done with them. Where there are rows enough, more axes make a
-    // longer line.
+    // The overhead of a row of few cells exceeds the work on its cells. If there are enough rows,
+    // combine axes into a longer line.
     while line.extent < SHORT
         && let Some(ahead) = parts.last()
         && line.extent * ahead.extent <= LONGEST_LINE
@@ -333,7 +348,7 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
         line = ahead.combine(&line);
         parts.pop();
     }
-    // Or a part of an axis whose positions make no difference.
+    // Otherwise extend the line by part of a reduced axis, all of whose indices have the same term.
     if line.extent < SHORT
         && !line.is_reduced()
         && let Some(ahead) = parts.last_mut()
@@ -363,7 +378,7 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
     }
     let (outer, inner) = bases(&parts);
     for (group, rows) in rows(&parts) {
-        // Where they are short, hardware follows them best as they lie.
+        // Hardware follows short streams best in memory order.
         let rows = if rows.len() / STREAMS * line.extent < LONG_STREAM {
             rows
         } else {
@@ -394,13 +409,14 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
     }
 }
 
-/// Whether one of these axes makes rows that are added to each other.
+/// Returns `true` if one of these axes makes at least [`STREAMS`] rows that are added to each
+/// other.
 fn has_rows(parts: &[Part]) -> bool {
     let mut parts = parts.iter();
     parts.any(|part| part.is_reduced() && part.positions().nth(STREAMS - 1).is_some())
 }
 
-/// Whether every selected position of an axis has a group of its own.
+/// Returns `true` if every selected index of an axis has its own group.
 fn is_simple(part: &Part) -> bool {
     match &part.terms {
         Terms::Same(_) => part.positions().nth(1).is_none(),
@@ -416,7 +432,8 @@ fn is_simple(part: &Part) -> bool {
     }
 }
 
-/// The products of the axes on which every position has a group of its own: of all but the last one, and of the last.
+/// Returns the bases: the product of all but the last of the axes on which every selected index has
+/// its own group, and that last axis.
 fn bases(parts: &[Part]) -> (Vec<Base>, Vec<Base>) {
     let simple: Vec<&Part> = parts.iter().filter(|part| is_simple(part)).collect();
     let nothing = || {
@@ -437,14 +454,14 @@ fn bases(parts: &[Part]) -> (Vec<Base>, Vec<Base>) {
         })
     };
     match simple.split_last() {
-        // A single one is the outer: neighbours of that level are read in turn.
+        // A single axis is the outer level, whose bases are visited one after another.
         Some((only, [])) => (product(&[only]), nothing()),
         Some((last, ahead)) => (product(ahead), product(&[last])),
         None => (nothing(), nothing()),
     }
 }
 
-/// The offsets of the rows along all other axes, for each group that they make.
+/// Returns the offsets of the rows along all other axes, per sum of their terms.
 fn rows(parts: &[Part]) -> Vec<(usize, Vec<usize>)> {
     let mut all = vec![(0, vec![0])];
     for part in parts.iter().filter(|part| !is_simple(part)) {
@@ -467,8 +484,8 @@ fn rows(parts: &[Part]) -> Vec<(usize, Vec<usize>)> {
     all
 }
 
-/// The same rows in an order in which the next one is far away: rows that are read together are then streams, each of
-/// which goes on where it was.
+/// Reorders rows so that consecutive ones are far apart in memory. Rows that are read side by side
+/// then form streams, each of which continues where it stopped.
 fn spread(rows: Vec<usize>) -> Vec<usize> {
     let turns = rows.len() / STREAMS;
     if turns < 2 {

@@ -1,11 +1,40 @@
-//! Reductions of stored cells to sums, extremes and deviations per group, where the group of a cell follows from its
-//! position. Rows are never spelled out, and neither are coordinates.
+//! Reductions of stored cells to sums, minima, maxima and deviations per group.
 //!
-//! A [`Layout`] says which cells of a chunk go to which groups: rows of cells, told apart by what becomes of them.
-//! [`Reduction`] keeps the results of all groups and adds chunks to them; of what is known of a chunk without reading it,
-//! [`GroupCounts`] tells how many of its cells go to which groups.
+//! The group index of a cell is the sum of one term per axis, so neither rows nor coordinates are
+//! materialized. A [`Layout`] describes which cells of a chunk go to which groups. A [`Reduction`]
+//! holds the accumulators of all groups, and adds chunks to them. [`GroupCounts`] counts the cells
+//! of a chunk per group, so that a chunk answered by statistics is added without being read.
+//!
+//! The max of a chunk of 2 x 3 cells, grouped by the second axis, whose terms are 0, 1 and 2:
+//!
+//! ```text
+//! cells           group index     max per group
+//!  1   2   3      0   1   2
+//! 10  20  30      0   1   2       10  20  30
+//! ```
+//!
+//! ```
+//! use arrow::array::AsArray;
+//! use arrow::datatypes::UInt8Type;
+//! use tet_sql::grid::IndexSet;
+//! use tet_sql::grid::reduce::{AxisGroups, CellType, Counts, Layout, Reduction, Wanted};
+//!
+//! let axes = [
+//!     AxisGroups { selected: IndexSet::all(2), terms: None },
+//!     AxisGroups { selected: IndexSet::all(3), terms: Some(vec![0, 1, 2]) },
+//! ];
+//! let layout = Layout::new(&axes, 0);
+//!
+//! let wanted = Wanted { greatest: true, ..Wanted::default() };
+//! let mut reduction = Reduction::new(CellType::U8, 3, wanted, None, None);
+//! let chunk = [1u8, 2, 3, 10, 20, 30];
+//! reduction.add(&[&chunk[..]], &layout);
+//!
+//! let max = reduction.results(&Counts::Same(2)).greatest.unwrap();
+//! assert_eq!(max.as_primitive::<UInt8Type>().values(), &[10, 20, 30]);
+//! ```
 
-// Loops over lanes, which the compiler turns into vectors, read best by their number.
+// Loops over lanes, which the compiler vectorizes, read best with an index.
 #![allow(clippy::needless_range_loop)]
 
 mod cell;

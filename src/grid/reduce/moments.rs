@@ -1,4 +1,4 @@
-//! The results of all groups for one type of cell.
+//! The accumulators of all groups, for one type of cell.
 
 use crate::grid::reduce::cell::{Both, Except, Keep, Number, Numbers, SumInto, Total, Within};
 use crate::grid::reduce::deviations::{Deviation, deviation_columns, deviation_rows};
@@ -8,56 +8,56 @@ use crate::grid::reduce::layout::{self, NO_GROUP, Target};
 use crate::grid::reduce::piece::{Base, Piece};
 use crate::grid::reduce::sums::{Sums, sum_columns, sum_rows};
 
-/// What is wanted of the cells of each group.
+/// The aggregates that a reduction computes for each group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Wanted {
-    /// Their sum.
+    /// The sum of the kept cells, accumulated in this type.
     pub sum: Option<SumKind>,
-    /// Their number.
+    /// The number of kept cells.
     pub count: bool,
-    /// The least.
+    /// The min of the kept cells.
     pub least: bool,
-    /// The greatest.
+    /// The max of the kept cells.
     pub greatest: bool,
-    /// Their mean and how far they are from it.
+    /// The mean of the kept cells and the sum of their squared deviations from it.
     pub deviation: bool,
 }
 
-/// What sums are kept in.
+/// The type that sums are accumulated in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SumKind {
-    /// Doubles, whatever the cells.
+    /// f64 for all cells.
     Float,
-    /// Doubles of floating-point numbers, and of integers 64-bit integers, which wrap around.
+    /// f64 for floating-point cells, wrapping 64-bit integers for integer cells.
     Natural,
 }
 
-/// Sums of all groups.
+/// The sums of all groups.
 #[derive(Debug, Clone)]
 pub(super) enum Totals<N> {
     Float(Vec<f64>),
     Natural(Vec<N>),
 }
 
-/// Least or greatest cells of all groups.
+/// The min or max of all groups. `seen` is [`Extremes::seen`].
 #[derive(Debug, Clone)]
 pub(super) struct Found<C> {
     pub cells: Vec<C>,
     pub seen: Vec<bool>,
 }
 
-/// Bytes that memory is asked for ahead of what is looked at, where that is several rows: between 512 and 2048 it makes no
-/// difference. A single row needs more.
+/// The prefetch distance in bytes while several rows are read. Values between 512 and 2048 perform
+/// alike. A single row needs more.
 const AHEAD: usize = 1024;
 
-/// The results of all groups for cells of one type.
+/// The accumulators of all groups, for cells of one type.
 #[derive(Debug, Clone)]
 pub(super) struct Moments<C: Number> {
     groups: usize,
     within: Option<Within<C>>,
-    /// Marks missing cells, and is a number.
+    /// The fill value, unless that is NaN.
     fill: Option<C>,
-    /// As [`Sums::counts`].
+    /// The counts in the encoding of [`Sums::counts`].
     pub counts: Vec<i64>,
     pub totals: Option<Totals<C::Natural>>,
     pub least: Option<Found<C>>,
@@ -66,7 +66,7 @@ pub(super) struct Moments<C: Number> {
     scratch: Scratch<C>,
 }
 
-/// Results of a row whose cells go to scattered groups.
+/// Accumulators of one row whose cells go to scattered groups.
 #[derive(Debug, Clone)]
 struct Scratch<C: Number> {
     floats: Vec<f64>,
@@ -91,8 +91,7 @@ impl<C: Number> Default for Scratch<C> {
 }
 
 impl<C: Number> Moments<C> {
-    /// Nothing yet, of so many groups. Cells out of bounds, cells that are `fill`, and those that are not numbers do not
-    /// count.
+    /// Returns empty accumulators for this many groups. Skips NaN, `fill`, and cells out of bounds.
     pub fn new(groups: usize, wanted: Wanted, bounds: Option<Within<C>>, fill: Option<C>) -> Self {
         let found = |wanted: bool, start: C| {
             wanted.then(|| Found {
@@ -101,7 +100,7 @@ impl<C: Number> Moments<C> {
             })
         };
         let sums = match wanted.sum {
-            // Counts come with sums.
+            // Sums come with counts.
             None => wanted.count.then_some(SumKind::Natural),
             some => some,
         };
@@ -125,18 +124,19 @@ impl<C: Number> Moments<C> {
         }
     }
 
-    /// Whether all cells count but those that are missing, so that the counts are less the number of these.
+    /// Returns `true` if there are no bounds: most cells are expected to be kept, and `counts` is
+    /// minus the number of skipped cells.
     pub fn is_hopeful(&self) -> bool {
         self.within.is_none()
     }
 
-    /// Changes the bounds of what is added from now on, if there are any.
+    /// Changes the bounds for cells that are added from now on. There must be bounds already.
     pub fn set_bounds(&mut self, bounds: Within<C>) {
         debug_assert!(!self.is_hopeful(), "there are no bounds");
         self.within = Some(bounds);
     }
 
-    /// Adds the cells of chunks of the same layout.
+    /// Adds the cells of chunks with the same layout.
     pub fn add(&mut self, sources: &[&[C::Bytes]], pieces: &[layout::Piece]) {
         for piece in pieces {
             let mut starts: Vec<&[C::Bytes]> = Vec::with_capacity(sources.len() * piece.rows.len());
@@ -212,7 +212,7 @@ impl<C: Number> Moments<C> {
         }
     }
 
-    /// Adds the results of others.
+    /// Adds the accumulators of `other`.
     pub fn merge(&mut self, other: &Self) {
         if !other.counts.is_empty() {
             self.counts.resize(self.groups, 0);
@@ -242,8 +242,8 @@ impl<C: Number> Moments<C> {
         }
     }
 
-    /// Adds what is known of some cells of one group: their least and greatest, and how many there are that count, and
-    /// that do not. Only extremes and counts can be known in this way.
+    /// Adds cells of one group that statistics describe: their min and max, and the number of kept
+    /// and of skipped cells. Only for reductions without sums and deviations.
     pub fn add_known(&mut self, group: usize, extremes: Option<(C, C)>, count: u64, missing: u64) {
         self.count_known(group, count, missing);
         if let Some((least, greatest)) = extremes {
@@ -251,26 +251,26 @@ impl<C: Number> Moments<C> {
         }
     }
 
-    /// Adds cells that do not count.
+    /// Adds skipped cells.
     pub fn add_missing(&mut self, cells: &GroupCounts) {
-        // Otherwise only those that do are counted.
+        // With bounds, only kept cells are counted.
         if self.is_hopeful() {
             cells.for_each(|group, missing| self.count_known(group, 0, missing));
         }
     }
 
-    /// Adds cells that count, of which nothing but their number is wanted.
+    /// Adds kept cells of unknown values. Only for reductions that compute nothing but counts.
     pub fn add_counted(&mut self, cells: &GroupCounts) {
-        // Otherwise all are taken for granted.
+        // Without bounds, only skipped cells are counted.
         if !self.is_hopeful() {
             cells.for_each(|group, count| self.count_known(group, count, 0));
         }
     }
 
-    /// Adds cells that count and are all the same number.
+    /// Adds kept cells that are all the same number.
     pub fn add_constant(&mut self, cells: &GroupCounts, cell: C) {
         let mean = cell.to_f64();
-        // As far as they are from their mean, if that is a number.
+        // Equal cells do not deviate from their mean, unless the mean is not a number.
         let squares = if mean.is_finite() { 0.0 } else { f64::NAN };
         cells.for_each(|group, count| {
             self.count_known(group, count, 0);
@@ -291,7 +291,8 @@ impl<C: Number> Moments<C> {
     }
 
     fn count_known(&mut self, group: usize, count: u64, missing: u64) {
-        // More than fit are an error once all are counted.
+        // May wrap: cells that exceed the range are reported as an error when they are counted per
+        // group.
         if !self.is_hopeful() {
             self.counts[group] = self.counts[group].wrapping_add_unsigned(count);
         } else if missing > 0 {
@@ -310,7 +311,8 @@ impl<C: Number> Moments<C> {
     }
 }
 
-/// The sum of so many cells that are all the same: by doubling, which takes a few additions of whatever kind they are.
+/// Returns the sum of `count` equal cells, by repeated doubling. The additions round or wrap like
+/// those of `T`.
 fn repeated<C: SumInto<T>, T: Total>(cell: C, count: u64) -> T {
     let (mut sum, mut doubled) = (T::default(), T::default());
     C::flush(cell.widen(), &mut doubled);
@@ -417,7 +419,8 @@ fn add_extremes<C: Number, K: Keep<C>, const MAX: bool>(
     }
 }
 
-/// Each base of a piece as a piece of its own, whose results count from zero, and its group.
+/// Calls `visit` for each base with its group and a [`Piece`] of only that base, whose groups count
+/// from zero.
 fn for_each_base<B>(piece: &Piece<'_, B>, mut visit: impl FnMut(usize, &Piece<'_, B>)) {
     for outer in piece.outer {
         for inner in piece.inner {

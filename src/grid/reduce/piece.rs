@@ -1,39 +1,42 @@
-//! What a kernel is given: rows of cells, and where their results go.
+//! The input of the reduction kernels: rows of cells and the groups that they go to.
 
-/// Where a row of cells starts, and the group that its first result goes to.
+/// An offset to rows of cells, and the group of their first cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Base {
-    /// A number of cells.
+    /// The number of cells to skip.
     pub offset: usize,
-    /// A number of groups.
+    /// A group index.
     pub group: usize,
 }
 
-/// Cells of some chunks of the same layout: for each pair of an outer and an inner base the rows that start at the sum of
-/// their offsets in every one of `starts`.
+/// Rows of cells from chunks with the same layout. The bases are the product of `outer` and
+/// `inner`, whose offsets and groups are added. Each base has one row per element of `starts`: the
+/// `length` cells that begin at the offset of the base.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece<'a, B> {
-    /// What the rows of a base are counted from, in all chunks. They have their results in common.
+    /// The cells that offsets count from, for each row of a base and each chunk. All rows of a base
+    /// go to the same groups.
     pub starts: &'a [&'a [B]],
-    /// The bases, in two levels, so that they need not be spelled out.
+    /// The outer level of the bases. Two levels avoid materializing their product.
     pub outer: &'a [Base],
-    /// The second level.
+    /// The inner level of the bases.
     pub inner: &'a [Base],
-    /// Cells of a row.
+    /// The number of cells in a row.
     pub length: usize,
-    /// Bytes between the cells that are looked at and those that memory is asked for meanwhile.
+    /// The prefetch distance in bytes, from the cells being reduced to the cells being fetched from
+    /// memory.
     pub ahead: usize,
 }
 
-/// Rows that are best looked at together, as streams that hardware follows.
+/// The number of rows that are read side by side. Hardware prefetchers follow that many streams.
 pub const STREAMS: usize = 8;
-/// The longest row that is looked at together with those of other bases.
+/// The longest row that is reduced together with the rows of other bases.
 pub const SHORT: usize = 64;
-/// The same where each base has one.
+/// The longest row that is reduced together with those of other bases if each base has one row.
 pub const MIDDLING: usize = 4096;
 
 impl<'a, B> Piece<'a, B> {
-    /// Whether its rows are best looked at together with those of other bases.
+    /// Returns `true` if rows should be reduced together with the rows of other bases.
     #[inline(always)]
     pub fn has_short_rows(&self) -> bool {
         self.length
@@ -44,7 +47,7 @@ impl<'a, B> Piece<'a, B> {
             }
     }
 
-    /// Whether its columns are.
+    /// Returns `true` if columns should be reduced together with the columns of other bases.
     #[inline(always)]
     pub fn has_short_columns(&self) -> bool {
         self.length <= SHORT
@@ -52,8 +55,8 @@ impl<'a, B> Piece<'a, B> {
             && self.outer.len() * self.inner.len() >= STREAMS
     }
 
-    /// Calls `visit` for each base with its group and its rows: with up to `MOST`, if two visits do for all, else with up to `SHARE`
-    /// at a time.
+    /// Calls `visit` for each base with its group and several of its rows: at most `MOST` if two
+    /// calls are enough for all rows, otherwise at most `SHARE`.
     #[inline(always)]
     pub fn for_each_rows<const SHARE: usize, const MOST: usize>(
         &self,
@@ -66,7 +69,7 @@ impl<'a, B> Piece<'a, B> {
         } else {
             depth.div_ceil(SHARE)
         };
-        // Equal shares: a last visit with few rows would cost as much as one with many.
+        // Split rows evenly: a last call with few rows would cost as much as one with many.
         let share = depth.div_ceil(visits).max(1);
         let empty: &[B] = &[];
         let mut rows = [empty; MOST];
@@ -83,7 +86,8 @@ impl<'a, B> Piece<'a, B> {
         }
     }
 
-    /// Bases that are far apart from each other, so that short rows are streams, too.
+    /// Returns the bases in steps of [`STREAMS`] bases that are far apart in memory, so that short
+    /// rows form streams too.
     pub fn bases(&self) -> Bases<'a> {
         let inner = self.inner.len().max(1);
         let total = self.outer.len() * self.inner.len();
@@ -102,8 +106,8 @@ impl<'a, B> Piece<'a, B> {
     }
 }
 
-/// The bases of a piece, several at a time. No iterator and no closure, which need not be inlined and would then be compiled for
-/// any processor.
+/// The bases of a [`Piece`], several at a time. This is neither an iterator nor a closure, because
+/// those need not be inlined, and would then be compiled for the baseline processor.
 #[derive(Debug)]
 pub struct Bases<'a> {
     outer: &'a [Base],
@@ -114,7 +118,8 @@ pub struct Bases<'a> {
 }
 
 impl Bases<'_> {
-    /// The next ones, and how many there are. For the last time they may be fewer than [`STREAMS`], and the others zero.
+    /// Returns the next bases and their count. The last call may return fewer than [`STREAMS`]; the
+    /// remaining ones are then zero.
     #[inline(always)]
     pub fn next(&mut self) -> Option<([Base; STREAMS], usize)> {
         let mut bases = [Base::default(); STREAMS];
@@ -126,14 +131,14 @@ impl Bases<'_> {
             return Some((bases, STREAMS));
         }
         let count = std::mem::take(&mut self.rest);
-        // Where the last share ends, the rest begins.
+        // The remaining bases follow the last stream.
         for base in &mut bases[..count] {
             *base = self.step(STREAMS - 1);
         }
         (count > 0).then_some((bases, count))
     }
 
-    /// The base at a place, which moves on.
+    /// Returns the next base of a stream and advances the stream.
     #[inline(always)]
     fn step(&mut self, place: usize) -> Base {
         let (outer, inner) = &mut self.places[place];
@@ -149,14 +154,16 @@ impl Bases<'_> {
     }
 }
 
-/// Asks memory for what lies behind some cells: hardware that reads ahead by itself stops at every page.
+/// Prefetches the memory `ahead` bytes after `cells`. Hardware prefetchers alone stop at every page
+/// boundary.
 #[inline(always)]
 pub fn prefetch<B>(cells: &[B], ahead: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in (0..size_of_val(cells)).step_by(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let place = cells.as_ptr().cast::<i8>().wrapping_add(ahead + line);
-        // SAFETY: a hint, which neither reads nor fails, wherever it points. Every x86_64 processor has it.
+        // SAFETY: a prefetch is a hint that neither reads memory nor faults, wherever it points.
+        // Every x86_64 processor supports the instruction.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
     }
     #[cfg(not(target_arch = "x86_64"))]

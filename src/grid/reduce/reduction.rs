@@ -1,4 +1,4 @@
-//! The results of all groups, whatever the type of the cells.
+//! The accumulators of all groups, for any type of cell.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::grid::reduce::group_counts::GroupCounts;
 use crate::grid::reduce::layout::Layout;
 use crate::grid::reduce::moments::{Found, Moments, Totals, Wanted};
 
-/// How numbers are stored. All are little-endian.
+/// The type of stored numbers. All are little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CellType {
-    /// IEEE 754 half precision. Reduced as f32.
+    /// IEEE 754 half precision, reduced as f32.
     F16,
     /// IEEE 754 single precision.
     F32,
@@ -41,22 +41,22 @@ pub enum CellType {
 }
 
 impl CellType {
-    /// Whether cells are floating-point numbers.
+    /// Returns `true` for floating-point numbers.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::F32 | Self::F64)
     }
 
-    /// Whether numbers are signed integers.
+    /// Returns `true` for signed integers.
     pub fn is_signed_integer(self) -> bool {
         matches!(self, Self::I16 | Self::I32 | Self::I64)
     }
 
-    /// Whether numbers are unsigned integers of fewer bytes than these.
+    /// Returns `true` for unsigned integers of fewer than `bytes` bytes.
     pub fn is_unsigned_below(self, bytes: usize) -> bool {
         matches!(self, Self::U8 | Self::U16 | Self::U32 | Self::U64) && self.size() < bytes
     }
 
-    /// Bytes of a cell.
+    /// Returns the size of a cell in bytes.
     pub fn size(self) -> usize {
         match self {
             Self::U8 => 1,
@@ -67,13 +67,16 @@ impl CellType {
     }
 }
 
-/// Reduces the cells of many chunks to results for each of many groups.
+/// Reduces the cells of many chunks to accumulators for each of many groups.
+///
+/// NaN, the fill value and cells outside the bounds are *skipped*: they contribute to no aggregate.
+/// All other cells are *kept*.
 #[derive(Debug, Clone)]
 pub struct Reduction {
     moments: AnyMoments,
-    /// Whether cells are halves, and the one that marks missing cells.
+    /// For [`CellType::F16`], the bits of the fill value, if there is one. `None` for other types.
     halves: Option<Option<u16>>,
-    /// Halves as singles.
+    /// f16 cells converted to f32, per source.
     widened: Vec<Vec<u8>>,
 }
 
@@ -107,8 +110,9 @@ macro_rules! for_any {
 }
 
 impl Reduction {
-    /// Nothing yet, of so many groups. Cells that are not numbers do not count, nor those with the bits `fill`, nor those
-    /// outside the bounds, which are bits of the cells' type (of f32 for halves) and belong to what is within.
+    /// Returns empty accumulators for this many groups. Skips NaN, cells with the bits `fill`, and
+    /// cells outside `bounds`, which are inclusive. Bounds are bit patterns of the cell type, or of
+    /// f32 for f16 cells.
     pub fn new(
         cell_type: CellType,
         groups: usize,
@@ -145,12 +149,14 @@ impl Reduction {
         }
     }
 
-    /// Changes the bounds of what is added from now on. Only for a reduction that was made with some.
+    /// Changes the bounds for cells that are added from now on. The reduction must have been
+    /// created with bounds.
     pub fn set_bounds(&mut self, bounds: (u64, u64)) {
         for_any!(&mut self.moments, moments => moments.set_bounds(within(bounds)));
     }
 
-    /// Adds the cells of some chunks of the same layout: of each those of the layout's span.
+    /// Adds the cells of chunks with the same layout. Each source holds the cells of
+    /// [`Layout::span`].
     pub fn add(&mut self, sources: &[&[u8]], layout: &Layout) {
         if let Some(fill) = self.halves {
             self.widened.resize_with(sources.len(), Vec::new);
@@ -170,7 +176,7 @@ impl Reduction {
         }
     }
 
-    /// Adds the results of another reduction of the same kind.
+    /// Adds the accumulators of another reduction of the same kind.
     pub fn merge(&mut self, other: &Self) {
         match (&mut self.moments, &other.moments) {
             (AnyMoments::F32(one), AnyMoments::F32(other)) => one.merge(other),
@@ -186,8 +192,9 @@ impl Reduction {
         }
     }
 
-    /// Adds what is known of some cells of one group without reading them: the bits of their least and greatest (of f32 for
-    /// halves), how many there are that count, and how many do not. Not for sums and deviations.
+    /// Adds cells of one group that statistics describe, without reading them: the bits of their
+    /// min and max (of f32 for f16 cells), and the number of kept and of skipped cells. Only for
+    /// reductions without sums and deviations.
     pub fn add_known(
         &mut self,
         group: usize,
@@ -203,17 +210,17 @@ impl Reduction {
         });
     }
 
-    /// Adds cells that do not count, without reading them.
+    /// Adds skipped cells without reading them.
     pub fn add_missing(&mut self, cells: &GroupCounts) {
         for_any!(&mut self.moments, moments => moments.add_missing(cells));
     }
 
-    /// Adds cells that count, without reading them. Only for counts.
+    /// Adds kept cells without reading them. Only for reductions that compute nothing but counts.
     pub fn add_counted(&mut self, cells: &GroupCounts) {
         for_any!(&mut self.moments, moments => moments.add_counted(cells));
     }
 
-    /// Adds cells that count and all have these bits (of f32 for halves), without reading them.
+    /// Adds kept cells that all have these bits (of f32 for f16 cells) without reading them.
     pub fn add_constant(&mut self, cells: &GroupCounts, pattern: u64) {
         fn typed<C: Number>(moments: &mut Moments<C>, cells: &GroupCounts, pattern: u64) {
             moments.add_constant(cells, C::from_pattern(pattern));
@@ -221,7 +228,8 @@ impl Reduction {
         for_any!(&mut self.moments, moments => typed(moments, cells, pattern));
     }
 
-    /// The results, given how many cells each group has in all, whether they count or not.
+    /// Returns the accumulated values. `cells` is the number of cells in each group, kept and
+    /// skipped together.
     pub fn results(self, cells: &Counts) -> Results {
         fn typed<C, T, N>(moments: Moments<C>, cells: &Counts) -> Results
         where
@@ -298,17 +306,17 @@ fn within<C: Cell>((least, greatest): (u64, u64)) -> Within<C> {
     }
 }
 
-/// How many cells there are in each group.
+/// A number of cells per group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Counts {
-    /// In each of them the same.
+    /// One number for all groups.
     Same(u64),
-    /// A number per group.
+    /// One number per group.
     Each(Vec<u64>),
 }
 
 impl Counts {
-    /// Those of one group.
+    /// Returns the number of cells in `group`.
     pub fn of(&self, group: usize) -> u64 {
         match self {
             Self::Same(count) => *count,
@@ -316,7 +324,7 @@ impl Counts {
         }
     }
 
-    /// Whether a group has none.
+    /// Returns `true` if any group has no cells.
     pub fn has_zero(&self) -> bool {
         match self {
             Self::Same(count) => *count == 0,
@@ -325,22 +333,22 @@ impl Counts {
     }
 }
 
-/// The results of a reduction, a value per group each.
+/// The accumulated values of a reduction, one per group.
 #[derive(Debug, Clone)]
 pub struct Results {
-    /// Cells that count.
+    /// The number of kept cells.
     pub counts: Counts,
-    /// Float64, or Int64 that may have wrapped around. Zero where no cell counts.
+    /// The sums as Float64, or as Int64 that may have wrapped. Zero where no cell is kept.
     pub sums: Option<ArrayRef>,
-    /// Of the cells' type; null where no cell counts.
+    /// The min of each group, in the type of the cells. Null where no cell is kept.
     pub least: Option<ArrayRef>,
-    /// Of the cells' type; null where no cell counts.
+    /// The max of each group, in the type of the cells. Null where no cell is kept.
     pub greatest: Option<ArrayRef>,
-    /// The number of cells, their mean, and the sum of squared deviations from it.
+    /// The number of kept cells, their mean, and the sum of their squared deviations from the mean.
     pub deviations: Option<[ArrayRef; 3]>,
 }
 
-/// Halves as singles; missing ones are not a number.
+/// Converts f16 cells to f32, and the fill value to NaN.
 fn widen(halves: &[u8], fill: Option<u16>, singles: &mut Vec<u8>) {
     singles.clear();
     singles.reserve(halves.len() * 2);

@@ -1,18 +1,18 @@
-//! Sums of rows of a few cells each. What is done around a row counts for as much as its cells, and read one after another
-//! they keep memory waiting: rows of several bases are added up together.
+//! Sums of short rows. The overhead per row is as large as the work on its cells, and reading one
+//! short row after another stalls on memory. So the rows of several bases are summed together.
 
 use crate::grid::reduce::cell::{Cell, Keep, SumInto};
 use crate::grid::reduce::piece::{Base, MIDDLING, Piece, SHORT, STREAMS, prefetch};
 use crate::grid::reduce::sums::{Sums, add_kept, add_rest, exception, run, settle, settled};
 
-/// The most rows of a column between two looks at its sum, which has room for more.
+/// The most rows per partial sum of a column, well below the 65,535 that its counter holds.
 const MOST_ROWS: usize = 4096;
-/// Sums of a row, as many as fit into a register.
+/// The number of partial sums per row: as many as fit in a register.
 const LANES: usize = 8;
-/// The most rows that go to the same group and are added up together.
+/// The most rows of one base that are summed together.
 const MOST_STARTS: usize = 64;
 
-/// Adds up the rows of a piece that has short ones.
+/// Sums by row where [`Piece::has_short_rows`].
 #[inline(always)]
 pub fn sum_short_rows<C: SumInto<T>, T, K: Keep<C>>(
     piece: &Piece<'_, C::Bytes>,
@@ -22,7 +22,7 @@ pub fn sum_short_rows<C: SumInto<T>, T, K: Keep<C>>(
     for starts in piece.starts.chunks(MOST_STARTS) {
         let mut all = piece.bases();
         while let Some((bases, count)) = all.next() {
-            // A line of a cache at a time.
+            // The lines of `add_rows` are cache lines of 64 bytes.
             match (size_of::<C>(), count) {
                 (1 | 2, _) => add_narrow::<C, T, K>(starts, &bases[..count], piece, keep, sums),
                 (4, STREAMS) => add_rows::<C, T, K, 16>(starts, &bases, piece, keep, sums),
@@ -37,7 +37,7 @@ pub fn sum_short_rows<C: SumInto<T>, T, K: Keep<C>>(
     }
 }
 
-/// Adds up the columns of a piece whose rows are no longer than [`SHORT`].
+/// Sums by column where rows are no longer than [`SHORT`].
 #[inline(always)]
 pub fn sum_short_columns<C: SumInto<T>, T, K: Keep<C>>(
     piece: &Piece<'_, C::Bytes>,
@@ -96,8 +96,8 @@ fn add_columns<C: SumInto<T>, T, K: Keep<C>>(
     }
 }
 
-/// Rows of small integers, of which it does not matter in which order they are added up: plain loops are what compilers make
-/// the most of, if numbers are as wide in all of each.
+/// Sums rows of small integers, where the order of additions does not matter. Compilers vectorize
+/// plain loops best if all numbers in each have the same width.
 #[inline(always)]
 fn add_narrow<C: SumInto<T>, T, K: Keep<C>>(
     starts: &[&[C::Bytes]],
@@ -109,7 +109,7 @@ fn add_narrow<C: SumInto<T>, T, K: Keep<C>>(
     let exception = exception::<C, T>(keep);
     for base in bases {
         let mut sum = C::Partial::default();
-        // Of one row, or of a few short ones.
+        // A 16-bit counter holds the cells of one row, or of several short ones.
         const { assert!(MIDDLING <= u16::MAX as usize && MOST_STARTS * SHORT <= u16::MAX as usize) };
         let mut count = C::Count::default();
         for start in starts {
@@ -173,7 +173,7 @@ fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LINE: usize>(
     let expected = if exception.is_some() { 0 } else { starts.len() };
     let is_counted =
         !(K::KEEPS_NUMBERS || sums.is_hopeful && are_all::<C>(&counts, length, expected));
-    // By constant numbers: otherwise counts were not kept in registers.
+    // Loop over constant bounds: otherwise the counts would not stay in registers.
     let mut of_counts = [0; STREAMS];
     if is_counted {
         for row in 0..STREAMS {
@@ -196,7 +196,7 @@ fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LINE: usize>(
     }
 }
 
-/// The rows of one base.
+/// Sums the rows of one base.
 #[inline(always)]
 fn add_row<C: SumInto<T>, T, K: Keep<C>>(
     starts: &[&[C::Bytes]],
@@ -213,7 +213,9 @@ fn add_row<C: SumInto<T>, T, K: Keep<C>>(
     sums.add_one::<C>(base.group, partial, count, starts.len() * piece.length);
 }
 
-/// Whether in each of so many rows of a base all cells were counted: asked for all at once, since it is seldom otherwise.
+/// Returns `true` if the counts of all bases are those of `rows` rows of `length` cells. Only the
+/// sums over the bases are compared, because no base can exceed its share. Usually all of them
+/// match.
 #[inline(always)]
 fn are_all<C: Cell>(counts: &[[C::Count; LANES]; STREAMS], length: usize, rows: usize) -> bool {
     let mut of_lanes = [C::Count::default(); LANES];
@@ -257,7 +259,7 @@ fn add_cells<C: SumInto<T>, T, K: Keep<C>>(
     }
 }
 
-/// The sum of each row.
+/// Returns the sum of each row.
 #[inline(always)]
 fn across<C: SumInto<T>, T>(mut partial: [[C::Partial; LANES]; STREAMS]) -> [C::Partial; STREAMS] {
     let mut half = LANES / 2;

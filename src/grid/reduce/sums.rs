@@ -1,7 +1,7 @@
-//! Sums of cells, and how many there are.
+//! Sums and counts of cells.
 //!
-//! Where all cells are expected to count, only the result is looked at: a NaN in it tells that there was one among the
-//! cells, and only then they are asked one by one.
+//! If no number is skipped, cells are summed without being tested. A NaN in the sum reveals that
+//! one of them may be NaN, and only then is each cell tested.
 
 use multiversion::multiversion;
 
@@ -9,32 +9,36 @@ use crate::grid::reduce::cell::{Keep, Partial, SumInto};
 use crate::grid::reduce::piece::{Piece, STREAMS, prefetch};
 use crate::grid::reduce::short_rows::{sum_short_columns, sum_short_rows};
 
-/// Cells of a row that are added at once, to sums that stay in registers.
+/// The number of cells of a row that are added at once, to sums that stay in registers.
 const WIDTH: usize = 32;
-/// Rows of columns that are added up together if there are not many: totals are loaded and stored less often.
+/// The most rows that columns are summed over before the totals are updated. More rows mean fewer
+/// loads and stores of totals.
 const MOST_ROWS: usize = 16;
-/// Columns whose sums are put together before they are added to the totals. These are two or four times as wide, and were both done
-/// at once, vectors of cells would be no longer than theirs.
+/// The number of columns whose partial sums are collected before they are added to the totals.
+/// Totals are two or four times as wide as cells: if both were updated in one loop, vectors of
+/// cells would have only as many lanes as vectors of totals.
 const TILE: usize = 256;
-/// Cells of each row between two looks at their sum, which has room for no more of all rows.
+/// The most cells of each row per partial sum. A partial sum has room for as many of all
+/// [`STREAMS`] rows.
 const LOOK: usize = 4096;
-/// Places in memory that a long row is read at in turn.
+/// The number of streams that a long row is read as.
 const PARTS: usize = 8;
 
-/// Where the sums of each group go.
+/// The sums and counts of each group.
 #[derive(Debug)]
 pub struct Sums<'a, T> {
-    /// Of the cells that count.
+    /// The sums of the kept cells.
     pub totals: &'a mut [T],
-    /// If `is_hopeful` less the number of cells that do not count, and empty as long as there are none; else the number
-    /// of cells that count.
+    /// If `is_hopeful`, minus the number of skipped cells, and empty until a cell is skipped.
+    /// Otherwise the number of kept cells.
     pub counts: &'a mut Vec<i64>,
-    /// Whether most cells are expected to count.
+    /// `true` if most cells are expected to be kept.
     pub is_hopeful: bool,
 }
 
 impl<T> Sums<'_, T> {
-    /// Adds sums of `cells` cells each, of which so many count, to neighbouring groups.
+    /// Adds partial sums of `cells` cells each to consecutive groups. `counts` are the kept cells
+    /// of each, or `None` if all are kept.
     #[inline(always)]
     pub fn add<C: SumInto<T>>(
         &mut self,
@@ -61,7 +65,8 @@ impl<T> Sums<'_, T> {
         }
     }
 
-    /// Adds the sum of `cells` cells to a group.
+    /// Adds a partial sum of `cells` cells to one group. `count` is the number of kept cells, or
+    /// `None` if all are kept.
     #[inline(always)]
     pub fn add_one<C: SumInto<T>>(
         &mut self,
@@ -81,7 +86,7 @@ impl<T> Sums<'_, T> {
     }
 }
 
-/// Sums of neighbouring columns, and of each how many cells count.
+/// Partial sums of adjacent columns and the number of kept cells of each.
 struct Lanes<C: SumInto<T>, T> {
     partial: [C::Partial; WIDTH],
     counts: [C::Count; WIDTH],
@@ -96,7 +101,7 @@ impl<C: SumInto<T>, T> Lanes<C, T> {
         }
     }
 
-    /// Adds cells that all count.
+    /// Adds cells that are all kept.
     #[inline(always)]
     fn add(&mut self, cells: &[C::Bytes; WIDTH]) {
         for i in 0..WIDTH {
@@ -104,13 +109,13 @@ impl<C: SumInto<T>, T> Lanes<C, T> {
         }
     }
 
-    /// Adds those that count.
+    /// Adds the kept cells.
     #[inline(always)]
     fn add_kept(&mut self, cells: &[C::Bytes; WIDTH], keep: impl Keep<C>) {
         add_kept::<C, T, WIDTH>(cells, keep, &mut self.partial, &mut self.counts);
     }
 
-    /// Adds those that count of fewer than [`WIDTH`] cells.
+    /// Adds the kept cells of a slice shorter than [`WIDTH`].
     #[inline(always)]
     fn add_rest(&mut self, cells: &[C::Bytes], keep: impl Keep<C>) {
         add_rest::<C, T>(cells, keep, &mut self.partial, &mut self.counts);
@@ -122,7 +127,8 @@ impl<C: SumInto<T>, T> Lanes<C, T> {
         C::HAS_NAN && partial.fold(false, |any, one| any | C::is_tainted(*one))
     }
 
-    /// Pairwise, which takes fewer steps one after another.
+    /// Returns the sum of all lanes. Adds pairwise, which shortens the chain of dependent
+    /// additions.
     #[inline(always)]
     fn sum(mut self) -> C::Partial {
         let mut half = WIDTH / 2;
@@ -136,7 +142,7 @@ impl<C: SumInto<T>, T> Lanes<C, T> {
     }
 }
 
-/// Adds up cells by column: the cells at the same place of all rows go to the same group, the next ones to the next.
+/// Sums by column: cell `i` of every row goes to group `i` after the group of the base.
 #[multiversion(targets(
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
     "x86_64+avx2+fma"
@@ -205,7 +211,8 @@ pub fn sum_columns<C: SumInto<T>, T, K: Keep<C>>(
     });
 }
 
-/// The same of fewer columns than [`WIDTH`]: room for a tile of them would take longer to make than they take to be added up.
+/// Sums fewer than [`WIDTH`] columns: initializing a whole tile would take longer than summing
+/// them.
 #[multiversion(targets(
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
     "x86_64+avx2+fma"
@@ -227,7 +234,7 @@ fn sum_few_columns<C: SumInto<T>, T, K: Keep<C>>(
     });
 }
 
-/// Adds up cells by row: all cells of a row go to the group of its base.
+/// Sums by row: all cells of a row go to the group of its base.
 #[multiversion(targets(
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
     "x86_64+avx2+fma"
@@ -268,7 +275,8 @@ pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>>(
     });
 }
 
-/// Adds the cells that count to sums and counts of their columns, which are then to be [settled](settle).
+/// Adds the kept cells to the partial sums and counts of their columns, which must be
+/// [settled](settle) afterwards.
 #[inline(always)]
 pub fn add_kept<C: SumInto<T>, T, const LANES: usize>(
     cells: &[C::Bytes; LANES],
@@ -285,7 +293,8 @@ pub fn add_kept<C: SumInto<T>, T, const LANES: usize>(
         }
         return;
     }
-    // An addition of nothing, not a branch; and first as wide as the cells are, since compilers get lost in mixed widths.
+    // Add zero instead of branching. Zeros are selected at the width of the cells, because
+    // compilers vectorize loops of mixed widths badly.
     let mut kept = [C::ZERO; LANES];
     for i in 0..LANES {
         let cell = C::load(cells[i]);
@@ -299,7 +308,7 @@ pub fn add_kept<C: SumInto<T>, T, const LANES: usize>(
     }
 }
 
-/// Adds those that count of cells that are fewer than the columns, in the same way.
+/// Does the same as [`add_kept`] for a slice of fewer cells than lanes.
 #[inline(always)]
 pub fn add_rest<C: SumInto<T>, T>(
     cells: &[C::Bytes],
@@ -322,7 +331,8 @@ pub fn add_rest<C: SumInto<T>, T>(
     }
 }
 
-/// The number that is rather added up with all others, counted, and taken away in the end.
+/// Returns the number that is summed like all others, counted, and subtracted in the end: the only
+/// number that is skipped, if subtracting is exact.
 #[inline(always)]
 pub fn exception<C: SumInto<T>, T>(keep: impl Keep<C>) -> Option<C> {
     if C::Partial::IS_EXACT {
@@ -332,7 +342,8 @@ pub fn exception<C: SumInto<T>, T>(keep: impl Keep<C>) -> Option<C> {
     }
 }
 
-/// Makes sums and counts those of the cells that count, of so many in each column.
+/// Turns the sums and counts of [`add_kept`], over `cells` cells per column, into those of the kept
+/// cells.
 #[inline(always)]
 pub fn settle<C: SumInto<T>, T>(
     keep: impl Keep<C>,
@@ -349,7 +360,7 @@ pub fn settle<C: SumInto<T>, T>(
     }
 }
 
-/// The same of one sum and its count.
+/// Turns one sum and its count into those of the kept cells, like [`settle`].
 #[inline(always)]
 pub fn settled<C: SumInto<T>, T>(
     keep: impl Keep<C>,
@@ -366,8 +377,8 @@ pub fn settled<C: SumInto<T>, T>(
     }
 }
 
-/// The sum of the cells of some rows of [`LOOK`] cells at most, and the number of cells that count if they had to
-/// be asked.
+/// Returns the sum of rows of at most [`LOOK`] cells each, and the number of kept cells if the
+/// cells had to be tested.
 #[inline(always)]
 pub fn run<C: SumInto<T>, T, K: Keep<C>>(
     rows: &[&[C::Bytes]],
@@ -411,7 +422,7 @@ pub fn run<C: SumInto<T>, T, K: Keep<C>>(
     (sum, Some(count))
 }
 
-/// [`WIDTH`] cells of a row.
+/// Returns [`WIDTH`] cells of a row.
 #[inline(always)]
 fn block<B>(row: &[B], at: usize) -> &[B; WIDTH] {
     &row[at..at + WIDTH].as_chunks().0[0]

@@ -1,4 +1,5 @@
-//! Reductions against a walk over every cell, in such shapes that every way to look at rows is taken.
+//! Compares reductions with a loop over every cell, in shapes that cover every code path of the
+//! kernels.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -20,7 +21,7 @@ const TYPES: [CellType; 10] = [
     CellType::U32,
     CellType::U64,
 ];
-/// Rows that are long, short and in between, few and many.
+/// Many and few rows, of long, short and medium length.
 const SHAPES: [[usize; 3]; 8] = [
     [100, 9, 40],
     [9, 700, 3],
@@ -33,7 +34,7 @@ const SHAPES: [[usize; 3]; 8] = [
 ];
 const FILL: f64 = 77.0;
 
-/// Numbers that look random, the same every time.
+/// A deterministic generator of pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -46,7 +47,7 @@ impl Numbers {
     }
 }
 
-/// The bits of a number.
+/// Returns the bits of a number in this type.
 fn bits(cell_type: CellType, number: f64) -> u64 {
     match cell_type {
         CellType::F16 => f16::from_f64(number).to_bits().into(),
@@ -56,7 +57,8 @@ fn bits(cell_type: CellType, number: f64) -> u64 {
     }
 }
 
-/// A chunk of small numbers, so that their sums are exact. Four of so many are missing, infinite, or no numbers.
+/// Returns a chunk of small numbers, so that sums are exact. Of every `wild` cells, about one each
+/// is the fill value, NaN, infinity and negative infinity.
 fn chunk(
     cell_type: CellType,
     cells: usize,
@@ -104,10 +106,10 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
         })
         .collect();
     let axes: Vec<AxisGroups> = axes.into_iter().rev().collect();
-    // None, some in most rows, and few.
+    // Special values: none, some in most rows, or few.
     let wild = [None, Some(40), Some(3000)][numbers.below(3) as usize];
     let (is_filled, is_bounded) = (numbers.below(2) == 0, numbers.below(2) == 0);
-    // A number at the end of its type, whose sums leave it.
+    // A fill value at the end of the integer range, whose sums exceed the range.
     let fill = match cell_type {
         CellType::I16 if is_filled => i16::MIN.into(),
         CellType::I32 if is_filled => i32::MIN.into(),
@@ -228,7 +230,7 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
         );
         let mean = sum / count as f64;
         let square: f64 = kept.map(|cell| (cell - mean).powi(2)).sum();
-        // Beside infinities only deviations are told, which are no numbers.
+        // With infinities among the cells, only the sum of squares is compared: it is NaN.
         assert!(
             !mean.is_finite() || is_same(means.value(group), mean, 1e-9),
             "mean of {group}: {title}"
@@ -240,7 +242,7 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
     }
 }
 
-/// The least number of a type that bounds are cut off at.
+/// Returns the smallest number of a type. Bounds are clamped to it.
 fn least(cell_type: CellType) -> f64 {
     if cell_type.is_float() || cell_type.is_signed_integer() {
         f64::NEG_INFINITY
@@ -249,7 +251,7 @@ fn least(cell_type: CellType) -> f64 {
     }
 }
 
-/// Whether two numbers differ by no more than a tolerance.
+/// Returns `true` if two numbers differ by at most a tolerance.
 fn is_same(found: f64, expected: f64, tolerance: f64) -> bool {
     if !expected.is_finite() {
         return found == expected || found.is_nan() && expected.is_nan();
@@ -261,7 +263,7 @@ fn is_same(found: f64, expected: f64, tolerance: f64) -> bool {
 fn reductions_agree_with_walking_every_cell() {
     let mut numbers = Numbers(4);
     for cell_type in TYPES {
-        // A prime number of rows, more than are added up between two looks.
+        // A prime number of rows, more than one partial sum covers.
         check([9, 5003, 3], 0b101, cell_type, &mut numbers);
         for shape in SHAPES {
             for by in 0..8 {

@@ -1,4 +1,4 @@
-//! Formats by the names of files.
+//! Detects file formats by file names.
 
 use std::path::Path;
 
@@ -6,27 +6,27 @@ use datafusion::common::{Result, plan_err};
 
 use crate::provider::adapters::arrays::is_array_folder;
 
-/// A file format that is converted from and to.
+/// A file format that can be read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// `.tet`.
     Tet,
     /// `.npy` and `.npz`.
     Npy,
-    /// `.zarr`, a folder.
+    /// `.zarr`, a directory.
     #[cfg(feature = "zarr")]
     Zarr,
     /// `.parquet`.
     Parquet,
-    /// `.csv`, with a head.
+    /// `.csv`, with a header row.
     Csv,
-    /// `.json`, `.ndjson` and `.jsonl`: an object per line.
+    /// `.json`, `.ndjson` and `.jsonl`: one object per line.
     Json,
     /// `.arrow` and `.feather`: Arrow's IPC file format.
     Arrow,
 }
 
-/// What names end in.
+/// File name extensions of the formats.
 const EXTENSIONS: &[(&str, FileKind)] = &[
     ("tet", FileKind::Tet),
     #[cfg(feature = "zarr")]
@@ -43,10 +43,10 @@ const EXTENSIONS: &[(&str, FileKind)] = &[
 ];
 
 impl FileKind {
-    /// The format that the name of a file says.
+    /// Returns the format that the extension of a file name stands for.
     ///
     /// # Errors
-    /// If it says none that we know.
+    /// Returns an error if the extension is unknown.
     pub fn of(path: &Path) -> Result<Self> {
         if let Some(kind) = Self::by_name(path) {
             return Ok(kind);
@@ -62,13 +62,13 @@ impl FileKind {
         )
     }
 
-    /// The format of a file that is there.
+    /// Returns the format of an existing file or directory.
     pub(in crate::provider) fn of_input(path: &Path) -> Result<Self> {
         if is_array_folder(path) {
             return Ok(Self::Tet);
         }
         match Self::by_name(path) {
-            // What is in it will tell.
+            // Any array file is read as `Tet`: its content is examined when it is opened.
             None if path.is_file() => Ok(Self::Tet),
             None if !path.exists() => plan_err!("{}: no such file or folder", path.display()),
             _ => Self::of(path),
@@ -82,18 +82,18 @@ impl FileKind {
         Some(*kind)
     }
 
-    /// What the names of files of arrays end in.
+    /// The file name extensions of array formats.
     pub(in crate::provider) fn array_extensions() -> impl Iterator<Item = &'static str> {
         let of_arrays = EXTENSIONS.iter().filter(|(_, kind)| kind.is_array());
         of_arrays.map(|(extension, _)| *extension)
     }
 
-    /// Whether files of this format hold arrays, and not rows.
+    /// Returns `true` if files of this format hold arrays rather than rows.
     pub fn is_array(self) -> bool {
         !matches!(self, Self::Parquet | Self::Csv | Self::Json | Self::Arrow)
     }
 
-    /// The keyword behind `STORED AS`.
+    /// The keyword after `STORED AS`.
     pub(in crate::provider) fn stored_as(self) -> &'static str {
         match self {
             Self::Tet => "TET",

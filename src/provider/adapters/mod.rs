@@ -1,4 +1,4 @@
-//! File formats as block sources and grids, and the choice of the format of a file.
+//! Adapters of file formats to block sources and grids, and the detection of a file's format.
 
 pub mod arrays;
 pub(crate) mod file_kind;

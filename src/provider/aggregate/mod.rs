@@ -1,8 +1,9 @@
-//! Aggregates in array space: the group of a cell follows from its indices, so that neither rows nor coordinates are made,
-//! and no keys are hashed.
+//! Aggregates in array space. The group of a cell follows from its indices, so there are no rows to
+//! materialise, no coordinate columns to build and no keys to hash.
 //!
-//! [`plan`] has the optimizer rule [`ArrayAggregates`] and the program that it plans, [`exec`] the operator
-//! [`ArrayAggregateExec`], which the rule puts in place of DataFusion's aggregation over a scan of arrays.
+//! [`plan`] holds the optimizer rule [`ArrayAggregates`] and the program it plans. [`exec`] holds
+//! [`ArrayAggregateExec`], the operator that the rule puts in place of DataFusion's aggregation
+//! over an array scan.
 
 pub mod exec;
 pub mod plan;

@@ -1,7 +1,11 @@
-//! From which columns of which tables the columns of a result come, as far as their attributes follow them.
+//! Derives the attributes of a query's result columns from the columns of its tables.
 //!
-//! A column that is passed on keeps all attributes. An expression whose values mean the same in the same unit (a mean, an
-//! extreme, the value of another row, a constant offset) keeps the unit and the description. All others have none.
+//! | expression | attributes kept |
+//! | --- | --- |
+//! | a column, passed on unchanged | all |
+//! | same meaning and unit: mean, min, max, other row's value, constant offset | meaning, unit |
+//! | same unit: sum, standard deviation | unit |
+//! | any other | none |
 
 use std::collections::BTreeMap;
 
@@ -16,9 +20,10 @@ use crate::provider::attributes::annotated_schema;
 use crate::provider::source::DATASET;
 
 const UNITS: &str = "units";
-/// The attributes that an expression can keep.
+/// The attributes that describe the meaning of values, which an expression can keep.
 const MEANING: [&str; 4] = [UNITS, "long_name", "standard_name", "description"];
-/// Aggregate and window functions whose result is one of their first argument's values, or lies between them.
+/// Aggregate and window functions whose result is a value of their first argument, or lies between
+/// two of them.
 const ALIKE: [&str; 18] = [
     "approx_median",
     "approx_percentile_cont",
@@ -39,13 +44,13 @@ const ALIKE: [&str; 18] = [
     "mode",
     "any_value",
 ];
-/// Those whose result has the unit of their first argument, but means something else.
+/// Aggregate functions whose result has the unit of their first argument, but a different meaning.
 const SAME_UNIT: [&str; 5] = ["stddev", "stddev_pop", "stddev_samp", "sum", "norm_l1"];
-/// Scalar functions of one value, of which they change little.
+/// Scalar functions whose result has the meaning of their first argument.
 const ROUNDINGS: [&str; 6] = ["abs", "ceil", "floor", "nullif", "round", "trunc"];
 /// Scalar functions whose result is one of their arguments.
 const CHOICES: [&str; 5] = ["coalesce", "greatest", "ifnull", "least", "nvl"];
-/// The zero of degrees Celsius in kelvin. An offset of this size changes the unit.
+/// The freezing point of water, 0 °C, in kelvin. Adding or subtracting it converts the unit.
 const ZERO_CELSIUS: f64 = 273.15;
 const KELVIN: [&str; 4] = ["K", "kelvin", "Kelvin", "degK"];
 const CELSIUS: [&str; 8] = [
@@ -58,7 +63,7 @@ const CELSIUS: [&str; 8] = [
     "degree_C",
     "°C",
 ];
-/// Plans and expressions are not searched deeper.
+/// The max depth to which plans and expressions are searched.
 const DEEPEST: usize = 256;
 
 /// Returns the attributes of each column of a plan.
@@ -66,11 +71,11 @@ pub(super) fn of_plan(plan: &LogicalPlan) -> Vec<FieldMetadata> {
     Input::of(plan, 0).attributes
 }
 
-/// The columns of a plan with their attributes.
+/// The columns of a plan, with their attributes.
 pub(super) struct Input {
     schema: DFSchemaRef,
     attributes: Vec<FieldMetadata>,
-    /// How deep the plan lies.
+    /// The depth of the plan below the root.
     depth: usize,
 }
 
@@ -89,7 +94,8 @@ impl Input {
         }
     }
 
-    /// The attributes of the columns, or of some first ones.
+    /// Returns the attributes of the plan's columns. The result may be shorter than the list of
+    /// columns: the remaining ones have no attributes.
     fn attributes(plan: &LogicalPlan, depth: usize) -> Vec<FieldMetadata> {
         let input = |plan| Self::of(plan, depth);
         match plan {
@@ -121,7 +127,8 @@ impl Input {
             LogicalPlan::Aggregate(aggregate) => {
                 let below = input(&aggregate.input);
                 if let [Expr::GroupingSet(_)] = aggregate.group_expr.as_slice() {
-                    // The columns of the sets, then the number of the set, then the aggregates.
+                    // The output has the columns of the grouping sets, then the grouping ID, then
+                    // the aggregates.
                     let keys = aggregate.group_expr_len().unwrap_or_default();
                     let mut attributes: Vec<_> = (0..keys)
                         .map(|key| match plan.schema().columns().get(key) {
@@ -187,7 +194,7 @@ impl Input {
         }
     }
 
-    /// The attributes of an expression over the columns.
+    /// Returns the attributes of an expression over the columns.
     pub fn expression(&self, expression: &Expr) -> FieldMetadata {
         self.nested(expression, self.depth)
     }
@@ -273,7 +280,7 @@ impl Input {
     }
 }
 
-/// The metadata of the fields themselves.
+/// Returns the metadata of the fields in a schema.
 fn own(schema: &DFSchema) -> Vec<FieldMetadata> {
     let fields = schema.fields().iter();
     fields
@@ -281,7 +288,7 @@ fn own(schema: &DFSchema) -> Vec<FieldMetadata> {
         .collect()
 }
 
-/// A literal number.
+/// Returns the value of a numeric literal.
 fn constant(expression: &Expr) -> Option<f64> {
     match expression {
         Expr::Literal(value, _) if value.data_type().is_numeric() => {
@@ -296,7 +303,8 @@ fn constant(expression: &Expr) -> Option<f64> {
     }
 }
 
-/// The attributes of values plus a constant.
+/// Returns the attributes of values plus a constant. Converts the unit if the constant is the
+/// difference between kelvin and degrees Celsius.
 fn shifted(attributes: &FieldMetadata, offset: f64) -> FieldMetadata {
     let mut kept = meaning(attributes).inner().clone();
     if let Some(units) = kept.get_mut(UNITS) {
@@ -309,7 +317,8 @@ fn shifted(attributes: &FieldMetadata, offset: f64) -> FieldMetadata {
     FieldMetadata::new(kept)
 }
 
-/// The unit and the description, and that it is no dimension if it comes from values.
+/// Returns the unit and description. Also marks values of a dataset as values, so that they are not
+/// taken for a dimension.
 fn meaning(attributes: &FieldMetadata) -> FieldMetadata {
     kept(attributes, &MEANING)
 }
@@ -326,7 +335,8 @@ fn kept(attributes: &FieldMetadata, keys: &[&str]) -> FieldMetadata {
     FieldMetadata::new(kept)
 }
 
-/// The attributes that both have. Values of two datasets are those of none in particular.
+/// Returns the attributes on which both agree. Values of two different datasets are marked as
+/// values, but of no particular dataset.
 fn shared(one: &FieldMetadata, other: &FieldMetadata) -> FieldMetadata {
     if one == other {
         return one.clone();
@@ -344,7 +354,8 @@ fn shared(one: &FieldMetadata, other: &FieldMetadata) -> FieldMetadata {
     FieldMetadata::new(both)
 }
 
-/// The meaning that all of these share but constants, which are written in the unit of the others.
+/// Returns the meaning that all expressions share. Constants are ignored, because they are written
+/// in the unit of the other expressions.
 fn agreed<'a>(
     expressions: impl Iterator<Item = &'a Expr>,
     of: impl Fn(&Expr) -> FieldMetadata,

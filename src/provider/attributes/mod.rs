@@ -1,10 +1,18 @@
-//! Attributes of columns: units, long names, and what marks a column as a dimension or as the values of a dataset.
+//! Attributes of columns: units, long names, and the marks for dimensions and for values of a
+//! dataset.
 //!
-//! Attributes belong to tables and are given to results. The schemas inside a plan are free of them: DataFusion 55 merges
-//! field metadata in one way where it plans a union and in another where it runs one, and then refuses to aggregate over
-//! a union of two arrays that differ in nothing but an attribute. So [`ArrayTable`] declares a plain schema, and the rule
-//! `ResultAttributes` derives the attributes of a query's result from those of its tables (`lineage`), and a
-//! `planner` puts them on top of the finished plan.
+//! Tables and results have attributes, but schemas inside a plan do not. DataFusion 55 merges field
+//! metadata differently when it plans a union and when it runs one, and then refuses to aggregate
+//! over a union of two arrays that differ only in an attribute. The attributes therefore bypass the
+//! plan:
+//!
+//! ```text
+//! tables     ArrayTable declares a plain schema, PlainTable hides the metadata of others
+//!              │
+//! analyzer   ResultAttributes derives the result's attributes from the tables (`lineage`)
+//!              │
+//! planner    AttributedResults puts them on top of the finished plan
+//! ```
 
 mod lineage;
 mod plain_table;
@@ -28,13 +36,13 @@ use crate::provider::catalog::table::ArrayTable;
 #[cfg(feature = "parquet")]
 use crate::provider::parquet;
 
-/// The prefix of metadata that belongs to a column's type. A plan needs it, so it is no attribute.
+/// The prefix of metadata that belongs to a column's type. Plans need it, so it is no attribute.
 const OF_TYPE: &str = "ARROW:extension:";
 
 /// Returns the schema of a table or view, with the attributes of its columns as field metadata.
 ///
-/// [`TableProvider::schema`] of an [`ArrayTable`] leaves them out, since DataFusion does not let the branches of a union
-/// differ in metadata.
+/// [`TableProvider::schema`] of an [`ArrayTable`] omits them, because DataFusion does not allow the
+/// branches of a union to differ in metadata.
 pub fn annotated_schema(table: &dyn TableProvider) -> SchemaRef {
     if let Some(array) = table.downcast_ref::<ArrayTable>() {
         return Arc::clone(array.source().schema());
@@ -54,7 +62,8 @@ pub fn annotated_schema(table: &dyn TableProvider) -> SchemaRef {
 
 /// Returns the schema of a query's result, with the attributes of its columns as field metadata.
 ///
-/// In a session that [`enable_tet`](crate::enable_tet) made, the batches of the result have the same metadata.
+/// In a session that [`enable_tet`](crate::enable_tet) has set up, the batches of the result have
+/// the same metadata.
 pub fn result_schema(plan: &LogicalPlan) -> SchemaRef {
     let coerced = coerced_unions(plan);
     let schema = coerced.as_ref().unwrap_or(plan).schema().as_arrow();
@@ -75,10 +84,10 @@ pub fn result_schema(plan: &LogicalPlan) -> SchemaRef {
     ))
 }
 
-/// Returns the plan after type coercion, if it has a union.
+/// Returns the plan after type coercion if it contains a union, and `None` otherwise.
 ///
-/// Until then, DataFusion gives the columns of a union the types of its first query. A plan that cannot be coerced fails
-/// when it runs.
+/// Before type coercion, DataFusion gives the columns of a union the types of its first query. A
+/// plan that cannot be coerced fails when it runs.
 fn coerced_unions(plan: &LogicalPlan) -> Option<LogicalPlan> {
     let mut has_union = false;
     plan.apply_with_subqueries(|node| {
@@ -109,7 +118,7 @@ pub(super) fn plain(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// Returns `true` if a column has an attribute.
+/// Returns `true` if the schema or one of its columns has an attribute.
 fn has_attributes(schema: &Schema) -> bool {
     !schema.metadata().is_empty() || !schema.fields().iter().all(|field| is_plain(field))
 }

@@ -1,4 +1,4 @@
-//! A table whose schema has no attributes, in front of one whose schema has.
+//! A wrapper that hides the attributes in a table's schema.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
 use crate::provider::attributes::plain;
 
-/// A table that plans read in place of `inner`.
+/// A table that plans read in place of `inner`, with the same rows and a schema without attributes.
 #[derive(Debug)]
 pub(super) struct PlainTable {
     inner: Arc<dyn TableProvider>,
@@ -28,7 +28,7 @@ impl PlainTable {
         }
     }
 
-    /// The table with attributes.
+    /// Returns the table with attributes.
     pub fn inner(&self) -> &Arc<dyn TableProvider> {
         &self.inner
     }
@@ -84,7 +84,7 @@ impl TableProvider for PlainTable {
     }
 }
 
-/// Returns an operator that gives its input's rows under a schema without attributes.
+/// Wraps an operator so that its schema has no attributes.
 fn without_attributes(rows: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = rows.schema();
     let columns = schema.fields().iter().enumerate();

@@ -1,4 +1,4 @@
-//! The planner that puts attributes on top of finished plans.
+//! The query planner that puts attributes on top of finished plans.
 
 use std::sync::Arc;
 
@@ -12,8 +12,10 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
-/// Plans a query without the projection that gives its result attributes, and puts that on top. Below, it would be in the
-/// way of optimizer rules; EXPLAIN does without it.
+/// A query planner that gives results their attributes.
+///
+/// Removes the projection with the attributes before planning, and puts it on top of the finished
+/// plan. Inside the plan, it would obstruct optimizer rules. `EXPLAIN` shows plans without it.
 #[derive(Debug)]
 pub(crate) struct AttributedResults {
     inner: Arc<dyn QueryPlanner + Send + Sync>,
@@ -58,7 +60,8 @@ impl QueryPlanner for AttributedResults {
     }
 }
 
-/// The plan without attributes, if it has some.
+/// Returns the plan without the projection that sets attributes, or `None` if there is no such
+/// projection.
 fn bare(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let LogicalPlan::Projection(projection) = plan else {
         return Ok(None);
@@ -77,7 +80,7 @@ fn bare(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     Ok(Some(LogicalPlan::Projection(bare)))
 }
 
-/// The expression without attributes, and without a name that it has anyway.
+/// Returns the expression without attributes, and without an alias that equals its own name.
 fn without_attributes(expression: &Expr) -> Expr {
     let Expr::Alias(alias) = expression else {
         return expression.clone();
@@ -96,7 +99,7 @@ fn without_attributes(expression: &Expr) -> Expr {
     }
 }
 
-/// Returns an operator that gives its input's rows with the metadata of the columns of `plan`.
+/// Wraps an operator so that its columns have the metadata of the columns of `plan`.
 fn attributed(rows: Arc<dyn ExecutionPlan>, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = rows.schema();
     let columns = schema.fields().iter().enumerate();

@@ -1,4 +1,4 @@
-//! The rule that keeps attributes out of plans and gives them to results.
+//! The analyzer rule that keeps attributes out of plans and adds them to results.
 
 use std::sync::Arc;
 
@@ -18,12 +18,15 @@ use crate::provider::attributes::has_attributes;
 use crate::provider::attributes::lineage::{self, Input};
 use crate::provider::attributes::plain_table::PlainTable;
 
-/// The function of DataFusion that tells an attribute.
+/// The DataFusion function that reads an attribute of a column.
 const READER: &str = "arrow_metadata";
 
-/// Gives the columns of a query's result, and what COPY writes, the attributes of the columns that they come from; reads
-/// tables whose schemas have attributes through plain schemas; and answers `arrow_metadata`, for which nothing is left
-/// in the plan to look at.
+/// An analyzer rule for the attributes of columns.
+///
+/// - Gives the columns of a query's result, and those that `COPY` writes, the attributes of the
+///   columns they are derived from.
+/// - Reads tables whose schemas have attributes through a [`PlainTable`].
+/// - Evaluates calls of `arrow_metadata`, which would find no metadata in the plan.
 #[derive(Debug, Default)]
 pub(crate) struct ResultAttributes;
 
@@ -43,7 +46,7 @@ impl AnalyzerRule for ResultAttributes {
     }
 }
 
-/// Returns `true` if the result of a plan are the rows of a query.
+/// Returns `true` if the plan is a query, whose result has rows.
 pub(super) fn is_query(plan: &LogicalPlan) -> bool {
     !matches!(
         plan,
@@ -58,7 +61,7 @@ pub(super) fn is_query(plan: &LogicalPlan) -> bool {
     )
 }
 
-/// The query whose result gets attributes.
+/// Returns the query whose result gets attributes.
 fn target(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     match plan {
         LogicalPlan::Copy(copy) => Some(&copy.input),
@@ -97,7 +100,8 @@ fn annotate(plan: LogicalPlan, attributes: Vec<FieldMetadata>) -> Result<Logical
     });
     let columns = columns.collect();
     let plan = Arc::new(plan);
-    // Columns of the same name cannot be told apart, and stay without attributes.
+    // Fails for columns with equal names, which the projection cannot distinguish. They stay
+    // without attributes.
     match Projection::try_new(columns, Arc::clone(&plan)) {
         Ok(projection) => Ok(LogicalPlan::Projection(projection)),
         Err(_) => Ok(Arc::unwrap_or_clone(plan)),
@@ -133,7 +137,7 @@ fn read_plainly(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan.data)
 }
 
-/// Replaces calls of `arrow_metadata` by what they return.
+/// Replaces calls of `arrow_metadata` by their results.
 fn answer_readers(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut is_needed = false;
     plan.apply_with_subqueries(|node| {
@@ -168,7 +172,8 @@ fn is_reader(expression: &Expr) -> bool {
     matches!(expression, Expr::ScalarFunction(ScalarFunction { func, .. }) if func.name() == READER)
 }
 
-/// Replaces one call. Where a column has no attributes, the call stays, and reads the metadata that it finds.
+/// Replaces one call. If the column has no attributes, the call stays and reads the metadata in the
+/// plan.
 fn answer(expression: Expr, below: &Input) -> Result<Transformed<Expr>> {
     let arguments = match &expression {
         Expr::ScalarFunction(ScalarFunction { func, args }) if func.name() == READER => args,
@@ -191,7 +196,7 @@ fn answer(expression: Expr, below: &Input) -> Result<Transformed<Expr>> {
     })
 }
 
-/// Attributes as a value of SQL.
+/// Returns the attributes as a SQL map.
 fn map(attributes: &FieldMetadata) -> Result<ScalarValue> {
     let mut map = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
     for (key, text) in attributes.inner() {

@@ -1,4 +1,4 @@
-//! What there is to know about a table, for people and for tools.
+//! Descriptions of tables, for people and for tools.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,27 @@ use datafusion::common::ScalarValue;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TableDescription {
-    /// Name within the file.
+    /// The name within the file.
     pub name: String,
-    /// Format: `tet`.
+    /// The format: `tet`.
     pub format: &'static str,
-    /// The file.
+    /// The path of the file, or a text that stands for several files.
     pub location: String,
     /// The dimensions, in order.
     pub dimensions: Vec<DimensionDescription>,
-    /// The value columns; one for a dataset.
+    /// The value columns; exactly one for a dataset.
     pub attributes: Vec<AttributeDescription>,
-    /// Cells per chunk along each dimension.
+    /// The number of cells per chunk along each dimension.
     pub chunk_shape: Vec<u64>,
-    /// Chunks of the grid; `None` if there are 2^64 or more.
+    /// The number of chunks; `None` if 2^64 or more.
     pub chunks: Option<u64>,
-    /// The codecs of its chunks: `raw`, `zstd`.
+    /// The codecs of the chunks: `raw`, `zstd`.
     pub codecs: Vec<String>,
-    /// Bytes in the file.
+    /// The number of bytes that the chunks occupy in the file.
     pub stored_bytes: u64,
-    /// Bytes of the cells; `None` if there are 2^64 or more.
+    /// The number of bytes of the decoded cells; `None` if 2^64 or more.
     pub raw_bytes: Option<u64>,
-    /// What kept part of the above from being found out, such as chunks that the index does not have.
+    /// Problems that make the description incomplete, such as chunks missing from the index.
     pub problems: Vec<String>,
 }
 
@@ -37,29 +37,30 @@ pub struct TableDescription {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DimensionDescription {
-    /// Column name.
+    /// The name of the column.
     pub name: String,
-    /// Positions along the axis.
+    /// The length of the axis.
     pub extent: u64,
-    /// Type of the coordinates.
+    /// The type of the coordinates.
     pub data_type: DataType,
-    /// Least and greatest coordinate; `None` for an axis of length zero.
+    /// The min and max coordinate; `None` for an axis of length zero, or one with a NaN coordinate.
     pub range: Option<(ScalarValue, ScalarValue)>,
-    /// Where the coordinates come from.
+    /// The source of the coordinates.
     pub source: String,
 }
 
-/// One chunk of an array, as it is stored.
+/// One stored chunk of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChunkDescription {
-    /// How the cells are encoded: `raw`, `zstd`, or the name of a format that decodes them in its own way.
+    /// The encoding of the cells: `raw`, `zstd`, or the name of a format that decodes cells in its
+    /// own way.
     pub codec: String,
-    /// Where the stored bytes start in the file, if they lie there in one piece.
+    /// The offset of the stored bytes in the file, if they are contiguous.
     pub offset: Option<u64>,
-    /// Bytes in the file.
+    /// The number of bytes in the file.
     pub stored_bytes: u64,
-    /// Bytes of the cells.
+    /// The number of bytes of the decoded cells.
     pub raw_bytes: u64,
 }
 
@@ -67,14 +68,14 @@ pub struct ChunkDescription {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct AttributeDescription {
-    /// Column name.
+    /// The name of the column.
     pub name: String,
-    /// Type in the file, such as `f32`.
+    /// The type in the file, such as `f32`.
     pub stored_type: String,
-    /// Type of the column.
+    /// The type of the column.
     pub data_type: DataType,
-    /// The fill value, if it has one that its type can hold.
+    /// The fill value, if there is one that the stored type can hold.
     pub fill: Option<String>,
-    /// `units`, `long_name`, ...
+    /// Attributes such as `units` and `long_name`.
     pub metadata: BTreeMap<String, String>,
 }

@@ -1,4 +1,4 @@
-//! Tables made by SQL: `CREATE EXTERNAL TABLE ... STORED AS TET` and `FROM 'weather.tet'`.
+//! Tables created in SQL: `CREATE EXTERNAL TABLE ... STORED AS TET` and `FROM 'weather.tet'`.
 
 use std::fs::Metadata;
 use std::path::Path;
@@ -17,7 +17,8 @@ use crate::provider::catalog::many_files::FileTable;
 use crate::provider::catalog::settings::options::TetOptions;
 use crate::provider::catalog::table::ArrayTable;
 
-/// The keywords behind `STORED AS`. They mean the same: a file itself tells what it is.
+/// The keywords after `STORED AS`. All have the same effect, since the format is detected from the
+/// file.
 pub const STORED_AS: &[&str] = &[
     "TET",
     "NPY",
@@ -25,14 +26,15 @@ pub const STORED_AS: &[&str] = &[
     #[cfg(feature = "zarr")]
     "ZARR",
 ];
-/// What the engine puts before options that have no prefix.
+/// The prefix that DataFusion adds to options without one.
 const FORMAT_PREFIX: &str = "format.";
 
-/// Opens one table over a location: a file, the files of a folder, or those that match a pattern, with the dataset behind
-/// a `#`.
+/// Opens one table over a location: a file, the files of a directory, or the files that match a
+/// pattern. The location may end in `#` and the name of a dataset.
 ///
 /// # Errors
-/// If there is no such file, one of them cannot be opened, or their columns differ.
+/// Returns an error if there is no such file, if a file cannot be opened, or if the files differ in
+/// their columns.
 pub fn open_location(
     location: &str,
     options: &TetOptions,
@@ -73,14 +75,14 @@ fn open_locations(
     Ok(ArrayTable::new(Arc::new(source), options))
 }
 
-/// Makes the tables of `CREATE EXTERNAL TABLE ... STORED AS TET`.
+/// Creates the tables of `CREATE EXTERNAL TABLE ... STORED AS TET`.
 #[derive(Debug, Clone, Default)]
 pub struct TetTableFactory {
     defaults: TetOptions,
 }
 
 impl TetTableFactory {
-    /// A factory; `OPTIONS (...)` come on top of these defaults.
+    /// Creates a factory whose defaults are overridden by `OPTIONS (...)`.
     pub fn new(defaults: TetOptions) -> Self {
         Self { defaults }
     }
@@ -123,12 +125,12 @@ impl TableProviderFactory for TetTableFactory {
     }
 }
 
-/// Makes tables of quoted paths, as in `FROM 'weather.tet#temperature'`; what means no `.tet` file is left to the next
-/// factory.
+/// Creates tables from quoted paths, as in `FROM 'weather.tet#temperature'`. Paths that are not
+/// array files are left to the next factory.
 #[derive(Debug)]
 pub(crate) struct TetUrlFactory {
     defaults: TetOptions,
-    /// What makes tables of other paths, and knows the session.
+    /// The factory for other paths, which also holds the session.
     next: Arc<DynamicListTableFactory>,
 }
 
@@ -137,7 +139,7 @@ impl TetUrlFactory {
         Self { defaults, next }
     }
 
-    /// The session's settings as they are now.
+    /// The present settings of the session.
     fn settings(&self) -> ConfigOptions {
         let session = self.next.session_store().get_session().upgrade();
         session.map_or_else(ConfigOptions::new, |session| {
@@ -146,7 +148,7 @@ impl TetUrlFactory {
     }
 }
 
-/// Makes the tables of files of rows, but not of pipes and devices.
+/// Creates the tables of row formats, but refuses pipes and devices.
 #[derive(Debug)]
 pub(crate) struct RegularFilesFactory(pub Arc<dyn TableProviderFactory>);
 
@@ -164,7 +166,8 @@ impl TableProviderFactory for RegularFilesFactory {
     }
 }
 
-/// Refuses a path to something else than a file or a directory: DataFusion would wait for the other end of a pipe.
+/// Refuses a path to anything but a file or a directory: DataFusion would wait for the other end of
+/// a pipe.
 fn refuse_special(location: &str) -> Result<()> {
     let path = Path::new(location.strip_prefix("file://").unwrap_or(location));
     let is_special = |metadata: Metadata| !(metadata.is_file() || metadata.is_dir());
@@ -178,7 +181,7 @@ fn is_word(name: &str) -> bool {
     name.chars().all(|c| c.is_alphanumeric() || c == '_')
 }
 
-/// Says what to do about a location that DataFusion could not make a table of.
+/// Returns advice on a location that DataFusion could not turn into a table.
 fn advice(url: &str, other: &Result<Option<Arc<dyn TableProvider>>>) -> Option<String> {
     let elsewhere = remote(url).filter(|_| match other {
         Err(error) => error.to_string().contains("No suitable object store"),
@@ -195,8 +198,8 @@ impl UrlTableFactory for TetUrlFactory {
         }
         if !Location::is_meant(url) {
             return match self.next.try_new(url).await {
-                // A word is rather the name of a table that is not there, or is to be made, than the folder that
-                // happens to be called so.
+                // A single word more likely names a table that does not exist, or is about to be
+                // created, than a directory of that name.
                 Err(_) if is_word(url) => Ok(None),
                 Ok(Some(table)) => Ok(Some(table)),
                 other => match advice(url, &other) {

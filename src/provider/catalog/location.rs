@@ -1,4 +1,5 @@
-//! Which files a location means: one, those of a folder, or those that match a pattern; and which of their datasets.
+//! Parses locations: one file, the files of a directory, or the files that match a pattern, and the
+//! name of a dataset in them.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -10,22 +11,24 @@ use crate::format::remote;
 use crate::format::tet::is_package;
 use crate::provider::adapters::arrays::{is_array_folder, is_array_name, member_of_hierarchy};
 
-/// Folders within each other that are searched.
+/// The most levels of nested directories that are searched.
 const MAX_DEPTH: usize = 32;
 
-/// A location, taken apart.
+/// A parsed location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Location {
     /// The files, sorted by path.
     pub files: Vec<PathBuf>,
-    /// The dataset that the location names behind a `#`.
+    /// The dataset that the location names after a `#`, or as an array in a Zarr hierarchy.
     pub dataset: Option<String>,
 }
 
 impl Location {
-    /// What a location means: a path that exists; else, behind its last `#`, the name of a dataset; else a pattern with
-    /// `*`, `?`, `[...]` or `**`. A folder means every `.tet` file and `.tet.d` package in it, at any depth; one within a
-    /// Zarr hierarchy means that array of the hierarchy.
+    /// Parses a location. The text is a path that exists; else the part after the last `#` is the
+    /// name of a dataset, and the rest is a path or a pattern with `*`, `?`, `[...]` or `**`.
+    ///
+    /// A directory stands for every `.tet` file and `.tet.d` package in it, at any depth. A
+    /// directory inside a Zarr hierarchy stands for that array of the hierarchy.
     pub fn parse(text: &str) -> Result<Self> {
         if let Some(advice) = remote(text) {
             return plan_err!("{text}: {advice}");
@@ -42,8 +45,8 @@ impl Location {
         Ok(Self { files, dataset })
     }
 
-    /// Whether a table's name means files of arrays: `.tet`, `.npy` or `.npz`, a `.tet.d` package, a Zarr hierarchy or an
-    /// array in one, or a pattern for them.
+    /// Returns `true` if the name of a table stands for array files: `.tet`, `.npy` or `.npz`, a
+    /// `.tet.d` package, a Zarr hierarchy or an array in one, or a pattern for any of these.
     pub fn is_meant(text: &str) -> bool {
         let path = text.rsplit_once('#').map(|(path, _)| path);
         let is_pattern = text.contains(['*', '?', '[']);
@@ -54,7 +57,7 @@ impl Location {
     }
 }
 
-/// The files, and the array that the text names within them.
+/// Returns the files of a location without `#`, and the array of a hierarchy that it names.
 fn files(text: &str) -> Result<(Vec<PathBuf>, Option<String>)> {
     let path = Path::new(text);
     if let Some((hierarchy, array)) = member_of_hierarchy(path) {
@@ -84,7 +87,8 @@ fn files(text: &str) -> Result<(Vec<PathBuf>, Option<String>)> {
                 members.insert(array);
                 continue;
             }
-            // Of a package only the published generation counts, wherever the pattern leads.
+            // A package counts as one file, whichever of its files match, since only its published
+            // generation is valid.
             let folders = path.ancestors();
             let folder = folders.filter(|folder| is_array_folder(folder)).last();
             if let Some(folder) = folder {
@@ -101,13 +105,13 @@ fn files(text: &str) -> Result<(Vec<PathBuf>, Option<String>)> {
     }
     files.sort();
     files.dedup();
-    // A pattern may match the arrays of a hierarchy rather than one of each.
+    // A pattern may match several arrays of one hierarchy. Then it names none of them.
     let mut members = members.into_iter();
     let member = members.next().filter(|_| members.next().is_none());
     Ok((files, member))
 }
 
-/// Whether a path is a `.tet` file or a package.
+/// Returns `true` if a path is a `.tet` file or a package.
 pub(crate) fn is_tet(path: &Path) -> bool {
     let extension = path.extension().unwrap_or_default();
     (extension.eq_ignore_ascii_case("tet") && path.is_file()) || is_package(path)

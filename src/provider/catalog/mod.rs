@@ -1,4 +1,4 @@
-//! Sessions, schemas and tables over files: how they are registered, found by name, and configured.
+//! Sessions, schemas and tables over files: registration, lookup by name, and configuration.
 
 pub mod description;
 pub mod external;

@@ -1,6 +1,7 @@
-//! Finding tables by names that SQL has folded to lower case.
+//! Finds tables by names that SQL has folded to lower case.
 
-/// The position of the only name that matches without regard to case; two of the names, if there are several.
+/// Returns the index of the only name that matches case-insensitively; two of the names if several
+/// match.
 pub(crate) fn ignoring_case<'a>(
     names: impl Iterator<Item = &'a str>,
     wanted: &str,

@@ -1,4 +1,4 @@
-//! A file as a schema of the engine.
+//! A file as a DataFusion schema.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -17,18 +17,19 @@ use crate::provider::catalog::names::ignoring_case;
 use crate::provider::catalog::settings::options::TetOptions;
 use crate::provider::catalog::table::ArrayTable;
 
-/// An open `.tet` file as a schema with a table per dataset, and one for each two or more datasets of a group that share
-/// their axes; overlaid with a writable one, so that views and external tables can be created in it.
+/// An open array file as a schema with one table per dataset, and one wide table per two or more
+/// datasets of a group that share their axes.
 ///
-/// A dataset is found by its exact name, else by the only one that matches without regard to case.
+/// A writable schema lies on top, so that views and external tables can be created. A dataset is
+/// found by its exact name, else by the only name that matches case-insensitively.
 #[derive(Debug)]
 pub struct TetSchema {
     name: String,
     file: Arc<dyn ArrayFile>,
     options: TetOptions,
-    /// The datasets in the order of the file, then the wide tables.
+    /// The datasets in file order, then the wide tables.
     tables: Vec<(String, Arc<ArrayTable>)>,
-    /// Where each of them is.
+    /// The index into `tables` of each name.
     by_name: HashMap<String, usize>,
     overlay: MemorySchemaProvider,
     warnings: Vec<String>,
@@ -38,7 +39,7 @@ impl TetSchema {
     /// Opens a file. Datasets that cannot be read are left out, with a warning.
     ///
     /// # Errors
-    /// [`Error`] if the file cannot be opened.
+    /// Returns [`Error`] if the file cannot be opened.
     pub fn open(
         name: impl Into<String>,
         path: impl AsRef<Path>,
@@ -47,7 +48,7 @@ impl TetSchema {
         Self::open_in(&ConfigOptions::new(), name.into(), path.as_ref(), options)
     }
 
-    /// The same, where what the options leave unset follows a session.
+    /// Like [`Self::open`], with the settings of a session for options that are unset.
     pub(crate) fn open_in(
         session: &ConfigOptions,
         name: String,
@@ -77,7 +78,7 @@ impl TetSchema {
         })
     }
 
-    /// The schema's name.
+    /// The name of the schema.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -87,17 +88,18 @@ impl TetSchema {
         &self.file
     }
 
-    /// The file's path, as it was given.
+    /// The path of the file, as the user gave it.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// What was odd on opening without standing in the way: repeated names, datasets that were left out.
+    /// Problems found on opening that do not prevent reading, such as repeated names and datasets
+    /// that are left out.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The memory that the file's writer suggests for queries.
+    /// The memory that the writer of the file suggests for queries.
     pub fn memory_budget(&self) -> MemoryBudget {
         self.file.memory_budget()
     }
@@ -107,7 +109,7 @@ impl TetSchema {
             return Ok(Some(&self.tables[*position].1));
         }
         if self.file.dataset(name).is_some() {
-            // It could not be read; once more, for the reason.
+            // The dataset was left out. Opening it again returns the reason.
             ArrayDataset::try_new(&self.file, name, &self.options)?;
         }
         let names = self.tables.iter().map(|(table, _)| table.as_str());

@@ -1,4 +1,4 @@
-//! Registering `.tet` files in a session.
+//! Registers array files in a session.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -42,15 +42,15 @@ use crate::provider::rules::long_limits::SpillLongLimits;
 use crate::provider::rules::nested_loops::RestartBuildSides;
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 
-/// The engine's rule that distributes a plan over partitions.
+/// DataFusion's rule that distributes a plan over partitions.
 const DISTRIBUTION: &str = "EnsureRequirements";
 /// DataFusion's rule that chooses the build sides of joins.
 const JOIN_SELECTION: &str = "join_selection";
 /// Names that a schema cannot have.
 const RESERVED: [&str; 1] = ["information_schema"];
 
-/// Opens and registers `.tet` files in a [`SessionContext`], in the manner of its `register_parquet` and
-/// `read_parquet`.
+/// Opens and registers array files in a [`SessionContext`], like `register_parquet` and
+/// `read_parquet` do for Parquet.
 ///
 /// ```
 /// # use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
@@ -59,9 +59,10 @@ const RESERVED: [&str; 1] = ["information_schema"];
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let folder = tempfile::tempdir()?;
-/// # let path = folder.path().join("weather.tet");
-/// # let spec = DatasetSpec::new("temperature", Dtype::U8, &[2, 3], &[2, 2]).with_dim_names(["lat", "lon"]);
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("weather.tet");
+/// # let spec = DatasetSpec::new("temperature", Dtype::U8, &[2, 3], &[2, 2]);
+/// # let spec = spec.with_dim_names(["lat", "lon"]);
 /// # let mut writer = TetWriter::create(&path, vec![spec])?;
 /// # writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
 /// # writer.finish()?;
@@ -76,13 +77,14 @@ const RESERVED: [&str; 1] = ["information_schema"];
 /// ```
 #[async_trait]
 pub trait TetSessionExt {
-    /// Registers a file, or a package (a folder `X.tet.d`), as a schema called after its stem, in the default catalog.
+    /// Registers a file, or a package (a directory `X.tet.d`), as a schema in the default catalog.
+    /// The name of the schema is the stem of the file name.
     ///
     /// # Errors
-    /// If the file cannot be opened, or a schema of that name exists already.
+    /// Returns an error if the file cannot be opened, or a schema of that name exists.
     async fn register_tet_file(&self, path: &Path, options: TetOptions) -> Result<Arc<TetSchema>>;
 
-    /// Registers a file as a schema of this name, in the default catalog.
+    /// Registers a file as a schema of this name in the default catalog.
     ///
     /// # Errors
     /// As [`Self::register_tet_file`].
@@ -93,14 +95,16 @@ pub trait TetSessionExt {
         options: TetOptions,
     ) -> Result<Arc<TetSchema>>;
 
-    /// Registers every `*.tet` file and every package of a folder as a schema called after its stem, in the order of their
-    /// names. Those that cannot be opened are left out and reported.
+    /// Registers every `*.tet` file and every package in a directory as a schema named after its
+    /// stem, in the order of the names. Files that cannot be opened are left out and reported.
     ///
     /// # Errors
-    /// If the folder cannot be read, or a schema of one of the names exists already; then none is registered.
+    /// Returns an error if the directory cannot be read, or a schema of one of the names exists. In
+    /// that case no schema is registered.
     async fn register_tet_folder(&self, path: &Path, options: TetOptions) -> Result<TetFolder>;
 
-    /// Registers one dataset as a table: the one that `options.dataset` names, else the file's only one.
+    /// Registers one dataset as a table: the dataset that `options.dataset` names, else the only
+    /// dataset of the file.
     ///
     /// # Errors
     /// As [`ArrayTable::open`].
@@ -111,21 +115,24 @@ pub trait TetSessionExt {
         options: TetOptions,
     ) -> Result<()>;
 
-    /// Reads one dataset without giving it a name.
+    /// Reads one dataset as a [`DataFrame`], without registering a table.
     ///
     /// # Errors
     /// As [`ArrayTable::open`].
     async fn read_tet(&self, path: &Path, options: TetOptions) -> Result<DataFrame>;
 }
 
-/// Makes SQL in a session able to open `.tet` files by itself: `CREATE EXTERNAL TABLE ... STORED AS TET`, and a quoted path
-/// in place of a table, `FROM 'weather.tet#temperature'`. In the manner of
-/// [`SessionContext::enable_url_table`], which it includes: quoted paths of other formats work as well. Anybody who
-/// can run SQL in such a session can read any file that the process can.
+/// Returns a session with all features of this crate.
 ///
-/// Times in text may be abbreviated (`time = '2024-06'`, `'2024-06-15 12:00'`), and the [functions] are there.
+/// - SQL can open array files, with `CREATE EXTERNAL TABLE ... STORED AS TET` or with a quoted path
+///   in place of a table: `FROM 'weather.tet#temperature'`. Quoted paths of other formats work too,
+///   as with [`SessionContext::enable_url_table`]. Such tables are opened with the options
+///   `defaults`, unless the statement overrides them.
+/// - Aggregates and joins over arrays run in array space.
+/// - Times in text may be abbreviated: `time = '2024-06'`, `'2024-06-15 12:00'`.
+/// - The [functions] of this crate are registered.
 ///
-/// `defaults` are how such tables are opened where nothing else is said.
+/// SQL in such a session can read every file that the process can read.
 ///
 /// ```
 /// # use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
@@ -134,9 +141,10 @@ pub trait TetSessionExt {
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let folder = tempfile::tempdir()?;
-/// # let path = folder.path().join("weather.tet");
-/// # let mut writer = TetWriter::create(&path, vec![DatasetSpec::new("a", Dtype::U8, &[2, 3], &[2, 2])])?;
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("weather.tet");
+/// # let spec = DatasetSpec::new("a", Dtype::U8, &[2, 3], &[2, 2]);
+/// # let mut writer = TetWriter::create(&path, vec![spec])?;
 /// # writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
 /// # writer.finish()?;
 /// let ctx = enable_tet(SessionContext::new(), TetOptions::new());
@@ -158,7 +166,7 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         .iter()
         .any(|rule| rule.name() == InexactFloatBounds.name())
     {
-        // Before any rule believes in statistics.
+        // This rule corrects statistics, so it runs before any rule that uses them.
         rules.insert(0, Arc::new(InexactFloatBounds));
     }
     let ours: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 2] =
@@ -198,7 +206,7 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         !others.any(|other| other.name() == rule.name())
     };
     if is_new(&ResultAttributes) {
-        // Before types are coerced, expressions are as the query has them.
+        // These rules need the expressions as written in the query, before types are coerced.
         analyzer.rules.insert(0, Arc::new(ResultAttributes));
         analyzer.rules.insert(1, Arc::new(CountedSetOperations));
         analyzer.rules.push(Arc::new(EqualZeros));
@@ -223,7 +231,7 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
     let of_rows = RowFormatFactory::all(&ctx.state()).into_iter();
     let of_rows = of_rows.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
     for format in ours.chain(of_rows) {
-        // Overwriting never fails.
+        // Registering with `overwrite` never fails.
         let _ = ctx.state_ref().write().register_file_format(format, true);
     }
     let memory = SessionMemory::of(&ctx);
@@ -306,16 +314,16 @@ impl TetSessionExt for SessionContext {
     }
 }
 
-/// What became of the files of a folder.
+/// The result of registering a directory.
 #[derive(Debug)]
 pub struct TetFolder {
-    /// The files that are registered.
+    /// The schemas of the files that were registered.
     pub schemas: Vec<Arc<TetSchema>>,
-    /// Why the others could not be opened.
+    /// The errors of the files that could not be opened.
     pub refused: Vec<Error>,
 }
 
-/// Registers all of these schemas, or none if one cannot be.
+/// Registers all of these schemas, or none if one of them is refused.
 fn register_schemas(ctx: &SessionContext, schemas: &[Arc<TetSchema>]) -> Result<()> {
     let catalog_name = ctx
         .copied_config()
@@ -347,7 +355,7 @@ fn register_schemas(ctx: &SessionContext, schemas: &[Arc<TetSchema>]) -> Result<
     Ok(())
 }
 
-/// Makes `SET tet....` work in the session.
+/// Adds the settings `tet....` to the session, so that `SET` can change them.
 fn add_config(ctx: &SessionContext) {
     let state = ctx.state_ref();
     let mut state = state.write();
@@ -357,7 +365,7 @@ fn add_config(ctx: &SessionContext) {
     }
 }
 
-/// The name without `.tet`, or any other extension, or a package's `.tet.d`.
+/// The file name without its extension; for a package, without `.tet.d`.
 fn stem(path: &Path) -> Result<String> {
     match path.file_stem().and_then(|stem| stem.to_str()) {
         Some(stem) => {
@@ -375,7 +383,7 @@ fn stem(path: &Path) -> Result<String> {
     }
 }
 
-/// The `*.tet` files and the packages of a folder, sorted.
+/// The `*.tet` files and the packages in a directory, sorted.
 fn tet_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {

@@ -1,4 +1,4 @@
-//! A block source as a table of the engine.
+//! A block source as a DataFusion table.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::provider::scan::ArrayScan;
 use crate::provider::scan::grid_table::GridTable;
 use crate::provider::source::{BlockSource, GridSource, VALUE};
 
-/// An array as a table: a row per cell, a column per dimension, then the values.
+/// An array as a table: one row per cell, with a column per dimension, then the value columns.
 ///
-/// Filters over one dimension are evaluated on its axis and drop chunks before anything is read; `count(*)`, and
-/// `min` and `max` of coordinates, come from the axes alone.
+/// A filter over one dimension is evaluated on its axis, and skips the chunks that it rules out.
+/// `count(*)`, and `min` and `max` of coordinates, read no values.
 ///
 /// ```
 /// # use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
@@ -36,9 +36,10 @@ use crate::provider::source::{BlockSource, GridSource, VALUE};
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let folder = tempfile::tempdir()?;
-/// # let path = folder.path().join("a.tet");
-/// # let mut writer = TetWriter::create(&path, vec![DatasetSpec::new("a", Dtype::U8, &[2, 3], &[2, 2])])?;
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("a.tet");
+/// # let spec = DatasetSpec::new("a", Dtype::U8, &[2, 3], &[2, 2]);
+/// # let mut writer = TetWriter::create(&path, vec![spec])?;
 /// # writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
 /// # writer.finish()?;
 /// let table = ArrayTable::open(&path, &TetOptions::new())?;
@@ -58,7 +59,7 @@ pub struct ArrayTable {
 }
 
 impl ArrayTable {
-    /// A table over any block source.
+    /// Creates a table over any block source.
     pub fn new(source: Arc<dyn BlockSource>, options: TetOptions) -> Self {
         Self {
             schema: plain(source.schema()),
@@ -67,22 +68,22 @@ impl ArrayTable {
         }
     }
 
-    /// A table over a grid.
+    /// Creates a table over a grid.
     pub fn from_grid(grid: Arc<dyn GridSource>, options: TetOptions) -> Self {
         Self::new(Arc::new(GridTable::new(grid)), options)
     }
 
-    /// Opens one table of a `.tet` file: the dataset (or wide table) that `options.dataset` names, else the only dataset
-    /// that is not there for the coordinates of others.
+    /// Opens one table of an array file: the dataset or wide table that `options.dataset` names,
+    /// else the only dataset that does not hold coordinates.
     ///
     /// # Errors
-    /// [`Error`] if the file cannot be opened, has several tables and none is named, or the dataset cannot be
-    /// read.
+    /// Returns [`Error`] if the file cannot be opened, if it has several tables and none is named,
+    /// or if the dataset cannot be read.
     pub fn open(path: impl AsRef<Path>, options: &TetOptions) -> Result<Self, Error> {
         Self::open_in(&ConfigOptions::new(), path.as_ref(), options)
     }
 
-    /// The same, where what the options leave unset follows a session.
+    /// Like [`Self::open`], with the settings of a session for options that are unset.
     pub(crate) fn open_in(
         session: &ConfigOptions,
         path: &Path,
@@ -92,13 +93,12 @@ impl ArrayTable {
         Ok(Self::from_grid(grid, options.clone()))
     }
 
-    /// What the table is made of.
+    /// The source of the table's blocks.
     pub fn source(&self) -> &Arc<dyn BlockSource> {
         &self.source
     }
 
-    /// The name of the array, if the table has the values of just one, in a column called `value`. With the groups that it
-    /// lies in.
+    /// The name of the array, groups included, if the table's only value column is called `value`.
     pub(crate) fn variable(&self) -> Option<&str> {
         let dimensions = self.source.dimensions();
         let mut values = self
@@ -113,15 +113,15 @@ impl ArrayTable {
         }
     }
 
-    /// How a scan in this session reads values.
+    /// The options of a scan in this session.
     pub(crate) fn read_options(&self, session: &ConfigOptions) -> ReadOptions {
         self.options.read_options(session)
     }
 
-    /// Everything there is to know about the table. Looks every chunk's index row up, so it is meant for people.
+    /// Describes the table for people. Looks up the index row of every chunk.
     ///
     /// # Errors
-    /// If a coordinate cannot be compared with others.
+    /// Returns an error if the coordinates of an axis cannot be compared.
     pub fn describe(&self) -> Result<TableDescription> {
         self.source.describe()
     }
@@ -129,7 +129,8 @@ impl ArrayTable {
 
 #[async_trait]
 impl TableProvider for ArrayTable {
-    /// The columns, without attributes: [`annotated_schema`](crate::annotated_schema) has them.
+    /// The columns without attributes. [`annotated_schema`](crate::annotated_schema) has the
+    /// attributes.
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }

@@ -1,7 +1,7 @@
-//! Catalogs whose schemas make tables of quoted paths.
+//! Catalogs whose schemas create tables from quoted paths.
 //!
-//! The engine's own `DynamicFileCatalog` does the same, but its catalogs cannot drop a schema, and nobody can see what its
-//! schemas stand in front of.
+//! DataFusion's `DynamicFileCatalog` does the same, but its catalogs cannot drop a schema, and the
+//! schemas that it wraps are not accessible.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use datafusion::catalog::{
 use datafusion::common::Result;
 use datafusion::logical_expr::TableType;
 
-/// The catalogs of a session, with tables made of quoted paths in every schema.
+/// The catalogs of a session. Every schema in them creates tables from quoted paths.
 #[derive(Debug)]
 pub(crate) struct UrlCatalogs {
     inner: Arc<dyn CatalogProviderList>,
@@ -79,14 +79,14 @@ impl CatalogProvider for UrlCatalog {
     }
 }
 
-/// A schema that makes tables of the names that it does not have.
+/// A schema that creates tables from names that it does not contain.
 #[derive(Debug)]
 struct UrlSchema {
     inner: Arc<dyn SchemaProvider>,
     factory: Arc<dyn UrlTableFactory>,
 }
 
-/// The schema behind those that make tables of quoted paths.
+/// Unwraps a schema that creates tables from quoted paths.
 pub(crate) fn without_urls(mut schema: Arc<dyn SchemaProvider>) -> Arc<dyn SchemaProvider> {
     while let Some(front) = schema.downcast_ref::<UrlSchema>() {
         schema = Arc::clone(&front.inner);

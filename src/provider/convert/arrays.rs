@@ -1,4 +1,4 @@
-//! From arrays to arrays.
+//! Converts arrays to arrays.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,10 +31,11 @@ use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split
 use crate::provider::copy::{CoordinateDataset, FinishedAxis, chunk_shape};
 use crate::provider::source::{GridSource, WindowReader};
 
-/// Windows that are between reading and writing: one that is read, one that waits, one that is written.
+/// The blocks in memory at a time: one being read, one waiting, one being written.
 const IN_FLIGHT: u64 = 3;
 
-/// Attributes without which cells or coordinates would mean something else, beside fill values.
+/// Attributes that define the meaning of cells or coordinates, besides fill values. They are kept
+/// first when space is short.
 const MEANINGFUL: [&str; 6] = [
     "units",
     "calendar",
@@ -44,20 +45,20 @@ const MEANINGFUL: [&str; 6] = [
     ARROW_TYPE,
 ];
 
-/// What an array of the output is made of.
+/// The source of an array in the output.
 enum Content {
     /// A dataset of the input.
     Array(Arc<StoredArray>, Copied),
-    /// Coordinates that are labels in the input.
+    /// Coordinates that are stored as labels in the input.
     Cells(Arc<[u8]>),
 }
 
-/// The parts of a dataset that are copied.
+/// The form in which the cells of a dataset are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Copied {
-    /// The cells as they are stored.
+    /// The stored cells, unchanged.
     Cells,
-    /// The cells, where the fill value takes the place of every other value that means missing.
+    /// The stored cells, with all fill values replaced by a single one.
     CellsWithOneFill,
     /// The unpacked values.
     Values,
@@ -137,11 +138,12 @@ fn cells(dataset: &Dataset) -> Option<u64> {
     Selection::all(dataset.shape()).count()
 }
 
-/// What is to be written.
+/// The arrays to write, collected from the datasets of the input.
 struct Plan<'a> {
     file: &'a Arc<dyn ArrayFile>,
     target: FileKind,
-    /// Whether the output has room for one array alone, and one is named.
+    /// `true` if the output is an `.npy` file, which holds a single array, and a dataset is
+    /// selected.
     is_one_array: bool,
     options: &'a ConvertOptions,
     read_options: &'a TetOptions,
@@ -151,7 +153,7 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// All datasets, or one of them with those that have its coordinates.
+    /// Adds all datasets, or the selected dataset along with its coordinate datasets.
     fn add_datasets(&mut self, wanted: Option<&str>) -> Result<()> {
         let file = self.file;
         let mut names = Vec::new();
@@ -175,7 +177,7 @@ impl Plan<'_> {
             }
             match dataset.check(file.path()) {
                 Ok(_) => self.add(dataset, wanted.is_some())?,
-                // Opening has told why.
+                // Opening the file has already warned about this dataset.
                 Err(_) if wanted.is_none() => {}
                 Err(error) => return Err(error.into()),
             }
@@ -217,7 +219,7 @@ impl Plan<'_> {
             && let Some(fill) = array.fill()
             && (array.has_many_fills() || Fill::of(&metadata, dtype) != Some(fill))
         {
-            // A .tet file has one fill value, that of the first attribute.
+            // A `.tet` file supports one fill value, which is in the first of these attributes.
             copied = Copied::CellsWithOneFill;
             for attribute in FILL_ATTRIBUTES {
                 metadata.attrs.remove(attribute);
@@ -233,7 +235,7 @@ impl Plan<'_> {
         {
             let own = base(dataset.name()).to_string();
             if shape.len() == 1 && dims.contains(&own) {
-                // The coordinates of one of them.
+                // The dataset holds the coordinates of one of the dimensions.
                 metadata.dim_names = vec![own];
             } else if dims.len() == shape.len() {
                 metadata.dim_names.clone_from(dims);
@@ -242,7 +244,7 @@ impl Plan<'_> {
         let chunk = self.chunk(dataset, dtype.size());
         let compression = match self.options.compression {
             Some(compression) => compression,
-            // What is most like the input.
+            // Without an option, keep data compressed or raw as in the input.
             None if self.file.is_compressed(dataset)? => Compression::ZSTD,
             None => Compression::Raw,
         };
@@ -263,7 +265,8 @@ impl Plan<'_> {
         Ok(())
     }
 
-    /// What is unpacked. A hierarchy of Zarr is read with its attributes again, so that its values can stay packed.
+    /// Returns the options for unpacking. Zarr readers apply the attributes again, so values stay
+    /// packed in a Zarr output by default.
     fn unpack_options(&self) -> TetOptions {
         let unpack = match (self.options.unpack, self.target) {
             #[cfg(feature = "zarr")]
@@ -287,7 +290,7 @@ impl Plan<'_> {
         }
         match self.file.has_chunks() {
             true => dataset.chunk_shape().to_vec(),
-            // No extent is zero, whatever the shape.
+            // An axis of length zero would give a chunk extent of zero, which is invalid.
             false => chunk_shape(shape, cell_bytes)
                 .into_iter()
                 .map(|extent| extent.max(1))
@@ -295,14 +298,14 @@ impl Plan<'_> {
         }
     }
 
-    /// Leaves out what the metadata of a `.tet` file cannot hold.
+    /// Drops the attributes that do not fit into the metadata of a `.tet` file, with a warning.
     fn fit(&mut self, dataset: &Dataset, metadata: &mut DatasetMetadata) {
         let is_category = |key: &str| key.starts_with(Categories::ATTRIBUTE);
         let categories = metadata.attrs.keys().filter(|key| is_category(key)).count();
         let mut room = MAX_ATTRIBUTES - categories;
         let mut lost = Vec::new();
         let attributes = std::mem::take(&mut metadata.attrs);
-        // Those that say what cells mean come first.
+        // Keep attributes that define the meaning of cells first.
         let (first, others): (Vec<_>, Vec<_>) = attributes.into_iter().partition(|(key, _)| {
             let key = key.as_str();
             is_category(key) || FILL_ATTRIBUTES.contains(&key) || MEANINGFUL.contains(&key)
@@ -328,7 +331,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Labels become arrays, where there is no dataset of their name.
+    /// Adds labels as coordinate arrays, unless a dataset with the name of the dimension exists.
     fn add_labels(&mut self, dataset: &Dataset, metadata: &DatasetMetadata) -> Result<()> {
         for (axis, name) in metadata.dim_names.iter().enumerate() {
             let labels = metadata.labels(&metadata.dim_names, axis, dataset.shape());
@@ -356,7 +359,7 @@ impl Plan<'_> {
     }
 }
 
-/// Why a `.tet` file has no place for an array, if it has none.
+/// Returns the reason why an array cannot be stored in a `.tet` file, or `None` if it can.
 fn unfit(shape: &[u64], metadata: &DatasetMetadata) -> Option<String> {
     if shape.contains(&0) {
         return Some("it has no cells, which a .tet file has no place for".to_string());
@@ -375,7 +378,7 @@ fn unfit(shape: &[u64], metadata: &DatasetMetadata) -> Option<String> {
     })
 }
 
-/// Copies an array: one thread reads windows, another one cuts and writes their chunks.
+/// Copies an array. One thread reads blocks, and this one splits them into chunks and writes these.
 fn copy(
     stored: &Arc<StoredArray>,
     copied: Copied,
@@ -416,7 +419,7 @@ fn copy(
                 let window = grid.window(&position);
                 let read = read(&mut reader, &reading, copied, &window, progress);
                 let is_last = read.is_err();
-                // Nobody listens any more if writing has failed.
+                // The receiver is dropped if writing has failed.
                 if sender.send(read.map(|cells| (window, cells))).is_err() || is_last {
                     return;
                 }
@@ -455,14 +458,14 @@ fn read(
     }
 }
 
-/// The bytes of unpacked values, where NaN stands for those that are missing.
+/// Returns unpacked values as bytes, with NaN in place of nulls.
 fn unpacked_cells(values: &ArrayRef) -> Vec<u8> {
     let values = values.as_primitive::<Float64Type>().iter();
     let cells = values.map(|value| value.unwrap_or(f64::NAN).to_le_bytes());
     cells.flatten().collect()
 }
 
-/// Cuts the chunks of a window, and writes them.
+/// Splits a block into chunks and writes them.
 fn write(
     window: &Window,
     cells: &[u8],
@@ -476,7 +479,8 @@ fn write(
     if let Some(only) = chunks.chunk_equal_to(window) {
         return Ok(writer.write_chunk(number, &only, cells)?);
     }
-    // The window as an array of its own.
+    // Treat the block as an array of its own. Blocks begin at chunk boundaries, so their chunks are
+    // chunks of the dataset.
     let shape: Vec<u64> = window.shape().collect();
     let local = dataset.with_shape(&shape);
     let first = window.ranges().iter().zip(dataset.chunk_shape());

@@ -1,7 +1,7 @@
-//! From one file format to another, as `tet convert` does.
+//! Conversion of one file format to another, as in `tet convert`.
 //!
-//! Arrays stay arrays: their cells are copied as they are stored, with what the files say of them, chunk by chunk. Whatever
-//! else comes or goes as rows is a query and a `COPY`.
+//! Arrays are copied to arrays chunk by chunk, with their stored cells and attributes. If the input
+//! or the output has rows, the conversion is a query and a `COPY`.
 
 mod arrays;
 mod rows;
@@ -18,31 +18,34 @@ use crate::provider::catalog::settings::unpack::Unpack;
 
 pub use crate::provider::adapters::file_kind::FileKind;
 
-/// Bytes of cells in memory, if nothing else is said.
+/// The default memory for cells and rows, in bytes.
 const MEMORY: usize = 256 << 20;
 
-/// How a file is converted.
+/// Options of a conversion.
 #[derive(Debug, Clone)]
 pub struct ConvertOptions {
-    /// The dataset to take, with its coordinates; all of them, if the output has room.
+    /// The dataset to convert, along with its coordinates. If unset, all datasets of the input. For
+    /// an input of rows, the name of the dataset in the output.
     pub dataset: Option<String>,
-    /// Extents of the chunks of arrays, for those that have as many dimensions. Unset: as in the input, or near 4 MiB if
-    /// that has no chunks.
+    /// The extents of a chunk, for arrays with this many dimensions. If unset, the chunk shape of
+    /// the input, or, if the input is not chunked, a shape of at most 4 MiB.
     pub chunk: Option<Vec<u64>>,
-    /// How chunks are stored. Unset: raw ones stay raw, others become zstd.
+    /// The compression of chunks. If unset, raw data stays raw and compressed data becomes zstd.
     pub compression: Option<Compression>,
-    /// Of rows, the columns that are dimensions; of arrays that name none, their names.
+    /// For an input of rows, the columns that are dimensions. For arrays without dimension names,
+    /// the names of their dimensions.
     pub dims: Option<Vec<String>>,
-    /// When values are unpacked by the attributes `scale_factor` and `add_offset`. [`Unpack::Auto`] unpacks where the
-    /// output is read without them, so that not every array stays as it is stored.
+    /// Controls unpacking by the attributes `scale_factor` and `add_offset`. [`Unpack::Auto`] keeps
+    /// values packed in a Zarr output, which is read with these attributes, and unpacks them
+    /// otherwise.
     pub unpack: Unpack,
-    /// Whether a `.tet` file embeds zone maps.
+    /// Embeds zone maps in a `.tet` file.
     pub zone_maps: bool,
-    /// Whether a file that exists is replaced.
+    /// Replaces an existing output.
     pub overwrite: bool,
-    /// Bytes of cells and rows in memory, about. One chunk fits in any case.
+    /// The approximate memory for cells and rows, in bytes. A single chunk may exceed it.
     pub memory: usize,
-    /// Threads that rows are read and sorted with.
+    /// The number of threads that read and sort rows.
     pub threads: usize,
 }
 
@@ -63,7 +66,7 @@ impl Default for ConvertOptions {
 }
 
 impl ConvertOptions {
-    /// A warning for each option that means nothing between these formats.
+    /// Returns a warning for each option that has no effect for these formats.
     fn unused(&self, source: FileKind, target: FileKind) -> Vec<String> {
         let has_chunks = target.is_array() && target != FileKind::Npy;
         let options = [
@@ -85,7 +88,7 @@ impl ConvertOptions {
             .collect()
     }
 
-    /// Returns the options with which array files are read.
+    /// Returns the options for reading array files.
     fn read_options(&self) -> TetOptions {
         let options = TetOptions::new().with_unpack(self.unpack);
         match &self.dims {
@@ -95,18 +98,18 @@ impl ConvertOptions {
     }
 }
 
-/// What came of a conversion.
+/// The result of a conversion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Converted {
-    /// Arrays that were written; none if the output has rows.
+    /// The number of arrays written. Zero if the output has rows.
     pub arrays: usize,
-    /// Cells or rows that were written.
+    /// The number of cells or rows written.
     pub cells: u64,
-    /// What could not be kept.
+    /// Warnings about options without effect, and about data and attributes that were not kept.
     pub warnings: Vec<String>,
 }
 
-/// How far a conversion has come, for whoever watches it from another thread.
+/// The progress of a conversion, which another thread can observe and cancel.
 #[derive(Debug, Default)]
 pub struct ConvertProgress {
     done: AtomicU64,
@@ -115,22 +118,22 @@ pub struct ConvertProgress {
 }
 
 impl ConvertProgress {
-    /// Cells or rows that have been read.
+    /// Returns the number of cells or rows read so far.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Cells or rows there are; zero as long as that is not known.
+    /// Returns the total number of cells or rows, or zero while it is unknown.
     pub fn all(&self) -> u64 {
         self.all.load(Ordering::Relaxed)
     }
 
-    /// Asks the conversion to stop, which it does with an error, and leaves nothing behind.
+    /// Cancels the conversion. It then fails and leaves no output behind.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Fails once somebody has asked for that.
+    /// Fails if the conversion has been cancelled.
     fn check(&self) -> Result<()> {
         match self.is_cancelled.load(Ordering::Relaxed) {
             true => exec_err!("the conversion was cancelled"),
@@ -139,12 +142,14 @@ impl ConvertProgress {
     }
 }
 
-/// Converts a file. Which formats are meant, the names say, and of an input with arrays its first bytes. The output is
-/// written beside its place and renamed in the end.
+/// Converts a file.
+///
+/// The file extensions determine the formats. The format of an array input is recognized by its
+/// first bytes. The output is written next to its final path and renamed once it is complete.
 ///
 /// # Errors
-/// If the input cannot be read, cannot be what the output is to be, or the output cannot be written; then there is no output,
-/// and one that was there before is as it was.
+/// If the input cannot be read, if it cannot be converted to the output's format, or if the output
+/// cannot be written. An error leaves no new output behind, and an existing output stays as it was.
 pub async fn convert(
     input: &Path,
     output: &Path,
@@ -174,7 +179,7 @@ pub async fn convert(
     })
 }
 
-/// The path of an input, and the dataset that it names behind a `#`, if there is no such file.
+/// Splits `file.tet#dataset` into the path and the dataset name. A path that exists is never split.
 pub fn split_dataset(input: &Path) -> (PathBuf, Option<String>) {
     match input.to_str().and_then(|text| text.rsplit_once('#')) {
         Some((path, dataset)) if !input.exists() && !dataset.is_empty() => {

@@ -1,4 +1,4 @@
-//! From or to rows: a query, and a `COPY` of its answer.
+//! Converts from or to rows, as a query and a `COPY` of its result.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::provider::catalog::session::enable_tet;
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted};
 use crate::provider::copy::{ArrayFormatFactory, CopyOptions, Spelling};
 
-/// How often somebody may look at the progress.
+/// The interval at which progress is updated and cancellation is checked.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Copies the rows of a file.
@@ -60,7 +60,7 @@ pub(super) async fn convert(
         ),
         None => {
             let (factory, given) = row_format(&ctx, target)?;
-            // DataFusion takes a plain path for a pattern.
+            // DataFusion would interpret a plain path as a glob pattern, so pass a URL.
             (factory, given, url(output)?)
         }
     };
@@ -80,7 +80,8 @@ pub(super) async fn convert(
     })
 }
 
-/// The format of a file of arrays, with the options of the conversion.
+/// Returns the array format of the output with the options of the conversion, or `None` if the
+/// output has rows.
 fn array_format(
     source: FileKind,
     target: FileKind,
@@ -100,7 +101,7 @@ fn array_format(
     ArrayFormatFactory::with_options(target, copied)
 }
 
-/// A format of DataFusion's, and its options.
+/// Returns a DataFusion row format and its options.
 fn row_format(
     ctx: &SessionContext,
     target: FileKind,
@@ -117,13 +118,13 @@ fn row_format(
     Ok((factory, given))
 }
 
-/// Runs a `COPY`; gives the number of rows.
+/// Runs a `COPY` and returns the number of rows written.
 async fn copy(ctx: &SessionContext, plan: LogicalPlan, progress: &ConvertProgress) -> Result<u64> {
     let plan = ctx.state().create_physical_plan(&plan).await?;
     let sources = leaves(&plan);
     progress.all.store(rows_of(&sources), Ordering::Relaxed);
     let mut running = tokio::spawn(collect(plan, ctx.task_ctx()));
-    // Nobody may wait for this function's end.
+    // Abort the task if the future of this function is dropped.
     let _guard = AbortOnDrop(running.abort_handle());
     loop {
         tokio::select! {
@@ -136,7 +137,8 @@ async fn copy(ctx: &SessionContext, plan: LogicalPlan, progress: &ConvertProgres
                 let done = sources.iter().filter_map(|source| source.metrics()?.output_rows());
                 progress.done.store(done.sum::<usize>() as u64, Ordering::Relaxed);
                 if let Err(cancelled) = progress.check() {
-                    // What it was at is over before its folder is removed.
+                    // Wait until the aborted task has ended, before its temporary directory is
+                    // deleted.
                     running.abort();
                     let _ = running.await;
                     return Err(cancelled);
@@ -146,7 +148,7 @@ async fn copy(ctx: &SessionContext, plan: LogicalPlan, progress: &ConvertProgres
     }
 }
 
-/// What the engine says of files does not name them.
+/// Adds the path of the output to errors from DataFusion, which do not name the file.
 fn named(error: DataFusionError, output: &Path) -> DataFusionError {
     let is_named = match error.find_root() {
         DataFusionError::External(error) => error.is::<Error>(),
@@ -170,7 +172,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// The rows that operators have to read; zero if that is not known.
+/// Returns the number of rows that these operators will read, or zero if it is unknown.
 fn rows_of(sources: &[Arc<dyn ExecutionPlan>]) -> u64 {
     let statistics = StatisticsContext::new();
     let rows = sources.iter().map(|source| {
@@ -181,7 +183,7 @@ fn rows_of(sources: &[Arc<dyn ExecutionPlan>]) -> u64 {
     all.unwrap_or(0) as u64
 }
 
-/// The rows that a `COPY` says it has written.
+/// Returns the number of rows in the result of a `COPY`.
 fn count(batches: &[arrow::array::RecordBatch]) -> u64 {
     use arrow::array::AsArray;
     use arrow::datatypes::UInt64Type;
@@ -192,7 +194,7 @@ fn count(batches: &[arrow::array::RecordBatch]) -> u64 {
     counts.sum()
 }
 
-/// The operators at the bottom, which read.
+/// Returns the leaf operators of a plan, which read the input.
 fn leaves(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
     let children = plan.children();
     if children.is_empty() {
@@ -201,7 +203,7 @@ fn leaves(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
     children.into_iter().flat_map(leaves).collect()
 }
 
-/// A path as text.
+/// Returns a path as UTF-8 text.
 fn text(path: &Path) -> Result<&str> {
     match path.to_str() {
         Some(text) => Ok(text),
@@ -209,7 +211,7 @@ fn text(path: &Path) -> Result<&str> {
     }
 }
 
-/// A path as a URL, in which no character means a pattern.
+/// Returns a path as a URL, in which no character is taken for a glob pattern.
 fn url(path: &Path) -> Result<String> {
     let absolute = std::path::absolute(path).map_err(Error::io(path, "find"))?;
     match Url::from_file_path(&absolute) {

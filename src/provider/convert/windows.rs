@@ -1,9 +1,12 @@
-//! In which pieces an array is read, so that its chunks can be cut anew.
+//! Chooses the blocks in which an array is copied when its chunk shape changes.
 
 use crate::grid::ChunkGrid;
 
-/// The extents of the windows in which an array is copied: multiples of the chunks that are written, grown along the axes
-/// where they would cut the chunks that are read, as long as they fit in so many bytes. One chunk is taken in any case.
+/// Returns the extents of the blocks in which an array is copied.
+///
+/// A block is a multiple of the output's chunks. It grows along the axes on which it would split
+/// chunks of the input, as long as it has at most `most_bytes` bytes. A block of one output chunk
+/// is used in any case.
 pub(super) fn extents(from: &ChunkGrid, to: &[u64], cell_bytes: u64, most_bytes: u64) -> Vec<u64> {
     let shape = from.shape();
     let clipped = |extent: u64, axis: usize| extent.min(shape[axis].max(1));
@@ -13,14 +16,15 @@ pub(super) fn extents(from: &ChunkGrid, to: &[u64], cell_bytes: u64, most_bytes:
         extents.try_fold(cell_bytes, |bytes, extent| bytes.checked_mul(*extent))
     };
     loop {
-        // What varies fastest first: cells beside each other are likely in the same chunk.
+        // Grow the fastest-varying axis first, because neighbouring cells are likely in the same
+        // input chunk.
         let grown = (0..to.len()).rev().find_map(|axis| {
             let wanted = clipped(from.chunk_shape()[axis], axis);
             if window[axis] >= wanted {
                 return None;
             }
             let mut larger = window.clone();
-            // Still a multiple of the chunk, or the whole axis.
+            // The doubled extent is still a multiple of the output's chunk, or the whole axis.
             larger[axis] = clipped(window[axis].saturating_mul(2), axis);
             bytes(&larger)
                 .is_some_and(|bytes| bytes <= most_bytes)

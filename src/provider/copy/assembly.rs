@@ -1,4 +1,4 @@
-//! From encoded rows to chunks.
+//! Assembles chunks from encoded rows.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,30 +12,32 @@ use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::places::Places;
 use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 
-/// Bytes of chunks that are made at a time, if the pool has them; one chunk is made in any case.
+/// Memory in bytes for the chunks assembled together, if the pool grants it. A single chunk is
+/// assembled in any case.
 const MOST_MEMORY: u64 = 64 << 20;
-/// The most temporary files at a time.
+/// The max number of temporary files that are open at a time.
 const MOST_FILES: usize = 128;
-/// How often a block may be read before rows are rather sorted.
+/// The average number of reads per block up to which chunks are assembled without sorting rows
+/// first.
 const MOST_READS: usize = 2;
 
-/// What chunks are made of.
+/// The context of writing chunks.
 pub(super) struct Assembly<'a> {
     pub places: Places,
-    /// By dataset, the bytes of a missing cell.
+    /// For each dataset, the bytes of a missing cell.
     pub fills: Vec<Vec<u8>>,
-    /// The number of the first dataset in the writer.
+    /// The index of the first value dataset in the writer. Coordinate datasets precede it.
     pub first_dataset: usize,
     pub options: &'a CopyOptions,
     pub context: &'a TaskContext,
-    /// Set when nobody waits any more.
+    /// Set when the statement's future is dropped.
     pub is_cancelled: &'a AtomicBool,
-    /// The coordinates of a cell, for messages.
+    /// Formats the coordinates of a cell for messages.
     pub cell: &'a dyn Fn(&[u32]) -> String,
 }
 
 impl Assembly<'_> {
-    /// Writes all chunks of all datasets from their rows.
+    /// Assembles and writes all chunks of all datasets.
     pub fn write(&self, spool: &Spool, writer: &mut dyn ArrayWriter) -> Result<()> {
         let memory = MemoryConsumer::new("chunks of COPY").register(self.context.memory_pool());
         let runs = self.runs(self.budget(&memory));
@@ -47,7 +49,8 @@ impl Assembly<'_> {
         };
         let reads: usize = spans.iter().map(|span| touched(span).len()).sum();
         if reads <= MOST_READS * spans.len().max(1) {
-            // As good as sorted: a run needs few blocks beyond its own.
+            // The rows are nearly in chunk order: each run of chunks needs only few blocks, so read
+            // the blocks directly.
             let mut blocks = vec![Vec::new(); runs.len()];
             for (number, span) in spans.iter().enumerate() {
                 for run in touched(span) {
@@ -68,7 +71,7 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// Bytes that chunks may take.
+    /// Reserves memory for chunks, and returns its size in bytes.
     fn budget(&self, memory: &MemoryReservation) -> u64 {
         let mut bytes = MOST_MEMORY;
         while bytes > 1 << 20 && memory.try_resize(bytes as usize).is_err() {
@@ -77,13 +80,13 @@ impl Assembly<'_> {
         bytes
     }
 
-    /// Chunks in runs that fit the budget.
+    /// Splits the chunks into runs that fit the budget.
     fn runs(&self, budget: u64) -> Vec<Range<u64>> {
         let cell: u64 = self.fills.iter().map(|fill| fill.len() as u64).sum();
         let mut runs: Vec<Range<u64>> = Vec::new();
         let mut bytes = u64::MAX;
         for chunk in 0..self.places.chunks() {
-            // A bit more per cell says whether it has a row.
+            // `has_row` takes one bit per cell, which is rounded up to a byte here.
             let more = self.places.cells(chunk).saturating_mul(cell + 1);
             bytes = bytes.saturating_add(more);
             match runs.last_mut() {
@@ -97,7 +100,7 @@ impl Assembly<'_> {
         runs
     }
 
-    /// The first and last chunk of each block.
+    /// Returns the range of chunk ordinals in each block.
     fn spans(&self, spool: &Spool) -> Result<Vec<Range<u64>>> {
         let mut reader = spool.reader()?;
         let mut spans = Vec::with_capacity(spool.len());
@@ -115,7 +118,7 @@ impl Assembly<'_> {
         Ok(spans)
     }
 
-    /// The rows of some runs, each in a spool of its own.
+    /// Sorts the rows of these runs into one spool per run.
     fn sort(&self, spool: &Spool, runs: &[Range<u64>]) -> Result<Vec<Spool>> {
         let (Some(first), Some(last)) = (runs.first(), runs.last()) else {
             return Ok(Vec::new());
@@ -175,7 +178,7 @@ impl Assembly<'_> {
         rows.rows += 1;
     }
 
-    /// Writes a run of chunks from the blocks that have rows of it.
+    /// Assembles and writes a run of chunks from the blocks that contain its rows.
     fn write_run(
         &self,
         run: &Range<u64>,
@@ -183,7 +186,7 @@ impl Assembly<'_> {
         blocks: impl IntoIterator<Item = usize>,
         writer: &mut dyn ArrayWriter,
     ) -> Result<()> {
-        // Where each chunk's cells begin.
+        // The offset of each chunk's first cell.
         let mut starts = Vec::with_capacity((run.end - run.start) as usize + 1);
         let mut cells = 0u64;
         for chunk in run.clone() {
@@ -255,7 +258,7 @@ impl Assembly<'_> {
     }
 }
 
-/// So many cells with the same value.
+/// Returns a buffer with `cells` copies of the fill value.
 fn filled(fill: &[u8], cells: usize, options: &CopyOptions) -> Result<Vec<u8>> {
     let mut array = Vec::new();
     let bytes = cells.saturating_mul(fill.len());

@@ -1,4 +1,5 @@
-//! The coordinates of rows, as numbers of their first appearance; in the end, axes.
+//! Encodes the coordinates of rows as codes, numbered by first appearance, and builds the axes from
+//! them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,39 +15,41 @@ use datafusion::common::{Result, plan_err};
 use crate::grid::{Axis, Coordinates, Monotonicity};
 use crate::provider::copy::options::AxisOrder;
 
-/// Bytes that a coordinate takes beside its own: in the list, in the table, and as an allocation.
+/// Memory overhead of one coordinate in bytes: its list entry, its hash table entry and its
+/// allocation.
 const BYTES_AROUND: usize = 96;
 
-/// An axis in the making.
+/// Collects the distinct coordinates of one dimension.
 pub(super) struct AxisBuilder {
     name: String,
     attributes: BTreeMap<String, String>,
     /// The type of the coordinates.
     data_type: DataType,
     converter: RowConverter,
-    /// The distinct coordinates, by first appearance, as bytes that compare like them.
+    /// The distinct coordinates by code, in Arrow's row format, whose bytes sort like the
+    /// coordinates.
     distinct: Vec<Arc<[u8]>>,
     codes: HashMap<Arc<[u8]>, u32>,
-    /// Bytes of them, with what the lists around them take.
+    /// Memory of the distinct coordinates in bytes, including overhead.
     memory: usize,
-    /// The code of the row before.
+    /// The code of the previous row.
     last: u32,
-    /// The axes of arrays that the coordinates come from.
+    /// The axes of the arrays that the dimension comes from.
     sources: Vec<Axis>,
 }
 
-/// An axis: a coordinate per position, and the position of each code.
+/// A complete axis: its coordinates by index, and the index of each code.
 pub(in crate::provider) struct FinishedAxis {
     pub name: String,
     pub coordinates: ArrayRef,
     pub positions: Vec<u32>,
-    /// What else is known of the coordinates.
+    /// Attributes of the dimension, such as its units.
     pub attributes: BTreeMap<String, String>,
 }
 
 impl AxisBuilder {
-    /// An axis of a name, with coordinates of a type and of which this is known. Its coordinates come from the axes
-    /// `sources`, if from any.
+    /// Creates a builder for a dimension with coordinates of this type. `sources` are the axes of
+    /// the arrays that the dimension comes from, and may be empty.
     pub fn try_new(
         name: &str,
         data_type: &DataType,
@@ -67,7 +70,7 @@ impl AxisBuilder {
         })
     }
 
-    /// The codes of some coordinates.
+    /// Returns the code of each coordinate, and adds new coordinates.
     pub fn codes(&mut self, column: &ArrayRef) -> Result<Vec<u32>> {
         let column = self.coordinates(column)?;
         let rows = self.converter.convert_columns(&[column])?;
@@ -81,7 +84,8 @@ impl AxisBuilder {
     }
 
     fn code(&mut self, bytes: &[u8]) -> Result<u32> {
-        // Rows mostly come in an order: the coordinate of the row before, the next one, or the first one again.
+        // Rows usually arrive in order, so try the previous row's coordinate, the next one and the
+        // first one before hashing.
         let last = self.last as usize;
         for guess in [last, last + 1, 0] {
             if self
@@ -105,7 +109,7 @@ impl AxisBuilder {
         Ok(code)
     }
 
-    /// The column in the type of the coordinates, in which equal ones have the same bits.
+    /// Casts the column to the type of the coordinates and makes equal coordinates bitwise equal.
     fn coordinates(&self, column: &ArrayRef) -> Result<ArrayRef> {
         let name = &self.name;
         let nulls = column.logical_null_count();
@@ -133,7 +137,7 @@ impl AxisBuilder {
             DataType::Float64 => {
                 let values = column.as_primitive::<Float64Type>();
                 let is_number = values.values().iter().all(|value| !value.is_nan());
-                // Adding zero makes one zero of both.
+                // Adding zero turns -0.0 into 0.0.
                 (
                     is_number,
                     Arc::new(values.unary::<_, Float64Type>(|value| value + 0.0)),
@@ -155,22 +159,22 @@ impl AxisBuilder {
         Ok(column)
     }
 
-    /// Bytes that the distinct coordinates take.
+    /// Returns the memory of the distinct coordinates in bytes.
     pub fn memory(&self) -> usize {
         self.memory
     }
 
-    /// The name of the dimension.
+    /// Returns the name of the dimension.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The distinct coordinates so far.
+    /// Returns the number of distinct coordinates so far.
     pub fn len(&self) -> usize {
         self.distinct.len()
     }
 
-    /// The coordinate of a code, as text.
+    /// Returns the coordinate with this code as text, for messages.
     pub fn text(&self, code: u32) -> String {
         let bytes = self.distinct.get(code as usize);
         let array = bytes.and_then(|bytes| self.array([bytes.as_ref()].into_iter()).ok());
@@ -183,14 +187,14 @@ impl AxisBuilder {
         let parser = self.converter.parser();
         let rows = bytes.map(|bytes| parser.parse(bytes));
         let columns = self.converter.convert_rows(rows)?;
-        // One column went in.
+        // The converter has a single field, so it returns a single column.
         Ok(columns
             .into_iter()
             .next()
             .unwrap_or_else(|| arrow::array::new_empty_array(&self.data_type)))
     }
 
-    /// The axis, when all rows have come.
+    /// Builds the axis. Call this after the last row.
     pub fn finish(&self, order: AxisOrder) -> Result<FinishedAxis> {
         let by_position = match order {
             AxisOrder::Sorted => self.sorted(),
@@ -214,11 +218,11 @@ impl AxisBuilder {
     }
 
     fn all_codes(&self) -> Vec<u32> {
-        // Fewer than 2^32, as codes are.
+        // The count fits: `Self::code` fails beyond 2^32 coordinates.
         (0..self.distinct.len() as u32).collect()
     }
 
-    /// The codes by ascending coordinates.
+    /// Returns the codes sorted by coordinate, in ascending order.
     fn sorted(&self) -> Vec<u32> {
         let mut codes = self.all_codes();
         codes.sort_by(|one, other| {
@@ -227,8 +231,8 @@ impl AxisBuilder {
         codes
     }
 
-    /// The codes in the order of their coordinates along the source axes, one axis after another; coordinates that are on
-    /// none of them follow in ascending order.
+    /// Returns the codes in the order of their coordinates along the source axes, one axis after
+    /// another. Coordinates that occur on no source axis follow in ascending order.
     fn in_source_order(&self) -> Result<Vec<u32>> {
         let mut sorted = self.sorted();
         let directions = self.sources.iter().map(Axis::monotonicity);
@@ -251,7 +255,8 @@ impl AxisBuilder {
             }
         };
         for source in &self.sources {
-            // Positions without coordinates of their own count upwards.
+            // An axis without stored coordinates counts upwards. Its coordinates are placed with
+            // the remaining ones, in ascending order.
             let Coordinates::Values(values) = source.coordinates()? else {
                 continue;
             };
@@ -266,7 +271,7 @@ impl AxisBuilder {
     }
 }
 
-/// Whether a cast has kept every coordinate as it was.
+/// Returns `true` if a cast preserved every coordinate exactly.
 pub(super) fn is_exact(before: &ArrayRef, after: &ArrayRef) -> Result<bool> {
     Ok(match before.data_type() {
         DataType::Timestamp(TimeUnit::Nanosecond, _) => {
@@ -285,13 +290,13 @@ pub(super) fn is_exact(before: &ArrayRef, after: &ArrayRef) -> Result<bool> {
     })
 }
 
-/// The type in which coordinates of a type are kept.
+/// Returns the type in which coordinates of this type are stored.
 fn coordinate_type(name: &str, data_type: &DataType) -> Result<DataType> {
     Ok(match data_type {
         DataType::Dictionary(_, values) => coordinate_type(name, values)?,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => DataType::Utf8,
         DataType::Date32 | DataType::Date64 => DataType::Date32,
-        // In UTC.
+        // The cast drops the time zone and keeps the instant, so timestamps are in UTC.
         DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
         DataType::Int8 => DataType::Int16,
         DataType::Float16 => DataType::Float32,
@@ -363,7 +368,7 @@ mod tests {
         assert_eq!(order(vec![north.clone(), south]), [7, 5, 3, -1]);
         let shuffled = source(vec![5, 9, -1, 7, 3]);
         assert_eq!(order(vec![shuffled]), [5, -1, 7, 3]);
-        // What no axis has comes last.
+        // Coordinates that no source axis has come last.
         assert_eq!(order(vec![north, source(vec![0, 1])]), [7, 5, -1, 3]);
     }
 

@@ -1,4 +1,4 @@
-//! Which columns are dimensions, and which are values.
+//! Decides which columns of a query become dimensions and which become values.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,7 +10,7 @@ use crate::provider::copy::lineage::Origin;
 use crate::provider::copy::options::CopyOptions;
 use crate::provider::source::{DATASET, DIMENSION};
 
-/// The numbers of the columns, each in the order in which they come.
+/// The indices of the columns that are dimensions, and of those that are measures.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     pub dimensions: Vec<usize>,
@@ -18,7 +18,8 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// The columns of a schema, by the names of the dimensions if they are given, else by their origins and types.
+    /// Classifies the columns of a schema: by `dims` if the option is set, otherwise by their
+    /// origins and types.
     pub fn of(schema: &Schema, origins: &[Origin], options: &CopyOptions) -> Result<Self> {
         let mut names = HashSet::new();
         for field in schema.fields() {
@@ -34,7 +35,8 @@ impl Columns {
             None => {
                 let columns = Self::by_origin(schema, origins, options)?;
                 match columns.measures.is_empty() {
-                    // All columns of a DISTINCT are keys.
+                    // In the output of `DISTINCT` all columns are keys, so origins cannot tell
+                    // dimensions from values. Classify by type instead.
                     true => Self::by_origin(schema, &[], options)?,
                     false => columns,
                 }
@@ -100,7 +102,8 @@ impl Columns {
         let plain: BTreeSet<_> = plain.flat_map(|(_, origin)| &origin.coordinates).collect();
         let roles = fields.iter().map(|(field, origin)| {
             if !origin.coordinates.is_empty() {
-                // A column that follows from coordinates of other columns adds nothing to the address of a cell.
+                // A column computed from the coordinates of other columns is no dimension: these
+                // already identify the cell.
                 let mut coordinates = origin.coordinates.iter();
                 let is_needed = coordinates.any(|coordinate| !plain.contains(coordinate));
                 return Some(origin.is_plain || is_needed);
@@ -111,7 +114,7 @@ impl Columns {
             role_of(field)
         });
         let roles: Vec<Option<bool>> = roles.collect();
-        // Without any dimension of an array, integers are dimensions.
+        // Integer columns are dimensions only if no column comes from an array dimension.
         let has_dimensions = fields.iter().zip(&roles).any(|((field, origin), role)| {
             *role == Some(true) && (is_marked(field) || !origin.coordinates.is_empty())
         });
@@ -160,12 +163,13 @@ fn role_of(field: &Field) -> Option<bool> {
     }
 }
 
-/// Whether the column says so itself.
+/// Returns `true` if the field's metadata marks the column as a dimension.
 fn is_marked(field: &Field) -> bool {
     field.metadata().contains_key(DIMENSION)
 }
 
-/// Whether values of the type cannot be but coordinates.
+/// Returns `true` if values of this type are coordinates rather than measurements: texts, dates and
+/// times.
 fn is_label(data_type: &DataType) -> bool {
     match data_type {
         DataType::Dictionary(_, values) => is_label(values),

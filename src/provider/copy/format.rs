@@ -1,4 +1,5 @@
-//! The format as the engine knows it: what `STORED AS TET`, or a path that ends in `.tet`, means for COPY; and the same of Zarr.
+//! The array formats as DataFusion file formats: `COPY ... STORED AS TET`, or `COPY` to a path that
+//! ends in `.tet`, and likewise for Zarr.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -25,17 +26,17 @@ use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::sink::ArraySink;
 
-/// Makes `COPY ... TO 'file.tet'` work, with or without `STORED AS TET`, in a session where it is registered as a file
-/// format; the same for Zarr. [`enable_tet`](crate::enable_tet) does so.
+/// A factory that makes `COPY ... TO 'file.tet'` work, with or without `STORED AS TET`, and
+/// likewise for Zarr. [`enable_tet`](crate::enable_tet) registers it in a session.
 #[derive(Debug, Clone)]
 pub struct ArrayFormatFactory {
     kind: FileKind,
-    /// The options that a statement does not set.
+    /// The options that apply unless a statement overrides them.
     defaults: CopyOptions,
 }
 
 impl ArrayFormatFactory {
-    /// A factory for each format of arrays that rows are written as.
+    /// Returns a factory for each array format that rows can be written to.
     pub fn all() -> Vec<Self> {
         let kinds = [
             FileKind::Tet,
@@ -48,7 +49,8 @@ impl ArrayFormatFactory {
             .collect()
     }
 
-    /// A factory with other options where a statement gives none; `None` for a format that rows are not written as.
+    /// Returns a factory with other default options, or `None` if rows cannot be written to this
+    /// format.
     pub(in crate::provider) fn with_options(kind: FileKind, defaults: CopyOptions) -> Option<Self> {
         match kind {
             FileKind::Tet => Some(Self { kind, defaults }),
@@ -91,7 +93,7 @@ struct ArrayFormat {
     options: CopyOptions,
 }
 
-/// What is said where the engine would read arrays as it reads files of rows.
+/// The error for reading an array file as a DataFusion listing table.
 const NOT_LISTED: &str = "a file of arrays is read as a table of ours: CREATE EXTERNAL TABLE ... STORED AS TET, or FROM 'file.tet'";
 
 #[async_trait]
@@ -161,13 +163,14 @@ impl FileFormat for ArrayFormat {
         )))
     }
 
-    /// Never read: [`Self::create_physical_plan`] refuses before.
+    /// Returns a placeholder. DataFusion never reads from it, because
+    /// [`Self::create_physical_plan`] fails first.
     fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
         Arc::new(JsonSource::new(table_schema))
     }
 }
 
-/// The file that a location means.
+/// Converts the location of a `COPY` to a local path.
 fn local_path(location: &str) -> Result<PathBuf> {
     if !location.contains("://") {
         return Ok(PathBuf::from(location));

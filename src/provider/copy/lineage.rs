@@ -1,4 +1,4 @@
-//! The lineage of a plan's columns: dimensions of arrays, keys of a `GROUP BY`, values.
+//! Traces the columns of a plan to array dimensions, keys of a `GROUP BY`, or values.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,28 +20,28 @@ use crate::provider::scan::ArrayScan;
 /// A dimension or key that identifies the rows of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Coordinate {
-    /// The dimension of this name.
+    /// The array dimension with this name.
     Dimension(String),
-    /// The key of this number in the topmost `GROUP BY`.
+    /// The key with this index in the topmost `GROUP BY`.
     Key(usize),
 }
 
 /// The origin of one column of a plan.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Origin {
-    /// The coordinates from which the column follows; empty if it depends on anything else.
+    /// The coordinates that determine the column. Empty if the column depends on anything else.
     pub coordinates: BTreeSet<Coordinate>,
-    /// The column is its only coordinate, not computed from it.
+    /// `true` if the column is its only coordinate, and not computed from it.
     pub is_plain: bool,
-    /// The axes from which a plain column takes its values. Several arrays may feed one column (`UNION ALL`, tables of
-    /// many files); their axes are in the order of the arrays.
+    /// The axes from which a plain column takes its values. Several arrays may feed one column, as
+    /// with `UNION ALL` or a table of many files. The axes are then in the order of the arrays.
     pub axes: Vec<Axis>,
-    /// The column is computed from the values of an array, or by an aggregate function.
+    /// `true` if the column is computed from the values of an array, or by an aggregate function.
     pub has_values: bool,
 }
 
 impl Origin {
-    /// The origin of each column of a plan.
+    /// Returns the origin of each column of a plan.
     pub fn of_columns(plan: &Arc<dyn ExecutionPlan>) -> Vec<Self> {
         let columns = 0..plan.schema().fields().len();
         if let Some(source) = plan.downcast_ref::<DataSourceExec>() {
@@ -51,7 +51,7 @@ impl Origin {
             };
         }
         let children = plan.children();
-        // Once for all columns of an input: expressions may use each of them many times.
+        // Compute the origins of each input once. Expressions may use a column many times.
         let inputs = children.iter().map(|child| Self::of_columns(child));
         let inputs: Vec<_> = inputs.collect();
         if let (Some(projection), [input]) = (plan.downcast_ref::<ProjectionExec>(), &inputs[..]) {
@@ -104,7 +104,8 @@ impl Origin {
         }
     }
 
-    /// The origin of the same column behind a join. The keys of one side do not tell the rows of the join apart.
+    /// Returns the origin of the column in the output of a join. The `GROUP BY` keys of one input
+    /// do not identify the rows of the join, so they are dropped.
     fn joined(mut self) -> Self {
         let is_key = |coordinate: &Coordinate| matches!(coordinate, Coordinate::Key(_));
         if self.coordinates.iter().any(is_key) {
@@ -162,7 +163,7 @@ impl Origin {
         computed
     }
 
-    /// The origin of a column whose rows come from both.
+    /// Combines the origins of a column in two inputs of a `UNION ALL`.
     fn union(mut self, other: Self) -> Self {
         let is_same = self.coordinates == other.coordinates && self.is_plain == other.is_plain;
         self.has_values |= other.has_values;
@@ -177,7 +178,8 @@ impl Origin {
     }
 }
 
-/// The input column that a node passes on unchanged as a column of its output: the number of the input, and of the column.
+/// Finds the input column that a node passes on unchanged as output column `column`. Returns the
+/// index of the input, and of the column within the input.
 fn below(
     plan: &Arc<dyn ExecutionPlan>,
     children: &[&Arc<dyn ExecutionPlan>],
@@ -185,7 +187,8 @@ fn below(
 ) -> Option<(usize, usize)> {
     let schema = plan.schema();
     let name = schema.fields().get(column)?.name();
-    // Joins put the columns of their sides next to each other; other nodes add columns behind those of their input.
+    // Joins output the columns of their inputs side by side. Other nodes append columns to those of
+    // their input.
     let mut start = 0;
     for (child, input) in children.iter().enumerate() {
         let input = input.schema();
@@ -197,7 +200,7 @@ fn below(
         }
         start += input.fields().len();
     }
-    // Semi joins, and nodes with a projection of their own.
+    // Semi joins and nodes with an embedded projection output fewer columns, so search by name.
     let mut found = Vec::new();
     for (child, input) in children.iter().enumerate() {
         for (number, field) in input.schema().fields().iter().enumerate() {

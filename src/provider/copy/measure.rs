@@ -1,4 +1,4 @@
-//! The values of rows, in the type of their dataset.
+//! Encodes the values of rows in the type of their dataset.
 
 use std::collections::BTreeMap;
 
@@ -17,46 +17,48 @@ use crate::format::tet::{
 use crate::provider::adapters::arrays::{ARROW_TYPE, DATE, TIMESTAMP};
 use crate::provider::copy::axes::is_exact;
 
-/// The calendar of the engine's times.
+/// The calendar of Arrow's dates and timestamps.
 const CALENDAR: &str = "proleptic_gregorian";
-/// What the reference leaves for a text that is missing.
+/// The code that the reference implementation reserves for missing text.
 const MISSING_TEXT: i64 = -1;
-/// Attributes that may hold the texts of a column, beside others.
+/// The max number of attributes that hold the texts of a column, which leaves room for other
+/// attributes.
 const MAX_PARTS: usize = 48;
-/// Bytes of the texts of a column, above which there is no hope.
+/// The max size of a column's texts in bytes. Columns with more text fail early, while rows are
+/// read.
 const MAX_CATEGORIES: usize = MAX_TEXT * MAX_PARTS;
 
-/// A dataset in the making.
+/// Encodes the values of one column and collects the metadata of its dataset.
 #[derive(Debug)]
 pub(super) struct Measure {
     pub name: String,
     pub dtype: Dtype,
-    /// The type to which its column is cast.
+    /// The type to which the column is cast.
     cast_to: DataType,
-    /// The codes of texts.
+    /// The code of each distinct text. `None` for columns of other types.
     texts: Option<BTreeMap<String, i64>>,
     pub metadata: DatasetMetadata,
     pub nulls: u64,
-    /// The least and the greatest value, of integers.
+    /// The min and max of integer values so far.
     range: Option<(i128, i128)>,
-    /// The fill value that was asked for, or that the column brings along.
+    /// The fill value from the options, or else from the column's attributes.
     fill: Option<Fill>,
     is_fill_given: bool,
-    /// Whether a row has the fill value as a value.
+    /// `true` if a row's value equals the fill value.
     has_fill: bool,
-    /// Bytes that the categories of texts will take, as JSON.
+    /// A lower bound for the size of the texts as JSON, in bytes.
     category_bytes: usize,
 }
 
-/// The values of some rows.
+/// The encoded values of a batch.
 pub(super) struct Values {
-    /// Little-endian; anything where there is none.
+    /// The values in little-endian order. Unspecified where a row is null.
     pub bytes: Vec<u8>,
     pub nulls: Option<NullBuffer>,
 }
 
 impl Measure {
-    /// A dataset of a column. `given` is the fill value that the options ask for.
+    /// Creates the dataset of a column. `given` is the fill value from the options.
     pub fn try_new(
         name: &str,
         data_type: &DataType,
@@ -126,17 +128,17 @@ impl Measure {
         })
     }
 
-    /// Whether values are texts.
+    /// Returns `true` if the values are texts.
     pub fn is_text(&self) -> bool {
         self.texts.is_some()
     }
 
-    /// Bytes of a value.
+    /// Returns the size of one value in bytes.
     pub fn size(&self) -> usize {
         self.dtype.size() as usize
     }
 
-    /// The values of a column.
+    /// Encodes the values of a batch's column.
     pub fn values(&mut self, column: &ArrayRef) -> Result<Values> {
         let whole = cast(column, &self.cast_to)?;
         if !is_exact(column, &whole)? {
@@ -148,7 +150,7 @@ impl Measure {
             );
         }
         let column = match self.cast_to {
-            // The numbers of times.
+            // Dates and timestamps are stored as their underlying integers.
             DataType::Date32 => cast(&whole, &DataType::Int32)?,
             DataType::Timestamp(..) => cast(&whole, &DataType::Int64)?,
             _ => whole,
@@ -204,7 +206,8 @@ impl Measure {
                     Some(code) => *code,
                     None => {
                         let code = texts.len() as i64;
-                        // Quotes, a colon, a comma, and at least a digit.
+                        // JSON adds two quotes, a colon, a comma and at least one digit to each
+                        // text.
                         self.category_bytes += text.len() + 5;
                         if self.category_bytes > MAX_CATEGORIES {
                             return plan_err!("{}", too_many_texts(&self.name));
@@ -222,8 +225,8 @@ impl Measure {
         })
     }
 
-    /// The bytes of a missing cell, when all rows have come. `is_needed` says whether there is one. Notes in the metadata what
-    /// they are.
+    /// Returns the bytes of a missing cell, and records the fill value or the texts in the
+    /// metadata. Call this after the last row. `is_needed` is `true` if there are missing cells.
     pub fn fill(&mut self, is_needed: bool) -> Result<Vec<u8>> {
         if let Some(texts) = &self.texts {
             let parts = Categories::encode(texts, MISSING_TEXT, MAX_TEXT);
@@ -243,7 +246,7 @@ impl Measure {
             );
         }
         if self.has_fill {
-            // It meant missing where the column comes from, but here it is a value.
+            // The fill value of the source dataset is an ordinary value here.
             remove_fill(&mut self.metadata);
             self.fill = None;
         }
@@ -265,19 +268,20 @@ impl Measure {
                     );
                 };
                 set_fill(&mut self.metadata, &chosen.to_string());
-                // Two's complement, of which the type has the lower bytes.
+                // The cast keeps the two's complement, whose lower bytes are the value in the
+                // narrower type.
                 chosen as u64
             }
         };
         Ok(bits.to_le_bytes()[..self.size()].to_vec())
     }
 
-    /// Bytes of the distinct texts.
+    /// Returns the memory of the distinct texts in bytes.
     pub fn memory(&self) -> usize {
         self.category_bytes
     }
 
-    /// An integer that is no value of the column, as far as its range tells.
+    /// Returns the min or the max of the type, if it lies outside the range of the values.
     fn free_value(&self) -> Option<i128> {
         let (low, high): (i128, i128) = match self.dtype {
             Dtype::I16 => (i16::MIN.into(), i16::MAX.into()),
@@ -288,7 +292,7 @@ impl Measure {
             Dtype::U32 => (0, u32::MAX.into()),
             _ => (0, u64::MAX.into()),
         };
-        // Zero is a likely value where there are no negative ones.
+        // Zero is a likely value of an unsigned column, so try the max first.
         let candidates = if low < 0 { [low, high] } else { [high, low] };
         let is_free = |candidate: &i128| {
             self.range
@@ -317,7 +321,7 @@ fn remove_fill(metadata: &mut DatasetMetadata) {
     }
 }
 
-/// The type of the values, behind a dictionary.
+/// Returns the value type of a dictionary, or the type itself.
 fn inner(data_type: &DataType) -> &DataType {
     match data_type {
         DataType::Dictionary(_, values) => inner(values),
@@ -325,7 +329,7 @@ fn inner(data_type: &DataType) -> &DataType {
     }
 }
 
-/// The values of a column, little-endian.
+/// Returns the values of a column as bytes in little-endian order.
 pub(super) fn bytes<T: ArrowPrimitiveType>(column: &ArrayRef) -> Vec<u8> {
     let values = column.as_primitive::<T>().values();
     values.to_byte_slice().to_vec()

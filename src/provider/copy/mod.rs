@@ -1,9 +1,17 @@
-//! `COPY (SELECT ...) TO 'daily.tet' STORED AS TET`: from rows back to a grid.
+//! `COPY (SELECT ...) TO 'daily.tet' STORED AS TET`: writes the rows of a query as arrays.
 //!
-//! Rows come in any order, and not every cell needs one. They are encoded as they come: each coordinate as the number of
-//! its first appearance, each value in the type of its dataset; what does not fit in memory goes to a temporary file. When
-//! all have come, the axes are known, and with them the chunk of each row. Chunks are then made a few at a time, from the
-//! rows that belong to them.
+//! Rows may arrive in any order, and cells without a row are missing. The shape of the arrays is
+//! known only after the last row, so writing takes three stages:
+//!
+//! ```text
+//! rows ──encode──> blocks ──spool──> memory, then a temporary file ──assemble──> chunks
+//! ```
+//!
+//! 1. Each coordinate is encoded as a code, numbered by first appearance, and each value in the
+//!    type of its dataset.
+//! 2. The encoded rows are spooled. Rows that do not fit in memory spill to a temporary file.
+//! 3. After the last row the axes are complete, and with them the chunk of each row is known.
+//!    Chunks are assembled from their rows, a few at a time.
 
 mod assembly;
 mod axes;

@@ -1,4 +1,4 @@
-//! The options of COPY.
+//! The options of `COPY` to an array format.
 
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
@@ -8,39 +8,48 @@ use datafusion::common::{Result, config_err};
 use crate::format::array::Compression;
 use crate::provider::adapters::file_kind::FileKind;
 
-/// What the engine puts before options that have no dot.
+/// The prefix that DataFusion adds to option names without a dot.
 const FORMAT_PREFIX: &str = "format.";
-/// The prefix of options that are attributes.
+/// The prefix of options that set attributes.
 const ATTRIBUTE_PREFIX: &str = "attribute.";
-/// The range of zstd's levels.
+/// The compression levels of zstd.
 const LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
 
-/// How rows become an array.
+/// Options for writing rows as arrays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyOptions {
-    /// `dims`: the columns that are dimensions, in their order; the others are values. Unset: the keys of `GROUP BY`, else
-    /// those that are dimensions where they come from, texts, dates and times, and, if none comes from an array, integers.
+    /// `dims`: the columns that are dimensions, in order. All other columns are values.
+    ///
+    /// If unset, the dimensions are the keys of `GROUP BY`, columns that are dimensions of their
+    /// source array, and columns of text, dates or times. Integer columns are dimensions only if no
+    /// column comes from an array dimension.
     pub dims: Option<Vec<String>>,
-    /// `chunk`: extents of the chunks, one per dimension. Unset: halves of the shape, down to 4 MiB.
+    /// `chunk`: the extents of a chunk, one per dimension. If unset, the shape is halved along its
+    /// longest axis until a chunk has at most 4 MiB.
     pub chunk: Option<Vec<u64>>,
-    /// `compression` (or `codec`) and `level`: how chunks are stored. Unset: zstd of level 3.
+    /// `compression` (or `codec`) and `level`: the compression of chunks. If unset, zstd at level
+    /// 3.
     pub compression: Compression,
-    /// `dataset`: the name of the only dataset. Unset: the column's, or, if that is `value`, that of the dataset it comes
+    /// `dataset`: the name of the dataset, if there is only one. If unset, a dataset has the name
+    /// of its column, or, for a column named `value`, the name of the dataset the column was read
     /// from.
     pub dataset: Option<String>,
     /// `axis_order`: the order of coordinates along their axes.
     pub axis_order: AxisOrder,
-    /// `fill_value`: the value of missing cells. Unset: the attribute `_FillValue` of the column, else NaN, or an integer
-    /// outside the range of the data.
+    /// `fill_value`: the value of missing cells. If unset, the fill value in the column's
+    /// attributes, unless it occurs among the values. Otherwise NaN for floating-point columns, and
+    /// for integers a value outside the range of the data.
     pub fill_value: Option<String>,
-    /// `attribute.NAME` and `attribute.DATASET.NAME`: attributes, by name as given.
+    /// `attribute.NAME` and `attribute.DATASET.NAME`: attributes by name, as spelled in the
+    /// statement.
     pub attributes: BTreeMap<String, String>,
-    /// `zone_maps`: whether the file embeds zone maps, which make its footer one of version 2.
+    /// `zone_maps`: embeds zone maps in a `.tet` file. The file's footer is then of version 2.
     pub zone_maps: bool,
-    /// `zarr_format 2`: whether a Zarr hierarchy is one of version 2.
+    /// `zarr_format`: writes a Zarr hierarchy in version 2 of the format if `true`, in version 3 if
+    /// `false`.
     pub is_zarr_2: bool,
-    /// The names of the options in messages.
+    /// The spelling of option names in messages.
     pub(in crate::provider) spelling: Spelling,
 }
 
@@ -61,33 +70,33 @@ impl Default for CopyOptions {
     }
 }
 
-/// The form in which options are given and messages name them.
+/// The form in which options are given, and in which messages name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::provider) enum Spelling {
-    /// `OPTIONS (dims 'time,lat')`.
+    /// Options of SQL: `OPTIONS (dims 'time,lat')`.
     Sql,
-    /// `--dims time,lat`.
+    /// Command-line flags: `--dims time,lat`.
     Flags,
 }
 
 /// The order of coordinates along an axis.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AxisOrder {
-    /// `source`: as along the axis of the array that the dimension comes from; ascending where there is none, as for
-    /// computed dimensions and those of tables of rows.
+    /// `source`: the order along the axis of the array that the dimension comes from. Ascending if
+    /// there is no such axis, as for computed dimensions and for tables of rows.
     #[default]
     Source,
     /// `sorted`: ascending.
     Sorted,
-    /// `appearance`: as they first appear in the rows.
+    /// `appearance`: the order in which coordinates first appear in the rows.
     Appearance,
 }
 
 impl CopyOptions {
-    /// These options, but for those that a statement gives.
+    /// Returns these options, overridden by the options of a statement.
     ///
     /// # Errors
-    /// If there is no such option, or its value is none.
+    /// If an option does not exist, or if its value is invalid.
     pub(in crate::provider) fn parse(
         self,
         given: &HashMap<String, String>,
@@ -178,7 +187,7 @@ impl CopyOptions {
         Ok(options)
     }
 
-    /// An option with a value, as it would be given.
+    /// Returns an option with a value as you would write it in a statement or on the command line.
     pub(in crate::provider) fn spelled(&self, option: &str, value: &str) -> String {
         match self.spelling {
             Spelling::Sql => format!("OPTIONS ({option} '{value}')"),
@@ -186,7 +195,7 @@ impl CopyOptions {
         }
     }
 
-    /// The name of an option, as a message begins with it.
+    /// Returns the name of an option, as it begins an error message.
     pub(in crate::provider) fn named(&self, option: &str) -> String {
         match self.spelling {
             Spelling::Sql => format!("option {option}"),
@@ -195,14 +204,14 @@ impl CopyOptions {
     }
 }
 
-/// The codec of chunks.
+/// The compression codec of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Codec {
     Raw,
     Zstd,
 }
 
-/// The codec of `zstd`, `zstd(9)`, `raw`, `none` or `uncompressed`, and its level.
+/// Parses `zstd`, `zstd(9)`, `raw`, `none` or `uncompressed` into a codec and its level, if given.
 fn compression(option: &str, text: &str) -> Result<(Codec, Option<i32>)> {
     let lower = text.trim().to_ascii_lowercase();
     let level = lower

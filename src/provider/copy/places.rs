@@ -1,8 +1,8 @@
-//! Where in an array the cell of a row lies: its chunk, and its place there.
+//! Maps the coordinate codes of a row to a chunk and to a cell within the chunk.
 
 use crate::grid::{ChunkGrid, Window};
 
-/// Tables by dimension and code, so that the place of a cell takes no division.
+/// Lookup tables by dimension and code, which locate a cell without a division per row.
 pub(super) struct Places {
     dimensions: Vec<Dimension>,
     grid: ChunkGrid,
@@ -10,16 +10,17 @@ pub(super) struct Places {
 }
 
 struct Dimension {
-    /// Per code, what its chunk adds to the number of a cell's chunk.
+    /// For each code, the amount it contributes to the ordinal of the chunk.
     chunk: Vec<u64>,
-    /// Per code, the position within the chunk.
+    /// For each code, the index within the chunk along this axis.
     inner: Vec<u64>,
-    /// Per code, the extent of its chunk, which at the edge is a part.
+    /// For each code, the extent of the chunk along this axis. Chunks at the upper edge are
+    /// clipped.
     extent: Vec<u64>,
 }
 
 impl Places {
-    /// The places of cells in chunks of a shape, by the position of each code along each axis.
+    /// Builds the tables from the index of each code along each axis.
     pub fn new(positions: &[&[u32]], grid: ChunkGrid) -> Self {
         let chunks_along: Vec<u64> = grid
             .shape()
@@ -51,7 +52,7 @@ impl Places {
         }
     }
 
-    /// The number of the chunk of a row, in row-major order.
+    /// Returns the ordinal of a row's chunk, in row-major order.
     pub fn chunk(&self, codes: &[Vec<u32>], row: usize) -> u64 {
         let dimensions = self.dimensions.iter().zip(codes);
         dimensions
@@ -59,7 +60,7 @@ impl Places {
             .sum()
     }
 
-    /// The number of the cell of a row within its chunk, in row-major order.
+    /// Returns the ordinal of a row's cell within its chunk, in row-major order.
     pub fn cell(&self, codes: &[Vec<u32>], row: usize) -> u64 {
         let dimensions = self.dimensions.iter().zip(codes);
         dimensions.fold(0, |cell, (dimension, codes)| {
@@ -68,12 +69,12 @@ impl Places {
         })
     }
 
-    /// All chunks.
+    /// Returns the total number of chunks.
     pub fn chunks(&self) -> u64 {
         self.chunks_along.iter().product()
     }
 
-    /// The position of a chunk of a number.
+    /// Converts the ordinal of a chunk to its indices in the chunk grid.
     pub fn position(&self, mut number: u64) -> Vec<u64> {
         let mut position = vec![0; self.chunks_along.len()];
         for (at, count) in position.iter_mut().zip(&self.chunks_along).rev() {
@@ -83,7 +84,7 @@ impl Places {
         position
     }
 
-    /// Cells of a chunk of a number.
+    /// Returns the number of cells in the chunk with this ordinal.
     pub fn cells(&self, number: u64) -> u64 {
         let window: Window = self.grid.window(&self.position(number));
         window.cells()
@@ -97,7 +98,7 @@ mod tests {
     #[test]
     fn every_cell_has_its_place() {
         let grid = ChunkGrid::new(vec![5, 4], vec![2, 3]);
-        // Codes run backwards along the first axis.
+        // The codes are in descending order along the first axis.
         let places = Places::new(&[&[4, 3, 2, 1, 0], &[0, 1, 2, 3]], grid.clone());
         assert_eq!(places.chunks(), 6);
         let mut seen = Vec::new();

@@ -1,7 +1,8 @@
-//! DataFusion's formats of rows (CSV, Parquet, JSON, Arrow), so that a `COPY` that fails leaves nothing behind.
+//! Wrappers of DataFusion's row formats (CSV, Parquet, JSON, Arrow) that make `COPY` atomic.
 //!
-//! DataFusion writes the files of a `COPY` under their final names, as rows come. Here they are written to a temporary
-//! directory beside the target, and renamed once all of them are complete.
+//! DataFusion writes the files of a `COPY` under their final names while rows arrive, so a `COPY`
+//! that fails leaves incomplete files behind. These formats write into a temporary directory next
+//! to the target, and rename the files once all of them are complete.
 
 use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
@@ -34,7 +35,7 @@ use url::Url;
 use crate::error::Error;
 use crate::format::io::target::{self, TemporaryFolder};
 
-/// The extensions of the formats, and what DataFusion calls them.
+/// The file extensions, each with DataFusion's name of the format.
 const EXTENSIONS: [(&str, &str); 7] = [
     ("csv", "csv"),
     ("parquet", "parquet"),
@@ -44,11 +45,12 @@ const EXTENSIONS: [(&str, &str); 7] = [
     ("ndjson", "json"),
     ("jsonl", "json"),
 ];
-/// Attempts at removing a directory in which an aborted writer may still create files, and the pause between them.
+/// Attempts to delete a directory in which an aborted writer may still create files, and the pause
+/// between attempts.
 const ATTEMPTS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A format of rows of DataFusion under one of its extensions.
+/// A DataFusion row format, registered under one of its file extensions.
 #[derive(Debug)]
 pub(in crate::provider) struct RowFormatFactory {
     extension: &'static str,
@@ -56,7 +58,7 @@ pub(in crate::provider) struct RowFormatFactory {
 }
 
 impl RowFormatFactory {
-    /// A factory for each extension whose format the session has.
+    /// Returns a factory for each extension whose format is registered in the session.
     pub fn all(state: &SessionState) -> Vec<Self> {
         let factories = EXTENSIONS.iter().filter_map(|(extension, format)| {
             let format = state.get_file_format_factory(format)?;
@@ -91,11 +93,11 @@ impl FileFormatFactory for RowFormatFactory {
     }
 }
 
-/// A format of DataFusion, but for what `COPY` writes.
+/// A DataFusion format with an atomic `COPY`.
 #[derive(Debug)]
 struct RowFormat(Arc<dyn FileFormat>);
 
-/// Returns the format behind one of a [`RowFormatFactory`]; any other format itself.
+/// Returns the DataFusion format wrapped by a [`RowFormatFactory`], or any other format unchanged.
 #[cfg(feature = "parquet")]
 pub(in crate::provider) fn behind(format: &Arc<dyn FileFormat>) -> &Arc<dyn FileFormat> {
     match format.downcast_ref::<RowFormat>() {
@@ -206,18 +208,19 @@ impl FileFormat for RowFormat {
     }
 }
 
-/// The temporary and the final path of the files of a `COPY`.
+/// The temporary path and the final path of a `COPY`.
 #[derive(Debug)]
 struct Place {
     target: PathBuf,
-    /// The target is a directory of files.
+    /// `true` if the target is a directory of files.
     is_folder: bool,
     /// The temporary directory, which exists only while rows are written.
     folder: PathBuf,
 }
 
 impl Place {
-    /// The place of a `COPY` to the local file system; `None` for any other statement or store.
+    /// Returns the paths of a `COPY` to the local file system, or `None` for any other statement or
+    /// store.
     fn of(conf: &FileSinkConfig) -> Result<Option<Self>> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let original = conf.original_url.as_str();
@@ -233,8 +236,8 @@ impl Place {
             true => return Ok(None),
         };
         let target = std::path::absolute(target).map_err(Error::io(Path::new(original), "find"))?;
-        // A slash at the end means a directory, as does a name without an extension. The URL does not tell: DataFusion cuts
-        // a path at the first `*`, `?` or `[`.
+        // A trailing slash or a name without an extension means a directory. The URL does not tell:
+        // DataFusion truncates a path at the first `*`, `?` or `[`.
         let is_file = match conf.file_output_mode {
             FileOutputMode::Automatic => target.extension().is_some(),
             FileOutputMode::SingleFile => true,
@@ -258,13 +261,13 @@ impl Place {
         }))
     }
 
-    /// The path within the temporary directory, which has the target's name.
+    /// Returns the path in the temporary directory, which has the target's file name.
     fn written(&self) -> PathBuf {
         self.folder
             .join(self.target.file_name().unwrap_or_default())
     }
 
-    /// The path of what is written, as a URL.
+    /// Returns the path in the temporary directory as a URL.
     fn url(&self) -> Result<ListingTableUrl> {
         let url = match self.is_folder {
             true => Url::from_directory_path(self.written()),
@@ -276,7 +279,7 @@ impl Place {
         }
     }
 
-    /// Moves the finished files to their places.
+    /// Moves the complete files to their final paths.
     fn put(&self) -> Result<(), Error> {
         if let Some(parent) = self.target.parent() {
             std::fs::create_dir_all(parent).map_err(Error::io(&self.target, "create"))?;
@@ -286,7 +289,7 @@ impl Place {
             return put_folder(&written, &self.target);
         }
         if !written.exists() {
-            // Without rows some formats write nothing.
+            // Some formats create no file if there are no rows.
             File::create(&written).map_err(Error::io(&self.target, "create"))?;
         }
         put_file(&written, &self.target)
@@ -318,7 +321,7 @@ fn put_folder(written: &Path, target: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes files of rows beside their place, and renames them once they are complete.
+/// A sink that writes files into a temporary directory and renames them once they are complete.
 struct RowSink {
     /// DataFusion's operator, whose sink writes into the temporary directory.
     writer: Arc<dyn ExecutionPlan>,
@@ -360,7 +363,7 @@ impl DataSink for RowSink {
     fn schema(&self) -> &SchemaRef {
         match self.inner() {
             Ok(inner) => inner.schema(),
-            // The constructor has checked it; any schema will do.
+            // Unreachable: `create_writer_physical_plan` has checked `inner`.
             Err(_) => self.writer.properties().eq_properties.schema(),
         }
     }
@@ -379,8 +382,10 @@ impl DataSink for RowSink {
     }
 }
 
-/// The temporary directory. Unless it is removed in the end, it is removed until it stays away: blocking writes of an
-/// aborted task go on for a moment, and create their file again, with its directory.
+/// The temporary directory of a running `COPY`.
+///
+/// If the `COPY` fails, a thread deletes the directory repeatedly: blocking writes of an aborted
+/// task continue for a moment, and may create their file again along with the directory.
 struct Leftovers(Option<TemporaryFolder>);
 
 impl Leftovers {

@@ -1,4 +1,4 @@
-//! The operator that takes the rows.
+//! The sink of `COPY` to an array format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Formatter};
@@ -33,34 +33,36 @@ use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 use crate::provider::copy::target::{Stored, chunk_shape};
 use crate::provider::source::DATASET;
 
-/// The column of values of a table of one dataset, and the dataset of a column that comes from none.
+/// The name of the value column of tables with a single dataset. A dataset made from such a column
+/// takes its name from the source dataset instead, if there is one.
 const VALUE: &str = "value";
-/// Attributes that do not hold for a copy: what its coordinates are called.
+/// Attributes that are not copied. `coordinates` names variables of the source file.
 const NOT_COPIED: [&str; 1] = ["coordinates"];
 const FILL_VALUE: &str = "_FillValue";
-/// Bytes of encoded rows that are kept in memory, if the pool has them.
+/// The max memory for encoded rows in bytes. The pool may grant less.
 const MOST_MEMORY: usize = 64 << 20;
-/// Cells per row above which an array is rather a mistake, unless it is small.
+/// An array with more than `SPARSE` cells per row is probably a mistake, unless it has at most
+/// `SMALL` cells.
 const SPARSE: u64 = 1000;
 const SMALL: u64 = 1 << 28;
 
-/// Writes rows as an array.
+/// Writes rows as arrays.
 #[derive(Debug)]
 pub(super) struct ArraySink {
     kind: FileKind,
     path: PathBuf,
     schema: SchemaRef,
-    /// Of each column of the schema.
+    /// The origin of each column of the schema.
     origins: Vec<Origin>,
     columns: Columns,
     options: CopyOptions,
 }
 
 impl ArraySink {
-    /// A sink for the rows of `input`, which are of this schema.
+    /// Creates a sink for the rows of `input`, whose schema is `schema`.
     ///
     /// # Errors
-    /// If its columns cannot become the dimensions and values of arrays.
+    /// If the columns cannot become dimensions and values of arrays.
     pub fn try_new(
         kind: FileKind,
         path: PathBuf,
@@ -78,7 +80,7 @@ impl ArraySink {
             columns,
             options,
         };
-        // What is wrong with the types, or the options, is told before any row is read.
+        // Report invalid types and options before any row is read.
         let rows = Rows::try_new(&sink)?;
         sink.check_path()?;
         sink.check_attributes(&rows)?;
@@ -118,7 +120,8 @@ impl ArraySink {
 
     fn check_path(&self) -> Result<()> {
         let path = self.path.display();
-        // A hierarchy is replaced, whatever else is in its place is not.
+        // `COPY` replaces an existing Zarr directory, but puts no `.tet` file in place of a
+        // directory.
         if self.path.is_dir() && self.kind == FileKind::Tet {
             return plan_err!("{path} is a folder, expected the path of a file");
         }
@@ -132,7 +135,7 @@ impl ArraySink {
         }
     }
 
-    /// Whether each attribute of the options belongs to a dataset.
+    /// Checks that each attribute in the options belongs to a dataset.
     fn check_attributes(&self, rows: &Rows) -> Result<()> {
         for key in self.options.attributes.keys() {
             let measures = rows.measures.iter().zip(&self.columns.measures);
@@ -154,14 +157,15 @@ impl ArraySink {
         self.schema.field(number)
     }
 
-    /// The name of the dataset of a column.
+    /// Returns the name of the dataset made from a column.
     fn dataset(&self, field: &Field) -> String {
         if let Some(name) = &self.options.dataset {
             return name.clone();
         }
         let comes_from = field.metadata().get(DATASET).map(|name| base(name));
         match comes_from {
-            // A coordinate variable is called like its dimension, whose coordinates are a dataset of that name.
+            // The table of a coordinate variable has a dimension of the same name, whose
+            // coordinates become a dataset of that name. The column then keeps the name `value`.
             Some(name)
                 if field.name() == VALUE
                     && !name.is_empty()
@@ -173,21 +177,24 @@ impl ArraySink {
         }
     }
 
-    /// The attributes of the dataset of a column: those of the column, then those of the options.
+    /// Returns the attributes of the dataset made from a column. Attributes in the options override
+    /// those of the column.
     fn metadata(&self, field: &Field, dataset: &str) -> DatasetMetadata {
         let mut metadata = DatasetMetadata::default();
-        // Values that are no integers are unpacked already.
+        // Only integers can still be packed. Other values have been unpacked, so these attributes
+        // no longer apply.
         let is_unpacked = !field.data_type().is_integer();
         metadata.attrs = carried(field);
         metadata.attrs.retain(|key, _| {
             let is_stale = is_unpacked && OF_PACKED.contains(&key.as_str());
             !(is_stale || NOT_COPIED.contains(&key.as_str()))
         });
-        // A fill value may have to be added.
+        // Leave room for a fill value.
         while metadata.attrs.len() >= MAX_ATTRIBUTES {
             metadata.attrs.pop_last();
         }
-        // Those of all datasets first, so that one's own count.
+        // Insert the attributes for all datasets first, so that those for a single dataset override
+        // them.
         let attributes = self.options.attributes.iter();
         let found = attributes.filter_map(|(key, value)| {
             let name = attribute_of(key, dataset, field.name())?;
@@ -196,7 +203,7 @@ impl ArraySink {
         let mut found: Vec<_> = found.collect();
         found.sort();
         for (_, name, value) in found {
-            // The engine makes small letters of the keys of options.
+            // DataFusion converts option names to lower case.
             let name = match name.eq_ignore_ascii_case(FILL_VALUE) {
                 true => FILL_VALUE,
                 false => name,
@@ -207,7 +214,8 @@ impl ArraySink {
     }
 }
 
-/// The attributes of a column that are none of the engine's nor of ours.
+/// Returns the attributes of a column, without the metadata that belongs to Arrow, Parquet or this
+/// crate.
 fn carried(field: &Field) -> BTreeMap<String, String> {
     let attributes = field.metadata().iter().filter(|(key, text)| {
         let is_ours = key.starts_with("tet:") || key.starts_with("tetration_");
@@ -219,10 +227,11 @@ fn carried(field: &Field) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The name of the attribute that an option gives a dataset or its column, if it does: `NAME`, or `DATASET.NAME`.
+/// Returns the name of the attribute that an option sets for a dataset or its column, if it does.
+/// The option is `NAME` or `DATASET.NAME`.
 fn attribute_of<'a>(key: &'a str, dataset: &str, column: &str) -> Option<&'a str> {
     let mut names = [dataset, column];
-    // The longer one says more.
+    // The longer name is the more specific prefix.
     names.sort_by_key(|name| std::cmp::Reverse(name.len()));
     let of_name = names.into_iter().find_map(|name| {
         let (head, rest) = key.split_at_checked(name.len())?;
@@ -307,7 +316,8 @@ impl DataSink for ArraySink {
     }
 }
 
-/// A thread that writes cannot be stopped but by itself.
+/// Cancels the writing thread when the statement's future is dropped. A blocking thread cannot be
+/// aborted from outside.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -316,7 +326,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// What the rows so far have shown.
+/// The axes and measures collected from the rows so far.
 struct Rows {
     axes: Vec<AxisBuilder>,
     measures: Vec<Measure>,
@@ -343,7 +353,7 @@ impl Rows {
         })
     }
 
-    /// Bytes of distinct coordinates and texts.
+    /// Returns the memory of distinct coordinates and texts in bytes.
     fn memory(&self) -> usize {
         let axes = self.axes.iter().map(AxisBuilder::memory);
         axes.chain(self.measures.iter().map(Measure::memory)).sum()
@@ -366,8 +376,8 @@ impl Rows {
         Ok(block)
     }
 
-    /// Writes the file, when all rows have come.
-    #[allow(clippy::too_many_arguments)] // all of the sink, which is not at hand in another thread
+    /// Writes the file. Call this after the last row.
+    #[allow(clippy::too_many_arguments)] // fields of the sink, which the thread cannot borrow
     fn write(
         mut self,
         kind: FileKind,
@@ -427,7 +437,7 @@ impl Rows {
         let mut specs = Vec::new();
         let mut coordinates = Vec::new();
         let mut labels = Vec::new();
-        // Coordinates are found in the group of the dataset.
+        // Readers look up coordinate datasets in the group of the dataset.
         let groups: BTreeSet<&str> = self.measures.iter().map(|one| group(&one.name)).collect();
         for axis in &axes {
             match Stored::of(axis, kind == FileKind::Tet)? {

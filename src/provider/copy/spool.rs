@@ -1,4 +1,4 @@
-//! Encoded rows, kept in memory as long as they fit, then in a temporary file.
+//! Buffers encoded rows in memory and spills to a temporary file.
 
 use std::fmt;
 use std::fs::File;
@@ -12,24 +12,25 @@ use datafusion::execution::{SpillFile, SpillWriter, TaskContext};
 
 use crate::error::Error;
 
-/// Rows of a block, unless there are no more, or they come in larger batches.
+/// Rows per block. A block has more rows if they arrive in larger batches, and only the last block
+/// has fewer.
 pub(super) const BLOCK_ROWS: usize = 4096;
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Some rows, column by column.
+/// Encoded rows, stored by column.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Block {
     pub rows: usize,
-    /// A code per row, by dimension.
+    /// For each dimension, one code per row.
     pub codes: Vec<Vec<u32>>,
-    /// A value per row, by measure.
+    /// For each measure, one encoded value per row.
     pub values: Vec<Vec<u8>>,
-    /// By measure, a byte per row that says whether it has a value; empty if all do.
+    /// For each measure, one byte per row, zero where the value is null. Empty if no value is null.
     pub valid: Vec<Vec<u8>>,
 }
 
 impl Block {
-    /// A block without rows.
+    /// Creates a block without rows.
     pub fn empty(dimensions: usize, measures: usize) -> Self {
         Self {
             rows: 0,
@@ -39,7 +40,7 @@ impl Block {
         }
     }
 
-    /// Adds the rows of another block.
+    /// Appends the rows of another block.
     pub fn append(&mut self, other: Self) {
         if self.rows == 0 {
             *self = other;
@@ -69,7 +70,7 @@ impl Block {
     }
 }
 
-/// Where a block lies in the file, and how long its columns are.
+/// The location of a block in the temporary file, and the sizes of its columns in bytes.
 #[derive(Debug)]
 struct Stored {
     offset: u64,
@@ -77,21 +78,22 @@ struct Stored {
     lengths: Vec<usize>,
 }
 
-/// Blocks in the order in which they came.
+/// A sequence of blocks in order of arrival. Once memory is exhausted, all further blocks go to a
+/// temporary file.
 #[derive(Debug)]
 pub(super) struct Spool {
     dimensions: usize,
     memory: MemoryReservation,
-    /// Bytes that are kept in memory, if the pool has them.
+    /// The max memory for blocks in bytes. The pool may grant less.
     most_memory: usize,
-    /// The first ones.
+    /// The leading blocks, which are kept in memory.
     blocks: Vec<Block>,
     bytes: usize,
     file: Option<SpoolFile>,
 }
 
 struct SpoolFile {
-    /// Removed when it is dropped.
+    /// The temporary file, which is deleted when dropped.
     file: Arc<dyn SpillFile>,
     input: File,
     output: Option<Box<dyn SpillWriter>>,
@@ -109,7 +111,7 @@ impl fmt::Debug for SpoolFile {
 }
 
 impl Spool {
-    /// A spool that keeps at most so many bytes in memory.
+    /// Creates a spool that keeps at most `most_memory` bytes in memory.
     pub fn new(context: &TaskContext, dimensions: usize, most_memory: usize) -> Self {
         Self {
             dimensions,
@@ -121,12 +123,12 @@ impl Spool {
         }
     }
 
-    /// Blocks so far.
+    /// Returns the number of blocks so far.
     pub fn len(&self) -> usize {
         self.blocks.len() + self.file.as_ref().map_or(0, |file| file.stored.len())
     }
 
-    /// Adds a block.
+    /// Appends a block, in memory if it fits, otherwise in the temporary file.
     pub fn push(&mut self, block: Block, context: &TaskContext) -> Result<()> {
         let bytes = block.bytes();
         if self.file.is_none()
@@ -148,7 +150,7 @@ impl Spool {
         file.push(&block)
     }
 
-    /// Says that no block follows.
+    /// Flushes the temporary file. Call this after the last block.
     pub fn finish(&mut self) -> Result<()> {
         if let Some(file) = &mut self.file
             && let Some(mut output) = file.output.take()
@@ -161,12 +163,13 @@ impl Spool {
         Ok(())
     }
 
-    /// A reader of blocks, once no more follow; one at a time.
+    /// Returns a reader of the blocks. Call [`Self::finish`] first, and use one reader at a time:
+    /// all readers share the offset of the temporary file.
     pub fn reader(&self) -> Result<SpoolReader<'_>> {
         let input = match &self.file {
             None => None,
             Some(file) => {
-                // Behind where the reader before has stopped.
+                // The cloned handle shares its offset with the previous reader.
                 let mut input = file.input.try_clone()?;
                 input.seek(SeekFrom::Start(0))?;
                 Some(BufReader::with_capacity(BUFFER_BYTES, input))
@@ -187,7 +190,7 @@ impl SpoolFile {
             return plan_err!("COPY ... STORED AS TET needs temporary files that are local");
         };
         let input = File::open(path).map_err(Error::io(path, "open the temporary file"))?;
-        // Without a name it ends with the process, however that ends.
+        // Unlink the file now, so that it is freed when the process ends, even by a crash.
         #[cfg(unix)]
         let _ = std::fs::remove_file(path);
         Ok(Self {
@@ -235,7 +238,7 @@ impl SpoolFile {
     }
 }
 
-/// Reads blocks, fastest in their order.
+/// Reads blocks in any order. Sequential reads are fastest.
 #[derive(Debug)]
 pub(super) struct SpoolReader<'a> {
     spool: &'a Spool,
@@ -244,7 +247,7 @@ pub(super) struct SpoolReader<'a> {
 }
 
 impl SpoolReader<'_> {
-    /// The block of a number.
+    /// Reads the block with this ordinal.
     pub fn read(&mut self, number: usize, visit: impl FnOnce(&Block) -> Result<()>) -> Result<()> {
         let spool = self.spool;
         if let Some(block) = spool.blocks.get(number) {

@@ -1,4 +1,4 @@
-//! The datasets of the file: how axes are stored, and what the footer says.
+//! The layout of the output file: how axes are stored, and the datasets described in its footer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::provider::adapters::arrays::{ARROW_TYPE, DATE};
 use crate::provider::copy::axes::FinishedAxis;
 use crate::provider::copy::measure::{Measure, bytes};
 
-/// Bytes of a chunk, if nothing else is said.
+/// The default upper bound for the size of a chunk in bytes.
 const CHUNK_BYTES: u64 = 4 << 20;
 
 /// How the coordinates of an axis are stored.
 pub(super) enum Stored {
-    /// Not at all: they count from zero, as those of any axis.
+    /// Not stored, because they count up from zero, which is the default for an axis.
     Counted,
     Labels(Vec<String>),
-    /// As a dataset of its own.
+    /// As a one-dimensional dataset with the name of the dimension.
     Dataset(CoordinateDataset),
 }
 
-/// A dataset with the coordinates of an axis, called like its dimension.
+/// A dataset of coordinates, named after its dimension.
 pub(in crate::provider) struct CoordinateDataset {
     name: String,
     dtype: Dtype,
@@ -41,7 +41,7 @@ pub(in crate::provider) struct CoordinateDataset {
 }
 
 impl CoordinateDataset {
-    /// The coordinates of an axis.
+    /// Encodes the coordinates of an axis, with the attributes needed to decode them again.
     pub fn of(axis: &FinishedAxis) -> Result<Self> {
         let coordinates = &axis.coordinates;
         let mut attributes = axis.attributes.clone();
@@ -93,7 +93,7 @@ impl CoordinateDataset {
         })
     }
 
-    /// The dataset in a group, which is empty or ends in a slash.
+    /// Describes the dataset within a group. The group is empty or ends in a slash.
     pub fn spec(&self, group: &str) -> DatasetSpec {
         let name = format!("{group}{}", self.name);
         let extent = self.length.min(CHUNK_BYTES / self.dtype.size());
@@ -105,7 +105,8 @@ impl CoordinateDataset {
 }
 
 impl Stored {
-    /// The way that gives back the same coordinates, of the same type, in a format that has labels or has none.
+    /// Chooses a form from which the same coordinates, of the same type, are read back.
+    /// `has_labels` is `true` if the format supports labels.
     pub fn of(axis: &FinishedAxis, has_labels: bool) -> Result<Self> {
         let coordinates = &axis.coordinates;
         if let Some(position) = first_unreadable(coordinates) {
@@ -116,7 +117,7 @@ impl Stored {
                 value.unwrap_or_else(|_| "beyond all years".to_string())
             );
         }
-        // Neither has attributes, as a dataset has.
+        // Only a dataset can keep attributes. Implicit coordinates and labels cannot.
         if is_counted(coordinates) && axis.attributes.is_empty() {
             return Ok(Self::Counted);
         }
@@ -131,7 +132,7 @@ impl Stored {
     }
 }
 
-/// The first time that could not be read again.
+/// Returns the index of the first time that is out of range when read back.
 fn first_unreadable(coordinates: &ArrayRef) -> Option<usize> {
     let is_readable = |time: i64| DateTime::from_timestamp_micros(time).is_some();
     if let Some(times) = coordinates.as_primitive_opt::<TimestampMicrosecondType>() {
@@ -142,7 +143,8 @@ fn first_unreadable(coordinates: &ArrayRef) -> Option<usize> {
     dates.position(|date| !is_readable(i64::from(*date) * 86_400_000_000))
 }
 
-/// Whether these are the coordinates of an axis without any.
+/// Returns `true` if the coordinates are 0, 1, 2, ..., the default of an axis without stored
+/// coordinates.
 fn is_counted(coordinates: &ArrayRef) -> bool {
     coordinates
         .as_primitive_opt::<Int64Type>()
@@ -155,7 +157,7 @@ fn is_counted(coordinates: &ArrayRef) -> bool {
         })
 }
 
-/// The coarsest unit in which the times are whole numbers, and its length in microseconds.
+/// Returns the coarsest unit that represents all times as integers, and its length in microseconds.
 fn unit(times: &[i64]) -> (&'static str, i64) {
     let units = [
         ("hours", 3_600_000_000),
@@ -169,7 +171,7 @@ fn unit(times: &[i64]) -> (&'static str, i64) {
         .unwrap_or(("microseconds", 1))
 }
 
-/// The coordinates as texts that spell their type.
+/// Formats the coordinates so that their type can be inferred from the text.
 fn labels(coordinates: &ArrayRef) -> Result<Vec<String>> {
     if let Some(numbers) = coordinates.as_primitive_opt::<Float32Type>() {
         return Ok(numbers
@@ -192,8 +194,9 @@ fn labels(coordinates: &ArrayRef) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Whether coordinates are the same when they are read back. Short floats are read as the decimal number that they are
-/// written as, whichever way they are stored.
+/// Returns `true` if the coordinates read back equal the original ones. A `Float32` is read back as
+/// `Float64`, parsed from its shortest decimal form, whether it is stored as a label or in a
+/// dataset.
 fn same_values(read: &ArrayRef, coordinates: &ArrayRef) -> Result<bool> {
     if coordinates.data_type() == &DataType::Float32 {
         return Ok(read.data_type() == &DataType::Float64
@@ -206,7 +209,7 @@ fn same_values(read: &ArrayRef, coordinates: &ArrayRef) -> Result<bool> {
     Ok(read == coordinates)
 }
 
-/// The shape halved along its longest axes until a chunk is small enough.
+/// Returns a chunk shape of at most 4 MiB, by halving the longest axis repeatedly.
 pub(in crate::provider) fn chunk_shape(shape: &[u64], cell_bytes: u64) -> Vec<u64> {
     let mut chunk = shape.to_vec();
     loop {
@@ -216,7 +219,8 @@ pub(in crate::provider) fn chunk_shape(shape: &[u64], cell_bytes: u64) -> Vec<u6
         if bytes.is_some_and(|bytes| bytes <= CHUNK_BYTES) {
             return chunk;
         }
-        // The first of the longest, so that the axes that vary fastest stay whole for longer.
+        // Among equally long axes, halve the slowest-varying one first, so that contiguous runs
+        // stay long.
         let longest = (0..chunk.len()).rev().max_by_key(|axis| chunk[*axis]);
         match longest {
             Some(axis) if chunk[axis] > 1 => chunk[axis] = chunk[axis].div_ceil(2),

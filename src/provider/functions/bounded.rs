@@ -1,8 +1,9 @@
-//! Functions that can make a large value of a short text, with a bound on the size of one value.
+//! Limits the size of values from functions that turn short arguments into large values.
 //!
-//! `repeat('x', 2000000000)` is 2 GB of memory that nobody has reserved. Such functions are registered anew, under the
-//! same names, with a check in front: no value may be larger than `tet.max_value_bytes`, and the values of a batch are
-//! reserved in the session's memory while they are made.
+//! `repeat('x', 2000000000)` allocates 2 GB without a reservation. The functions in this module
+//! wrap DataFusion's functions under their own names and check sizes first: no value may exceed
+//! `tet.max_value_bytes`, and the values of a batch are reserved in the session's memory while they
+//! are computed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,10 +28,10 @@ use crate::provider::catalog::settings::config::TetConfig;
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::sql::budget::Limits;
 
-/// Nanoseconds of a day.
+/// Nanoseconds per day.
 const DAY: i128 = 86_400_000_000_000;
 
-/// The functions that are bounded, by name.
+/// The names of the bounded functions.
 const BOUNDED: [(&str, Growth); 8] = [
     ("repeat", Growth::Repeat),
     ("lpad", Growth::Pad),
@@ -42,7 +43,7 @@ const BOUNDED: [(&str, Growth); 8] = [
     ("generate_series", Growth::Series),
 ];
 
-/// The rule that gives the size of a value from the arguments.
+/// The rule that determines the size of a value from the arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Growth {
     /// `repeat(text, count)`.
@@ -59,7 +60,7 @@ enum Growth {
     Series,
 }
 
-/// The bounded forms of those functions that a session has.
+/// Returns bounded versions of the session's functions that need a bound and have none yet.
 pub fn bounded(
     functions: &HashMap<String, Arc<ScalarUDF>>,
     memory: &SessionMemory,
@@ -78,7 +79,7 @@ pub fn bounded(
     found.collect()
 }
 
-/// A function whose values are bounded.
+/// A function with bounded values.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Bounded {
     inner: Arc<ScalarUDF>,
@@ -87,7 +88,8 @@ struct Bounded {
 }
 
 impl Bounded {
-    /// The size of the largest value and of all values, as far as they are larger than the arguments.
+    /// Returns the estimated size of the largest value and of all values of the batch, in bytes. A
+    /// null result counts as zero.
     fn sizes(&self, args: &ScalarFunctionArgs) -> Result<(u64, u64)> {
         let arguments = args.args.iter().map(Argument::of);
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
@@ -104,7 +106,7 @@ impl Bounded {
     }
 }
 
-/// An argument, whose only value is that of all rows if it is a scalar.
+/// An argument as an array. A scalar is an array of one value that applies to all rows.
 struct Argument {
     array: ArrayRef,
     is_scalar: bool,
@@ -124,7 +126,7 @@ impl Argument {
         })
     }
 
-    /// A column of numbers with a number for each row of this one.
+    /// Returns integers, one per value of this argument, as [`Numbers`].
     fn with(&self, numbers: Int64Array) -> Numbers {
         Numbers {
             numbers,
@@ -136,12 +138,12 @@ impl Argument {
         Ok(self.with(integers(&self.array)?))
     }
 
-    /// Bytes of texts, elements of lists.
+    /// Returns the length of each text in bytes, or of each list in elements.
     fn lengths(&self) -> Result<Numbers> {
         Ok(self.with(integers(&length(&self.array)?)?))
     }
 
-    /// The value of a text in a row.
+    /// Returns the text in a row, or `None` if it is null.
     fn text(&self, row: usize) -> Option<&str> {
         let row = if self.is_scalar { 0 } else { row };
         if self.array.is_null(row) {
@@ -155,13 +157,13 @@ impl Argument {
         }
     }
 
-    /// Bytes of a value as an element of a list.
+    /// Returns the size of each value in bytes, as an element of a list.
     fn element_bytes(&self) -> Result<Numbers> {
         if let Some(width) = self.array.data_type().primitive_width() {
             return Ok(Numbers::all(width as i64));
         }
         match NativeType::from(self.array.data_type().clone()) {
-            // At least what refers to a text.
+            // A text in a list takes up to 16 bytes for its offset or view.
             NativeType::String | NativeType::Binary => {
                 let lengths = integers(&length(&self.array)?)?;
                 Ok(self.with(lengths.unary(|length: i64| length.saturating_add(16))))
@@ -177,7 +179,8 @@ impl Argument {
         }
     }
 
-    /// Points in time, in nanoseconds.
+    /// Returns each value as an integer, and the factor that converts times to nanoseconds. Other
+    /// types have the factor 1.
     fn instants(&self) -> Result<(Numbers, i128)> {
         let unit = match self.array.data_type() {
             DataType::Date32 => DAY,
@@ -191,14 +194,14 @@ impl Argument {
     }
 }
 
-/// A number for each row.
+/// One integer per row, or one for all rows.
 struct Numbers {
     numbers: Int64Array,
     is_scalar: bool,
 }
 
 impl Numbers {
-    /// One number for all rows.
+    /// Returns the same integer for all rows.
     fn all(number: i64) -> Self {
         Self {
             numbers: vec![number].into(),
@@ -218,19 +221,20 @@ fn integers(array: &ArrayRef) -> Result<Int64Array> {
     Ok(array.as_primitive::<Int64Type>().clone())
 }
 
-/// The arguments that determine the sizes of values.
+/// The arguments that determine the size of each value.
 enum Sizes<'a> {
-    /// A count of units of a size.
+    /// `count` units of `bytes` bytes each.
     Units { count: Numbers, bytes: Numbers },
-    /// A text, and what is replaced in it by what.
+    /// A text, the substring to replace, and its replacement.
     Replaced([&'a Argument; 3]),
-    /// A series from, to and by so much, in numbers or in points of time.
+    /// A series from `start` to `stop` by `step`. `start` and `stop` have the factor that
+    /// [`Argument::instants`] returns.
     Series {
         start: (Numbers, i128),
         stop: (Numbers, i128),
         step: Step<'a>,
     },
-    /// Arguments that the function refuses by itself.
+    /// Arguments that the function itself rejects.
     Unknown,
 }
 
@@ -248,7 +252,7 @@ impl<'a> Sizes<'a> {
             },
             (Growth::Pad, [_, length, ..]) => Self::Units {
                 count: length.numbers()?,
-                // Characters have up to four bytes; those of ASCII, which is usual, have one.
+                // UTF-8 characters take up to four bytes, but the fill is usually ASCII.
                 bytes: Numbers::all(match arguments.get(2).is_some_and(|fill| !is_ascii(fill)) {
                     true => 4,
                     false => 1,
@@ -291,7 +295,7 @@ impl<'a> Sizes<'a> {
         })
     }
 
-    /// Bytes of the value in a row; `None` if it is NULL.
+    /// Returns the size of a row's value in bytes, or `None` if the value is null.
     fn of_row(&self, row: usize) -> Option<u64> {
         match self {
             Self::Units { count, bytes } => {
@@ -317,7 +321,8 @@ impl<'a> Sizes<'a> {
                         let row = if step.is_scalar { 0 } else { row };
                         let array = step.array.as_primitive_opt::<IntervalMonthDayNanoType>()?;
                         let step = array.is_valid(row).then(|| array.value(row))?;
-                        // The shortest month makes the longest series.
+                        // Assume the shortest month, which gives an upper bound for the length of
+                        // the series.
                         (i128::from(step.months) * 28 + i128::from(step.days)) * DAY
                             + i128::from(step.nanoseconds)
                     }

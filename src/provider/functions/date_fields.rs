@@ -1,4 +1,4 @@
-//! The fields of times: `year(time)`, `month(time)`, `season(time)`, ...
+//! The fields of times: `year(time)`, `month(time)`, `season(time)` and others.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
 
-/// The functions and the fields of `date_part` that they return.
+/// The functions, each with the field of `date_part` that it returns.
 const FIELDS: [(&str, &str); 9] = [
     ("year", "year"),
     ("quarter", "quarter"),
@@ -24,13 +24,13 @@ const FIELDS: [(&str, &str); 9] = [
     ("second", "second"),
 ];
 
-/// All functions of this module.
+/// Returns all functions of this module.
 pub(super) fn all() -> impl Iterator<Item = ScalarUDF> {
     let fields = FIELDS.map(|(name, field)| DateField::new(name, field).into());
     fields.into_iter().chain([Season::new().into()])
 }
 
-/// One field of a time as an integer: `month(time)` is `date_part('month', time)`.
+/// A field of a time as an integer: `month(time)` is `date_part('month', time)`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct DateField {
     name: &'static str,
@@ -76,7 +76,8 @@ impl ScalarUDFImpl for DateField {
     }
 }
 
-/// The meteorological season of a time, as xarray's `time.dt.season`: `DJF`, `MAM`, `JJA` or `SON`.
+/// The meteorological season of a time, as in xarray's `time.dt.season`: `DJF`, `MAM`, `JJA` or
+/// `SON`.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Season {
     signature: Signature,
@@ -127,7 +128,7 @@ impl ScalarUDFImpl for Season {
     }
 }
 
-/// Times and dates as they are, text as a timestamp.
+/// Coerces text to timestamps and keeps the types of times and dates.
 fn coerced(name: &str, types: &[DataType]) -> Result<Vec<DataType>> {
     match types {
         [time] if time.is_temporal() => Ok(vec![time.clone()]),

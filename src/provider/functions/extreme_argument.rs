@@ -1,4 +1,4 @@
-//! `arg_min(x, value)` and `arg_max(x, value)`.
+//! The aggregate functions `arg_min(x, value)` and `arg_max(x, value)`.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,8 +12,11 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 
-/// `x` where `value` is least, or greatest. Rows where `value` is NULL do not count; where several values are, it is the
-/// least `x` of them, NULL behind all others, so that the answer does not depend on the order of rows.
+/// `arg_min` or `arg_max`: returns `x` of the row with the min or max `value`.
+///
+/// Rows where `value` is null are ignored. If several rows have the extreme `value`, the result is
+/// the min of their `x`, and null only if all of them are null. The result thus does not depend on
+/// the order of rows.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct ExtremeArgument {
     is_greatest: bool,
@@ -22,7 +25,7 @@ pub struct ExtremeArgument {
 }
 
 impl ExtremeArgument {
-    /// `arg_min`, also called `min_by`.
+    /// Returns `arg_min`, also called `min_by`.
     pub fn least() -> Self {
         Self {
             is_greatest: false,
@@ -31,7 +34,7 @@ impl ExtremeArgument {
         }
     }
 
-    /// `arg_max`, also called `max_by`.
+    /// Returns `arg_max`, also called `max_by`.
     pub fn greatest() -> Self {
         Self {
             is_greatest: true,
@@ -109,7 +112,7 @@ impl AggregateUDFImpl for ExtremeArgument {
     }
 }
 
-/// The best row of each group, as bytes that compare as the values do.
+/// The best row of each group so far, in Arrow's row format, whose bytes sort like the values.
 #[derive(Debug)]
 struct OfGroups {
     is_greatest: bool,
@@ -142,7 +145,7 @@ impl OfGroups {
             self.found.resize_with(count, || None);
         }
         let rows = self.values.convert_columns(std::slice::from_ref(values))?;
-        // Few rows are better than what was found before.
+        // Few rows improve on the best row so far, so convert the arguments only if needed.
         let mut of_arguments = None;
         for (row, group) in groups.enumerate() {
             let counts = values.is_valid(row)
@@ -187,7 +190,7 @@ impl OfGroups {
         let found = emit_to.take_needed(&mut self.found);
         let column =
             |converter: &RowConverter, data_type: &DataType, pick: fn(&Found) -> &OwnedRow| {
-                // A group without a row has NULL.
+                // The result of a group without rows is null.
                 let null = ScalarValue::try_from(data_type)?.to_array()?;
                 let null = converter.convert_columns(&[null])?;
                 let rows = found.iter().map(|found| {
@@ -242,7 +245,7 @@ impl GroupsAccumulator for OfGroups {
         let Some(wanted) = wanted else {
             return Ok(columns.to_vec());
         };
-        // A row that is not wanted is one without a value.
+        // A null value excludes the row, so replace rows that the filter rejects by nulls.
         let unwanted = (0..wanted.len()).map(|row| !(wanted.is_valid(row) && wanted.value(row)));
         let unwanted = BooleanArray::from(unwanted.collect::<Vec<bool>>());
         let columns = columns.iter();

@@ -1,8 +1,9 @@
 //! `min` and `max` of groups of floating-point numbers.
 //!
-//! DataFusion's grouped `max` starts from the least *finite* number, so that a group of nothing but `-inf` has the maximum
-//! -1.8e308, and takes a NaN or leaves it as the order of rows will have it. These are the same functions but for that: they
-//! start from the ends of the total order of floating-point numbers, and compare by it, as the functions without groups do.
+//! DataFusion's grouped `max` starts from the smallest *finite* number, so the max of a group that
+//! contains only `-inf` is -1.8e308. Its result for NaN depends on the order of rows. The functions
+//! in this module instead start from the ends of the total order of floating-point numbers and
+//! compare by this order, as DataFusion does without groups.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub struct Extreme {
 }
 
 impl Extreme {
-    /// `min`.
+    /// Returns `min`.
     pub fn min() -> Self {
         Self {
             is_max: false,
@@ -38,7 +39,7 @@ impl Extreme {
         }
     }
 
-    /// `max`.
+    /// Returns `max`.
     pub fn max() -> Self {
         Self {
             is_max: true,
@@ -74,7 +75,8 @@ impl Extreme {
     }
 }
 
-/// Returns `true` for `max`, `false` for `min`, whether it is DataFusion's or the one here.
+/// Returns `Some(true)` for `max`, `Some(false)` for `min`, and `None` for any other function. Both
+/// may be DataFusion's function or [`Extreme`].
 pub fn is_max(function: &dyn AggregateUDFImpl) -> Option<bool> {
     match function.downcast_ref::<Extreme>() {
         Some(extreme) => Some(extreme.is_max),

@@ -1,4 +1,4 @@
-//! `haversine(lat1, lon1, lat2, lon2)`.
+//! The scalar function `haversine(lat1, lon1, lat2, lon2)`.
 
 use std::sync::Arc;
 
@@ -9,18 +9,19 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// The mean radius of the Earth in kilometres, by the International Union of Geodesy and Geophysics.
+/// The mean radius of the Earth in kilometres, as defined by the International Union of Geodesy and
+/// Geophysics.
 const EARTH_RADIUS: f64 = 6371.0088;
 
-/// The great-circle distance of two points in kilometres, on a sphere with the Earth's mean radius. Latitudes and
-/// longitudes are in degrees; longitudes may run from -180 or from 0.
+/// The great-circle distance between two points in kilometres, on a sphere with the mean radius of
+/// the Earth. Latitudes and longitudes are in degrees. Longitudes may start at -180 or at 0.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Haversine {
     signature: Signature,
 }
 
 impl Haversine {
-    /// The function.
+    /// Creates the function.
     pub fn new() -> Self {
         Self {
             signature: Signature::exact(vec![DataType::Float64; 4], Volatility::Immutable),
@@ -68,14 +69,14 @@ impl ScalarUDFImpl for Haversine {
     }
 }
 
-/// The distance of two points (latitude, longitude) in kilometres.
+/// Returns the distance in kilometres between two points, each given as latitude and longitude.
 fn distance(one: (f64, f64), other: (f64, f64)) -> f64 {
     let half_sine = |one: f64, other: f64| ((other - one).to_radians() / 2.0).sin();
     let latitude = half_sine(one.0, other.0);
     let longitude = half_sine(one.1, other.1);
     let cosines = one.0.to_radians().cos() * other.0.to_radians().cos();
     let haversine = latitude * latitude + cosines * longitude * longitude;
-    // Rounding may lift the haversine of antipodes above 1.
+    // Rounding errors may lift the haversine of antipodes above 1.
     2.0 * EARTH_RADIUS * haversine.min(1.0).sqrt().asin()
 }
 

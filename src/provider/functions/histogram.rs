@@ -1,4 +1,4 @@
-//! `histogram(value, low, high, bins)`.
+//! The aggregate function `histogram(value, low, high, bins)`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,17 +16,20 @@ use datafusion::physical_expr::expressions::Literal;
 
 use crate::provider::functions::memory::SessionMemory;
 
-/// The most bins: a list of them stands in every row of the answer.
+/// The max number of bins, because each row of the result contains a list of all bins.
 const MOST_BINS: i64 = 1 << BIN_BITS;
 const BIN_BITS: u32 = 20;
-/// The most counts that are kept in a vector. With more of them, most are zero, and the others are kept by number.
+/// The max number of counters in a vector. Beyond, most counters are zero, and the others are kept
+/// in a hash map.
 const MOST_DENSE: usize = 1 << 20;
-/// Bytes of an entry of a hash map, about.
+/// The approximate size of a hash map entry in bytes.
 const ENTRY_BYTES: usize = 20;
 
-/// How many values lie in each of some bins of equal width between two bounds, as a list. As NumPy's: a value on the edge of
-/// two bins is in the upper one, `high` itself in the last; values out of bounds, and those that are not numbers, are in
-/// none.
+/// Returns the number of values in each of `bins` bins of equal width between `low` and `high`, as
+/// a list.
+///
+/// Bins are those of NumPy: a value on the edge between two bins belongs to the upper one, and
+/// `high` itself to the last bin. Values out of bounds, NaN and nulls belong to none.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Histogram {
     signature: Signature,
@@ -34,7 +37,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// The function, whose results are reserved in this memory.
+    /// Creates the function. Its results are reserved in `memory`.
     pub fn new(memory: SessionMemory) -> Self {
         let types = vec![
             DataType::Float64,
@@ -127,20 +130,20 @@ impl AggregateUDFImpl for Histogram {
     }
 }
 
-/// The counts of all groups. The partial state of a group is a list of its bins that are not empty, each followed by
-/// its count.
+/// The counters of all groups. The partial state of a group is a list of its non-empty bins, each
+/// followed by its count.
 #[derive(Debug)]
 struct Counts {
     low: f64,
     high: f64,
     bins: usize,
     groups: usize,
-    /// The counts of one group after another, while they are at most [`MOST_DENSE`].
+    /// The counters of one group after another, as long as there are at most [`MOST_DENSE`].
     dense: Vec<u64>,
-    /// Counts by group and bin, once they are more.
+    /// Counters by [`key`], once there are more than [`MOST_DENSE`].
     sparse: Option<HashMap<u64, u64>>,
     memory: SessionMemory,
-    /// The memory of results.
+    /// Memory reserved for results.
     reserved: Vec<MemoryReservation>,
 }
 
@@ -156,7 +159,7 @@ impl Counts {
         let last = self.bins - 1;
         let place = (value - self.low) / (self.high - self.low) * self.bins as f64;
         let mut bin = (place as usize).min(last);
-        // The quotient is rounded; the edges decide.
+        // The quotient may be off by a rounding error, so compare with the edges of the bin.
         if value < self.edge(bin) {
             bin = bin.saturating_sub(1);
         } else if bin < last && value >= self.edge(bin + 1) {
@@ -165,7 +168,7 @@ impl Counts {
         Some(bin)
     }
 
-    /// Makes room for this number of groups, which never becomes less.
+    /// Makes room for at least this many groups. Never shrinks.
     fn resize(&mut self, groups: usize) -> Result<()> {
         self.groups = groups.max(self.groups);
         let Some(counts) = self.groups.checked_mul(self.bins) else {
@@ -233,7 +236,8 @@ impl Counts {
         Ok(())
     }
 
-    /// Takes the first groups: how many they are, and their counts in order, by group and bin.
+    /// Removes the first groups. Returns how many they are, and their non-zero counters as pairs of
+    /// key and count, sorted by key.
     fn take(&mut self, emit_to: EmitTo) -> (usize, Vec<(u64, u64)>) {
         let taken = match emit_to {
             EmitTo::All => self.groups,
@@ -264,7 +268,7 @@ impl Counts {
         (taken, entries)
     }
 
-    /// The histograms of the first groups.
+    /// Removes the first groups and returns their histograms.
     fn histograms(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let (groups, entries) = self.take(emit_to);
         let counts = groups.saturating_mul(self.bins);
@@ -290,7 +294,7 @@ impl Counts {
         Ok(lists(std::iter::repeat_n(self.bins, groups), all))
     }
 
-    /// The partial states of the first groups.
+    /// Removes the first groups and returns their partial states.
     fn states(&mut self, emit_to: EmitTo) -> ArrayRef {
         let (groups, entries) = self.take(emit_to);
         let mut lengths = vec![0; groups];
@@ -308,7 +312,7 @@ impl Counts {
     }
 }
 
-/// The number of a bin of a group.
+/// Returns the hash map key of a bin: the group index in the upper bits, the bin in the lower ones.
 fn key(group: usize, bin: usize) -> u64 {
     (group as u64) << BIN_BITS | bin as u64
 }
@@ -373,7 +377,8 @@ impl Accumulator for Counts {
         Ok(())
     }
 
-    // One group's counts are never sparse, and a window asks for them after every row.
+    // The counters of a single group are never sparse. They are cloned, because a window function
+    // evaluates its accumulator after every row.
     fn evaluate(&mut self) -> Result<ScalarValue> {
         ScalarValue::try_from_array(&lists([self.bins], self.dense.clone()), 0)
     }
@@ -413,7 +418,7 @@ mod tests {
     #[test]
     fn edges_are_those_of_numpy() {
         let counts = counts(10);
-        // numpy.histogram of each number alone.
+        // Expected bins are from numpy.histogram of each number alone.
         for (value, bin) in [
             (0.0, Some(0)),
             (0.1, Some(1)),
@@ -430,7 +435,7 @@ mod tests {
         }
     }
 
-    /// Few counts are kept in a vector, many by number: the same comes of both.
+    /// Tests both representations: 4 bins keep the counters in a vector, 2^19 bins in a hash map.
     #[test]
     fn groups_are_counted_apart_and_taken_in_order() {
         for bins in [4, 1 << 19] {
@@ -454,7 +459,8 @@ mod tests {
                 5,
             )
             .unwrap();
-            // A state of one is added to another, whose groups are in another order.
+            // Merge the partial states of one accumulator into another one, whose groups are in a
+            // different order.
             let states = GroupsAccumulator::state(&mut one, EmitTo::All).unwrap();
             let mut two = counts(bins);
             let rows = counts(bins)

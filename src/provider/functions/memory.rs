@@ -1,4 +1,4 @@
-//! The memory of the session that a function is registered in.
+//! Access to the memory pool of a session from within a function.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -8,26 +8,28 @@ use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::prelude::SessionContext;
 
-/// Reserves memory in the pool that a session has at the time.
+/// Reserves memory in the current memory pool of a session.
 ///
-/// Functions are not told of a query's memory pool: DataFusion accounts for what accumulators say they hold, once they
-/// hold it. What a function makes in one go is reserved here before it is allocated.
+/// DataFusion does not pass a query's memory pool to functions: it accounts for the memory of
+/// accumulators only after they have allocated it. A function that makes a large allocation
+/// reserves it here first.
 #[derive(Clone, Default)]
 pub struct SessionMemory(Option<Arc<DynamicListTableFactory>>);
 
 impl SessionMemory {
-    /// The memory of a session.
+    /// Returns the memory of a session.
     pub fn of(ctx: &SessionContext) -> Self {
-        // It makes no tables: it is what DataFusion has to refer weakly to a session.
+        // Used only for its weak reference to a session. The factory creates no tables here.
         let session = DynamicListTableFactory::default();
         session.session_store().with_state(ctx.state_weak_ref());
         Self(Some(Arc::new(session)))
     }
 
-    /// Reserves bytes until what is returned is dropped; nothing if there is no session any more.
+    /// Reserves memory until the returned reservation is dropped. Returns `None` if the session no
+    /// longer exists.
     ///
     /// # Errors
-    /// If the pool refuses.
+    /// If the memory pool denies the reservation.
     pub fn reserve(&self, consumer: &str, bytes: usize) -> Result<Option<MemoryReservation>> {
         let session = self
             .0
@@ -49,7 +51,7 @@ impl std::fmt::Debug for SessionMemory {
     }
 }
 
-// A function is the same one in whatever session.
+// All sessions' memories are equal, so that a function equals itself in another session.
 impl PartialEq for SessionMemory {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -1,21 +1,23 @@
-//! Functions that are usual over arrays and that DataFusion 55 does not have.
+//! SQL functions that are common for arrays and missing or inexact in DataFusion 55.
 //!
 //! | aggregate function | result |
 //! | --- | --- |
-//! | `arg_min(x, value)`, `arg_max(x, value)` | `x` where `value` is least, greatest: [`extreme_argument`] |
-//! | `product(value)` | all values multiplied, as a double |
-//! | `norm_l1(value)`, `norm_l2(value)` | the sum of magnitudes, the root of the sum of squares, as doubles |
-//! | `histogram(value, low, high, bins)` | how many values each bin holds: [`histogram`] |
-//! | `quantile(value, fraction)` | the exact quantile, which is also `percentile_cont`: [`quantile`] |
+//! | `arg_min(x, value)`, `arg_max(x, value)` | `x` at the min or max: [`extreme_argument`] |
+//! | `product(value)` | the product of all values, as a double |
+//! | `norm_l1(value)` | the sum of absolute values, as a double |
+//! | `norm_l2(value)` | the square root of the sum of squares, as a double |
+//! | `histogram(value, low, high, bins)` | the number of values in each bin: [`histogram`] |
+//! | `quantile(value, fraction)` | the exact quantile, also `percentile_cont`: [`quantile`] |
 //!
-//! `min` and `max` are DataFusion's, but for groups with infinities or NaN: [`extremes`].
+//! `min` and `max` are DataFusion's, except for groups with infinities or NaN: [`extremes`].
 //!
-//! NULLs do not count. Without a value that counts the result is NULL, that of `histogram` zeros.
+//! Aggregate functions ignore nulls. Without any value their result is null, or zeros for
+//! `histogram`.
 //!
 //! | scalar function | result |
 //! | --- | --- |
-//! | `nearest(dimension, target)` | true at the coordinate nearest to the target: [`mod@nearest`] |
-//! | `haversine(lat1, lon1, lat2, lon2)` | the great-circle distance in kilometres: [`mod@haversine`] |
+//! | `nearest(dimension, target)` | `true` at the nearest coordinate: [`mod@nearest`] |
+//! | `haversine(lat1, lon1, lat2, lon2)` | the great-circle distance in km: [`mod@haversine`] |
 //! | `year(time)`, `month(time)`, ..., `season(time)` | a field of a time: [`date_fields`] |
 
 pub mod bounded;
@@ -42,8 +44,8 @@ use crate::provider::functions::powers::{Power, PowerSum};
 use crate::provider::functions::quantile::Quantile;
 use crate::provider::functions::wide_times::WideTimes;
 
-/// The aggregate functions, to be registered in the session whose memory this is. [`enable_tet`](crate::enable_tet) does
-/// so.
+/// Returns the aggregate functions for a session, whose memory pool is `memory`.
+/// [`enable_tet`](crate::enable_tet) registers them.
 pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
     vec![
         ExtremeArgument::least().into(),
@@ -58,13 +60,13 @@ pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
     ]
 }
 
-/// The scalar functions, to be registered in a session. [`enable_tet`](crate::enable_tet) does so.
+/// Returns the scalar functions for a session. [`enable_tet`](crate::enable_tet) registers them.
 pub fn scalars() -> Vec<ScalarUDF> {
     let own = [Nearest::new().into(), Haversine::new().into()];
     own.into_iter().chain(date_fields::all()).collect()
 }
 
-/// DataFusion's functions of time, for times that nanoseconds do not reach.
+/// Returns `date_trunc` and `date_bin` for times outside the range of nanoseconds.
 pub fn of_times() -> [ScalarUDF; 2] {
     [WideTimes::date_trunc().into(), WideTimes::date_bin().into()]
 }

@@ -1,4 +1,4 @@
-//! `nearest(dimension, target)`.
+//! The scalar function `nearest(dimension, target)`.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -12,16 +12,17 @@ use datafusion::logical_expr::{
 
 use crate::grid::{Key, SortedCoordinates};
 
-/// True where a dimension is the coordinate of its axis that is nearest to a target.
+/// Returns `true` where a dimension equals the coordinate of its axis that is nearest to a target.
 ///
-/// An analyzer rule replaces each call by a comparison with that coordinate, so that the function itself never runs.
+/// An analyzer rule replaces each call by a comparison with that coordinate, so the function itself
+/// never runs.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Nearest {
     signature: Signature,
 }
 
 impl Nearest {
-    /// The function.
+    /// Creates the function.
     pub fn new() -> Self {
         Self {
             signature: Signature::any(2, Volatility::Immutable),
@@ -55,7 +56,8 @@ impl ScalarUDFImpl for Nearest {
     }
 }
 
-/// The coordinate of one axis that is nearest to a target; null if the target is null or NaN, or the axis is empty.
+/// Returns the coordinate of an axis that is nearest to a target, or null if the target is null or
+/// NaN or the axis is empty.
 #[derive(Debug)]
 pub(crate) struct NearestCoordinate {
     name: String,

@@ -1,4 +1,4 @@
-//! `product`, `norm_l1` and `norm_l2`.
+//! The aggregate functions `product`, `norm_l1` and `norm_l2`.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 
-/// What is made of values.
+/// The reduction of values that a [`PowerSum`] computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Power {
-    /// Their product.
+    /// The product of the values.
     Product,
-    /// The sum of their magnitudes.
+    /// The sum of the absolute values.
     Magnitudes,
-    /// The root of the sum of their squares.
+    /// The square root of the sum of squares.
     Squares,
 }
 
@@ -52,7 +52,8 @@ impl Power {
     }
 }
 
-/// `product(value)`, `norm_l1(value)` or `norm_l2(value)`: of numbers as doubles, NULL without any.
+/// `product(value)`, `norm_l1(value)` or `norm_l2(value)`. Values are converted to doubles, and the
+/// result without values is null.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct PowerSum {
     power: Power,
@@ -60,7 +61,7 @@ pub struct PowerSum {
 }
 
 impl PowerSum {
-    /// The function of this power.
+    /// Creates the function for this reduction.
     pub fn new(power: Power) -> Self {
         Self {
             power,
@@ -110,7 +111,8 @@ impl AggregateUDFImpl for PowerSum {
     }
 }
 
-/// The states of all groups; NaN cannot stand for a group without a value, since values may come to it.
+/// The partial states of all groups. `seen` marks the groups that have a value: NaN cannot mark the
+/// others, because it is also the result for values that are NaN.
 #[derive(Debug)]
 struct OfGroups {
     power: Power,

@@ -1,7 +1,7 @@
-//! `quantile(value, fraction)`, which is `percentile_cont` as well.
+//! The aggregate function `quantile(value, fraction)`, also called `percentile_cont`.
 //!
-//! DataFusion cuts the weight between the two nearest values to six decimals, downwards, so that the quantile 0.3 of 0 and 1
-//! is 0.299999. This is the same function but for that: it interpolates as NumPy does.
+//! DataFusion truncates the weight between the two nearest values to six decimals, so that its
+//! quantile 0.3 of 0 and 1 is 0.299999. The function in this module interpolates as NumPy does.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -25,7 +25,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr::expressions::Literal;
 
-/// The exact quantile of a fraction from 0 to 1.
+/// The exact quantile for a fraction from 0 to 1.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Quantile {
     /// DataFusion's function.
@@ -107,7 +107,7 @@ impl AggregateUDFImpl for Quantile {
     }
 }
 
-/// The fraction, counted from the least value; `None` if DataFusion refuses it.
+/// Returns the fraction for ascending order, or `None` if DataFusion rejects the fraction.
 fn fraction(arguments: &AccumulatorArgs) -> Option<f64> {
     let literal = arguments.exprs.get(1)?.downcast_ref::<Literal>()?;
     let ScalarValue::Float64(Some(fraction)) = literal.value().cast_to(&DataType::Float64).ok()?
@@ -129,7 +129,7 @@ fn fraction(arguments: &AccumulatorArgs) -> Option<f64> {
 struct OfGroups<T: ArrowPrimitiveType> {
     fraction: f64,
     values: Vec<Vec<T::Native>>,
-    /// Values that there is room for.
+    /// The sum of the capacities of the groups' vectors.
     capacity: usize,
 }
 
@@ -212,7 +212,7 @@ where
     }
 }
 
-/// The quantile of some values, whose order it changes; `None` if there are none.
+/// Returns the quantile of the values, or `None` if there are none. Reorders the values.
 fn quantile<N: Copy + Into<f64>>(values: &mut [N], fraction: f64) -> Option<f64> {
     let last = values.len().checked_sub(1)?;
     let place = fraction * last as f64;
@@ -226,7 +226,7 @@ fn quantile<N: Copy + Into<f64>>(values: &mut [N], fraction: f64) -> Option<f64>
     };
     let upper: f64 = upper.into();
     Some(match upper - lower {
-        // The same infinity twice.
+        // Two equal infinities, whose difference is NaN.
         _ if upper == lower => lower,
         difference if weight < 0.5 => lower + difference * weight,
         difference => upper - difference * (1.0 - weight),
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn fractions_are_used_as_given() {
-        // numpy.quantile
+        // Expected results are from numpy.quantile.
         for (values, fraction, expected) in [
             (vec![0.0, 1.0], 0.3, 0.3),
             (vec![1.0, 0.0], 0.7, 0.7),

@@ -1,7 +1,8 @@
-//! `date_trunc` and `date_bin` of times that nanoseconds do not reach.
+//! `date_trunc` and `date_bin` for times outside the range of nanoseconds.
 //!
-//! DataFusion's functions take times of any unit through nanoseconds, which end in 1677 and 2262: beyond, `date_trunc` is an
-//! error and `date_bin` is NULL. These are the same functions, but for times beyond.
+//! DataFusion converts times of any unit to nanoseconds, which range from 1677 to 2262. Outside
+//! this range its `date_trunc` fails and its `date_bin` returns null. The functions in this module
+//! support such times. Batches without any are left to DataFusion.
 
 use std::sync::Arc;
 
@@ -24,12 +25,12 @@ const NANOSECONDS_PER_DAY: i128 = 86_400_000_000_000;
 pub struct WideTimes {
     /// DataFusion's function.
     inner: Arc<ScalarUDF>,
-    /// It is `date_bin`.
+    /// `true` for `date_bin`, `false` for `date_trunc`.
     bins: bool,
 }
 
 impl WideTimes {
-    /// `date_trunc(granularity, time)`.
+    /// Returns `date_trunc(granularity, time)`.
     pub fn date_trunc() -> Self {
         Self {
             inner: datetime::date_trunc(),
@@ -37,7 +38,7 @@ impl WideTimes {
         }
     }
 
-    /// `date_bin(stride, time, origin)`.
+    /// Returns `date_bin(stride, time, origin)`.
     pub fn date_bin() -> Self {
         Self {
             inner: datetime::date_bin(),
@@ -45,7 +46,8 @@ impl WideTimes {
         }
     }
 
-    /// The times at which those of an argument start; `None` if the arguments are left to DataFusion.
+    /// Returns the start of the interval that contains each time, or `None` if the arguments are
+    /// left to DataFusion.
     fn starts(&self, arguments: &[ColumnarValue]) -> Result<Option<ArrayRef>> {
         let Some(times) = arguments.get(1).and_then(Times::of) else {
             return Ok(None);
@@ -133,11 +135,11 @@ impl ScalarUDFImpl for WideTimes {
     }
 }
 
-/// Times of which some are beyond nanoseconds.
+/// Times of which at least one is outside the range of nanoseconds.
 struct Times {
     values: Int64Array,
     data_type: DataType,
-    /// Nanoseconds of their unit.
+    /// The length of their unit in nanoseconds.
     size: i128,
 }
 
@@ -170,7 +172,7 @@ fn size(unit: &TimeUnit) -> i128 {
     }
 }
 
-/// A time as nanoseconds since 1970.
+/// Returns a time as nanoseconds since 1970.
 fn nanoseconds(time: &ScalarValue) -> Option<i128> {
     let DataType::Timestamp(unit, _) = time.data_type() else {
         return None;
@@ -181,7 +183,7 @@ fn nanoseconds(time: &ScalarValue) -> Option<i128> {
     }
 }
 
-/// Nanoseconds since 1970 as a date and a time of day, without the fraction of a second.
+/// Converts nanoseconds since 1970 to a date and a time of day, without fractions of a second.
 fn civil(time: i128) -> Option<NaiveDateTime> {
     let seconds = i64::try_from(time.div_euclid(1_000_000_000)).ok()?;
     Some(DateTime::from_timestamp(seconds, 0)?.naive_utc())

@@ -1,4 +1,4 @@
-//! The schemas and tables of a session, in the order of their names.
+//! Lists the schemas and tables of a session in a stable order.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -12,32 +12,33 @@ use crate::provider::catalog::table::ArrayTable;
 use crate::provider::catalog::url_catalogs::without_urls;
 use crate::provider::source::BlockSource;
 
-/// A schema of the session, with the tables of it that are arrays.
+/// A schema of the session, with its arrays.
 #[derive(Debug)]
 pub(super) struct ListedSchema {
-    /// Its name, and that of its catalog.
+    /// The names of the schema and its catalog.
     pub name: SchemaName,
-    /// The file that it is, and what was odd on opening it.
+    /// The file behind the schema, and the warnings from opening the file; `None` for a schema that
+    /// is not a file.
     pub file: Option<(Arc<dyn ArrayFile>, Vec<String>)>,
-    /// The arrays: those of a file in the file's order, behind what SQL added to them.
+    /// The arrays. For a file, tables that SQL added come first, then the arrays in file order.
     pub tables: Vec<ListedTable>,
 }
 
-/// How a schema is called.
+/// The name of a schema within its catalog.
 #[derive(Debug, Clone)]
 pub(super) struct SchemaName {
     pub catalog: String,
     pub schema: String,
 }
 
-/// An array that is a table of the session.
+/// A table of the session that is an array.
 #[derive(Debug, Clone)]
 pub(super) struct ListedTable {
     pub name: String,
     pub source: Arc<dyn BlockSource>,
 }
 
-/// All schemas of a session with arrays, sorted.
+/// Lists the schemas that are files or contain arrays, sorted by name.
 pub(super) async fn list(catalogs: &dyn CatalogProviderList) -> Result<Vec<ListedSchema>> {
     let mut listed = Vec::new();
     for (name, schema) in schemas(catalogs) {
@@ -60,7 +61,7 @@ pub(super) async fn list(catalogs: &dyn CatalogProviderList) -> Result<Vec<Liste
     Ok(listed)
 }
 
-/// The schemas of all catalogs, sorted by their names.
+/// Lists the schemas of all catalogs, sorted by name.
 pub(super) fn schemas(
     catalogs: &dyn CatalogProviderList,
 ) -> Vec<(SchemaName, Arc<dyn SchemaProvider>)> {
@@ -79,7 +80,7 @@ pub(super) fn schemas(
     schemas
 }
 
-/// The tables of a schema: of a file in its own order, else sorted by their names.
+/// Lists the tables of a schema: in the order of [`TetSchema`] for files, else sorted by name.
 pub(super) async fn tables_of(
     schema: &dyn SchemaProvider,
 ) -> Result<Vec<(String, Arc<dyn TableProvider>)>> {
@@ -89,7 +90,7 @@ pub(super) async fn tables_of(
     }
     let mut tables = Vec::with_capacity(names.len());
     for name in names {
-        // It may have been dropped meanwhile.
+        // Another statement may have dropped the table since its name was listed.
         if let Some(table) = schema.table(&name).await? {
             tables.push((name, table));
         }

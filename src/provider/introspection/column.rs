@@ -1,4 +1,4 @@
-//! Columns of the tables that the functions return, each with how its cells come of a row.
+//! Typed columns of the introspection tables, each computed from a row by a function.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion::common::Result;
 
-/// A column over rows of type `R`. Its cells are found out only if a query asks for it.
+/// A column over rows of type `R`. Its cells are computed only if a query asks for the column.
 #[derive(Debug)]
 pub(super) struct Column<R> {
     pub name: &'static str,
     cell: Cell<R>,
 }
 
-/// How a cell comes of a row; none is NULL.
+/// The function that computes a cell from a row. `None` stands for null.
 #[derive(Debug)]
 enum Cell<R> {
     Text(fn(&R) -> Result<Option<String>>),
     Number(fn(&R) -> Result<Option<u64>>),
     Flag(fn(&R) -> Result<Option<bool>>),
-    /// Microseconds since 1970, UTC.
+    /// Microseconds since 1970, in UTC.
     Time(fn(&R) -> Result<Option<i64>>),
     Texts(fn(&R) -> Result<Option<Vec<String>>>),
     Numbers(fn(&R) -> Result<Option<Vec<u64>>>),
@@ -44,7 +44,7 @@ impl<R> Column<R> {
         Self { name, cell }
     }
 
-    /// Microseconds since 1970, UTC.
+    /// Creates a column of timestamps, as microseconds since 1970 in UTC.
     pub const fn time(name: &'static str, of: fn(&R) -> Result<Option<i64>>) -> Self {
         let cell = Cell::Time(of);
         Self { name, cell }
@@ -72,7 +72,7 @@ impl<R> Column<R> {
         Field::new(self.name, data_type, true)
     }
 
-    /// The column over some rows.
+    /// Computes the column for some rows.
     pub fn over(&self, rows: &[R]) -> Result<ArrayRef> {
         Ok(match self.cell {
             Cell::Text(of) => Arc::new(rows.iter().map(of).collect::<Result<StringArray>>()?),
@@ -100,12 +100,12 @@ impl<R> Column<R> {
     }
 }
 
-/// Lists of this type, as builders make them.
+/// The type of lists of `item`, with the field name that Arrow's list builders use.
 pub(super) fn list_of(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
-/// The same text in each row.
+/// An array that repeats one text in every row.
 pub(super) fn repeated(text: &str, rows: usize) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(std::iter::repeat_n(
         text, rows,

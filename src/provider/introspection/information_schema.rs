@@ -1,7 +1,7 @@
 //! Units and descriptions in `information_schema.columns` and `information_schema.tables`.
 //!
-//! The engine makes these tables itself wherever they are switched on, whatever the catalogs have, so that two columns can
-//! only be put behind its own where a query names them.
+//! DataFusion creates these tables itself, independently of the registered catalogs. The only place
+//! to add columns is therefore the planner, where a query names one of these tables.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -28,16 +28,16 @@ use crate::provider::attributes::annotated_schema;
 use crate::provider::introspection::catalogs::{schemas, tables_of};
 use crate::provider::introspection::meaning;
 
-/// The schema that the engine makes itself.
+/// The schema that DataFusion creates.
 const INFORMATION_SCHEMA: &str = "information_schema";
-/// What is put behind its columns.
+/// The columns that are added after DataFusion's own.
 const ADDED: [&str; 2] = ["units", "description"];
-/// By what a table is found again.
+/// The columns that identify a table.
 const TABLE: [&str; 3] = ["table_catalog", "table_schema", "table_name"];
-/// ... and a column of it.
+/// The column that, together with [`TABLE`], identifies a column.
 const COLUMN: &str = "column_name";
 
-/// Puts units and descriptions behind the columns of the engine's tables, where a query names one of them.
+/// A relation planner that adds units and descriptions to the tables of `information_schema`.
 #[derive(Debug)]
 pub(super) struct DescribedTables;
 
@@ -66,8 +66,8 @@ impl RelationPlanner for DescribedTables {
     }
 }
 
-/// The table of a name, if it is one of the engine's that columns are put behind. A name without a schema may mean many
-/// other things.
+/// Returns the table with added columns, if `name` is one of the tables to extend. The schema must
+/// be spelled out: an unqualified `tables` or `columns` may be an ordinary table.
 fn described(
     name: &ObjectName,
     context: &dyn RelationPlannerContext,
@@ -84,7 +84,7 @@ fn described(
     let source = context
         .context_provider()
         .get_table_source(reference.clone());
-    // The engine says better what is wrong with a name.
+    // If the name cannot be resolved, DataFusion reports the better error.
     let Ok(inner) = source.and_then(|source| source_as_provider(&source)) else {
         return Ok(None);
     };
@@ -92,14 +92,14 @@ fn described(
     Ok(table.map(|table| (reference, table)))
 }
 
-/// What the rows of a table are about.
+/// The objects that the rows of a table describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subject {
     Tables,
     Columns,
 }
 
-/// A table of the engine with two columns behind its own.
+/// A table of `information_schema` with two added columns.
 #[derive(Debug)]
 struct DescribedTable {
     inner: Arc<dyn TableProvider>,
@@ -108,8 +108,8 @@ struct DescribedTable {
 }
 
 impl DescribedTable {
-    /// `None` over a table that does not have the columns that say what its rows are about, or has one of those already
-    /// that would be added.
+    /// Returns `None` if the table lacks the columns that identify its subjects, or already has a
+    /// column with one of the added names.
     fn over(inner: Arc<dyn TableProvider>, subject: Subject) -> Option<Self> {
         let schema = inner.schema();
         let mut needed = TABLE.to_vec();
@@ -173,7 +173,7 @@ impl TableProvider for DescribedTable {
     }
 }
 
-/// The rows of the engine's table, with those columns.
+/// The rows of the inner table, with the added columns.
 #[derive(Debug)]
 struct DescribedRows {
     inner: Arc<dyn ExecutionPlan>,
@@ -201,7 +201,7 @@ impl PartitionStream for DescribedRows {
     }
 }
 
-/// The schemas of all tables, by the names of catalog, schema and table.
+/// The schemas of all tables, keyed by the names of catalog, schema and table.
 struct Tables(HashMap<[String; 3], SchemaRef>);
 
 impl Tables {
@@ -216,7 +216,7 @@ impl Tables {
         Ok(Self(tables))
     }
 
-    /// The same rows with the added columns.
+    /// Appends units and descriptions to a batch of the inner table.
     fn describe(
         &self,
         batch: &RecordBatch,

@@ -1,4 +1,4 @@
-//! Functions without arguments, whose rows come of the schemas of the session.
+//! Table functions without arguments that list the schemas of a session.
 
 use std::fmt::{self, Debug, Formatter};
 use std::marker::PhantomData;
@@ -16,30 +16,31 @@ use crate::provider::introspection::catalogs::{self, ListedSchema};
 use crate::provider::introspection::column::{Column, repeated};
 use crate::provider::introspection::scan::{Batches, Request, RowScan, RowSource, batch};
 
-/// Rows of a batch, at most. They are few, since finding one out may take a look at every chunk of an array, and a query can
-/// be cancelled between batches.
+/// Maximum number of rows per batch. Small, because computing a single row may look up every chunk
+/// of an array, and a query can be cancelled only between batches.
 const MAX_ROWS: usize = 64;
-/// The first columns of all functions: the names of the schema.
+/// The first columns of every listing, which name the schema.
 const OF_SCHEMA: [&str; 2] = ["table_catalog", "table_schema"];
 
-/// What such a function returns.
+/// The rows and columns of one table function.
 pub(super) trait Listing: Send + Sync + 'static {
-    /// What a row is about.
+    /// The data behind one row.
     type Row: Send + 'static;
-    /// The function's name.
+    /// The name of the function.
     const NAME: &'static str;
-    /// The columns behind those of the schema.
+    /// The columns after [`OF_SCHEMA`].
     const COLUMNS: &'static [Column<Self::Row>];
 
-    /// The rows of one schema. What takes long to find out is left to the columns.
+    /// Returns the rows of one schema. Anything expensive is left to the columns, which are
+    /// computed only if a query asks for them.
     fn rows(schema: &ListedSchema) -> Vec<Self::Row>;
 }
 
-/// The function.
+/// The table function of a [`Listing`].
 pub(super) struct ListingFunction<L>(PhantomData<L>);
 
 impl<L: Listing> ListingFunction<L> {
-    /// The function with its name.
+    /// Returns the function together with its name, for registration.
     pub fn named() -> (&'static str, Arc<dyn TableFunctionImpl>) {
         (L::NAME, Arc::new(Self(PhantomData)))
     }
@@ -67,7 +68,8 @@ impl<L: Listing> TableFunctionImpl for ListingFunction<L> {
     }
 }
 
-/// What the function returns. It holds nothing of the session, of which a view over it may be a part.
+/// The table that the function returns. It does not refer to the session, because the session may
+/// hold a view over this table.
 struct ListingTable<L> {
     schema: SchemaRef,
     listing: PhantomData<L>,
@@ -107,7 +109,7 @@ impl<L: Listing> TableProvider for ListingTable<L> {
     }
 }
 
-/// The rows, as the session was when the query was planned.
+/// The rows over the schemas of the session at planning time.
 struct ListingRows<L> {
     schemas: Vec<ListedSchema>,
     listing: PhantomData<L>,
@@ -120,7 +122,7 @@ impl<L: Listing> Debug for ListingRows<L> {
 }
 
 impl<L: Listing> ListingRows<L> {
-    /// A column over some rows of a schema.
+    /// Computes the column with this index for some rows of the schema with this index.
     fn column(&self, number: usize, schema: usize, rows: &[L::Row]) -> Result<ArrayRef> {
         let name = &self.schemas[schema].name;
         match number {

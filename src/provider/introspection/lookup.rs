@@ -1,4 +1,4 @@
-//! Finding the table that the argument of a function names.
+//! Resolves the argument of a table function to a table.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use futures::FutureExt;
 use crate::provider::catalog::location::Location;
 use crate::provider::catalog::url_catalogs::without_urls;
 
-/// The only argument of a function, which is the name of a table.
+/// Returns the only argument of a function, which must be the name of a table as a text literal.
 pub(super) fn table_name<'a>(function: &str, arguments: &'a [Expr]) -> Result<&'a str> {
     if let [Expr::Literal(value, _)] = arguments
         && let Some(Some(text)) = value.try_as_str()
@@ -31,10 +31,10 @@ pub(super) fn table_name<'a>(function: &str, arguments: &'a [Expr]) -> Result<&'
     )
 }
 
-/// The table that a text names as SQL does: the name of a table, with or without its schema and catalog; else a path of
-/// arrays, with the dataset behind a `#`.
+/// Resolves a text to a table. The text is a table name as in SQL, with or without schema and
+/// catalog, or else a path to arrays, with the dataset after a `#`.
 ///
-/// The search is one of a moment: functions are planned without waiting.
+/// Table functions are planned synchronously, so a catalog must find the table without waiting.
 pub(super) fn table(
     function: &str,
     session: &dyn Session,
@@ -43,7 +43,8 @@ pub(super) fn table(
     let catalogs = session.catalog_list();
     let config = session.config_options();
     let by_name = TableReference::from(text);
-    // A path can also be read as a schema and a table of it.
+    // Names take precedence, because `weather.tet` may also be the table `tet` of the schema
+    // `weather`.
     let by_path = Location::is_meant(text).then(|| (TableReference::bare(text), true));
     for (reference, with_paths) in [Some((by_name.clone(), false)), by_path]
         .into_iter()

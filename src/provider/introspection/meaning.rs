@@ -1,16 +1,16 @@
-//! What columns mean, as the metadata of their fields tells.
+//! The attributes of columns, as stored in the metadata of their fields.
 
 use arrow::datatypes::{Field, Schema};
 
 use crate::provider::source::DATASET;
 
-/// What the keys start with that are no attributes of a file.
+/// The prefix of the metadata keys of this crate, which are not attributes of a file.
 const OURS: &str = "tet:";
-/// The attributes that say in words what a column holds, the best one first.
+/// The attributes that describe a column in words, in order of preference.
 #[cfg(feature = "sql")]
 const DESCRIPTIONS: [&str; 3] = ["long_name", "description", "standard_name"];
 
-/// The attributes of a column, sorted by their keys.
+/// The attributes of a column, sorted by key.
 pub(super) fn attributes(field: &Field) -> Vec<(&str, &str)> {
     let attributes = field.metadata().iter();
     let mut attributes: Vec<_> = attributes
@@ -21,7 +21,7 @@ pub(super) fn attributes(field: &Field) -> Vec<(&str, &str)> {
     attributes
 }
 
-/// One attribute of a column.
+/// The attribute of a column with this key.
 pub(super) fn attribute(field: &Field, key: &str) -> Option<String> {
     field.metadata().get(key).cloned()
 }
@@ -31,18 +31,19 @@ pub(super) fn units(field: &Field) -> Option<String> {
     attribute(field, "units")
 }
 
-/// What a column holds, in words.
+/// The description of a column in words.
 #[cfg(feature = "sql")]
 pub(super) fn description(field: &Field) -> Option<String> {
     DESCRIPTIONS.iter().find_map(|key| attribute(field, key))
 }
 
-/// The dataset whose values a column holds.
+/// The name of the dataset that holds the values of a column; `None` for other columns.
 pub(super) fn dataset(field: &Field) -> Option<&str> {
     field.metadata().get(DATASET).map(String::as_str)
 }
 
-/// The only column with values of a dataset, which is then what the table is about.
+/// The only value column of a table, which therefore describes the table; `None` if there are
+/// several.
 pub(super) fn only_values(schema: &Schema) -> Option<&Field> {
     let fields = schema.fields().iter();
     let mut values = fields.filter(|field| dataset(field).is_some());

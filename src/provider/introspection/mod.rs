@@ -1,106 +1,115 @@
-//! What a session knows of its arrays, as tables: functions that a query can filter, join and aggregate.
+//! Table functions that return what a session knows about its arrays, to be filtered, joined and
+//! aggregated in SQL.
 //!
-//! [`enable_tet`](crate::enable_tet) registers them. Their rows are found out when a query runs, from the catalogs of the
-//! session that runs it, and only what it asks for: a column that takes looking at every chunk costs nothing to a query that
-//! leaves it out. `table_catalog`, `table_schema` and `table_name` are called as in `information_schema`. Any column can be
-//! NULL where a file does not say.
+//! [`enable_tet`](crate::enable_tet) registers them. Rows are computed when a query runs, from the
+//! catalogs of its session, and only in the columns that the query uses: a column that has to look
+//! at every chunk costs nothing if it is not selected. `table_catalog`, `table_schema` and
+//! `table_name` are named as in `information_schema`. Any column is NULL where a file does not
+//! contain the information.
 //!
 //! # `tet_files()`
 //!
-//! A row per file that is a schema.
+//! A row per file that is registered as a schema.
 //!
 //! | column | type | |
 //! | --- | --- | --- |
 //! | `table_catalog`, `table_schema` | Utf8 | the schema |
-//! | `path` | Utf8 | as it was given |
+//! | `path` | Utf8 | path as given on registration |
 //! | `format` | Utf8 | `tet`, `npy`, `zarr` |
-//! | `layout_version` | UInt64 | of the format, where the file says it |
-//! | `generation` | UInt64 | of a package |
-//! | `datasets` | UInt64 | in the file, among them ones that cannot be read |
-//! | `tables` | UInt64 | arrays in the schema: datasets, wide tables, and what SQL made there |
-//! | `chunks` | UInt64 | rows of the chunk index, of a format with one |
-//! | `stored_bytes` | UInt64 | on disk, now; of a folder all files in it |
-//! | `modified` | Timestamp(µs) | when the file, or the newest one of a folder, was last written, in UTC |
-//! | `has_zone_maps` | Boolean | whether zone maps are embedded |
-//! | `tool`, `tool_version` | Utf8 | what wrote the file |
-//! | `created` | Timestamp(µs) | when, in UTC |
-//! | `warnings` | List(Utf8) | what was odd on opening |
-//! | `problem` | Utf8 | why the file cannot be looked at now |
+//! | `layout_version` | UInt64 | version of the format, if the file states one |
+//! | `generation` | UInt64 | generation of a package |
+//! | `datasets` | UInt64 | datasets in the file, including unreadable ones |
+//! | `tables` | UInt64 | arrays in the schema: datasets, wide tables, and tables made by SQL |
+//! | `chunks` | UInt64 | rows of the chunk index, for formats that have one |
+//! | `stored_bytes` | UInt64 | current size on disk; for a directory, of all files in it |
+//! | `modified` | Timestamp(µs) | last modification in UTC; for a directory, of its newest file |
+//! | `has_zone_maps` | Boolean | `true` if zone maps are embedded |
+//! | `tool`, `tool_version` | Utf8 | program that wrote the file |
+//! | `created` | Timestamp(µs) | creation time in UTC |
+//! | `warnings` | List(Utf8) | warnings from opening the file |
+//! | `problem` | Utf8 | why the file cannot be accessed now |
 //!
 //! # `tet_datasets()`
 //!
-//! A row per table that is an array: the datasets and wide tables of files, and external tables.
+//! A row per table that is an array: datasets and wide tables of files, and external tables.
 //!
 //! | column | type | |
 //! | --- | --- | --- |
 //! | `table_catalog`, `table_schema`, `table_name` | Utf8 | the table |
-//! | `dataset` | Utf8 | its dataset; NULL for a wide table |
-//! | `value_columns` | List(Utf8) | its columns but for the dimensions |
-//! | `path` | Utf8 | its file, or the first of several |
-//! | `files` | UInt64 | how many files it has |
-//! | `format` | Utf8 | their format |
-//! | `stored_type`, `data_type` | Utf8 | the type of the values in the file (`f32`), and of the column; NULL for a wide table |
-//! | `dimensions` | List(Utf8) | their names |
-//! | `shape` | List(UInt64) | positions along each; NULL where files differ |
-//! | `chunk_shape` | List(UInt64) | positions of a chunk along each; of a wide table those of what is read at once |
-//! | `chunks` | UInt64 | chunks that the shape asks for, of all datasets |
+//! | `dataset` | Utf8 | dataset of the table; NULL for a wide table |
+//! | `value_columns` | List(Utf8) | all columns except the dimensions |
+//! | `path` | Utf8 | the file, or the first of several |
+//! | `files` | UInt64 | number of files |
+//! | `format` | Utf8 | format of the files |
+//! | `stored_type` | Utf8 | type of the values in the file (`f32`); NULL for a wide table |
+//! | `data_type` | Utf8 | type of the value column; NULL for a wide table |
+//! | `dimensions` | List(Utf8) | names of the dimensions |
+//! | `shape` | List(UInt64) | length of each dimension; NULL if files differ |
+//! | `chunk_shape` | List(UInt64) | shape of a chunk; for a wide table, of a block |
+//! | `chunks` | UInt64 | chunks of the grid, summed over all datasets |
 //! | `cells` | UInt64 | rows of the table |
-//! | `codecs` | List(Utf8) | of the chunks |
-//! | `stored_bytes`, `raw_bytes` | UInt64 | bytes of the chunks in the file, and of their cells |
-//! | `fill` | Utf8 | the fill value; NULL for a wide table |
-//! | `units`, `long_name`, `standard_name` | Utf8 | attributes of the values; NULL for a wide table |
-//! | `problems` | List(Utf8) | what kept some of this from being found out |
+//! | `codecs` | List(Utf8) | codecs of the chunks |
+//! | `stored_bytes`, `raw_bytes` | UInt64 | size of the chunks in the file, and decoded |
+//! | `fill` | Utf8 | fill value; NULL for a wide table |
+//! | `units`, `long_name`, `standard_name` | Utf8 | value attributes; NULL for a wide table |
+//! | `problems` | List(Utf8) | why some of the columns are incomplete |
 //!
 //! # `tet_dimensions()`
 //!
-//! A row per dimension of each of these tables. Along several files, those with the same bounds count as the same
-//! positions, and others as ones behind each other.
+//! A row per dimension of each of these tables. In a table of several files, axes with the same
+//! bounds count once, and all others are concatenated.
 //!
 //! | column | type | |
 //! | --- | --- | --- |
 //! | `table_catalog`, `table_schema`, `table_name` | Utf8 | the table |
-//! | `position` | UInt64 | of the dimension among the others, from 0 |
-//! | `dimension` | Utf8 | its name |
-//! | `extent` | UInt64 | positions along it |
-//! | `data_type` | Utf8 | of the coordinates |
-//! | `least`, `greatest` | Utf8 | coordinates, as text |
-//! | `coordinates` | Utf8 | where they come from |
-//! | `direction` | Utf8 | `ascending`, `descending`, or `none` where they repeat or turn; NULL of a single one and of several files |
-//! | `is_unique` | Boolean | whether none repeats; NULL of several files |
+//! | `position` | UInt64 | ordinal of the dimension in the table, from 0 |
+//! | `dimension` | Utf8 | name of the dimension |
+//! | `extent` | UInt64 | length of the dimension |
+//! | `data_type` | Utf8 | type of the coordinates |
+//! | `least`, `greatest` | Utf8 | min and max coordinate, as text |
+//! | `coordinates` | Utf8 | source of the coordinates |
+//! | `direction` | Utf8 | `ascending`, `descending` or `none`; NULL for several files |
+//! | `is_unique` | Boolean | `true` if no coordinate repeats; NULL for several files |
 //! | `units`, `long_name` | Utf8 | attributes of the coordinates |
 //! | `problem` | Utf8 | why the coordinates cannot be read |
 //!
+//! `direction` is `none` if coordinates repeat or change direction, and NULL for fewer than two
+//! coordinates.
+//!
 //! # `tet_chunks('t')`
 //!
-//! A row per chunk of one table. `'t'` is a name as in SQL, with or without schema and catalog, or a path as in
-//! `FROM 'weather.tet#temperature'`. A wide table has the chunks of each of its datasets, a table of several files those
-//! of each file. Chunks come in batches, and are looked up in the file only for the columns from `codec` to `raw_bytes` and
-//! `problem`; a `LIMIT` ends that.
+//! A row per chunk of one table. `'t'` is a table name as in SQL, with or without schema and
+//! catalog, or a path as in `FROM 'weather.tet#temperature'`. A wide table lists the chunks of each
+//! of its datasets, and a table of several files those of each file.
+//!
+//! Rows come in batches, so a `LIMIT` stops early. Chunks are looked up in the file only for the
+//! columns `codec`, `payload_offset`, `stored_bytes`, `raw_bytes` and `problem`.
 //!
 //! | column | type | |
 //! | --- | --- | --- |
-//! | `path`, `dataset` | Utf8 | what it is a chunk of |
-//! | `chunk` | List(UInt64) | its position in the grid of chunks |
-//! | `start`, `extent` | List(UInt64) | its first position along each dimension, and how many there are |
-//! | `lat_first`, `lat_last`, ... | of the dimension | the coordinates at the first and the last of them |
-//! | `cells` | UInt64 | cells in it |
-//! | `codec` | Utf8 | `raw`, `zstd`, or the name of a format with codecs of its own |
-//! | `payload_offset` | UInt64 | where its bytes start, if they lie in the file in one piece |
-//! | `stored_bytes`, `raw_bytes` | UInt64 | bytes in the file, and of the cells |
-//! | `minimum`, `maximum` | of the values | by the zone maps; doubles where datasets have different types |
-//! | `nulls` | UInt64 | cells that are NULL, by the zone maps |
-//! | `problem` | Utf8 | why it cannot be looked up; a thousand such chunks end the query |
+//! | `path`, `dataset` | Utf8 | file and dataset of the chunk |
+//! | `chunk` | List(UInt64) | index of the chunk in the chunk grid |
+//! | `start`, `extent` | List(UInt64) | first index and length along each dimension |
+//! | `lat_first`, `lat_last`, ... | as the dimension | first and last coordinate of the chunk |
+//! | `cells` | UInt64 | cells of the chunk |
+//! | `codec` | Utf8 | `raw`, `zstd`, or the name of a format with its own codecs |
+//! | `payload_offset` | UInt64 | file offset of the stored bytes, if they are contiguous |
+//! | `stored_bytes`, `raw_bytes` | UInt64 | size in the file, and decoded |
+//! | `minimum`, `maximum` | as the values | from zone maps; Float64 if dataset types differ |
+//! | `nulls` | UInt64 | null cells, from zone maps |
+//! | `problem` | Utf8 | why the chunk cannot be looked up; the query fails after 1024 such chunks |
 //!
-//! The zone maps are used as scans use them: not at all where they are broken, or `tet.zone_maps` is false.
+//! Zone maps are used as in scans: they are ignored if they are broken, or if `tet.zone_maps` is
+//! false.
 //!
 //! # `tet_attributes()`
 //!
-//! A row per attribute: of files, which have no table, and of columns.
+//! A row per attribute of a column, and per attribute of a file (with NULL for the table).
 //!
 //! | column | type | |
 //! | --- | --- | --- |
 //! | `table_catalog`, `table_schema`, `table_name` | Utf8 | the table |
-//! | `dataset` | Utf8 | the dataset whose values the column holds; NULL for a dimension |
+//! | `dataset` | Utf8 | dataset of a value column; NULL for a dimension |
 //! | `column_name` | Utf8 | the column |
 //! | `key`, `value` | Utf8 | the attribute |
 //!
@@ -111,32 +120,33 @@
 //! | column | type | |
 //! | --- | --- | --- |
 //! | `table_catalog`, `table_schema`, `path` | Utf8 | the file |
-//! | `position` | UInt64 | from 0, oldest first |
-//! | `op`, `source` | Utf8 | what was done, and from what |
-//! | `at` | Utf8 | when, as the file says it |
-//! | `time` | Timestamp(µs) | the same in UTC, if it says seconds since 1970 |
-//! | `parents` | List(Utf8) | what it came from |
-//! | `params` | Utf8 | parameters of the step, in JSON |
-//! | `agent`, `activity`, `entity` | Utf8 | W3C PROV |
+//! | `position` | UInt64 | ordinal of the step, from 0 for the oldest |
+//! | `op`, `source` | Utf8 | operation, and its source |
+//! | `at` | Utf8 | time of the step, as written in the file |
+//! | `time` | Timestamp(µs) | `at` in UTC, if `at` is a number of seconds since 1970 |
+//! | `parents` | List(Utf8) | inputs of the step |
+//! | `params` | Utf8 | parameters of the step, as JSON |
+//! | `agent`, `activity`, `entity` | Utf8 | terms of W3C PROV |
 //!
 //! # `tet_functions()`
 //!
-//! A row per function of the session, by each of its names. `SHOW FUNCTIONS` leaves out functions whose arguments can be of
-//! any type.
+//! A row per name of each function of the session. Unlike `SHOW FUNCTIONS`, it includes functions
+//! that accept arguments of any type.
 //!
 //! | column | type | |
 //! | --- | --- | --- |
-//! | `function_name` | Utf8 | what it is called by |
+//! | `function_name` | Utf8 | name of the function |
 //! | `function_type` | Utf8 | `SCALAR`, `AGGREGATE`, `WINDOW` or `TABLE` |
-//! | `alias_of` | Utf8 | its own name, where it is called by another |
-//! | `syntax_example` | Utf8 | how it is called |
-//! | `description` | Utf8 | what it does |
+//! | `alias_of` | Utf8 | main name of the function, if `function_name` is an alias |
+//! | `syntax_example` | Utf8 | example of a call |
+//! | `description` | Utf8 | result of the function |
 //!
 //! # `information_schema`
 //!
-//! With the feature `sql`, queries over `information_schema.columns` and `information_schema.tables` see two more columns
-//! behind the engine's own: `units`, and `description`, which is the first of the attributes `long_name`, `description` and
-//! `standard_name`. Those of a table are those of its only value column.
+//! With the feature `sql`, `information_schema.columns` and `information_schema.tables` have two
+//! more columns after DataFusion's own: `units`, and `description`, which is the first available of
+//! the attributes `long_name`, `description` and `standard_name`. For a table, they come from its
+//! only value column.
 
 mod catalogs;
 mod column;
@@ -162,7 +172,8 @@ use crate::provider::introspection::tables::files::Files;
 use crate::provider::introspection::tables::functions::Functions;
 use crate::provider::introspection::tables::history::History;
 
-/// The functions with their names, to be registered in a session. [`enable_tet`](crate::enable_tet) does so.
+/// Returns every function with its name, ready to be registered in a session.
+/// [`enable_tet`](crate::enable_tet) does so.
 pub fn all() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
     vec![
         ListingFunction::<Files>::named(),
@@ -175,7 +186,8 @@ pub fn all() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
     ]
 }
 
-/// Makes the functions known to a session, and units and descriptions part of its `information_schema`.
+/// Registers the functions in a session, and adds units and descriptions to its
+/// `information_schema`.
 pub(super) fn register(ctx: &SessionContext) {
     for (name, function) in all() {
         ctx.register_udtf(name, function);
@@ -183,7 +195,7 @@ pub(super) fn register(ctx: &SessionContext) {
     #[cfg(feature = "sql")]
     {
         use crate::provider::introspection::information_schema::DescribedTables;
-        // Registering never fails.
+        // DataFusion's implementation always returns `Ok`.
         let _ = ctx
             .state_ref()
             .write()

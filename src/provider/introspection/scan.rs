@@ -1,4 +1,4 @@
-//! Scans of rows that are found out while they are read.
+//! Scans whose rows are computed while they are read.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -16,35 +16,35 @@ use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::stream;
 
-/// Rows that are found out while they are read.
+/// Rows that are computed while they are read.
 pub(super) trait RowSource: Debug + Send + Sync + 'static {
-    /// What EXPLAIN calls it: `tet_chunks(temperature)`.
+    /// The name in EXPLAIN: `tet_chunks(temperature)`.
     fn label(&self) -> String;
 
-    /// How many rows there are, if that is known without reading.
+    /// The number of rows, if known without reading.
     fn count(&self) -> Option<u64>;
 
-    /// Reads some columns of the rows, in their order.
+    /// Reads the requested columns of the rows, in row order.
     fn read(self: Arc<Self>, request: Request) -> Batches;
 }
 
-/// What is wanted of a [`RowSource`].
+/// The columns and rows to read from a [`RowSource`].
 #[derive(Debug, Clone)]
 pub(super) struct Request {
-    /// The columns, as numbers of the table's.
+    /// Indices into the columns of the table.
     pub columns: Vec<usize>,
-    /// Their schema.
+    /// The schema of these columns.
     pub schema: SchemaRef,
-    /// Rows of a batch, at most.
+    /// Maximum number of rows per batch.
     pub batch_size: usize,
-    /// The most rows that are wanted.
+    /// Maximum number of rows in all batches.
     pub fetch: u64,
 }
 
-/// Rows, some at a time.
+/// An iterator over batches, which computes each batch on demand.
 pub(super) type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
-/// A batch of these columns, of which there may be none.
+/// Builds a batch from columns. The row count is explicit because `columns` may be empty.
 pub(super) fn batch(
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,
@@ -57,7 +57,7 @@ pub(super) fn batch(
     )?)
 }
 
-/// A scan of a [`RowSource`], in one partition.
+/// A scan of a [`RowSource`] in a single partition.
 #[derive(Debug, Clone)]
 pub(super) struct RowScan {
     source: Arc<dyn RowSource>,
@@ -67,7 +67,8 @@ pub(super) struct RowScan {
 }
 
 impl RowScan {
-    /// A scan of some columns of a table with this schema, or of all.
+    /// Creates a scan of a table with this schema. Without a projection, the scan returns all
+    /// columns.
     pub fn try_new(
         source: Arc<dyn RowSource>,
         table: &SchemaRef,
@@ -86,7 +87,7 @@ impl RowScan {
         })
     }
 
-    /// The scan as a plan node.
+    /// Wraps the scan in a plan node.
     pub fn into_exec(self) -> Arc<DataSourceExec> {
         DataSourceExec::from_data_source(self)
     }
@@ -158,7 +159,8 @@ impl DataSource for RowScan {
         &self,
         _projection: &ProjectionExprs,
     ) -> Result<Option<Arc<dyn DataSource>>> {
-        // Unused columns are gone already; expressions are computed above the scan.
+        // The source already computes only the requested columns, and expressions run above the
+        // scan.
         Ok(None)
     }
 

@@ -1,4 +1,4 @@
-//! Several grids on the same axes as one: the coordinates once, then the attributes of all of them.
+//! Several grids on the same axes as one grid, which has the attributes of all of them.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
@@ -16,27 +16,35 @@ use crate::provider::catalog::description::{
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{BlockStatistics, CellFormat, GridSource, ReadCounts, WindowReader};
 
-/// Bytes of a row of windows, one per attribute, up to which windows are made large enough for the chunks of every grid.
+/// The maximum number of bytes of the windows of all attributes together, unless the chunks
+/// themselves take more.
 const MAX_WINDOW_BYTES: u64 = 32 << 20;
 
-/// Grids whose axes are the same, with the attributes of all of them.
+/// Grids with the same axes as one grid, which has the attributes of all of them.
 ///
-/// Its windows are those of the largest chunks along each axis, so that where the extents of the grids' chunks divide
-/// each other, every chunk is decoded once.
+/// A window is as large as the largest chunk along each axis, if memory allows. So every chunk is
+/// decoded once where the chunk extents of the grids divide each other:
+///
+/// ```text
+/// chunks of grid 1   |-----|-----|-----|-----|
+/// chunks of grid 2   |-----------|-----------|
+/// windows            |-----------|-----------|
+/// ```
 #[derive(Debug, Clone)]
 pub struct AlignedGrids {
     name: String,
-    /// The attributes, each as the grid that has it and its number there.
+    /// For each attribute, its grid and its index among the attributes of that grid.
     sources: Vec<(Arc<dyn GridSource>, usize)>,
     attributes: Vec<FieldRef>,
-    /// The numbers of the attributes that are going to be read, as far as that is known.
+    /// The indices of the attributes that will be read, as far as known.
     read: Vec<usize>,
-    /// By whose windows they are read.
+    /// The windows by which the attributes are read.
     grid: ChunkGrid,
 }
 
 impl AlignedGrids {
-    /// All attributes of `grids`, of which there is at least one, under these names.
+    /// Combines all attributes of `grids` under the names in `attributes`. There must be at least
+    /// one grid.
     pub(crate) fn new(
         name: String,
         grids: &[Arc<dyn GridSource>],
@@ -60,7 +68,7 @@ impl AlignedGrids {
         first.map(|(grid, _)| grid)
     }
 
-    /// The grids of the attributes that are going to be read.
+    /// Returns the grids of the attributes that will be read.
     fn grids_read(&self) -> Vec<Arc<dyn GridSource>> {
         let read = self.read.iter().map(|attribute| &self.sources[*attribute]);
         let mut grids: Vec<_> = read.map(|(grid, _)| Arc::clone(grid)).collect();
@@ -69,7 +77,8 @@ impl AlignedGrids {
     }
 }
 
-/// A grid by whose windows all of the grids can be read, with as little decoding as memory allows.
+/// Returns the windows by which all grids can be read with as little repeated decoding as memory
+/// allows.
 fn common_grid(grids: &[Arc<dyn GridSource>]) -> ChunkGrid {
     let mut extents = largest(grids);
     let shape = grids[0].chunk_grid().shape();
@@ -83,7 +92,7 @@ fn common_grid(grids: &[Arc<dyn GridSource>]) -> ChunkGrid {
             bytes.saturating_mul(*extent)
         })
     });
-    // What chunks take by themselves is taken anyway.
+    // Readers hold one chunk of each grid anyway, so windows may take as much memory.
     let most = chunks.fold(0, u64::saturating_add).max(MAX_WINDOW_BYTES);
     while window_bytes(grids, &extents).is_none_or(|bytes| bytes > most) {
         let smaller = (0..extents.len()).filter(|axis| extents[*axis] > 1);
@@ -102,8 +111,8 @@ fn common_grid(grids: &[Arc<dyn GridSource>]) -> ChunkGrid {
     ChunkGrid::new(shape.to_vec(), extents)
 }
 
-/// The grid of windows that are as large as the largest chunk along each axis; `None` if they are too large. By any other
-/// windows, chunks are decoded many times.
+/// Returns the windows that are as large as the largest chunk along each axis; `None` if they are
+/// too large. Any other windows decode chunks many times.
 pub(crate) fn grid_of_largest(grids: &[Arc<dyn GridSource>]) -> Option<ChunkGrid> {
     let extents = largest(grids);
     let bytes = window_bytes(grids, &extents)?;
@@ -111,7 +120,7 @@ pub(crate) fn grid_of_largest(grids: &[Arc<dyn GridSource>]) -> Option<ChunkGrid
     (bytes <= MAX_WINDOW_BYTES).then(|| ChunkGrid::new(shape, extents))
 }
 
-/// The extent of the largest chunk along each axis.
+/// Returns the extent of the largest chunk along each axis.
 fn largest(grids: &[Arc<dyn GridSource>]) -> Vec<u64> {
     let shape = grids[0].chunk_grid().shape().iter().enumerate();
     let extents = shape.map(|(axis, length)| {
@@ -124,7 +133,8 @@ fn largest(grids: &[Arc<dyn GridSource>]) -> Vec<u64> {
     extents.collect()
 }
 
-/// Half of an extent, in whole chunks of the grid that has the smallest if that is less.
+/// Returns half of an extent, rounded up to whole chunks of the grid with the smallest chunks
+/// unless that gives the extent itself.
 fn half(grids: &[Arc<dyn GridSource>], axis: usize, extent: u64) -> u64 {
     let half = extent.div_ceil(2);
     let smallest = grids
@@ -136,15 +146,15 @@ fn half(grids: &[Arc<dyn GridSource>], axis: usize, extent: u64) -> u64 {
     in_chunks.filter(|whole| *whole < extent).unwrap_or(half)
 }
 
-/// Bytes of a window of these extents, of all grids; `None` if that is beyond counting.
+/// Returns the number of bytes of a window in all grids; `None` if it exceeds `u64::MAX`.
 fn window_bytes(grids: &[Arc<dyn GridSource>], extents: &[u64]) -> Option<u64> {
     let cell_bytes: u64 = grids.iter().map(|grid| cell_bytes(grid.as_ref())).sum();
     let mut extents = extents.iter();
     extents.try_fold(cell_bytes, |bytes, extent| bytes.checked_mul(*extent))
 }
 
-/// Bytes that are decoded where all grids are read by windows of these extents, about: a chunk is decoded for each of the
-/// windows that it is in.
+/// Returns the approximate number of decoded bytes if all grids are read by windows of these
+/// extents. A chunk is decoded once per window that it overlaps.
 fn decoded_bytes(grids: &[Arc<dyn GridSource>], extents: &[u64]) -> f64 {
     let of_grid = |grid: &Arc<dyn GridSource>| {
         let chunks = grid.chunk_grid();
@@ -153,7 +163,8 @@ fn decoded_bytes(grids: &[Arc<dyn GridSource>], extents: &[u64]) -> f64 {
             cell_bytes(grid.as_ref()) as f64,
             |bytes, ((length, chunk), window)| {
                 let [length, chunk, window] = [*length, *chunk, *window].map(u128::from);
-                // Windows and chunks overlap once for each bound of either, less those that they share.
+                // Windows and chunks overlap once per boundary of either, less the boundaries that
+                // they share.
                 let shared = length.div_ceil(window / gcd(window, chunk) * chunk);
                 let pairs = length.div_ceil(window) + length.div_ceil(chunk) - shared;
                 bytes * chunk.min(length) as f64 * pairs as f64
@@ -163,7 +174,7 @@ fn decoded_bytes(grids: &[Arc<dyn GridSource>], extents: &[u64]) -> f64 {
     grids.iter().map(of_grid).sum()
 }
 
-/// The greatest common divisor of two numbers above zero.
+/// Returns the greatest common divisor of two positive numbers.
 fn gcd(one: u128, other: u128) -> u128 {
     if other == 0 {
         one
@@ -172,13 +183,13 @@ fn gcd(one: u128, other: u128) -> u128 {
     }
 }
 
-/// Bytes of a cell of every attribute.
+/// Returns the number of bytes of a cell, over all attributes.
 fn cell_bytes(grid: &dyn GridSource) -> u64 {
     let attributes = grid.attributes().iter().enumerate();
     let bytes = attributes.map(|(number, field)| {
         let stored = grid.cell_format(number, &ReadOptions::default());
         let stored = stored.map(|format| format.cell_type.size());
-        // Texts are stored as codes.
+        // Strings are stored as codes.
         let bytes = stored.or_else(|| field.data_type().primitive_width());
         bytes.unwrap_or(8) as u64
     });
@@ -236,7 +247,7 @@ impl GridSource for AlignedGrids {
         for grid in self.grids_read() {
             let touched = grid.chunk_grid().chunks_of(&window);
             let first: Vec<u64> = touched.iter().map(|range| range.start).collect();
-            // The first one stands for the others, which may be many.
+            // Assume that all chunks are as large as the first. There may be too many to look up.
             let count: u64 = touched
                 .iter()
                 .map(|range| range.end - range.start)
@@ -358,10 +369,10 @@ impl GridSource for AlignedGrids {
     }
 }
 
-/// Reads the same windows of several attributes, each by a reader of its own.
+/// Reads the same windows of several attributes, with one reader per attribute.
 struct AlignedReader {
     readers: Vec<Box<dyn WindowReader>>,
-    /// How many of them have their window.
+    /// The number of readers whose window is ready.
     ready: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Joins of arrays on all of their dimensions, as one scan over both.
+//! Replaces joins of arrays on all of their dimensions by a single scan of both arrays.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,18 +26,20 @@ use crate::provider::scan::grid_table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan};
 use crate::provider::source::{BlockSource, GridPart, GridSource};
 
-/// Replaces joins of two arrays on all of their dimensions, whose coordinates are the same, by one scan of both: every
-/// chunk of one meets the chunks of the other that hold the same cells, and nothing is hashed. What it cannot take it
-/// leaves as it was: axes that overlap only in part, coordinates that repeat, conditions that leave rows of one side without
-/// a partner.
+/// Replaces joins of two arrays on all of their dimensions by one scan of both, if their
+/// coordinates are equal. Chunks with the same cells are read together, and nothing is hashed.
 ///
-/// [`enable_tet`](crate::enable_tet) puts it ahead of [`ArrayAggregates`](crate::provider::aggregate::ArrayAggregates),
-/// which then takes aggregates over such joins.
+/// The rule leaves a join unchanged if the axes overlap only in part, if coordinates repeat, or if
+/// filters leave rows of one side without a match.
+///
+/// [`enable_tet`](crate::enable_tet) puts the rule ahead of
+/// [`ArrayAggregates`](crate::provider::aggregate::ArrayAggregates), which then computes aggregates
+/// over such joins.
 #[derive(Debug, Default)]
 pub struct ZipJoins {}
 
 impl ZipJoins {
-    /// The rule.
+    /// Creates the rule.
     pub fn new() -> Self {
         Self::default()
     }
@@ -56,7 +58,7 @@ impl PhysicalOptimizerRule for ZipJoins {
         if !is_wanted {
             return Ok(plan);
         }
-        // From the leaves up, so that what was joined can be joined again.
+        // Work from the leaves up, so that the result of one join can be joined again.
         let replaced = plan.transform_up(|plan| {
             let replaced = if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
                 zip(join, config)?
@@ -82,7 +84,7 @@ impl PhysicalOptimizerRule for ZipJoins {
     }
 }
 
-/// One side of a join: a scan of a single grid.
+/// One input of a join: a scan of a single grid.
 struct Side {
     below: Below<ArrayScan>,
     part: GridPart,
@@ -93,7 +95,7 @@ impl Side {
         let Some(below) = Below::of_scan(plan)? else {
             return Ok(None);
         };
-        // A filter that becomes known while the query runs would be lost.
+        // The replacement would lose the dynamic filter.
         if below.node.plan().dynamic_filter.is_some() {
             return Ok(None);
         }
@@ -107,7 +109,8 @@ impl Side {
         })
     }
 
-    /// The dimension that an expression over the side's rows is.
+    /// Returns the dimension that an expression over the input's rows refers to; `None` if the
+    /// expression is not a bare dimension.
     fn dimension(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<usize>> {
         let expr = with_columns(expr, &|number| self.below.columns.get(number).cloned())?;
         let column = expr.downcast_ref::<Column>().map(Column::index);
@@ -115,7 +118,7 @@ impl Side {
     }
 }
 
-/// The scan that takes the place of a join, if there is one.
+/// Returns the plan that replaces a join; `None` if the join has to stay.
 fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let kind = *join.join_type();
     let is_taken = matches!(
@@ -129,7 +132,8 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         return Ok(None);
     };
     let options = left.below.node.plan().options;
-    // A row that a condition takes from the side that is filled up with nulls does not take the other side's with it.
+    // A conjunct below the null-filled side of an outer join removes rows of that side only. Their
+    // matches on the other side stay.
     let fills_left = matches!(kind, JoinType::Right | JoinType::Full);
     let fills_right = matches!(kind, JoinType::Left | JoinType::Full);
     if right.below.node.plan().options != options
@@ -149,7 +153,8 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
     if grid_of_largest(&grids).is_none() {
         return Ok(None);
     }
-    // The condition of the join would be asked of rows that a side leaves out.
+    // The join condition would be evaluated on rows that the inputs filter out, and might fail
+    // there.
     let leaves_rows_out = !(left.below.conjuncts.is_empty() && right.below.conjuncts.is_empty());
     if leaves_rows_out
         && join
@@ -169,7 +174,8 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         let field = schema.fields().get(number)?;
         Some(Arc::new(Column::new(field.name(), number)))
     };
-    // The columns of the left table keep their numbers, the attributes of the right one come behind.
+    // The columns of the left table keep their indices, and the attributes of the right table
+    // follow.
     let dimensions = grid.axes().len();
     let shift = grids[0].attributes().len();
     let of_left = |expr: &Arc<dyn PhysicalExpr>| with_columns(expr, &column);
@@ -234,14 +240,14 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
     plan_of(rows, &join.schema()).map(Some)
 }
 
-/// A projection whose scan reads columns that nobody needs any more, with those that are needed: a join gives the
-/// coordinates of both sides, whatever is made of it.
+/// Narrows the scan of a replaced join to the columns that the projection above needs. A join
+/// outputs the coordinates of both sides, whether they are used or not.
 fn narrow(
     projection: &ProjectionExec,
     plan: &Arc<dyn ExecutionPlan>,
     config: &ConfigOptions,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    // That which `zip` leaves gives columns under other names, no more.
+    // The projection that `zip` adds only renames columns.
     let is_of_zip = projection.input().downcast_ref::<ProjectionExec>();
     let is_of_zip = is_of_zip.is_some_and(|inner| {
         let mut columns = inner.expr().iter();
@@ -263,14 +269,14 @@ fn narrow(
     plan_of(rows, &projection.schema()).map(Some)
 }
 
-/// The numbers of the columns that expressions speak of.
+/// Returns the indices of the columns that expressions refer to, sorted.
 fn columns_in<'a>(expressions: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>) -> Vec<usize> {
     let columns = expressions.flat_map(collect_columns);
     let numbers: BTreeSet<usize> = columns.map(|column| column.index()).collect();
     numbers.into_iter().collect()
 }
 
-/// The plan of rows that are those of a scan, under the names of `schema`.
+/// Returns the plan that computes rows from a scan, with the column names of `schema`.
 fn plan_of(rows: Below<ArrayScan>, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
     if schema.fields().len() != rows.columns.len() {
         return internal_err!("{} columns for {schema}", rows.columns.len());
@@ -296,12 +302,13 @@ fn plan_of(rows: Below<ArrayScan>, schema: &SchemaRef) -> Result<Arc<dyn Executi
             node,
         )?);
     }
-    // A result's columns have attributes.
+    // `schema` carries the attributes of the output columns as metadata.
     let output = ProjectionExec::try_new_with_schema_metadata(output, node, schema)?;
     Ok(Arc::new(output))
 }
 
-/// Whether the keys are the dimensions of both sides, each with the one at the same place.
+/// Returns `true` if the join keys are the dimensions of both sides, each paired with its
+/// counterpart.
 fn is_on_all_dimensions(join: &HashJoinExec, left: &Side, right: &Side) -> Result<bool> {
     let mut keys = BTreeSet::new();
     for (of_left, of_right) in join.on() {
@@ -314,8 +321,8 @@ fn is_on_all_dimensions(join: &HashJoinExec, left: &Side, right: &Side) -> Resul
     Ok(dimensions == right.part.grid.axes().len() && keys.into_iter().eq(0..dimensions))
 }
 
-/// Whether every cell of one grid has exactly one of the other with the same coordinates, at the same place. Coordinates
-/// that cannot be read are for the scan to report.
+/// Returns `true` if every cell has exactly one match, at the same indices: all coordinates are
+/// equal and unique. Unreadable coordinates give `false`; the scan reports them.
 fn have_same_axes(left: &[Axis], right: &[Axis]) -> bool {
     left.iter().zip(right).all(|(one, other)| {
         one.has_same_coordinates(other).unwrap_or(false)
@@ -323,7 +330,8 @@ fn have_same_axes(left: &[Axis], right: &[Axis]) -> bool {
     })
 }
 
-/// The cells whose rows a join gives, if each of them is selected on both sides.
+/// Returns the cells whose rows the join outputs; `None` if an outer join would output cells that
+/// are selected on one side only.
 fn rows_of_both(kind: JoinType, left: &Selection, right: &Selection) -> Option<Selection> {
     let both = left.intersect(right);
     let is_taken = match kind {
@@ -335,7 +343,8 @@ fn rows_of_both(kind: JoinType, left: &Selection, right: &Selection) -> Option<S
     is_taken.then_some(both)
 }
 
-/// The attributes of both grids under names that tell them apart, nullable where a join may leave them out.
+/// Returns the attributes of both grids under distinct names, nullable where the join may fill in
+/// nulls.
 fn attributes(grids: &[Arc<dyn GridSource>; 2], are_nullable: [bool; 2]) -> Vec<FieldRef> {
     let mut taken: BTreeSet<String> = grids[0]
         .axes()

@@ -1,4 +1,4 @@
-//! The format, in front of DataFusion's own.
+//! A Parquet format that wraps DataFusion's own and keeps column attributes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -24,24 +24,24 @@ use crate::provider::copy::behind;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::{DATASET, DIMENSION};
 
-/// The prefixes of metadata that are DataFusion's own, and no attributes.
+/// The prefixes of metadata that belongs to Arrow or Parquet, and holds no attributes.
 const NO_ATTRIBUTES: [&str; 2] = ["ARROW:", "PARQUET:"];
-/// The writer options of a column without statistics.
+/// The value of the writer option `statistics_enabled` that disables statistics.
 const NO_STATISTICS: &str = "none";
 
-/// Makes Parquet files keep the attributes of their columns, in front of another factory.
+/// A wrapper of DataFusion's Parquet factory whose tables keep the attributes of their columns.
 #[derive(Debug)]
 pub(crate) struct AttributedParquet {
     inner: Arc<dyn FileFormatFactory>,
 }
 
 impl AttributedParquet {
-    /// Takes the place of DataFusion's factory in a session.
+    /// Replaces DataFusion's factory in a session.
     pub fn register(state: &mut SessionState) {
         let inner = state.get_file_format_factory("parquet");
         let inner = inner.filter(|inner| inner.is::<ParquetFormatFactory>());
         if let Some(inner) = inner {
-            // Overwriting never fails.
+            // Registration with `overwrite` set never fails.
             let _ = state.register_file_format(Arc::new(Self { inner }), true);
         }
     }
@@ -83,12 +83,13 @@ fn attributed(inner: Arc<dyn FileFormat>) -> Arc<dyn FileFormat> {
 struct AttributedFormat {
     options: TableParquetOptions,
     inner: Arc<dyn FileFormat>,
-    /// The attributes of columns that all files agree on, by name, once the schema is known. The schema has none.
+    /// The attributes that all files agree on, by column name. Set once the schema has been
+    /// inferred, which itself has no attributes.
     attributes: OnceLock<HashMap<String, Attributes>>,
 }
 
-/// Returns the schema of a table of Parquet files, with the attributes of its columns as field metadata; `None` for other
-/// tables.
+/// Returns the schema of a table of Parquet files with the attributes of its columns as field
+/// metadata, or `None` for other tables.
 pub(crate) fn annotated_schema(table: &dyn TableProvider) -> Option<SchemaRef> {
     let files = table.downcast_ref::<ListingTable>()?;
     let format = behind(&files.options().format).downcast_ref::<AttributedFormat>()?;
@@ -121,7 +122,7 @@ impl FileFormat for AttributedFormat {
         self.inner.compression_type()
     }
 
-    /// Notes the attributes of the columns as well.
+    /// Infers the schema, and records the attributes of its columns.
     async fn infer_schema(
         &self,
         state: &dyn Session,
@@ -154,7 +155,7 @@ impl FileFormat for AttributedFormat {
         }
         let names = schema.fields().iter().map(|field| field.name().clone());
         let attributes = names.zip(attributes.into_iter().flatten());
-        // Whoever asked first knows no less.
+        // A concurrent call may already have set the same attributes.
         let _ = self.attributes.set(attributes.collect());
         Ok(schema)
     }
@@ -191,7 +192,8 @@ impl FileFormat for AttributedFormat {
         self.inner.create_physical_plan(state, conf).await
     }
 
-    /// Writes no statistics of columns that may hold NaN: DataFusion 55 would read them as constants.
+    /// Disables statistics for columns that may contain NaN. DataFusion 55 would otherwise read a
+    /// column as constant if its min equals its max.
     async fn create_writer_physical_plan(
         &self,
         input: Arc<dyn ExecutionPlan>,
@@ -221,7 +223,7 @@ impl FileFormat for AttributedFormat {
 
 type Attributes = BTreeMap<String, String>;
 
-/// The attributes of a column, if there is such a column.
+/// Returns the attributes of a column, or `None` if there is no such column.
 fn of_column(schema: &Schema, name: &str) -> Option<Attributes> {
     let metadata = schema.field_with_name(name).ok()?.metadata().iter();
     let metadata =
@@ -233,7 +235,8 @@ fn of_column(schema: &Schema, name: &str) -> Option<Attributes> {
     )
 }
 
-/// The attributes of a column in some files that another file agrees on. One without the column does not disagree.
+/// Returns the attributes in `all` that another file has as well. A file without the column does
+/// not count.
 fn agreed(mut all: Attributes, own: Option<Attributes>) -> Attributes {
     if let Some(own) = own {
         all.retain(|key, text| own.get(key) == Some(text));
@@ -241,7 +244,8 @@ fn agreed(mut all: Attributes, own: Option<Attributes>) -> Attributes {
     all
 }
 
-/// Returns `true` if the column is one of an array, as it is read: a dimension, or the values of a dataset.
+/// Returns `true` if the column is read from an array unchanged: a dimension, or the values of a
+/// dataset.
 fn is_of_array(field: &Field) -> bool {
     let is_values = field
         .metadata()
@@ -250,7 +254,7 @@ fn is_of_array(field: &Field) -> bool {
     is_values || field.metadata().contains_key(DIMENSION)
 }
 
-/// Returns `true` if all rows come from arrays whose NaN are NULL.
+/// Returns `true` if all rows come from arrays that are read with NaN as null.
 fn reads_nan_as_null(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let children = plan.children();
     if !children.is_empty() {

@@ -1,8 +1,10 @@
-//! Parquet, as sessions that [`enable_tet`](crate::enable_tet) made read and write it.
+//! Parquet in sessions that [`enable_tet`](crate::enable_tet) has set up.
 //!
-//! - [`format`]: a file that was written from arrays has the attributes of its columns, so that dimensions are found
-//!   again; floating-point columns that may hold NaN are written without statistics.
-//! - [`statistics`]: bounds of floating-point columns are not exact, since those of Parquet ignore NaN.
+//! - [`format`]: files written from arrays keep the attributes of their columns, so that dimensions
+//!   are recognized when the files are read. Floating-point columns that may contain NaN are
+//!   written without statistics.
+//! - [`statistics`]: min and max of floating-point columns are inexact, because Parquet statistics
+//!   ignore NaN.
 
 mod format;
 mod statistics;

@@ -1,4 +1,4 @@
-//! The rule that keeps NaN from being read as another value.
+//! An optimizer rule that keeps NaN in Parquet files from being read as other values.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 
-/// Makes the min and max of floating-point columns of Parquet files inexact.
+/// Makes the min and max of floating-point columns in Parquet files inexact.
 ///
-/// By the format's specification they leave NaN out. DataFusion 55 takes a column whose exact min and max are the same
-/// for a constant, and reads `[2.0, NaN]` as `[2.0, 2.0]`; `max(x)` is answered from them as well.
+/// According to the Parquet specification, min and max ignore NaN. DataFusion 55 treats a column
+/// with equal exact min and max as constant, and thus reads `[2.0, NaN]` as `[2.0, 2.0]`. It also
+/// answers `max(x)` from the statistics.
 #[derive(Debug, Default)]
 pub(crate) struct InexactFloatBounds;
 
@@ -48,7 +49,8 @@ impl PhysicalOptimizerRule for InexactFloatBounds {
     }
 }
 
-/// Returns the scan with inexact statistics, if it reads Parquet with floating-point columns.
+/// Returns the scan with inexact statistics, or `None` unless it reads Parquet files with
+/// floating-point columns.
 fn inexact(files: &FileScanConfig) -> Option<FileScanConfig> {
     files.file_source().downcast_ref::<ParquetSource>()?;
     let schema = files.file_schema();

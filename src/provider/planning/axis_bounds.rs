@@ -1,4 +1,4 @@
-//! Least and greatest values of axes and of arrays.
+//! Min and max coordinates of axes, and searches for values among coordinates.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use datafusion::common::{Result, ScalarValue};
 
 use crate::grid::{Axis, IndexSet, coordinate_values};
 
-/// The least and greatest coordinate of each of some parts of an axis.
+/// The min and max coordinate of each of several index sets of an axis.
 #[derive(Debug, Clone)]
 pub(crate) struct AxisBounds {
     pub least: ArrayRef,
@@ -18,7 +18,7 @@ pub(crate) struct AxisBounds {
 }
 
 impl AxisBounds {
-    /// The bounds of each of these parts. `None` if one is empty or has a coordinate that is not a number.
+    /// Computes the bounds of each index set. `None` if a set is empty or has a NaN coordinate.
     pub fn new(axis: &Axis, parts: impl Iterator<Item = IndexSet>) -> Result<Option<Self>> {
         let (mut least, mut greatest) = (Vec::new(), Vec::new());
         for part in parts {
@@ -35,7 +35,8 @@ impl AxisBounds {
     }
 }
 
-/// The least (or the greatest) of some values that is not null; null if there is none.
+/// Returns the max of the values that are not null if `greatest`, else the min. Null if there is no
+/// such value.
 pub(crate) fn fold(values: &ArrayRef, greatest: bool) -> Result<ScalarValue> {
     let options = SortOptions {
         descending: greatest,
@@ -48,22 +49,23 @@ pub(crate) fn fold(values: &ArrayRef, greatest: bool) -> Result<ScalarValue> {
     }
 }
 
-/// Looks for some values among the coordinates of an axis.
+/// Searches the coordinates of an axis for a set of values.
 pub(crate) struct AxisSearch {
     converter: RowConverter,
     values: HashSet<OwnedRow>,
-    /// Zeros of both signs are equal to some of the engine's comparisons and not to others.
+    /// `true` if one of the values is zero. Zeros of both signs are equal in some of DataFusion's
+    /// comparisons and different in others.
     has_zero: bool,
 }
 
 impl AxisSearch {
-    /// Looks for these values; `None` if they are not of the type of the coordinates.
+    /// Prepares a search for these values; `None` if they do not have the type of the coordinates.
     pub fn new(axis: &Axis, values: &ArrayRef) -> Result<Option<Self>> {
         if *values.data_type() != axis.data_type() {
             return Ok(None);
         }
         let converter = RowConverter::new(vec![SortField::new(axis.data_type())])?;
-        // Coordinates know no negative zero.
+        // Coordinates have no negative zero.
         let values = coordinate_values(values);
         let has_zero = values
             .as_primitive_opt::<Float64Type>()
@@ -76,7 +78,8 @@ impl AxisSearch {
         }))
     }
 
-    /// Whether a part of the axis has only (true) or none (false) of the values; `None` if some of both.
+    /// Returns `Some(false)` if no coordinate of these indices is among the values, `Some(true)` if
+    /// all are and no value is zero, and `None` otherwise.
     pub fn contained(&self, axis: &Axis, part: &IndexSet) -> Result<Option<bool>> {
         let mut found = 0;
         for range in part.ranges() {
@@ -95,7 +98,8 @@ impl AxisSearch {
     }
 }
 
-/// The least and the greatest coordinate of the positions in `set`; `None` if it is empty.
+/// The min and max coordinate of the indices in `set`; `None` if the set is empty or has a NaN
+/// coordinate.
 pub(crate) fn axis_range(
     axis: &Axis,
     set: &IndexSet,

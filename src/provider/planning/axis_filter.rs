@@ -1,4 +1,5 @@
-//! Evaluating a predicate on the coordinates of one axis: which positions satisfy it.
+//! Evaluates predicates on the coordinates of one axis, giving the set of indices that satisfy
+//! them.
 
 use std::sync::Arc;
 
@@ -15,20 +16,20 @@ use crate::error::Error;
 use crate::grid::{Axis, Coordinates, IndexSet, IndexSetBuilder};
 use crate::provider::planning::mask::mask;
 
-/// Coordinates evaluated at a time.
+/// The number of coordinates evaluated at a time.
 const SEGMENT: u64 = 64 << 10;
-/// The longest axis on which an arbitrary predicate is evaluated ahead of the scan. Comparisons with a counted axis
-/// have no such limit.
+/// The most candidate indices on which an arbitrary predicate is evaluated before the scan.
+/// Comparisons with a counted axis have no such limit.
 const MAX_EVALUATED: u64 = 16 << 20;
-/// The most ranges that a set may come to; a set of more (64 MiB) is not worth having.
+/// The most ranges of a resulting set, which bounds its memory: a range takes 24 bytes.
 const MAX_RANGES: usize = 2 << 20;
 
-/// The positions among `candidates` whose coordinate satisfies a predicate over this axis alone. `None` if that cannot
-/// be found out here, because the axis is too long or the predicate fails on some coordinate: then the scan has to
-/// filter its rows.
+/// Returns the indices among `candidates` whose coordinates satisfy a predicate over this axis
+/// alone. `None` if there are too many candidates, or the predicate fails on some coordinate: then
+/// the scan has to filter its rows.
 ///
 /// # Errors
-/// If the coordinates cannot be read.
+/// Returns an error if the coordinates cannot be read.
 pub(crate) fn evaluate(
     session: &dyn Session,
     axis: &Axis,
@@ -48,7 +49,8 @@ pub(crate) fn evaluate(
     Ok(set.ok().flatten())
 }
 
-/// Whether a predicate over no column is true; `None` if it fails.
+/// Returns `true` if a predicate without columns is true, `false` if it is false or null; `None` if
+/// its evaluation fails.
 pub(crate) fn evaluate_constant(session: &dyn Session, predicate: &Expr) -> Option<bool> {
     let predicate = session.create_physical_expr(predicate.clone(), &DFSchema::empty());
     let options = RecordBatchOptions::new().with_row_count(Some(1));
@@ -59,7 +61,7 @@ pub(crate) fn evaluate_constant(session: &dyn Session, predicate: &Expr) -> Opti
     Some(mask.is_valid(0) && mask.value(0))
 }
 
-/// The same for a predicate that is planned already, over the one column of the axis.
+/// Like [`evaluate`], for a physical predicate whose only column is the axis.
 pub(crate) fn evaluate_physical(
     axis: &Axis,
     predicate: &Arc<dyn PhysicalExpr>,
@@ -75,7 +77,7 @@ pub(crate) fn evaluate_physical(
     Ok(set.ok().flatten())
 }
 
-/// Whether so few positions are to be looked at that any predicate is evaluated on them.
+/// Returns `true` if the candidates are few enough to evaluate any predicate on them.
 pub(crate) fn is_evaluated(candidates: &IndexSet) -> bool {
     candidates.count() <= MAX_EVALUATED
 }
@@ -121,10 +123,11 @@ fn segments(
     Ok(Some(builder.finish()))
 }
 
-/// Solves comparisons of a counted axis with integers, however long it is.
+/// Solves comparisons of a counted axis with integers, in time that does not depend on the length
+/// of the axis.
 fn compare(predicate: &Expr, origin: i64, length: u64) -> Option<IndexSet> {
     let solve = |expr: &Expr| compare(expr, origin, length);
-    // The positions whose coordinates lie between two numbers, both included.
+    // The indices whose coordinates lie between two numbers, both included.
     let between = |low: i128, high: i128| {
         let position = |coordinate: i128| {
             (coordinate - i128::from(origin)).clamp(0, i128::from(length)) as u64

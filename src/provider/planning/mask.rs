@@ -1,4 +1,4 @@
-//! For which rows a predicate is true.
+//! Evaluates predicates on rows.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use arrow::compute::prep_null_mask_filter;
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::PhysicalExpr;
 
-/// For each row whether a predicate is true, without nulls.
+/// Evaluates a predicate on each row. Null becomes `false`.
 pub(crate) fn mask(predicate: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<BooleanArray> {
     let mask = predicate.evaluate(rows)?.into_array(rows.num_rows())?;
     match mask.as_boolean_opt() {

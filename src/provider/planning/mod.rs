@@ -1,5 +1,5 @@
-//! From filters to what a scan reads: the selection of a grid, the blocks that statistics leave, their order, and
-//! partitions of them.
+//! Turns filters into a plan of what to read: the selection of a grid, the blocks that survive
+//! pruning, their order, and their partitions.
 
 pub(crate) mod axis_bounds;
 pub(crate) mod axis_filter;

@@ -1,19 +1,20 @@
-//! Cutting the selected blocks of a table into partitions.
+//! Cuts the selected blocks of a table into partitions.
 
 use std::ops::Range;
 
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::BlockList;
 
-/// Blocks whose size is looked up. If there are more, evenly spaced ones stand for their neighbours, so that planning
-/// does not depend on the number of blocks.
+/// The most blocks whose size is looked up. In a longer list, evenly spaced blocks stand for their
+/// neighbours, so that planning time does not depend on the number of blocks.
 const MAX_SAMPLES: u64 = 1024;
-/// What a row weighs in bytes when no values are read.
+/// The assumed bytes of a row when no values are read.
 const ROW_WEIGHT: u64 = 8;
 
-/// Cuts a list of blocks into runs of about equally many stored bytes (or rows, if no values are read): at most
-/// `target` of them, none smaller than `min_bytes` but for want of blocks. With `wanted_rows` only the first blocks that
-/// hold so many rows are kept.
+/// Cuts a list of blocks into ranges of about equal stored bytes (or rows, if no values are read).
+///
+/// Returns at most `target` ranges, and fewer if the average would fall below `min_bytes`. With
+/// `wanted_rows`, only the first blocks that together hold at least this many rows are kept.
 pub(crate) fn cut(
     blocks: &dyn BlockList,
     options: &ReadOptions,
@@ -22,7 +23,7 @@ pub(crate) fn cut(
     target: usize,
     min_bytes: usize,
 ) -> Vec<Range<u64>> {
-    // A list that nobody could ever read to its end is not cut.
+    // A list of 2^64 or more blocks is not cut.
     let Some(mut count) = blocks.count() else {
         return std::iter::once(0..u64::MAX).collect();
     };
@@ -30,7 +31,7 @@ pub(crate) fn cut(
         count = blocks_for_rows(blocks, wanted as u64, count);
     }
     let samples = count.min(MAX_SAMPLES);
-    // 128 bits, since a grid may have nearly 2^64 chunks.
+    // Computed in 128 bits, since a grid may have nearly 2^64 chunks.
     let start_of =
         |sample: u64| (u128::from(count) * u128::from(sample) / u128::from(samples.max(1))) as u64;
     let weights: Vec<u128> = (0..samples)
@@ -42,7 +43,7 @@ pub(crate) fn cut(
                 let rows = blocks.block_rows(start);
                 rows.map(|rows| rows.saturating_mul(ROW_WEIGHT))
             };
-            // The scan will report what is wrong with a block, if it comes to it.
+            // If the block cannot be looked up, the scan reports the error when it reads the block.
             u128::from(weight.unwrap_or(1).max(1)) * u128::from(end - start)
         })
         .collect();
@@ -55,7 +56,7 @@ pub(crate) fn cut(
     let mut start = 0;
     let mut weight = 0;
     for (sample, sample_weight) in weights.iter().enumerate() {
-        // A sample belongs where its middle lies.
+        // A sample belongs to the partition that its middle falls into.
         let part = (weight + sample_weight / 2) * parts / total;
         let here = start_of(sample as u64);
         if part > partitions.len() as u128 && here > start {
@@ -68,8 +69,8 @@ pub(crate) fn cut(
     partitions
 }
 
-/// The stored bytes of the first `count` blocks, and whether that is exact: of many blocks only some are looked up. Blocks
-/// that cannot be looked up count as empty.
+/// Returns the stored bytes of the first `count` blocks, and `true` if the sum is exact. The size
+/// of many blocks is estimated from a sample. Blocks that cannot be looked up count as empty.
 pub(crate) fn stored_bytes(
     blocks: &dyn BlockList,
     count: u64,
@@ -89,7 +90,7 @@ pub(crate) fn stored_bytes(
     )
 }
 
-/// How many of the first blocks hold at least so many rows.
+/// Returns how many of the first blocks it takes to hold at least `wanted` rows.
 fn blocks_for_rows(blocks: &dyn BlockList, wanted: u64, count: u64) -> u64 {
     let mut rows = 0u64;
     let mut needed = 0;
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
     use crate::provider::source::{BlockReader, BlockStatistics, GridPart};
 
-    /// Blocks of the given sizes, ten rows each.
+    /// Blocks of these sizes in bytes, with ten rows each.
     #[derive(Debug)]
     struct Sizes(Vec<u64>);
 

@@ -1,4 +1,4 @@
-//! Which blocks a predicate rules out by what is known of them without reading their values.
+//! Prunes blocks by their statistics: a block is skipped if no row of it can satisfy a predicate.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -25,25 +25,26 @@ use crate::grid::{IndexSet, IndexSetBuilder};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{BlockList, BlockSource, BlockStatistics};
 
-/// Blocks that are looked at together.
+/// The number of blocks pruned at a time.
 const SEGMENT: usize = 32 << 10;
-/// The most blocks that are looked at ahead of a scan for a predicate over dimensions.
+/// The most blocks that are pruned before a scan runs. Longer lists are left as they are.
 const MAX_BLOCKS: u64 = 16 << 20;
-/// Blocks that are looked at together while a scan runs: a dynamic filter may change before the next one.
+/// The number of blocks pruned at a time while a scan runs. It is small because a dynamic filter
+/// may change before the next blocks are read.
 const LOOKAHEAD: u64 = 256;
 
-/// What a predicate leaves of a list of blocks.
+/// The result of pruning a list of blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Pruned {
-    /// The blocks that are left; `None` if that is all of them.
+    /// The blocks that survive; `None` if all do.
     pub blocks: Option<IndexSet>,
-    /// Whether something was known of values, and not of dimensions only.
+    /// `true` if statistics of values were available, and not only of dimensions.
     pub by_values: bool,
-    /// Why something that was there to rule out blocks could not be used.
+    /// The reason why existing statistics could not be used, if any.
     pub unusable: Option<String>,
 }
 
-/// The blocks that a predicate over the columns of a table leaves.
+/// Prunes blocks by a predicate over the columns of their table.
 pub(crate) fn surviving(
     source: &dyn BlockSource,
     blocks: &Arc<dyn BlockList>,
@@ -85,7 +86,7 @@ pub(crate) fn surviving(
     Ok(pruned)
 }
 
-/// The positions of so many blocks, in pieces that are looked at together.
+/// Splits the ordinals of `count` blocks into vectors of at most [`SEGMENT`].
 pub(crate) fn segments(count: u64) -> impl Iterator<Item = Vec<u64>> {
     (0..count)
         .step_by(SEGMENT)
@@ -96,7 +97,8 @@ fn pruning_predicate(
     predicate: &Arc<dyn PhysicalExpr>,
     schema: &SchemaRef,
 ) -> Option<Arc<PruningPredicate>> {
-    // The engine compares bits when it looks for a number in a list, so that -0.0 is not in (0.0, 1.0), but -0.0 = 0.0.
+    // DataFusion's IN lists compare bits, so that -0.0 is not in (0.0, 1.0), although -0.0 = 0.0.
+    // Conjuncts with such a list are not used for pruning.
     let conjuncts = split_conjunction(predicate);
     let certain = conjuncts.into_iter().filter(|conjunct| {
         !conjunct
@@ -122,7 +124,7 @@ fn is_list_with_zero(expr: &Arc<dyn PhysicalExpr>) -> bool {
     })
 }
 
-/// Whether each of these blocks of a table may have a row that satisfies the predicate.
+/// Returns `true` for each of these blocks that may have a row satisfying the predicate.
 fn keeps(
     blocks: &dyn BlockList,
     table: &SchemaRef,
@@ -142,18 +144,18 @@ fn keeps(
     if let Some(failure) = containers.failure.into_inner() {
         return Err(failure);
     }
-    // An expression that fails on bounds need not fail on rows.
+    // A predicate that fails on bounds need not fail on any row.
     Ok(kept.unwrap_or_else(|_| vec![true; positions.len()]))
 }
 
-/// Blocks as the engine's pruning sees them.
+/// Blocks as the containers that DataFusion's pruning works on.
 struct Containers<'a> {
     blocks: &'a dyn BlockList,
     table: &'a SchemaRef,
     positions: &'a [u64],
     options: &'a ReadOptions,
     known: RefCell<HashMap<usize, Option<BlockStatistics>>>,
-    /// Pruning cannot report why something is not known.
+    /// The last error. The methods of [`PruningStatistics`] cannot return errors.
     failure: RefCell<Option<datafusion::error::DataFusionError>>,
 }
 
@@ -209,8 +211,8 @@ impl PruningStatistics for Containers<'_> {
     }
 }
 
-/// Bounds that are zero hold for zeros of both signs: zone maps tell them apart, and so do some of the engine's
-/// comparisons.
+/// Replaces bounds that are zero by `zero`, so that they hold for zeros of both signs. Zone maps
+/// tell -0.0 from 0.0, and so do some of DataFusion's comparisons.
 fn with_zeros(bounds: &ArrayRef, zero: f64) -> ArrayRef {
     fn replace<T: ArrowPrimitiveType>(bounds: &ArrayRef, zero: T::Native) -> ArrayRef
     where
@@ -233,7 +235,8 @@ fn with_zeros(bounds: &ArrayRef, zero: f64) -> ArrayRef {
     }
 }
 
-/// Whether the value of an expression is known only once the query runs.
+/// Returns `true` if the value of an expression is known only once the query runs: it has a dynamic
+/// filter or a scalar subquery.
 pub(crate) fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.exists(|expr| {
         Ok(expr.downcast_ref::<DynamicFilterPhysicalExpr>().is_some()
@@ -242,25 +245,25 @@ pub(crate) fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
     .unwrap_or(false)
 }
 
-/// Rules out blocks while a scan runs, by filters whose values become known, and change, as it goes.
+/// Prunes blocks while a scan runs, by filters whose values become known or change meanwhile.
 pub(crate) struct Pruner {
     blocks: Arc<dyn BlockList>,
-    /// Of the table.
+    /// The schema of the table.
     table: SchemaRef,
-    /// Of the scan's output, which the filters speak of.
+    /// The schema of the scan's output, which the filter refers to.
     schema: SchemaRef,
     filter: Arc<dyn PhysicalExpr>,
     tracking: DynamicFilterTracking,
     options: ReadOptions,
     predicate: Option<Arc<PruningPredicate>>,
     is_checked: bool,
-    /// From which block on it is known which of them are kept.
+    /// The ordinal of the block that `known[0]` belongs to.
     known_from: u64,
     known: Vec<bool>,
 }
 
 impl Pruner {
-    /// A pruner for one partition of a scan.
+    /// Creates the pruner of one partition of a scan.
     pub fn new(
         blocks: &Arc<dyn BlockList>,
         table: &SchemaRef,
@@ -282,8 +285,8 @@ impl Pruner {
         }
     }
 
-    /// Whether the block at `position` may have a row that the filters, as they are now, let through. `end` is where the
-    /// run of blocks ends that it stands in.
+    /// Returns `true` if the block `position` may have a row that passes the filters in their
+    /// present state. `end` is the end of the run of blocks that the scan is reading.
     pub fn keeps(&mut self, position: u64, end: u64) -> Result<bool> {
         let has_changed = self
             .tracking
@@ -318,8 +321,8 @@ impl Pruner {
     }
 }
 
-/// A weaker filter in which every CASE is true if one of its results is. The keys of a partitioned hash join come as a
-/// CASE over the partitions, of which statistics say nothing.
+/// Weakens a filter by replacing every CASE with the OR of its results. A partitioned hash join
+/// wraps its keys in a CASE over the partitions, which statistics cannot decide.
 fn without_cases(filter: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
     let replaced = Arc::clone(filter).transform_down(|expr| {
         if let Some(case) = expr.downcast_ref::<CaseExpr>() {
@@ -334,7 +337,7 @@ fn without_cases(filter: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>
         let is_junction = expr
             .downcast_ref::<BinaryExpr>()
             .is_some_and(|expr| matches!(expr.op(), Operator::And | Operator::Or));
-        // Anywhere else, for instance below NOT, a weaker part may make the whole stronger.
+        // Below any other node, such as NOT, a weaker operand may make the whole filter stronger.
         let further = match is_junction {
             true => TreeNodeRecursion::Continue,
             false => TreeNodeRecursion::Jump,
@@ -344,7 +347,7 @@ fn without_cases(filter: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>
     Ok(replaced.data)
 }
 
-/// The filter with the values of its scalar subqueries, which are known by the time that a scan runs.
+/// Replaces the scalar subqueries of a filter by their values, which are known once a scan runs.
 pub(crate) fn with_subquery_values(
     filter: &Arc<dyn PhysicalExpr>,
 ) -> Result<Arc<dyn PhysicalExpr>> {
@@ -352,11 +355,11 @@ pub(crate) fn with_subquery_values(
         let Some(subquery) = expr.downcast_ref::<ScalarSubqueryExpr>() else {
             return Ok(Transformed::no(expr));
         };
-        // It looks at no row.
+        // A scalar subquery does not depend on the rows.
         let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
         Ok(match subquery.evaluate(&nothing) {
             Ok(ColumnarValue::Scalar(value)) => Transformed::yes(lit(value)),
-            // Should it not be known yet, it rules nothing out.
+            // A subquery whose value is not known yet rules out nothing.
             _ => Transformed::no(expr),
         })
     })?;

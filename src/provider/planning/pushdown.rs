@@ -1,4 +1,4 @@
-//! From a query's filters to the selection of a grid.
+//! Turns filters into the selection of a grid.
 
 use datafusion::catalog::Session;
 use datafusion::common::Result;
@@ -9,12 +9,15 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPu
 use crate::grid::{Axis, IndexSet, Selection};
 use crate::provider::planning::axis_filter::{evaluate, evaluate_constant};
 
-/// What is done with one filter over a table with these dimensions.
+/// Classifies a filter over a table with these dimensions.
 ///
-/// Over one dimension: exact, since it is evaluated on the axis. Over nothing at all: exact, too, since that is what the
-/// engine simplifies a filter to that it has been told is exact (`lat IS NULL` to `false`). Over several, or over a dimension and other columns:
-/// it bounds the selection, and the engine filters again. Pure, since the engine asks several times with different
-/// filters.
+/// A filter over one dimension is exact, since it is evaluated on the axis. A filter without
+/// columns is exact too: DataFusion simplifies filters that it knows to be exact (`lat IS NULL`
+/// becomes `false`). A filter over several dimensions, or over other columns, is inexact: it bounds
+/// the selection, and DataFusion filters the rows again.
+///
+/// The result depends on this filter alone, since DataFusion asks several times with different sets
+/// of filters.
 pub(crate) fn classify(dimensions: &[&str], filter: &Expr) -> TableProviderFilterPushDown {
     if !can_be_evaluated(filter) {
         return TableProviderFilterPushDown::Unsupported;
@@ -26,13 +29,31 @@ pub(crate) fn classify(dimensions: &[&str], filter: &Expr) -> TableProviderFilte
     }
 }
 
-/// The part of a grid that filters select.
+/// The selection of a grid that results from filters.
+///
+/// [`classify`] decides how each filter is used:
+///
+/// ```text
+/// lat > 40               Exact        evaluated on axis lat         -> selection
+/// 10 / lat > 1           Exact        fails on lat = 0, so tried
+///                                     again after all others        -> selection, else residual
+/// lat = 1 AND lon = 2                 bounding box of both sides:
+///   OR lat = 3           Inexact      lat in {1, 3}, any lon        -> selection, and FilterExec
+/// value > 300            Inexact      not on an axis; statistics
+///                                     prune blocks later            -> FilterExec
+/// random() < 0.1         Unsupported                                -> FilterExec
+/// ```
+///
+/// The scan applies the residual filters to its rows. `FilterExec` is DataFusion's filter above the
+/// scan. See [`surviving`](crate::provider::planning::pruning::surviving) for pruning by
+/// statistics, and [`Pruner`](crate::provider::planning::pruning::Pruner) for dynamic filters.
 #[derive(Debug)]
 pub(crate) struct Pushdown {
-    /// Holds every row that satisfies the filters; and exactly those that satisfy the exact filters, but for the
-    /// residual ones.
+    /// A superset of the rows that satisfy all filters. Every selected row satisfies the exact
+    /// filters, except the residual ones.
     pub selection: Selection,
-    /// Exact filters that could not be evaluated on their axis. The scan must apply them to its rows.
+    /// Exact filters that could not be evaluated on their axis. The scan must apply them to its
+    /// rows.
     pub residual: Vec<Expr>,
 }
 
@@ -40,7 +61,7 @@ impl Pushdown {
     /// Evaluates filters on the axes.
     ///
     /// # Errors
-    /// If the coordinates of an axis that a filter speaks of cannot be read.
+    /// Returns an error if the coordinates of an axis that a filter uses cannot be read.
     pub fn try_new(session: &dyn Session, axes: &[Axis], filters: &[Expr]) -> Result<Self> {
         let shape: Vec<_> = axes.iter().map(Axis::length).collect();
         let names: Vec<_> = axes.iter().map(Axis::name).collect();
@@ -73,7 +94,8 @@ impl Pushdown {
                 TableProviderFilterPushDown::Unsupported => {}
             }
         }
-        // A predicate that fails on some coordinates may not on those that the others have left over.
+        // A predicate that fails on some coordinates may succeed on those that the other filters
+        // select.
         for (number, filter) in failed {
             match evaluate(session, &axes[number], &filter, &selection.axes()[number])? {
                 Some(set) => selection.restrict(number, &set),
@@ -87,7 +109,8 @@ impl Pushdown {
     }
 }
 
-/// A selection that holds every row for which the predicate is true; `None` if it can be true anywhere.
+/// Returns a selection that holds every row for which the predicate is true; `None` if the axes do
+/// not bound the predicate.
 fn bound(session: &dyn Session, axes: &[Axis], predicate: &Expr) -> Result<Option<Selection>> {
     let names: Vec<_> = axes.iter().map(Axis::name).collect();
     if let Some(number) = only_dimension(&names, predicate) {
@@ -103,7 +126,7 @@ fn bound(session: &dyn Session, axes: &[Axis], predicate: &Expr) -> Result<Optio
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = predicate else {
         return Ok(None);
     };
-    // The sides of any other operator are not predicates.
+    // The operands of any other operator are not predicates.
     if !matches!(op, Operator::And | Operator::Or) {
         return Ok(None);
     }
@@ -119,7 +142,8 @@ fn bound(session: &dyn Session, axes: &[Axis], predicate: &Expr) -> Result<Optio
     })
 }
 
-/// The number of the only dimension that an expression depends on.
+/// The index of the only dimension that an expression uses; `None` if the expression uses no
+/// column, several dimensions, or any other column.
 pub(crate) fn only_dimension(dimensions: &[&str], expr: &Expr) -> Option<usize> {
     let columns = expr.column_refs();
     let mut numbers = columns.iter().map(|column| {
@@ -131,7 +155,8 @@ pub(crate) fn only_dimension(dimensions: &[&str], expr: &Expr) -> Option<usize> 
     numbers.all(|number| number == Some(first)).then_some(first)
 }
 
-/// Whether an expression means the same wherever and however often it is evaluated.
+/// Returns `true` if an expression can be evaluated while planning, with the same result every
+/// time.
 fn can_be_evaluated(expr: &Expr) -> bool {
     if expr.is_volatile() {
         return false;
@@ -145,7 +170,7 @@ fn can_be_evaluated(expr: &Expr) -> bool {
             | Expr::SetComparison(_)
             | Expr::OuterReferenceColumn(..)
             | Expr::Placeholder(_) => false,
-            // Only the engine's own operator can call it.
+            // DataFusion calls async functions only in an operator of their own.
             Expr::ScalarFunction(function) => function.func.as_async().is_none(),
             _ => true,
         };

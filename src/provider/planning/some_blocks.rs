@@ -1,4 +1,4 @@
-//! Some of the blocks of a list, or all of them in another order.
+//! Subsets and reorderings of a list of blocks.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -13,12 +13,12 @@ use crate::provider::source::{
     BlockList, BlockReader, BlockStatistics, GridPart, Progress, ReadCounts,
 };
 
-/// Positions of a list.
+/// Ordinals of the blocks that are kept from another list.
 #[derive(Debug, Clone)]
 pub(crate) enum Positions {
-    /// In their order.
+    /// In ascending order.
     Some(IndexSet),
-    /// In any order, each at most once.
+    /// In any order, each ordinal at most once.
     Ordered(Arc<[u64]>),
 }
 
@@ -42,17 +42,17 @@ impl Positions {
     }
 }
 
-/// The blocks at some positions of another list.
+/// A subset of another list of blocks, possibly in a different order.
 #[derive(Debug)]
 pub(crate) struct SomeBlocks {
     all: Arc<dyn BlockList>,
     kept: Positions,
-    /// Counted when they are first asked for.
+    /// The number of selected rows, computed on first use.
     rows: OnceLock<Option<u64>>,
 }
 
 impl SomeBlocks {
-    /// The blocks of `all` at the positions `kept`.
+    /// Creates the list of the blocks `kept` of `all`.
     pub fn new(all: Arc<dyn BlockList>, kept: Positions) -> Self {
         Self {
             all,
@@ -62,7 +62,7 @@ impl SomeBlocks {
     }
 
     fn positions(&self, positions: &[u64]) -> Result<Vec<u64>> {
-        // Those that follow each other are looked up together.
+        // A run of consecutive ordinals is resolved at once, which is faster than one by one.
         if let (Positions::Some(set), [first, .., last]) = (&self.kept, positions)
             && positions.windows(2).all(|two| two[0] + 1 == two[1])
             && *last < set.count()
@@ -112,7 +112,7 @@ impl BlockList for SomeBlocks {
     }
 
     fn column_statistics(&self, column: usize, options: &ReadOptions) -> Result<ColumnStatistics> {
-        // What holds of all blocks bounds what holds of some.
+        // Bounds of all blocks are bounds of a subset, but no longer exact.
         Ok(self.all.column_statistics(column, options)?.to_inexact())
     }
 
@@ -147,7 +147,7 @@ impl BlockList for SomeBlocks {
 
     fn ordering(&self) -> Vec<(usize, bool)> {
         match self.kept {
-            // Leaving blocks out leaves the others in order.
+            // A subset keeps the order of the whole.
             Positions::Some(_) => self.all.ordering(),
             Positions::Ordered(_) => Vec::new(),
         }
@@ -179,7 +179,7 @@ impl BlockList for SomeBlocks {
     }
 }
 
-/// Reads the blocks at some positions of a list.
+/// Reads the kept blocks of another list.
 struct SomeReader {
     kept: Positions,
     reader: Box<dyn BlockReader>,

@@ -1,4 +1,4 @@
-//! Blocks in the order of their bounds, so that the first rows of an order come first.
+//! Sorts blocks by their bounds, so that a scan reads the first rows of an ordering early.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -13,16 +13,17 @@ use crate::provider::planning::pruning::segments;
 use crate::provider::planning::some_blocks::{Positions, SomeBlocks};
 use crate::provider::source::BlockList;
 
-/// The most blocks that are put in order.
+/// The most blocks that are sorted.
 const MOST_BLOCKS: u64 = 1 << 17;
 
-/// Blocks in an order, and which of them each partition has.
+/// Sorted blocks, and the range of them that each partition reads.
 pub(crate) struct Sorted {
     pub blocks: Arc<dyn BlockList>,
     pub partitions: Vec<Range<u64>>,
 }
 
-/// The blocks in such an order, dealt to at most so many partitions; `None` if there is no better order than theirs.
+/// Sorts blocks by these columns and deals them to at most `partitions` partitions. `None` if the
+/// present order is as good.
 pub(crate) fn sorted(
     blocks: &Arc<dyn BlockList>,
     columns: &[(usize, SortOptions)],
@@ -40,9 +41,10 @@ pub(crate) fn sorted(
     }))
 }
 
-/// The positions of all blocks, ordered by the bounds of some columns: by the least of a column in ascending order, by the
-/// greatest in descending order, and what is unknown first, since it has to be read in any case. `None` if nothing is
-/// known of the first column, or if the blocks are in this order as they are.
+/// Sorts the ordinals of all blocks by the bounds of some columns: by the lower bound for an
+/// ascending column, by the upper bound for a descending one. Blocks with unknown bounds come
+/// first, since they have to be read in any case. `None` if there are no statistics of the first
+/// column, or if the blocks are sorted already.
 fn by_bounds(
     blocks: &dyn BlockList,
     columns: &[(usize, SortOptions)],
@@ -66,7 +68,7 @@ fn by_bounds(
         return Ok(None);
     }
     let mut order: Vec<u64> = (0..count).collect();
-    // Blocks that tie stay as they are.
+    // The sort is stable, so tied blocks keep their order.
     order.sort_by(|one, other| {
         let mut orders = comparators
             .iter()
@@ -107,7 +109,8 @@ fn bounds(
     })
 }
 
-/// The same order for at most so many partitions that take turns, one partition after another.
+/// Deals sorted blocks to at most `partitions` partitions in turn. Returns the blocks of one
+/// partition after another, and the range of each partition.
 fn dealt(order: &[u64], partitions: usize) -> (Arc<[u64]>, Vec<Range<u64>>) {
     let partitions = partitions.min(order.len()).max(1);
     let mut dealt = Vec::with_capacity(order.len());

@@ -1,10 +1,10 @@
-//! Comparisons of values that come to bounds: `value > 300`, `value = 1`.
+//! Comparisons with a constant as ranges of values: `value > 300`, `value = 1`.
 
 use datafusion::logical_expr::Operator;
 
 use crate::grid::reduce::CellType;
 
-/// Values between two bounds, both included; none, if the first is above the second.
+/// A range of values, both ends included. Empty if the first bound is above the second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Bounds {
     Single(f32, f32),
@@ -14,7 +14,7 @@ pub(crate) enum Bounds {
 }
 
 impl Bounds {
-    /// No bounds.
+    /// The range of all values of a cell type, except NaN.
     pub fn all(cell_type: CellType) -> Self {
         match cell_type {
             CellType::F16 | CellType::F32 => Self::Single(f32::NEG_INFINITY, f32::INFINITY),
@@ -29,7 +29,7 @@ impl Bounds {
         }
     }
 
-    /// Both bounds as bits of a cell, of f32 for halves.
+    /// Both bounds as the bit patterns of cells. The bounds of `f16` cells are `f32` patterns.
     pub fn patterns(self) -> (u64, u64) {
         match self {
             Self::Single(least, greatest) => (least.to_bits().into(), greatest.to_bits().into()),
@@ -39,7 +39,7 @@ impl Bounds {
         }
     }
 
-    /// The bounds of no values.
+    /// The empty range of this type.
     pub fn none(self) -> Self {
         match self {
             Self::Single(..) => Self::Single(f32::INFINITY, f32::NEG_INFINITY),
@@ -49,7 +49,8 @@ impl Bounds {
         }
     }
 
-    /// Both bounds as whole numbers that are in the same order, neighbours for neighbours. Zeros of either sign are the same.
+    /// Maps both bounds to integers in the same order, with adjacent values at adjacent integers.
+    /// -0.0 and 0.0 map to the same integer.
     pub fn ordinals(self) -> (i128, i128) {
         match self {
             Self::Single(least, greatest) => (of_single(least), of_single(greatest)),
@@ -59,7 +60,8 @@ impl Bounds {
         }
     }
 
-    /// Bounds of this type by their ordinals, which must be such as values of the type have.
+    /// Converts ordinals back to bounds of this type. Each must be the ordinal of a value of the
+    /// type.
     pub fn of_ordinals(self, (least, greatest): (i128, i128)) -> Self {
         match self {
             Self::Single(..) => Self::Single(single(least), single(greatest)),
@@ -69,8 +71,8 @@ impl Bounds {
         }
     }
 
-    /// The bits of the one value that lies between these bounds and the next; `None` if there are several, or it is zero,
-    /// which has two signs.
+    /// The bit pattern of the only value between this range and `next`. `None` if there is not
+    /// exactly one, or if it is a float zero, which has two bit patterns.
     pub fn only_value_before(self, next: Self) -> Option<u64> {
         let between = (self.ordinals().1 + 1, next.ordinals().0 - 1);
         let is_float = matches!(self, Self::Single(..) | Self::Double(..));
@@ -80,7 +82,8 @@ impl Bounds {
         Some(self.of_ordinals(between).patterns().0)
     }
 
-    /// The singles that compare so with a double.
+    /// The `f32` values for which a comparison with an `f64` is true; `None` if the comparison is
+    /// not a range.
     pub fn compare_single(self, op: Operator, bound: f64) -> Option<Self> {
         if bound.is_nan() {
             return None;
@@ -114,13 +117,14 @@ impl Bounds {
         })
     }
 
-    /// The doubles that compare so with another.
+    /// The `f64` values for which a comparison with an `f64` is true; `None` if the comparison is
+    /// not a range.
     pub fn compare_double(self, op: Operator, bound: f64) -> Option<Self> {
         if bound.is_nan() {
             return None;
         }
         let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
-        // There is nothing between the two zeros.
+        // There is nothing between -0.0 and 0.0.
         let after = |bound: f64| {
             if bound == 0.0 {
                 0f64.next_up()
@@ -140,7 +144,8 @@ impl Bounds {
         })
     }
 
-    /// The integers that compare so with another.
+    /// The integers for which a comparison with an integer is true; `None` if the comparison is not
+    /// a range.
     pub fn compare_integer(self, op: Operator, bound: i128) -> Option<Self> {
         let (low, high) = (i128::MIN, i128::MAX);
         self.clamped(match op {
@@ -153,12 +158,13 @@ impl Bounds {
         })
     }
 
-    /// The integers that compare so with a double.
+    /// The integers for which a comparison with an `f64` is true; `None` if the comparison is not a
+    /// range.
     pub fn compare_integer_with_float(self, op: Operator, bound: f64) -> Option<Self> {
         if bound.is_nan() {
             return None;
         }
-        // Beyond all integers in question, if it does not fit.
+        // Saturates far beyond the range of every cell type.
         let (floor, ceil) = (bound.floor() as i128, bound.ceil() as i128);
         let (low, high) = (i128::MIN, i128::MAX);
         let is_whole = floor == ceil;
@@ -175,7 +181,7 @@ impl Bounds {
         })
     }
 
-    /// The part of a range that numbers of this type can be in.
+    /// Clamps a range of integers to the range of this type; `None` for floats.
     fn clamped(self, (low, high): (i128, i128)) -> Option<Self> {
         let (least, greatest) = match self {
             Self::Signed(least, greatest) => (i128::from(least), i128::from(greatest)),
@@ -193,7 +199,7 @@ impl Bounds {
     }
 }
 
-/// The next greater number; there is nothing between the two zeros.
+/// The next greater number. There is nothing between -0.0 and 0.0.
 fn after(number: f32) -> f32 {
     if number == 0.0 {
         0f32.next_up()

@@ -1,4 +1,4 @@
-//! Predicates over the values of one column as sets of values: `value > 300 OR value IN (1, 2)`, `value <> -999`,
+//! Predicates over one column as sets of values: `value > 300 OR value IN (1, 2)`, `value <> -999`,
 //! `value IS NULL`.
 
 use std::sync::Arc;
@@ -14,23 +14,28 @@ use datafusion::physical_expr::expressions::{
 use crate::grid::reduce::CellType;
 use crate::provider::planning::value_bounds::Bounds;
 
-/// The most ranges that a set may come to on the way.
+/// The most ranges of a set, intermediate results included.
 const MOST_RANGES: usize = 64;
 
-/// The values that satisfy a predicate.
+/// The values that satisfy a predicate over one column.
+///
+/// For example, `value <= 3 OR value IS NULL` over `f32` is the range from negative infinity to 3,
+/// with null.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ValueSet {
-    /// All that there could be.
+    /// All values of the column's type, except NaN.
     all: Bounds,
-    /// By [`Bounds::ordinals`], both ends included; ascending, with a gap between any two.
+    /// Ranges of [`Bounds::ordinals`], both ends included, ascending and with a gap between any
+    /// two.
     ranges: Vec<(i128, i128)>,
-    /// What the predicate is where there is no value; `None` for null.
+    /// The result of the predicate on null; `None` if that is null.
     of_null: Option<bool>,
 }
 
 impl ValueSet {
-    /// The set that a predicate over one column comes to, and the column. `cell_type` tells the type of a column's cells, if
-    /// bounds of them can be told.
+    /// Converts a predicate over one column to a set, returned with the index of the column. `None`
+    /// if the predicate has no such set. `cell_type` returns the type of a column's cells, or
+    /// `None` if the column cannot be compared by bounds.
     pub fn of(
         predicate: &Arc<dyn PhysicalExpr>,
         cell_type: &dyn Fn(usize) -> Option<CellType>,
@@ -58,7 +63,7 @@ impl ValueSet {
             let mut ranges = Vec::with_capacity(list.list().len());
             for item in list.list() {
                 let item = item.downcast_ref::<Literal>()?.value();
-                // In a list the engine tells zeros apart by their signs.
+                // DataFusion's IN lists tell -0.0 from 0.0, which ranges cannot.
                 if is_float_zero(item) {
                     return None;
                 }
@@ -132,7 +137,7 @@ impl ValueSet {
         }
     }
 
-    /// What satisfies both predicates, which must be over the same column.
+    /// The values that satisfy both predicates, which must be over the same column.
     pub fn and(&self, other: &Self) -> Option<Self> {
         let either = self.clone().not().or(&other.clone().not())?;
         Some(either.not())
@@ -159,24 +164,24 @@ impl ValueSet {
         Self::new(self.all, ranges, self.of_null.map(|is_true| !is_true))
     }
 
-    /// Whether the predicate is true where there is no value.
+    /// Returns `true` if the predicate is true on null.
     pub fn has_null(&self) -> bool {
         self.of_null == Some(true)
     }
 
-    /// The values, ascending.
+    /// The ranges of the set, ascending.
     pub fn bounds(&self) -> Vec<Bounds> {
         let ranges = self.ranges.iter();
         ranges.map(|range| self.all.of_ordinals(*range)).collect()
     }
 
-    /// All other values, ascending.
+    /// The ranges of all values outside the set, ascending.
     pub fn other_bounds(&self) -> Vec<Bounds> {
         self.clone().not().bounds()
     }
 }
 
-/// A column that is compared, and what it is cast to.
+/// The column of a comparison, and the type that it is cast to.
 struct Operand<'a> {
     column: usize,
     cell_type: CellType,
@@ -204,10 +209,11 @@ impl<'a> Operand<'a> {
         Bounds::all(self.cell_type)
     }
 
-    /// The values that compare so with a literal.
+    /// The values for which the comparison with a literal is true; `None` if they are not one
+    /// range.
     fn compared(&self, op: Operator, literal: &ScalarValue) -> Option<Bounds> {
         let (all, cell_type, cast) = (self.all(), self.cell_type, self.cast);
-        // A cast must be one that keeps every number as it is.
+        // The cast, if any, must preserve every number.
         let is_double = cast == Some(&DataType::Float64);
         let keeps_integers = match cast {
             None => true,
@@ -339,7 +345,7 @@ mod tests {
             (not(missing()).unwrap(), vec![(LOW, HIGH)], false),
             (or(missing(), above()), vec![(past(2.0), HIGH)], true),
             (and(missing(), above()), vec![], false),
-            // Neither true nor false of what is missing, so neither is its contrary.
+            // On null, neither the predicate nor its negation is true.
             (not(above()).unwrap(), vec![(LOW, 2.0)], false),
             (
                 not(and(missing(), above())).unwrap(),

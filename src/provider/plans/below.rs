@@ -1,4 +1,4 @@
-//! What a plan node gives, in terms of the scan below it.
+//! Expresses the output of a plan node in terms of the scan below.
 
 use std::sync::Arc;
 
@@ -20,25 +20,27 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 
 use crate::provider::scan::ArrayScan;
 
-/// The most nodes of the expressions of a node in terms of one below it: of projections that use each other's columns more
-/// than once, they double with each of them.
+/// The most expression nodes that substituting projections may produce. Stacked projections that
+/// use each other's columns more than once double the expressions at every level.
 const MOST_NODES: usize = 4096;
 
-/// The rows of a node as rows of another one below it.
+/// The rows of a plan node, expressed in the columns of a node below.
 #[derive(Debug)]
 pub(crate) struct Below<N> {
-    /// The other one.
+    /// The node below.
     pub node: N,
-    /// The columns of the rows, as expressions over its columns.
+    /// The output columns, as expressions over the columns of `node`.
     pub columns: Vec<Arc<dyn PhysicalExpr>>,
-    /// What its rows have to satisfy, all of it.
+    /// The predicates that a row of `node` must satisfy to be in the output.
     pub conjuncts: Vec<Arc<dyn PhysicalExpr>>,
-    /// What becomes known beside that of the rows that are needed, while the query runs. No row has to be left out for it.
+    /// A dynamic filter over the columns of `node`. Applying this filter is optional, since it only
+    /// rules out rows that the query does not need.
     pub dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
 }
 
 impl Below<Arc<dyn ExecutionPlan>> {
-    /// The node below filters, projections and exchanges; `None` if there is one that has to stay.
+    /// Descends through filters, projections and exchanges. `None` if one of them cannot be
+    /// expressed by columns and conjuncts, such as a filter with a limit or a volatile expression.
     pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let mut below = Self {
             node: Arc::clone(plan),
@@ -88,8 +90,8 @@ impl Below<Arc<dyn ExecutionPlan>> {
 }
 
 impl Below<ArrayScan> {
-    /// The scan below filters, projections and exchanges, and the rows in terms of the columns of its table; `None` if
-    /// there is anything else that has to stay.
+    /// Descends through filters, projections and exchanges to a scan, and expresses the rows in the
+    /// columns of the scan's table. `None` if there is any other node in between, or a limit.
     pub fn of_scan(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let Some(below) = Below::of(plan)? else {
             return Ok(None);
@@ -131,7 +133,7 @@ impl Below<ArrayScan> {
 }
 
 impl<N> Below<N> {
-    /// How many nodes the expressions have once these take the place of the columns.
+    /// Counts the expression nodes after each column is replaced by its expression in `inner`.
     fn size_over(&self, inner: &[Arc<dyn PhysicalExpr>]) -> usize {
         let inner: Vec<usize> = inner.iter().map(|expr| size(expr, &|_| 1)).collect();
         let of_column = |number: usize| inner.get(number).copied().unwrap_or(1);
@@ -147,10 +149,10 @@ impl<N> Below<N> {
     }
 }
 
-/// The nodes of an expression, where a column counts as many as `of_column` says.
+/// Counts the nodes of an expression, where each column counts as `of_column` nodes.
 fn size(expr: &Arc<dyn PhysicalExpr>, of_column: &dyn Fn(usize) -> usize) -> usize {
     let mut nodes = 0usize;
-    // Counting never fails.
+    // The closure never returns an error.
     let _ = expr.apply(|expr| {
         let column = expr.downcast_ref::<Column>();
         nodes = nodes.saturating_add(column.map_or(1, |column| of_column(column.index())));
@@ -167,7 +169,7 @@ fn columns_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn PhysicalExpr>> {
         .collect()
 }
 
-/// The node below exchanges.
+/// Descends through repartitioning, coalescing and cooperative nodes without a limit.
 pub(crate) fn below_exchange(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
     if plan.fetch().is_some() {
         return plan;
@@ -184,7 +186,7 @@ pub(crate) fn below_exchange(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn Executio
     below_exchange(input)
 }
 
-/// An expression where the column of each number is what `replace` gives.
+/// Replaces each column of an expression by the result of `replace` for the column's index.
 pub(crate) fn with_columns(
     expr: &Arc<dyn PhysicalExpr>,
     replace: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>,
@@ -194,7 +196,7 @@ pub(crate) fn with_columns(
             return Ok(Transformed::no(expr));
         };
         match replace(column.index()) {
-            // What takes the column's place speaks of other columns.
+            // The replacement refers to other columns, so its own columns are left alone.
             Some(with) => Ok(Transformed::new(with, true, TreeNodeRecursion::Jump)),
             None => internal_err!("{column} is no column of the rows below"),
         }
@@ -202,7 +204,8 @@ pub(crate) fn with_columns(
     Ok(replaced.data)
 }
 
-/// Whether an expression may fail on some value: it divides by what may be zero, casts, or calls a function.
+/// Returns `true` if an expression may fail on some values: it divides by a value that may be zero,
+/// casts, or calls a function.
 pub(crate) fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.exists(|expr| {
         if expr.is::<CastExpr>() || expr.is::<ScalarFunctionExpr>() {

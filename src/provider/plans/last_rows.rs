@@ -1,4 +1,4 @@
-//! The last rows of a plan, without the rows before them.
+//! Reads the last rows of a plan without reading the rows before them.
 
 use std::sync::Arc;
 
@@ -12,11 +12,12 @@ use datafusion::physical_plan::projection::ProjectionExec;
 
 use crate::provider::scan::ArrayScan;
 
-/// A plan whose rows end with the last `rows` rows of `plan`, in the order of the array, and that reads only the chunks that
-/// hold them; `None` if the plan does more than projecting the rows of one array.
+/// Returns a plan whose output ends with the last `rows` rows of `plan`, in the order of the array,
+/// and which reads only the chunks that hold these rows. `None` if `plan` does more than project
+/// the rows of one array.
 ///
 /// # Errors
-/// If a chunk cannot be looked up.
+/// Returns an error if a chunk cannot be looked up.
 pub fn last_rows(
     plan: &Arc<dyn ExecutionPlan>,
     rows: usize,

@@ -1,4 +1,4 @@
-//! From a column of a plan to the table that it comes from.
+//! Resolves a column of a plan to the table that it comes from.
 
 use std::sync::Arc;
 
@@ -7,8 +7,9 @@ use datafusion::common::Column;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-/// Returns the table whose column a column of these plans is, unchanged, and its name there. `None` if it is computed,
-/// comes from several tables, or is not a column of any of the plans.
+/// Returns the table that a column comes from unchanged, and the column's name in that table.
+/// `None` if the column is computed, comes from several tables, or is not a column of any of these
+/// plans.
 pub fn origin(plans: &[&LogicalPlan], column: &Column) -> Option<(Arc<dyn TableProvider>, String)> {
     plans.iter().find_map(|plan| {
         let index = plan.schema().maybe_index_of_column(column)?;

@@ -1,4 +1,4 @@
-//! What a plan of DataFusion says of the arrays below it.
+//! Inspects DataFusion plans for the arrays that they read.
 
 pub(crate) mod below;
 pub mod last_rows;

@@ -1,4 +1,4 @@
-//! The chunks of arrays that a physical plan is going to read, as its scans know before they run.
+//! Lists the chunks that a physical plan is going to read, before the plan runs.
 
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::ExecutionPlan;
@@ -12,15 +12,15 @@ use crate::provider::scan::ArrayScan;
 pub struct PlannedRead {
     /// The table, as EXPLAIN calls it: `temperature`, or `zip(temperature, humidity)`.
     pub table: String,
-    /// Chunks of the whole table; `None` if there are 2^64 or more.
+    /// The number of chunks in the whole table; `None` if 2^64 or more.
     pub total: Option<u64>,
-    /// The chunks that are left to be read; `None` if there are 2^64 or more.
+    /// The number of chunks that are going to be read; `None` if 2^64 or more.
     pub chunks: Option<u64>,
     /// The stored bytes of these chunks.
     pub bytes: Option<u64>,
-    /// `true` if `bytes` is exact. The sizes of many chunks are estimated from some of them.
+    /// `true` if `bytes` is exact. With many chunks, the sum is estimated from a sample.
     pub is_exact: bool,
-    /// The aggregate functions that the operator computes itself, and from what.
+    /// The aggregate functions that the operator computes, and the source of each.
     pub aggregates: Vec<(String, ComputedFrom)>,
     /// `true` if statistics or dynamic filters may rule out chunks while the operator runs.
     pub may_read_less: bool,
@@ -29,15 +29,16 @@ pub struct PlannedRead {
 /// The source that an aggregate is computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ComputedFrom {
-    /// The stored cells, without making rows of them.
+    /// The stored cells, without materialising rows.
     Cells,
     /// The coordinates of an axis.
     Axis,
-    /// Rows, by DataFusion's accumulators.
+    /// Rows, with DataFusion's accumulators.
     Rows,
 }
 
-/// The reads of all operators of a plan, in the order of the plan. Looks up the sizes of some chunks and reads none.
+/// Lists the reads of all operators of a plan, in plan order. Looks up the sizes of some chunks,
+/// but reads none of them.
 pub fn planned_reads(plan: &dyn ExecutionPlan) -> Vec<PlannedRead> {
     let mut reads = Vec::new();
     collect(plan, &mut reads);

@@ -34,10 +34,11 @@ use crate::provider::scan::ArrayScan;
 
 /// Pushes filters towards the scans, in place of DataFusion's rule of the same name.
 ///
-/// DataFusion 55.2 looks up the columns of a pushed filter by name, and takes the first column of that name. The output of
-/// a join has several: a filter on the second one then lands on the first, and drops the wrong rows. All arrays have a
-/// `value` column and most share their dimensions, so this rule follows every column by its index instead. Which filters
-/// pass through which operator, and what becomes of the ones that do not, is still up to DataFusion's operators.
+/// DataFusion 55.2 looks up the columns of a pushed filter by name, and takes the first column with
+/// that name. The output of a join can have several: a filter on the second one then lands on the
+/// first, and drops the wrong rows. All arrays have a `value` column and most share their
+/// dimensions, so this rule follows every column by its index instead. DataFusion's operators still
+/// decide which filters they pass on, and what happens to the others.
 ///
 /// ```text
 ///   FilterExec: lat@2 = 50                 lat@2 is y's
@@ -45,8 +46,8 @@ use crate::provider::scan::ArrayScan;
 ///       HashJoinExec: x.lat, x.value, y.lat
 /// ```
 ///
-/// Scans of arrays accept filters from this rule only, so that in sessions without it no filter can rule out chunks of the
-/// wrong array. [`enable_tet`](crate::enable_tet) puts it in place of DataFusion's, in both phases.
+/// Scans of arrays accept filters only from this rule. Without it, a filter could skip chunks of
+/// the wrong array. [`enable_tet`](crate::enable_tet) replaces DataFusion's rule in both phases.
 #[derive(Debug)]
 pub struct FilterPushdown {
     phase: FilterPushdownPhase,
@@ -59,14 +60,14 @@ impl FilterPushdown {
         Self { phase }
     }
 
-    /// Creates the rule for filters that operators of the plan make while the query runs. It comes last, since other
-    /// rules would cut the ties between these filters and their operators.
+    /// Creates the rule for dynamic filters. It has to come last, because other rules would
+    /// separate these filters from the operators that update them.
     pub fn new_post_optimization() -> Self {
         let phase = FilterPushdownPhase::Post;
         Self { phase }
     }
 
-    /// Puts both rules in place of DataFusion's.
+    /// Replaces DataFusion's rules of both phases.
     pub fn replace_in(rules: &mut [Arc<dyn PhysicalOptimizerRule + Send + Sync>]) {
         for ours in [Self::new(), Self::new_post_optimization()] {
             let ours: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(ours);
@@ -107,7 +108,7 @@ impl PhysicalOptimizerRule for FilterPushdown {
 
 type Propagation = FilterPushdownPropagation<Arc<dyn ExecutionPlan>>;
 
-/// Offers filters over the rows of a node to the node and everything below it.
+/// Offers filters over the output of a node to the node and to everything below it.
 fn push_down(
     node: &Arc<dyn ExecutionPlan>,
     filters: Vec<Arc<dyn PhysicalExpr>>,
@@ -117,7 +118,7 @@ fn push_down(
     if let Some(accepted) = accept(node, &filters)? {
         return Ok(accepted);
     }
-    // A volatile filter has to see every row once.
+    // A volatile filter has to see every row exactly once.
     let offered: Vec<_> = (0..filters.len())
         .filter(|number| !is_volatile(&filters[*number]))
         .collect();
@@ -193,8 +194,8 @@ fn push_down(
     Ok(propagation)
 }
 
-/// What an operator that reads arrays does with filters; `None` if the node is another one. DataFusion still applies the
-/// filters to the rows: they only rule out chunks.
+/// Offers filters to an operator that reads arrays. Returns `None` for any other node. The operator
+/// uses the filters only to skip chunks, so DataFusion still applies them to the rows.
 fn accept(
     node: &Arc<dyn ExecutionPlan>,
     filters: &[Arc<dyn PhysicalExpr>],
@@ -230,8 +231,8 @@ fn handle(
     if !projects || !matches!(phase, FilterPushdownPhase::Pre) {
         return node.handle_child_pushdown_result(phase, results, config);
     }
-    // The node takes over filters that its child refuses. It looks up their columns by name, so it gets them in terms of
-    // the child's columns, together with its own.
+    // The node takes over filters that its child refuses. It looks up their columns by name, so it
+    // receives them, like its own filters, in terms of the child's columns.
     let filters = results.parent_filters.len();
     let columns = InputColumns::of(node, 0);
     let mut refused = Vec::new();
@@ -254,11 +255,11 @@ fn handle(
     Ok(propagation)
 }
 
-/// The columns of a node's rows in terms of one of its inputs.
+/// The output columns of a node in terms of one of its inputs.
 enum InputColumns {
-    /// For each column of the node, the expression over the input's columns; `None` for columns of other inputs.
+    /// For each output column, the expression over the input; `None` for columns of other inputs.
     ByIndex(Vec<Option<Arc<dyn PhysicalExpr>>>),
-    /// The node is of an unknown kind, and looks up columns by name. These names are ambiguous.
+    /// The node is of an unknown kind and looks up columns by name. These names are ambiguous.
     ByName(Vec<String>),
 }
 
@@ -298,8 +299,8 @@ impl InputColumns {
         Self::ByIndex(columns)
     }
 
-    /// A filter over the node's rows in terms of the input's columns, which is `by_name` according to the node. `None` if
-    /// there is no such filter.
+    /// Translates a filter over the node's output into one over the input. `by_name` is the
+    /// translation by the node itself. Returns `None` if the filter cannot be translated.
     fn replace_in(
         &self,
         filter: &Arc<dyn PhysicalExpr>,
@@ -323,7 +324,7 @@ impl InputColumns {
     }
 }
 
-/// Returns `true` if the node's columns are those of each of its inputs.
+/// Returns `true` if each input has the same columns as the node.
 fn passes_columns_on(node: &dyn ExecutionPlan) -> bool {
     node.is::<RepartitionExec>()
         || node.is::<CoalescePartitionsExec>()
@@ -334,7 +335,7 @@ fn passes_columns_on(node: &dyn ExecutionPlan) -> bool {
         || node.is::<FilterExec>()
 }
 
-/// The columns of a join's rows in terms of its left (0) or right (1) input.
+/// The output columns of a join in terms of its left (0) or right (1) input.
 fn columns_of_join(join: &HashJoinExec, number: usize) -> Vec<Option<Arc<dyn PhysicalExpr>>> {
     let (left, right) = (join.left().schema(), join.right().schema());
     let (_, columns) = build_join_schema(&left, &right, join.join_type());
@@ -343,8 +344,9 @@ fn columns_of_join(join: &HashJoinExec, number: usize) -> Vec<Option<Arc<dyn Phy
     } else {
         (JoinSide::Right, right)
     };
-    // Rows of a semi join have partners, whose keys are equal. Floating-point keys that are equal may still differ by
-    // the sign of a zero.
+    // Each output row of a semi join has a partner with equal join keys, so a filter on a key also
+    // holds for the partner's key. Floating-point keys are excluded, because equal keys may differ
+    // in the sign of a zero.
     let partner = |side: JoinSide, index: usize| {
         let keys = join
             .on()

@@ -1,4 +1,4 @@
-//! Sorts with a LIMIT that is too long to be kept in memory.
+//! Sorts whose LIMIT is too large to be kept in memory.
 
 use std::sync::Arc;
 
@@ -10,11 +10,14 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::limit::LocalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 
-/// The most rows that a sort keeps in memory for a limit.
+/// Maximum number of rows that a sort keeps in memory for a limit.
 const MOST_ROWS: usize = 100_000;
 
-/// Sorts all rows where a limit and its offset ask for more than [`MOST_ROWS`]. DataFusion keeps the first rows of such a sort in memory,
-/// however many there are, and fails where they do not fit. A sort of all rows spills to disk.
+/// A rule that replaces a sort for the first rows by a full sort, if LIMIT plus OFFSET exceeds
+/// [`MOST_ROWS`].
+///
+/// DataFusion keeps the first rows in memory, however many, and fails if they do not fit. A full
+/// sort spills to disk.
 #[derive(Debug, Default)]
 pub(crate) struct SpillLongLimits;
 

@@ -1,5 +1,5 @@
-//! Analyzer and optimizer rules that [`enable_tet`](crate::enable_tet) adds to a session, apart from those for aggregates and
-//! joins in array space.
+//! Analyzer and optimizer rules that [`enable_tet`](crate::enable_tet) adds to a session. The rules
+//! for aggregates and joins on chunks are elsewhere.
 
 pub(crate) mod analysis;
 pub mod filter_pushdown;

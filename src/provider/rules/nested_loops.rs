@@ -1,8 +1,9 @@
-//! Nested-loop joins whose build side does not fit in memory.
+//! Safe restarts of build sides of nested-loop joins that do not fit in memory.
 //!
-//! DataFusion's [`NestedLoopJoinExec`] then executes its build side a second time and spills it. Operators that keep state in the plan,
-//! such as `RepartitionExec`, panic when they are executed twice. And joins that emit rows of the build side by themselves (LEFT,
-//! LEFT SEMI, LEFT ANTI, LEFT MARK) emit them once for each partition of the probe side, so that the result is wrong.
+//! DataFusion's [`NestedLoopJoinExec`] executes such a build side a second time and spills it.
+//! Operators with state in the plan, such as `RepartitionExec`, panic when they are executed twice.
+//! Joins that emit rows of the build side themselves (LEFT, FULL, LEFT SEMI, LEFT ANTI, LEFT MARK)
+//! emit these rows once per partition of the probe side, which is a wrong result.
 
 use std::fmt::{self, Formatter};
 use std::sync::Arc;
@@ -23,10 +24,10 @@ use datafusion::physical_plan::{
     replace_children_if_necessary,
 };
 
-/// Operators of a recursive query, which cannot be executed again on their own.
+/// The operators of a recursive query, which cannot be executed again on their own.
 const RECURSIVE: [&str; 2] = ["RecursiveQueryExec", "WorkTableExec"];
 
-/// Puts a [`BuildSideExec`] between each nested-loop join and its build side.
+/// A rule that puts a [`BuildSideExec`] between each nested-loop join and its build side.
 #[derive(Debug, Default)]
 pub(crate) struct RestartBuildSides;
 
@@ -77,13 +78,15 @@ fn is_recursive(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     plan.exists(|plan| Ok(RECURSIVE.contains(&plan.name())))
 }
 
-/// The build side of a nested-loop join. Executed again, it starts afresh, or fails where the join would be wrong.
+/// The build side of a nested-loop join. A second execution starts with fresh state, or fails if
+/// the result of the join would be wrong.
 #[derive(Debug)]
 struct BuildSideExec {
     input: Arc<dyn ExecutionPlan>,
-    /// Is `true` if the build side may be executed again.
+    /// `true` if the build side may be executed again.
     restarts: bool,
-    /// The join executes it again only if the first time did not fit in memory.
+    /// Set by the first execution. The join starts a second one only if the first result did not
+    /// fit in memory.
     has_started: AtomicBool,
 }
 

@@ -17,18 +17,20 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
 use crate::provider::scan::ArrayScan;
 
-/// Bytes of a file per row at least, when the rows are not counted.
+/// Lower bound of a file's bytes per row, for files without a row count.
 const BYTES_PER_ROW: u64 = 4;
 
-/// Makes arrays the probe side of joins whose other side has no row count, such as a CSV or JSON file.
+/// Makes arrays the probe side of joins whose other side has no row count, such as a CSV or JSON
+/// file.
 ///
-/// DataFusion swaps the sides of a join only if it knows the sizes of both. As written, `array JOIN csv` would collect the
-/// array in memory. The row count of an array is exact, so this rule collects the other side, unless its files are large
-/// enough to hold more rows. The keys of that side then reach the scan of the array as a dynamic filter, and the array is
-/// not repartitioned.
+/// DataFusion swaps the sides of a join only if it knows the sizes of both. As written,
+/// `array JOIN csv` would collect the array in memory. The row count of an array is exact, so this
+/// rule collects the other side, unless its files are large enough to hold more rows. The join keys
+/// of the collected side then reach the scan of the array as a dynamic filter, and the array is not
+/// repartitioned.
 ///
-/// [`enable_tet`](crate::enable_tet) puts it behind DataFusion's `join_selection`, whose setting
-/// `datafusion.optimizer.join_reordering` switches it off as well.
+/// [`enable_tet`](crate::enable_tet) adds the rule after DataFusion's `join_selection`. The setting
+/// `datafusion.optimizer.join_reordering` switches both off.
 #[derive(Debug, Default)]
 pub struct ArrayProbeSides {}
 
@@ -70,13 +72,14 @@ impl PhysicalOptimizerRule for ArrayProbeSides {
     }
 }
 
-/// The join with the array as its probe side; `None` if it stays. Arrays of few rows may be collected.
+/// Returns the join with the array as its probe side; `None` if the join stays as it is. Arrays of
+/// at most `few` rows may be collected.
 fn replace(plan: &Arc<dyn ExecutionPlan>, few: u64) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let is_array = |array: &Arc<dyn ExecutionPlan>, other: &Arc<dyn ExecutionPlan>| {
         is_larger_array(array, other, few)
     };
     if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-        // The sides of NOT IN are not interchangeable.
+        // The inputs of NOT IN are not interchangeable.
         if join.null_aware {
             return Ok(None);
         }
@@ -95,7 +98,7 @@ fn replace(plan: &Arc<dyn ExecutionPlan>, few: u64) -> Result<Option<Arc<dyn Exe
         }
     } else if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
         let is_swappable = join.join_type().supports_swap()
-            // The columns of these are not the other's.
+            // A mark join outputs different columns after a swap.
             && !matches!(join.join_type(), JoinType::LeftMark | JoinType::RightMark);
         if is_swappable && is_array(join.left(), join.right())? {
             return join.swap_inputs().map(Some);
@@ -108,8 +111,8 @@ fn replace(plan: &Arc<dyn ExecutionPlan>, few: u64) -> Result<Option<Arc<dyn Exe
     Ok(None)
 }
 
-/// Returns `true` if one side of a join is an array of more than `few` rows, and the other side is of unknown size but
-/// probably smaller.
+/// Returns `true` if one side of a join is an array of more than `few` rows, and the other side is
+/// of unknown size but probably smaller.
 fn is_larger_array(
     array: &Arc<dyn ExecutionPlan>,
     other: &Arc<dyn ExecutionPlan>,
@@ -136,7 +139,8 @@ fn rows(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<u64>> {
     })
 }
 
-/// Most rows that the leaves of a plan probably give, as far as that is known.
+/// Estimates the rows of all leaves of a plan, from row counts or else from file sizes. Leaves with
+/// neither count as empty.
 fn rows_of_leaves(plan: &Arc<dyn ExecutionPlan>) -> Result<u64> {
     let mut sum = 0u64;
     plan.apply(|node| {

@@ -1,11 +1,11 @@
-//! The blocks that the partitions of a scan have yet to read.
+//! The queue of blocks that the partitions of a scan have yet to read.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Blocks by partition. A partition whose own are all taken may go on with those of others, so that none of them waits for
-/// the slowest.
+/// The remaining blocks of each partition. A partition that has none left takes blocks from the
+/// partition with the most, so that no partition waits for the slowest.
 #[derive(Debug)]
 pub(crate) struct BlockQueue {
     parts: Vec<Part>,
@@ -13,7 +13,7 @@ pub(crate) struct BlockQueue {
 
 #[derive(Debug)]
 struct Part {
-    /// Not above `end`.
+    /// The next block; at most `end`.
     next: AtomicU64,
     end: u64,
 }
@@ -21,7 +21,7 @@ struct Part {
 impl Part {
     fn take(&self) -> Option<u64> {
         let next = |next| (next < self.end).then(|| next + 1);
-        // Nothing else depends on the order in which this becomes known to other threads.
+        // Relaxed ordering is enough, since no other memory depends on the counter.
         self.next
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
             .ok()
@@ -43,7 +43,8 @@ impl BlockQueue {
         }
     }
 
-    /// The next block for a partition, and where the run of blocks that it stands in ends.
+    /// Takes the next block for a partition. Returns the block and the end of the range that it
+    /// belongs to.
     pub fn take(&self, partition: usize) -> Option<(u64, u64)> {
         let own = &self.parts[partition];
         if let Some(block) = own.take() {
@@ -54,7 +55,7 @@ impl BlockQueue {
             if part.left() == 0 {
                 return None;
             }
-            // Another partition may have been faster.
+            // Another thread may have taken the last block.
             if let Some(block) = part.take() {
                 return Some((block, part.end));
             }
@@ -62,8 +63,8 @@ impl BlockQueue {
     }
 }
 
-/// The queues of a scan whose partitions share their blocks: one for each time that the plan runs, since the engine lets
-/// plans run more than once.
+/// The block queues of a scan whose partitions share their blocks. DataFusion may run a plan
+/// several times, so there is one queue per run.
 #[derive(Debug)]
 pub(crate) struct SharedBlocks {
     parts: Vec<Range<u64>>,
@@ -72,7 +73,7 @@ pub(crate) struct SharedBlocks {
 
 #[derive(Debug)]
 struct Runs {
-    /// How often each partition was opened.
+    /// The number of times that each partition was opened.
     opened: Vec<usize>,
     queues: Vec<Arc<BlockQueue>>,
 }
@@ -89,9 +90,9 @@ impl SharedBlocks {
         }
     }
 
-    /// The queue for a partition that is opened.
+    /// Returns the queue for a partition that is being opened.
     pub fn open(&self, partition: usize) -> Arc<BlockQueue> {
-        // Nothing below panics halfway.
+        // The code below cannot panic halfway, so a poisoned lock still guards a consistent value.
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         let run = runs.opened[partition];
         runs.opened[partition] += 1;

@@ -1,41 +1,43 @@
-//! The chunks that blocks are, one after another, without looking each of them up.
+//! Enumerates the chunks of many blocks without looking up each one.
 
 use crate::grid::{ChunkGrid, ChunkSelection, IndexSet, Selection};
 
-/// The most selected chunks along an axis that are spelled out.
+/// The maximum number of selected chunks along an axis that are stored in a list.
 const MOST_ALONG: u64 = 1 << 20;
 
-/// Selected chunks along each axis of a grid.
+/// The selected chunks along each axis of a grid, as lists.
 #[derive(Debug)]
 pub(crate) struct ChunkWalk {
     axes: Vec<Along>,
-    /// The last axis along which there are several.
+    /// The last axis with more than one selected chunk.
     inner: usize,
 }
 
 #[derive(Debug)]
 struct Along {
-    /// What each selected chunk adds to the row-major number of a chunk in its grid.
+    /// For each selected chunk along the axis, its term of the chunk's row-major number in the
+    /// grid.
     terms: Vec<u64>,
-    /// Positions of the axis that are in each.
+    /// For each selected chunk, the number of indices in it.
     extents: Vec<u64>,
-    /// Those of them that are selected.
+    /// For each selected chunk, the number of selected indices in it.
     selected: Vec<u64>,
 }
 
-/// A chunk.
+/// One chunk of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// Its row-major number in its grid.
+    /// The row-major number of the chunk in its grid.
     pub number: u64,
     pub cells: u64,
-    /// Cells that are selected.
+    /// The number of selected cells.
     pub rows: u64,
 }
 
 impl ChunkWalk {
-    /// A walk along chunks of a grid that has fewer than 2^64 of them, as stored arrays have. `None` if there is no chunk, or so many
-    /// along an axis that they are better not spelled out.
+    /// Creates a walk over the selected chunks of a grid, which must have fewer than 2^64 chunks,
+    /// as stored arrays do. `None` if no chunk is selected, or more than [`MOST_ALONG`] along an
+    /// axis.
     pub fn try_new(
         grid: &ChunkGrid,
         chunks: &ChunkSelection,
@@ -75,7 +77,7 @@ impl ChunkWalk {
         })
     }
 
-    /// Calls `visit` with the chunk at each of these positions.
+    /// Calls `visit` with the chunk of each of these block ordinals.
     pub fn visit(&self, positions: &[u64], mut visit: impl FnMut(Step)) {
         let nothing = Along {
             terms: vec![0],
@@ -84,7 +86,8 @@ impl ChunkWalk {
         };
         let inner = self.axes.get(self.inner).unwrap_or(&nothing);
         let count = inner.terms.len();
-        // What all chunks along the inner axis have in common, and where they end.
+        // The chunks with ordinals from `first` to `end` differ along the inner axis only; `common`
+        // holds what they share.
         let (mut first, mut end) = (0, 0);
         let mut common = self.common(0);
         for position in positions {
@@ -102,7 +105,7 @@ impl ChunkWalk {
         }
     }
 
-    /// The chunk at a position, without what the inner axis adds to it.
+    /// Returns the chunk of a block ordinal, without the contribution of the inner axis.
     fn common(&self, position: u64) -> Step {
         let mut step = Step {
             number: 0,

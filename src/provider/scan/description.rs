@@ -1,11 +1,11 @@
-//! What EXPLAIN shows of a scan.
+//! The description of a scan in EXPLAIN.
 
 use crate::provider::planning::partitions;
 use crate::provider::plans::planned_reads::PlannedRead;
 use crate::provider::scan::ArrayScan;
 
 impl ArrayScan {
-    /// The description of what is read, but for columns and filters.
+    /// Returns the description without columns and filters.
     pub(in crate::provider) fn description_without_projection(&self) -> Vec<String> {
         let parts = self.describe().into_iter();
         parts
@@ -14,19 +14,20 @@ impl ArrayScan {
             .collect()
     }
 
-    /// Of some blocks those whose values are needed.
+    /// Returns `blocks` if the scan reads values, and zero if it does not.
     fn needed(&self, blocks: Option<u64>) -> Option<u64> {
         if self.reads_values() { blocks } else { Some(0) }
     }
 
-    /// The blocks whose values are going to be read: a limit may have left only the first of the selected ones.
+    /// Returns the number of blocks whose values will be read. A limit may have dropped the last of
+    /// the selected blocks.
     fn blocks_read(&self) -> Option<u64> {
         let in_partitions = self.plan.partitions.last().map_or(0, |last| last.end);
         let needed = self.needed(self.blocks.count());
         needed.map(|selected| selected.min(in_partitions))
     }
 
-    /// The chunks that the scan is going to read.
+    /// Returns the chunks that the scan will read.
     pub(in crate::provider) fn planned_read(&self) -> PlannedRead {
         let chunks = self.blocks_read();
         let size = chunks.map(|chunks| {
@@ -43,7 +44,7 @@ impl ArrayScan {
         }
     }
 
-    /// The parts of the description, each with its name.
+    /// Returns the entries of the description, each with its name.
     pub(super) fn describe(&self) -> Vec<(&'static str, String)> {
         let mut parts = vec![(self.source.format(), self.source.name().to_string())];
         parts.extend(self.blocks.slice().map(|slice| ("slice", slice)));

@@ -1,4 +1,4 @@
-//! The chunks of any grid as blocks.
+//! The chunks of a grid as blocks.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -19,31 +19,32 @@ use crate::provider::source::{
     BlockList, BlockReader, BlockStatistics, GridPart, GridSource, sum_rows,
 };
 
-/// Chunks of a table whose zone maps are read without a second thought.
+/// The number of chunks of a table up to which zone maps are always read.
 const FEW_BLOCKS: u64 = 4096;
-/// The part of a table's chunks below which reading the zone maps of all is not worth it: one in so many.
+/// In larger tables, zone maps are read if at least one chunk in this many is selected.
 const WORTHWHILE: u64 = 64;
-/// The most blocks whose statistics are put together into those of the whole.
+/// The maximum number of blocks whose statistics are folded into the statistics of the column.
 const MAX_FOLDED: u64 = 16 << 20;
-/// The most chunks along an axis whose least and greatest coordinates are kept.
+/// The maximum number of chunks along an axis whose min and max coordinates are kept.
 const MAX_AXIS_CHUNKS: u64 = 1 << 20;
-/// The longest axis whose coordinates are read for nothing but statistics.
+/// The maximum length of an axis whose coordinates are read only for statistics.
 pub(crate) const MAX_READ: u64 = 4 << 20;
 
-/// The chunks of a grid that a selection touches.
+/// The chunks of a grid that a selection intersects, as a list of blocks.
 #[derive(Debug, Clone)]
 pub(crate) struct GridBlocks {
     grid: Arc<dyn GridSource>,
     selection: Selection,
     chunks: ChunkSelection,
-    /// The least and greatest coordinates along each axis, once they are asked for.
+    /// For each axis, the min and max coordinates of its chunks, computed on first use.
     axis_bounds: Arc<[OnceLock<Option<AxisBounds>>]>,
-    /// `None` if there are too many chunks, or none.
+    /// The walk over the chunks, created on first use; `None` if there are too many chunks, or
+    /// none.
     walk: Arc<OnceLock<Option<ChunkWalk>>>,
 }
 
 impl GridBlocks {
-    /// The chunks of a grid that hold a cell of `selection`.
+    /// Creates the list of the chunks that contain a cell of `selection`.
     pub fn new(grid: &Arc<dyn GridSource>, selection: Selection) -> Self {
         Self {
             chunks: selection.chunks(grid.chunk_grid()),
@@ -61,7 +62,7 @@ impl GridBlocks {
         walk.as_ref()
     }
 
-    /// What is known of an attribute's values in the chunks at these positions, exactly if it can be.
+    /// Returns the statistics of an attribute in the blocks with these ordinals, exact if possible.
     fn chunk_statistics(
         &self,
         attribute: usize,
@@ -89,7 +90,7 @@ impl GridBlocks {
             .collect()
     }
 
-    /// The number, along one axis, of the touched chunks that each of these blocks is in.
+    /// For each block, the rank of its chunk among the selected chunks along one axis.
     fn ranks(&self, axis: usize, positions: &[u64]) -> UInt64Array {
         let behind: u64 = self.chunks.axes()[axis + 1..]
             .iter()
@@ -99,7 +100,8 @@ impl GridBlocks {
         UInt64Array::from_iter_values(positions.iter().map(|position| position / behind % count))
     }
 
-    /// The positions along one axis that are selected in a chunk, which is given by its position along that axis.
+    /// Returns the selected indices along one axis within a chunk, which is given by its index
+    /// along that axis.
     fn in_chunk(&self, axis: usize, chunk: u64) -> IndexSet {
         let extent = self.grid.chunk_grid().chunk_shape()[axis];
         let selected = &self.selection.axes()[axis];
@@ -125,7 +127,7 @@ impl GridBlocks {
         Ok(self.axis_bounds[axis].get_or_init(|| bounds).as_ref())
     }
 
-    /// Whether the selection holds every cell of every chunk that it touches.
+    /// Returns `true` if the selection contains every cell of every chunk that it intersects.
     fn holds_whole_chunks(&self) -> bool {
         let shape = self.grid.chunk_grid().shape();
         let extents = self.grid.chunk_grid().chunk_shape();
@@ -142,8 +144,8 @@ impl GridBlocks {
             })
     }
 
-    /// Minimum, maximum and number of nulls of an attribute, if they are known of every chunk and all of every
-    /// chunk is selected.
+    /// Returns the min, max and null count of an attribute, if they are known for every chunk and
+    /// every chunk is selected as a whole.
     fn attribute_statistics(
         &self,
         attribute: usize,
@@ -169,7 +171,8 @@ impl GridBlocks {
         let extreme = |values: Vec<ScalarValue>, descending| -> Result<_> {
             let values = ScalarValue::iter_to_array(values)?;
             let value = fold(&values, descending)?;
-            // Without a value in any chunk, there is none; the engine finds that out by itself.
+            // If no chunk has a value, there is neither min nor max. DataFusion handles that case
+            // by itself.
             Ok(if value.is_null() {
                 Precision::Absent
             } else {
@@ -184,8 +187,8 @@ impl GridBlocks {
         }))
     }
 
-    /// Whether what is known of an attribute's values is there and worth reading: zone maps are read as a whole, which a
-    /// query over a few of very many chunks is not to wait for.
+    /// Returns `true` if there are statistics of an attribute and they are worth reading. Zone maps
+    /// are read as a whole, which a query over a few of very many chunks should not wait for.
     fn is_known(&self, attribute: usize, options: &ReadOptions) -> bool {
         self.is_worth_reading() && self.grid.has_statistics(attribute, options)
     }
@@ -198,22 +201,22 @@ impl GridBlocks {
             })
     }
 
-    /// The grid.
+    /// Returns the grid.
     pub fn grid(&self) -> &dyn GridSource {
         self.grid.as_ref()
     }
 
-    /// The selected cells.
+    /// Returns the selected cells.
     pub fn selection(&self) -> &Selection {
         &self.selection
     }
 
-    /// Touched chunks along each axis; all of their products are blocks.
+    /// Returns the number of selected chunks along each axis. Every combination of them is a block.
     pub fn chunk_counts(&self) -> Vec<u64> {
         self.chunks.axes().iter().map(IndexSet::count).collect()
     }
 
-    /// The chunk that is the block at a position.
+    /// Returns the chunk of the block with this ordinal.
     pub fn chunk(&self, position: u64) -> Result<Vec<u64>> {
         match self.chunks.nth(position) {
             Some(chunk) => Ok(chunk),
@@ -370,7 +373,7 @@ impl BlockList for GridBlocks {
         let Some(search) = AxisSearch::new(axis, &values)? else {
             return Ok(None);
         };
-        // Neighbouring blocks lie in the same chunks along the axis.
+        // Many blocks share a chunk index along the axis, so search once per rank.
         let ranks = self.ranks(column, positions);
         let mut by_rank: HashMap<u64, Option<bool>> = HashMap::new();
         for rank in ranks.values() {
@@ -388,8 +391,9 @@ impl BlockList for GridBlocks {
     }
 
     fn ordering(&self) -> Vec<(usize, bool)> {
-        // Rows come chunk after chunk. Ahead of the last axis along which there is more than one chunk, an axis whose
-        // chunks hold more than one selected position starts over with every chunk, and ends the order.
+        // Rows are read chunk by chunk. Ahead of the last axis with more than one chunk, an axis
+        // with several selected indices per chunk starts over in every chunk, which ends the
+        // ordering.
         let last_cut = self
             .chunks
             .axes()

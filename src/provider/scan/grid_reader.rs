@@ -1,4 +1,4 @@
-//! Reading the selected cells of a grid, chunk after chunk.
+//! Reads the selected cells of a grid, chunk by chunk.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::scan::grid_blocks::GridBlocks;
 use crate::provider::source::{BlockReader, Progress, ReadCounts, WindowReader};
 
-/// Reads one chunk of a grid after another. Without an attribute among its columns it reads no chunk at all.
+/// Reads the blocks of a grid. Reads no chunk if no column is an attribute.
 pub(crate) struct GridReader {
     blocks: GridBlocks,
     columns: Vec<usize>,
@@ -23,7 +23,7 @@ pub(crate) struct GridReader {
 }
 
 impl GridReader {
-    /// A reader of these columns.
+    /// Creates a reader of these columns.
     pub fn try_new(blocks: &GridBlocks, columns: &[usize], options: &ReadOptions) -> Result<Self> {
         let dimensions = blocks.grid().axes().len();
         let attributes: Vec<_> = columns
@@ -113,7 +113,7 @@ impl BlockReader for GridReader {
         self.next_row = rows.end;
         Ok(Progress::Rows {
             columns,
-            // At most `max_rows`.
+            // The batch has at most `max_rows` rows, a `usize`.
             rows: (rows.end - rows.start) as usize,
         })
     }

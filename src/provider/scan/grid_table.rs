@@ -1,5 +1,5 @@
-//! Any grid as a table of blocks: a row per selected cell, its coordinates first, then its attributes; a block per
-//! chunk.
+//! A grid as a table of blocks. Each selected cell is a row, with the coordinates first and then
+//! the attributes; each chunk is a block.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct GridTable {
 }
 
 impl GridTable {
-    /// The table of a grid.
+    /// Creates the table of a grid.
     pub fn new(grid: Arc<dyn GridSource>) -> Self {
         Self {
             schema: Arc::new(Schema::new(columns(grid.as_ref()))),
@@ -31,7 +31,8 @@ impl GridTable {
     }
 }
 
-/// The columns of a grid's table: the dimensions in order, never null, then the attributes.
+/// Returns the columns of a grid's table: the dimensions in order, which are never null, then the
+/// attributes.
 pub(crate) fn columns(grid: &dyn GridSource) -> Fields {
     let dimensions = grid.axes().iter().map(|axis| {
         let field = Field::new(axis.name(), axis.data_type(), false);

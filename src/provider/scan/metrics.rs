@@ -1,4 +1,4 @@
-//! The metrics of a scan, which tests assert and EXPLAIN ANALYZE shows.
+//! The metrics of a scan, shown by EXPLAIN ANALYZE and asserted by tests.
 
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, Time,
@@ -11,10 +11,10 @@ use crate::provider::source::ReadCounts;
 /// | name | meaning |
 /// | --- | --- |
 /// | `chunks_total` | chunks of the whole table |
-/// | `chunks_pruned_by_slice` | of these, the ones outside the selection, or not needed since no value of them is |
-/// | `chunks_pruned_by_zone_map` | of the rest, the ones that a zone map ruled out |
-/// | `chunks_pruned_by_dynamic_filter` | of the rest, the ones that a join, a TopK or a subquery ruled out while the scan ran |
-/// | `chunks_known_by_zone_map` | of the rest, the ones whose part of an aggregate a zone map told |
+/// | `chunks_pruned_by_slice` | chunks outside the selection, or whose values are not needed |
+/// | `chunks_pruned_by_zone_map` | of the rest, chunks ruled out by a zone map |
+/// | `chunks_pruned_by_dynamic_filter` | of the rest, chunks pruned by joins, TopK or subqueries |
+/// | `chunks_known_by_zone_map` | of the rest, chunks that zone maps answered for an aggregate |
 /// | `chunks_read` | chunks whose values were read |
 /// | `bytes_read` | stored bytes of compressed chunks, bytes of the cells taken from raw ones |
 /// | `decode_time` | time spent decompressing |
@@ -47,7 +47,8 @@ impl ScanMetrics {
         }
     }
 
-    /// What is known before reading. To be called for one partition only, since the engine adds partitions up.
+    /// Sets the metrics that are known before reading. Call it for one partition only, since
+    /// DataFusion adds up partitions.
     pub fn set_plan(&self, total: Option<u64>, sliced: Option<u64>, left: Option<u64>) {
         let [total, sliced, left] = [total, sliced, left].map(|n| n.unwrap_or(u64::MAX));
         self.chunks_total.add(total as usize);
@@ -55,22 +56,22 @@ impl ScanMetrics {
         self.chunks_pruned_by_zone_map.add((sliced - left) as usize);
     }
 
-    /// Notes a chunk that no aggregate is computed of.
+    /// Counts a chunk that contributes to no aggregate.
     pub fn add_sliced(&self) {
         self.chunks_pruned_by_slice.add(1);
     }
 
-    /// Notes a chunk that was ruled out while the scan ran.
+    /// Counts a chunk that was pruned while the scan ran.
     pub fn add_pruned(&self) {
         self.chunks_pruned_by_dynamic_filter.add(1);
     }
 
-    /// Notes a chunk that need not be read for what is asked of it.
+    /// Counts a chunk that was answered from statistics.
     pub fn add_known(&self) {
         self.chunks_known_by_zone_map.add(1);
     }
 
-    /// Adds what a reader has read between two looks at its counts.
+    /// Adds the difference between two counts of a reader.
     pub fn add(&self, before: ReadCounts, after: ReadCounts) {
         self.chunks_read
             .add((after.chunks - before.chunks) as usize);

@@ -1,4 +1,5 @@
-//! What a scan will read: its plan, as a value, and the [`DataSource`] that the engine sees.
+//! Scans of tables. [`ScanPlan`] holds what a scan will read, and [`ArrayScan`] is the
+//! [`DataSource`] that reads it.
 
 pub(crate) mod block_queue;
 pub(crate) mod chunk_walk;
@@ -47,53 +48,83 @@ use crate::provider::scan::block_queue::{BlockQueue, SharedBlocks};
 use crate::provider::scan::metrics::ScanMetrics;
 use crate::provider::source::{BlockList, BlockSource, SelectedBlocks};
 
-/// The blocks among which the last rows of a scan are looked for.
+/// The maximum number of blocks that are searched for the last rows of a scan.
 const MOST_LAST_BLOCKS: u64 = 1024;
 
-/// What a scan reads of a table. It knows nothing of files: block positions, columns, rows.
+/// The plan of a scan as a value: block ordinals, columns and limits, but no open file.
+///
+/// For a table with the columns `time`, `lat` and `value`, and an axis expression that fails on
+/// some coordinate (`lat = 0`):
+///
+/// ```text
+/// SELECT value FROM t WHERE time >= '2024-02-01' AND 10 / lat > 1
+///
+/// selection x chunks          selected blocks         partitions
+///
+///        lat                     ordinals
+/// Jan   .   .
+/// Feb   #   #         ->          0   1        ->      0..2
+/// Mar   #   #                     2   3                2..4
+///
+/// projection  [2]              value
+/// columns     [2, 1]           value, then lat, which the filter needs
+/// filter      10 / lat@1 > 1   the residual predicate, over `columns`
+/// ```
 #[derive(Debug, Clone)]
 pub struct ScanPlan {
-    /// The columns of the output, as numbers of the table's columns.
+    /// The output columns, as indices of the table's columns.
     pub projection: Vec<usize>,
-    /// The columns that have to be read: those of the output, then what else the filter needs.
+    /// The columns to read: the output columns, then any others that the filter needs.
     pub columns: Vec<usize>,
-    /// A filter over the read columns, for predicates that could not be evaluated on an axis.
+    /// The residual predicate over the columns to read. It could not be evaluated on an axis, so
+    /// the scan filters rows.
     pub filter: Option<Arc<dyn PhysicalExpr>>,
-    /// Filters over the output whose values become known while the query runs. They rule out blocks; the engine applies
-    /// them to the rows.
+    /// The dynamic filter over the output columns. It prunes blocks; DataFusion applies it to the
+    /// rows.
     pub dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
-    /// The most rows that a partition gives.
+    /// The maximum number of rows per partition.
     pub fetch: Option<usize>,
-    /// The blocks of each partition, as positions in the list of selected blocks.
+    /// The blocks of each partition, as ranges of ordinals in the list of selected blocks.
     pub partitions: Vec<Range<u64>>,
-    /// How values are read.
+    /// The options for reading values.
     pub options: ReadOptions,
 }
 
 /// A scan over the selected blocks of a table.
+///
+/// The predicates of a query are applied in this order:
+///
+/// ```text
+/// over one dimension    exact      selects cells; only chunks with a selected cell are blocks
+/// over anything else    pruning    statistics rule out blocks; DataFusion filters the rows
+/// dynamic               pruning    re-checked while the scan runs; DataFusion filters the rows
+/// residual              exact      the scan filters the rows of every batch
+/// ```
 #[derive(Debug, Clone)]
 pub struct ArrayScan {
     source: Arc<dyn BlockSource>,
     blocks: Arc<dyn BlockList>,
-    /// Blocks that dimensions selected, before what is known of values ruled some of them out.
+    /// The number of blocks that dimensions selected, before statistics of values pruned any.
     sliced: Option<u64>,
-    /// Why zone maps could not be used, if they were wanted.
+    /// The reason why zone maps could not be used, if the scan would have used them.
     unusable: Option<String>,
     plan: Arc<ScanPlan>,
-    /// Statistics of the columns, once they are asked for: they can take a look at every coordinate and every zone.
+    /// The statistics of the output columns, computed on first use: they may need every coordinate
+    /// and every zone map.
     column_statistics: Arc<OnceLock<Vec<ColumnStatistics>>>,
-    /// How many partitions were wanted when the blocks were cut.
+    /// The number of partitions requested when the blocks were cut.
     target_partitions: usize,
-    /// Of the columns read.
+    /// The schema of the columns to read.
     read_schema: SchemaRef,
-    /// Of the output.
+    /// The schema of the output.
     schema: SchemaRef,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl ArrayScan {
-    /// A scan of the blocks that `filters` leave, cut into up to as many partitions as the session wants. Filters over
-    /// one dimension are applied exactly, others are only used to rule out blocks. `limit` is the most rows wanted.
+    /// Creates a scan of the blocks that `filters` leave, cut into at most as many partitions as
+    /// the session requests. Filters over one dimension are applied exactly; other filters only
+    /// prune blocks. `limit` is the maximum number of rows.
     pub fn try_new(
         session: &dyn Session,
         source: Arc<dyn BlockSource>,
@@ -140,8 +171,8 @@ impl ArrayScan {
         )
     }
 
-    /// A scan of those of some blocks that may have a row that satisfies the predicate, which is not applied to rows and
-    /// speaks of the table's columns. The plan is still without partitions.
+    /// Creates a scan of the blocks that may contain a row satisfying `predicate`. The predicate
+    /// refers to the table's columns and is not applied to rows. `plan` has no partitions yet.
     pub(super) fn of_blocks(
         source: Arc<dyn BlockSource>,
         mut blocks: Arc<dyn BlockList>,
@@ -156,7 +187,7 @@ impl ArrayScan {
             unusable = pruned.unusable;
             if let Some(surviving) = pruned.blocks {
                 blocks = Arc::new(SomeBlocks::new(blocks, Positions::Some(surviving)));
-                // Without zone maps it is the coordinates that ruled blocks out.
+                // Without statistics of values, the coordinates ruled out the blocks.
                 if !pruned.by_values {
                     sliced = blocks.count();
                 }
@@ -186,8 +217,9 @@ impl ArrayScan {
         Ok(scan)
     }
 
-    /// A scan of the last blocks only, which hold at least so many rows, in one partition; `None` if the scan filters rows
-    /// or does not know how many rows its blocks hold.
+    /// Returns a scan of the last blocks only, which have at least `rows` rows, in one partition;
+    /// `None` if the scan filters or limits rows, or if it takes more than [`MOST_LAST_BLOCKS`]
+    /// blocks.
     pub(super) fn of_last_rows(&self, rows: usize) -> Result<Option<Self>> {
         let plan = self.plan.as_ref();
         let is_whole =
@@ -213,7 +245,7 @@ impl ArrayScan {
         Ok(Some(scan))
     }
 
-    /// The same scan of other columns of the table. There must be no filter.
+    /// Returns the scan with other output columns. The scan must not have a filter.
     pub(super) fn with_projection(
         &self,
         projection: Vec<usize>,
@@ -235,13 +267,14 @@ impl ArrayScan {
         Ok(scan)
     }
 
-    /// The scan with more filters over its output that rule out blocks while it runs; `None` if none of these does. The
-    /// rows that the scan gives still have to be filtered.
+    /// Returns the scan with additional dynamic filters over its output, which prune blocks while
+    /// the scan runs; `None` if none of the filters can. The rows still have to be filtered.
     ///
-    /// Only [`FilterPushdown`](crate::provider::rules::filter_pushdown::FilterPushdown) calls this. The scan refuses what
-    /// DataFusion's rule of the same name offers, since that one mistakes columns for others of the same name.
+    /// Only [`FilterPushdown`](crate::provider::rules::filter_pushdown::FilterPushdown) calls this.
+    /// The scan refuses the filters that DataFusion's rule of the same name offers, since that rule
+    /// confuses columns that have the same name.
     pub(super) fn with_filters(&self, filters: &[Arc<dyn PhysicalExpr>]) -> Option<Self> {
-        // A filter above a limit does not apply to the rows behind the limit.
+        // A filter above a limit must not change which rows the limit keeps.
         if self.plan.fetch.is_some() {
             return None;
         }
@@ -256,27 +289,28 @@ impl ArrayScan {
         }))
     }
 
-    /// The scan as a plan node.
+    /// Returns the scan as a plan node.
     pub fn into_exec(self) -> Arc<DataSourceExec> {
         DataSourceExec::from_data_source(self)
     }
 
-    /// What will be read.
+    /// Returns the plan.
     pub fn plan(&self) -> &ScanPlan {
         &self.plan
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn source(&self) -> &Arc<dyn BlockSource> {
         &self.source
     }
 
-    /// The selected blocks.
+    /// Returns the selected blocks.
     pub fn blocks(&self) -> &Arc<dyn BlockList> {
         &self.blocks
     }
 
-    /// Notes what is known before reading, for the scan or an operator that takes its place.
+    /// Sets the metrics that are known before reading, for the scan or an operator that replaces
+    /// it.
     pub(super) fn set_plan_metrics(&self, metrics: &ScanMetrics, reads_values: bool) {
         let needed = |blocks: Option<u64>| if reads_values { blocks } else { Some(0) };
         metrics.set_plan(
@@ -286,7 +320,8 @@ impl ArrayScan {
         );
     }
 
-    /// Cuts the blocks into partitions. Each is a run of blocks, so that it keeps whatever order the whole has.
+    /// Cuts the blocks into partitions. Each partition is a range of blocks, so it keeps the order
+    /// of the whole.
     fn cut(&mut self, target_partitions: usize, min_size: usize) {
         self.target_partitions = target_partitions;
         let partitions = partitions::cut(
@@ -323,7 +358,7 @@ impl DataSource for ArrayScan {
     }
 
     fn create_sibling_state(&self, config: &ConfigOptions) -> Option<Arc<dyn Any + Send + Sync>> {
-        // Partitions that are said to be in order keep to their own blocks.
+        // Partitions with a declared ordering must keep to their own blocks.
         let is_shared = config.execution.enable_file_stream_work_stealing
             && self.plan.partitions.len() > 1
             && !self.plan.options.declare_ordering;
@@ -425,7 +460,7 @@ impl DataSource for ArrayScan {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
-        // The blocks behind a limit are gone already.
+        // The blocks beyond the present limit are no longer in the plan.
         if let Some(fetch) = self.plan.fetch
             && limit.is_none_or(|limit| limit > fetch)
         {
@@ -450,7 +485,7 @@ impl DataSource for ArrayScan {
         &self,
         _projection: &ProjectionExprs,
     ) -> Result<Option<Arc<dyn DataSource>>> {
-        // Unused columns are gone already; expressions are computed above the scan.
+        // Unused columns are already gone, and expressions are computed above the scan.
         Ok(None)
     }
 
@@ -473,7 +508,8 @@ impl DataSource for ArrayScan {
         else {
             return Ok(SortOrderPushdownResult::Unsupported);
         };
-        // The engine still sorts. But the first rows come first, so that it asks for fewer and fewer of the others.
+        // DataFusion still sorts the rows. Since the first rows come first, a TopK prunes more and
+        // more of the other blocks.
         let mut scan = self.with_plan(ScanPlan {
             partitions,
             ..self.plan.as_ref().clone()
@@ -500,7 +536,8 @@ impl DataSource for ArrayScan {
     }
 }
 
-/// Whether any of these columns holds values. Without one, blocks are enumerated but not read.
+/// Returns `true` if any of these columns holds values. Without such a column, blocks are
+/// enumerated but not read.
 fn reads_values(source: &dyn BlockSource, columns: &[usize]) -> bool {
     let dimensions = source.dimensions();
     let fields = source.schema().fields();
@@ -509,7 +546,8 @@ fn reads_values(source: &dyn BlockSource, columns: &[usize]) -> bool {
         .any(|column| !dimensions.contains(&fields[*column].name().as_str()))
 }
 
-/// The filters that dimensions alone do not answer, as one predicate over the table's columns.
+/// Combines the filters that dimensions alone cannot answer into one predicate over the table's
+/// columns.
 fn inexact(
     session: &dyn Session,
     source: &dyn BlockSource,
@@ -529,7 +567,7 @@ fn inexact(
     session.create_physical_expr(predicate, &schema).map(Some)
 }
 
-/// Some columns of a table, without attributes.
+/// Returns the schema of some columns, without attributes (see [`plain`]).
 fn project(schema: &Schema, columns: &[usize]) -> Result<SchemaRef> {
     Ok(plain(&schema.project(columns)?))
 }

@@ -1,4 +1,4 @@
-//! What is known of the rows of a scan ahead of reading them.
+//! Statistics of a scan that are known before reading.
 
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, Statistics};
@@ -6,14 +6,15 @@ use datafusion::common::{ColumnStatistics, Result, Statistics};
 use crate::provider::scan::ArrayScan;
 
 impl ArrayScan {
-    /// Of one partition, or all.
+    /// Returns the statistics of one partition, or of all partitions.
     pub(super) fn statistics_of(&self, partition: Option<usize>) -> Result<Statistics> {
         let statistics = self.statistics()?;
         let partitions = self.plan.partitions.len();
         if partition.is_none() || partitions == 1 {
             return Ok(statistics);
         }
-        // A share of the whole; to know it exactly would take a look at every block.
+        // Assume that the partitions are of equal size. An exact count would have to visit every
+        // block.
         let mut share = statistics.to_inexact();
         share.num_rows = match share.num_rows {
             Precision::Inexact(rows) => Precision::Inexact(rows / partitions),
@@ -35,7 +36,7 @@ impl ArrayScan {
     }
 
     fn statistics(&self) -> Result<Statistics> {
-        // The engine counts rows in i64.
+        // DataFusion counts rows in `i64`.
         let rows = self.blocks.rows().filter(|rows| *rows <= i64::MAX as u64);
         let rows = rows.and_then(|rows| usize::try_from(rows).ok());
         let mut statistics = Statistics {
@@ -50,7 +51,7 @@ impl ArrayScan {
             let partitions = self.plan.partitions.len();
             statistics = statistics.with_fetch(Some(fetch), 0, partitions)?;
             if partitions > 1 {
-                // A partition may have fewer rows than it may give.
+                // A partition may have fewer rows than its limit.
                 statistics.num_rows = statistics.num_rows.to_inexact();
             }
         }

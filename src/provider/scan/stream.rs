@@ -1,4 +1,4 @@
-//! Running one partition of a scan.
+//! Runs one partition of a scan.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::provider::scan::block_queue::BlockQueue;
 use crate::provider::scan::metrics::ScanMetrics;
 use crate::provider::source::{BlockReader, Progress, ReadCounts};
 
-/// What a partition has to do.
+/// The work of one partition.
 pub(crate) struct Request {
     pub reader: Box<dyn BlockReader>,
-    /// Whether opening a block means reading it.
+    /// If `true`, opening a block reads values.
     pub reads_values: bool,
-    /// The blocks to read, and the number of the partition among those that share them.
+    /// The blocks to read, and the index of the partition among those that share them.
     pub blocks: Arc<BlockQueue>,
     pub partition: usize,
     pub pruner: Option<Pruner>,
-    /// The schema of what the reader gives.
+    /// The schema of the columns that the reader returns.
     pub read_schema: SchemaRef,
     /// The schema of the output: the first columns of `read_schema`.
     pub schema: SchemaRef,
@@ -36,8 +36,8 @@ pub(crate) struct Request {
     pub metrics: ScanMetrics,
 }
 
-/// The rows of a partition. Between two bounded pieces of work the stream gives way to others, so that dropping it
-/// stops the scan within a chunk.
+/// Returns the rows of a partition. The stream yields to the scheduler after every bounded amount
+/// of work, so that dropping it stops the scan within one chunk.
 pub(crate) fn scan(request: Request) -> Result<SendableRecordBatchStream> {
     let schema = Arc::clone(&request.schema);
     let scan = Scan {
@@ -64,9 +64,9 @@ pub(crate) fn scan(request: Request) -> Result<SendableRecordBatchStream> {
 
 struct Scan {
     request: Request,
-    /// Many chunks may have only a few selected rows each.
+    /// Merges small batches, since many chunks may have only a few selected rows each.
     coalescer: BatchCoalescer,
-    /// Rows still wanted.
+    /// The number of rows until the limit is reached.
     left: usize,
     is_open: bool,
     is_finished: bool,
@@ -75,7 +75,8 @@ struct Scan {
 
 enum Step {
     Batch(RecordBatch),
-    /// A piece of work is done that led to no batch yet: others may run now, and the query may be cancelled.
+    /// Some work was done, but there is no batch yet. Yield, so that other tasks can run and the
+    /// query can be cancelled.
     Working,
     Continue,
     Finished,
@@ -127,7 +128,8 @@ impl Scan {
             Progress::Working => Ok(Step::Working),
             Progress::Done => {
                 self.is_open = false;
-                // A chunk may give few rows or none, so that many go by before a batch is full.
+                // A chunk may have few rows or none, so many chunks may pass before a batch is
+                // full.
                 Ok(Step::Working)
             }
             Progress::Rows { columns, rows } => {
@@ -145,7 +147,7 @@ impl Scan {
         }
     }
 
-    /// Hands on the output's columns and no more rows than are wanted.
+    /// Emits the output columns of a batch, up to the limit.
     fn emit(&mut self, batch: RecordBatch) -> Result<Step> {
         let rows = batch.num_rows().min(self.left);
         self.left -= rows;
@@ -157,7 +159,7 @@ impl Scan {
             if rows == 0 {
                 return Ok(Step::Continue);
             }
-            // A batch without columns is nothing but its number of rows, which cannot be coalesced.
+            // A batch without columns has only a row count, and cannot be coalesced.
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let schema = Arc::clone(&self.request.schema);
             let batch = RecordBatch::try_new_with_options(schema, Vec::new(), &options)?;
@@ -171,7 +173,8 @@ impl Scan {
             .collect();
         let batch = RecordBatch::try_new(Arc::clone(&self.request.schema), columns)?;
         if rows > self.request.batch_size / 2 {
-            // Large batches pass as they are, not copied behind what is left of a chunk before.
+            // Pass large batches on instead of copying them behind the buffered rows of earlier
+            // chunks.
             self.coalescer.finish_buffered_batch()?;
         }
         self.coalescer.push_batch(batch)?;

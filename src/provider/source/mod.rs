@@ -1,10 +1,11 @@
-//! What a table is made of, whatever its file format: blocks of rows, and for dense arrays a grid.
+//! The traits between file formats and SQL: tables as blocks of rows, and dense arrays as grids.
 //!
-//! A [`BlockSource`] is a table as a lazily enumerated sequence of blocks. The scan, its metrics, its partitions and its
-//! pruning are written against it, once. A block source that is a dense array also answers
-//! [`BlockSource::as_grid`]: axes, attributes, and windows of cells.
-//! [`GridTable`](crate::provider::scan::grid_table::GridTable) turns any [`GridSource`] into a block source, so that a
-//! dense format implements only the latter.
+//! A [`BlockSource`] is a table as a lazily enumerated list of blocks. The scan, its metrics, its
+//! partitions and its pruning work on block sources only. A block source that is a dense array also
+//! returns a [`GridSource`] from [`BlockSource::as_grid`].
+//!
+//! [`GridTable`](crate::provider::scan::grid_table::GridTable) turns any [`GridSource`] into a
+//! block source, so a dense format implements only [`GridSource`].
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -28,36 +29,53 @@ use crate::provider::catalog::description::{
 };
 use crate::provider::catalog::settings::options::ReadOptions;
 
-/// The name of the column of values, where no dimension is called so.
+/// The name of the value column, unless a dimension has this name.
 pub(super) const VALUE: &str = "value";
-/// The key of field metadata by which a column says that it is a dimension.
+/// The field metadata key that marks a dimension column.
 pub(super) const DIMENSION: &str = "tet:dimension";
-/// The key of field metadata by which a column says that it holds the values of a dataset, and of which one.
+/// The field metadata key that marks a value column. Its value is the name of the dataset.
 pub(super) const DATASET: &str = "tet:dataset";
 
-/// A table as a sequence of blocks of rows.
+/// A table as a list of blocks of rows.
+///
+/// [`select`](Self::select) applies the filters that can be answered without reading values. The
+/// selected blocks are then pruned, cut into partitions, and read, with one reader per partition:
+///
+/// ```text
+/// BlockSource   select(filters, columns)     evaluates filters on dimensions
+///      |
+///      v
+/// SelectedBlocks { blocks, residual }        residual: filters left to the scan
+///      |
+///      v
+/// BlockList     block_statistics, contained  prune blocks by value, cut partitions
+///      |        reader(columns)
+///      v
+/// BlockReader   open(block), next(max_rows)  returns the selected rows of one block
+/// ```
 pub trait BlockSource: Debug + Send + Sync {
-    /// Short name of the format, as EXPLAIN shows it: `tet`.
+    /// The short name of the format, as EXPLAIN shows it: `tet`.
     fn format(&self) -> &'static str;
 
-    /// Name of the table within its file.
+    /// The name of the table within its file.
     fn name(&self) -> &str;
 
-    /// The columns; for a grid the dimensions in order, then the attributes.
+    /// The columns. For a grid, the dimensions in order, then the attributes.
     fn schema(&self) -> &SchemaRef;
 
-    /// The grid, if the table is a dense array.
+    /// Returns the grid if the table is a dense array.
     fn as_grid(&self) -> Option<&dyn GridSource>;
 
-    /// The grids that the rows come from, one after another, each of a file; none if the table is made of no grids.
+    /// The grids that hold the rows, one per file, in row order. Empty if the table is not made of
+    /// grids.
     fn grids(&self) -> Vec<Arc<dyn GridSource>>;
 
-    /// The names of the columns whose values are known without reading blocks. A deterministic predicate over one of
-    /// them is answered exactly by [`Self::select`].
+    /// The names of the columns whose values are known without reading blocks. [`Self::select`]
+    /// answers a deterministic predicate over one of them exactly.
     fn dimensions(&self) -> Vec<&str>;
 
-    /// The blocks that hold a row satisfying the filters, as far as dimensions tell, cut as suits reading these
-    /// columns.
+    /// Returns the blocks that may hold a row satisfying the filters, judged by the dimensions
+    /// only. The blocks are cut to suit a scan that reads `columns`.
     fn select(
         &self,
         session: &dyn Session,
@@ -65,57 +83,63 @@ pub trait BlockSource: Debug + Send + Sync {
         columns: &[usize],
     ) -> Result<SelectedBlocks>;
 
-    /// Everything a person may want to know about the table. May look at every block's index entry.
+    /// Describes the table for introspection. May look up the index entry of every block.
     fn describe(&self) -> Result<TableDescription>;
 }
 
-/// What filters leave of a table.
+/// The result of [`BlockSource::select`].
 #[derive(Debug)]
 pub struct SelectedBlocks {
-    /// The blocks.
+    /// The selected blocks.
     pub blocks: Arc<dyn BlockList>,
-    /// Filters over one dimension that could not be answered. The scan must apply them to its rows.
+    /// Filters over one dimension that could not be evaluated on its axis. The scan must apply them
+    /// to its rows.
     pub residual: Vec<Expr>,
 }
 
-/// Some blocks of a table, numbered from zero and found on demand: there may be far more of them than fit in memory.
+/// Selected blocks of a table, identified by ordinals from zero.
+///
+/// Blocks are found on demand, since a list may have far more blocks than fit in memory.
 pub trait BlockList: Debug + Send + Sync {
-    /// Blocks of the whole table; `None` if there are 2^64 or more.
+    /// The number of blocks in the whole table; `None` if 2^64 or more.
     fn total(&self) -> Option<u64>;
 
-    /// Blocks of this list; `None` if there are 2^64 or more.
+    /// The number of blocks in this list; `None` if 2^64 or more.
     fn count(&self) -> Option<u64>;
 
-    /// Selected rows in all; `None` if there are 2^64 or more.
+    /// The number of selected rows in all blocks; `None` if 2^64 or more.
     fn rows(&self) -> Option<u64>;
 
-    /// Selected rows of one block.
+    /// The number of selected rows in one block.
     fn block_rows(&self, position: u64) -> Result<u64>;
 
-    /// Selected rows of all of these blocks; `None` if there are 2^64 or more.
+    /// The number of selected rows in these blocks together; `None` if 2^64 or more.
     fn rows_of(&self, positions: &[u64]) -> Result<Option<u64>> {
         sum_rows(self, positions)
     }
 
-    /// Rows of each of these blocks as a whole, selected or not; `None` if that is not known.
+    /// The number of rows in each of these blocks, selected or not; `None` if unknown.
     fn block_sizes(&self, positions: &[u64]) -> Result<Option<UInt64Array>>;
 
-    /// Bytes that one block takes in the file, as a whole. Looks its index entry up.
+    /// The number of bytes that the whole block occupies in the file. Looks up the block's index
+    /// entry.
     fn block_bytes(&self, position: u64, options: &ReadOptions) -> Result<u64>;
 
-    /// The selected part, as EXPLAIN shows it: `[lat: 3 of 10, lon: all]`.
+    /// The selection as EXPLAIN shows it: `[lat: 3 of 10, lon: all]`.
     fn slice(&self) -> Option<String>;
 
     /// Statistics of one column over the selected rows of all blocks. Reads no values.
     fn column_statistics(&self, column: usize, options: &ReadOptions) -> Result<ColumnStatistics>;
 
-    /// Why something that is there to rule out blocks cannot be used.
+    /// The reason why existing statistics, such as zone maps, cannot be used to prune blocks, if
+    /// any.
     fn unusable_statistics(&self, options: &ReadOptions) -> Option<String>;
 
-    /// Whether [`Self::block_statistics`] or [`Self::contained`] may have something to say on a column.
+    /// Returns `true` if [`Self::block_statistics`] or [`Self::contained`] may return a result for
+    /// a column.
     fn has_statistics(&self, column: usize, options: &ReadOptions) -> bool;
 
-    /// What is known of one column in each of these blocks, without reading values.
+    /// Statistics of one column in each of these blocks, without reading values.
     fn block_statistics(
         &self,
         column: usize,
@@ -123,8 +147,9 @@ pub trait BlockList: Debug + Send + Sync {
         options: &ReadOptions,
     ) -> Result<Option<BlockStatistics>>;
 
-    /// For each of these blocks whether one column has only (true) or none (false) of some values there; null where that
-    /// is not known. `None` if it is known of no block.
+    /// Compares one column with a set of values in each block: `true` if the block contains only
+    /// these values, `false` if it contains none of them, null if unknown. `None` if unknown for
+    /// every block.
     fn contained(
         &self,
         column: usize,
@@ -133,44 +158,47 @@ pub trait BlockList: Debug + Send + Sync {
         options: &ReadOptions,
     ) -> Result<Option<BooleanArray>>;
 
-    /// The longest list of columns by which the rows, block after block, are sorted, each with whether it
-    /// descends. No coordinate repeats along any but the last of them.
+    /// The longest list of columns by which the rows are sorted across all blocks, each with `true`
+    /// if it is in descending order. Only the last of these columns may repeat a coordinate.
     fn ordering(&self) -> Vec<(usize, bool)>;
 
-    /// The blocks as chunks of grids, if that is what they are, one grid after another.
+    /// The blocks as chunks of grids, one entry per grid; `None` if the blocks are not chunks.
     fn grid_parts(&self) -> Option<Vec<GridPart>>;
 
-    /// A reader of these columns, with buffers of its own.
+    /// Creates a reader of these columns, with its own buffers.
     fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>>;
 }
 
 /// The selected cells of one grid among the blocks of a table.
 #[derive(Debug, Clone)]
 pub struct GridPart {
-    /// The grid, whose axes and attributes are the table's first columns.
+    /// The grid. Its axes and attributes are the first columns of the table.
     pub grid: Arc<dyn GridSource>,
     /// The selected cells.
     pub selection: Selection,
-    /// Of the chunks that hold one, in row-major order, the positions of those that may be needed; `None` for all.
+    /// The chunks that may be needed, as ordinals among the chunks that the selection intersects,
+    /// in row-major order. `None` keeps all of them.
     pub kept: Option<IndexSet>,
-    /// The value of the table's last column, if it is one with the grid's file: an array of one.
+    /// The value of the table's file column for this grid, as an array of length one. `None` if the
+    /// table has no file column, which would be its last column.
     pub file: Option<ArrayRef>,
 }
 
-/// What is known of one column in each of some blocks. All arrays have a value per block.
+/// Statistics of one column in several blocks. Each array has one value per block.
 #[derive(Debug, Clone)]
 pub struct BlockStatistics {
-    /// A value of the column's type that none of the block is less than; null where there is none known.
+    /// A lower bound of the block's values, in the type of the column; null if unknown.
     pub least: ArrayRef,
-    /// A value of the column's type that none of the block is greater than; null where there is none known.
+    /// An upper bound of the block's values, in the type of the column; null if unknown.
     pub greatest: ArrayRef,
-    /// Nulls in the whole block; null where that is not known.
+    /// The number of nulls in the whole block; null if unknown.
     pub nulls: UInt64Array,
-    /// Whether the above is exact for every block: least and greatest values occur, unless all are null.
+    /// `true` if the statistics are exact for every block: both bounds occur as values, unless all
+    /// values are null.
     pub is_exact: bool,
 }
 
-/// [`BlockList::rows_of`], one block after another.
+/// Implements [`BlockList::rows_of`] by adding up the rows of each block.
 pub(super) fn sum_rows(
     blocks: &(impl BlockList + ?Sized),
     positions: &[u64],
@@ -184,10 +212,11 @@ pub(super) fn sum_rows(
 }
 
 impl BlockStatistics {
-    /// Those of some of the blocks, by their numbers. Where those of all blocks are not exact, those of some may be, all the same.
+    /// Returns the statistics of the blocks at these ordinals. `is_exact` is copied, so it may be
+    /// `false` even if the statistics of these blocks happen to be exact.
     ///
     /// # Errors
-    /// If there is no such block.
+    /// Returns an error if an ordinal is out of range.
     pub fn take(&self, numbers: Vec<u64>) -> Result<Self> {
         let first = numbers.first().map_or(0, |first| *first as usize);
         let follow = numbers
@@ -213,42 +242,43 @@ impl BlockStatistics {
     }
 }
 
-/// Reads the selected rows of one block after another, into columns.
+/// Reads the selected rows of one block at a time into columns.
 pub trait BlockReader: Send {
-    /// Starts on the block at a position of the list.
+    /// Starts reading the block with this ordinal.
     fn open(&mut self, position: u64) -> Result<()>;
 
-    /// Does a bounded piece of work on the open block.
+    /// Does a bounded amount of work on the current block.
     fn next(&mut self, max_rows: usize) -> Result<Progress>;
 
-    /// What has been read since the reader was made.
+    /// Everything read since the reader was created.
     fn counts(&self) -> ReadCounts;
 }
 
-/// What [`BlockReader::next`] came to.
+/// The result of one call of [`BlockReader::next`].
 #[derive(Debug)]
 pub enum Progress {
-    /// Nothing yet: call again. A query can be cancelled in between.
+    /// No rows yet: call again. Returning in between lets a query be cancelled.
     Working,
-    /// Some more rows, in order.
+    /// The next rows, in order.
     Rows {
-        /// The columns that the reader was made for.
+        /// The columns that the reader was created for.
         columns: Vec<ArrayRef>,
-        /// Their length, which they cannot tell if there are none.
+        /// The number of rows, which matters if there are no columns.
         rows: usize,
     },
     /// The block has no more rows.
     Done,
 }
 
-/// What a reader has read.
+/// Counters of what a reader has read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadCounts {
-    /// Chunks whose values were read.
+    /// The number of chunks whose values were read.
     pub chunks: u64,
-    /// Bytes of them: stored bytes of compressed chunks, those of the cells taken from raw ones.
+    /// The number of bytes read: all stored bytes of compressed chunks, but only the bytes of the
+    /// cells taken from raw chunks.
     pub bytes: u64,
-    /// Time spent decompressing.
+    /// The time spent decompressing.
     pub decode_time: Duration,
 }
 
@@ -270,67 +300,87 @@ impl Sum for ReadCounts {
     }
 }
 
-/// How the cells of an attribute are stored: as numbers, little-endian, one after another.
+/// The storage format of an attribute whose cells are plain numbers: little-endian and contiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CellFormat {
     /// The type of the numbers.
     pub cell_type: CellType,
-    /// The bits of the number that marks missing cells.
+    /// The bit pattern of the fill value.
     pub fill: Option<u64>,
-    /// Whether cells that are not numbers are missing.
+    /// `true` if NaN cells are null.
     pub nan_is_null: bool,
 }
 
-/// A dense array: axes, one or more attributes with a value per cell, and chunks.
+/// A dense array: axes, chunks, and one or more attributes with a value per cell.
+///
+/// Cells are read by [`Window`], a box of cells that is usually one chunk. A 4 x 6 array in chunks
+/// of 2 x 3, with the selection `lat IN (1, 2) AND lon BETWEEN 2 AND 4` marked by `#`:
+///
+/// ```text
+///     lon  0 1 2   3 4 5
+/// lat 0    . . . | . . .
+///     1    . . # | # # .    Chunk [0, 1] is the window [0..2, 3..6].
+///          ------+------    Its selected cells are 3..5 in the row-major order of the window:
+///     2    . . # | # # .        reader.open(&window)?;
+///     3    . . . | . . .        reader.read(&[3..5])?;
+/// ```
+///
+/// [`GridTable`](crate::provider::scan::grid_table::GridTable) turns a grid into a table with one
+/// column per axis, then one column per attribute.
 pub trait GridSource: Debug + Send + Sync {
-    /// Short name of the format, as EXPLAIN shows it: `tet`.
+    /// The short name of the format, as EXPLAIN shows it: `tet`.
     fn format(&self) -> &'static str;
 
-    /// Name of the array within its file.
+    /// The name of the array within its file.
     fn name(&self) -> &str;
 
-    /// The file that it lies in, as it was given.
+    /// The path of the file, as the user gave it.
     fn path(&self) -> &Path;
 
-    /// The arrays of the file that its attributes are read from, each with one attribute and chunks of its own.
+    /// The arrays in the file that store the attributes, each with one attribute and its own chunk
+    /// grid.
     fn parts(&self) -> Vec<Arc<dyn GridSource>>;
 
-    /// The axes, in storage order: the last one varies fastest within a chunk.
+    /// The axes in storage order. The last axis varies fastest within a chunk.
     fn axes(&self) -> &[Axis];
 
     /// The value columns.
     fn attributes(&self) -> &[FieldRef];
 
-    /// The chunks by which work is cut.
+    /// The chunk grid that divides the work.
     fn chunk_grid(&self) -> &ChunkGrid;
 
-    /// The same array, cut as suits reading these of its attributes and no others; `None` if that is how it is cut.
+    /// Returns the same array with a chunk grid that suits reading only these attributes; `None` if
+    /// the present chunk grid already does.
     fn for_attributes(&self, _attributes: &[usize]) -> Option<Arc<dyn GridSource>> {
         None
     }
 
-    /// Bytes that a chunk takes in the file.
+    /// The number of bytes that a chunk occupies in the file.
     fn stored_bytes(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64>;
 
-    /// Whether an attribute may have nulls, under these options.
+    /// Returns `true` if an attribute may have nulls under these options.
     fn may_have_nulls(&self, attribute: usize, options: &ReadOptions) -> bool;
 
-    /// How an attribute's cells are stored, if they are plain numbers whose values are those of the column.
+    /// The storage format of an attribute whose stored numbers are the values of its column; `None`
+    /// if cells have to be decoded.
     fn cell_format(&self, _attribute: usize, _options: &ReadOptions) -> Option<CellFormat> {
         None
     }
 
-    /// Whether anything is known of an attribute's values without reading them. The first call may read what is.
+    /// Returns `true` if there are statistics of an attribute. The first call may read them from
+    /// the file.
     fn has_statistics(&self, _attribute: usize, _options: &ReadOptions) -> bool {
         false
     }
 
-    /// Why something that is there to rule out chunks cannot be used.
+    /// The reason why existing statistics, such as zone maps, cannot be used to prune chunks, if
+    /// any.
     fn unusable_statistics(&self, _options: &ReadOptions) -> Option<String> {
         None
     }
 
-    /// What is known of an attribute's values in each of these windows, without reading them.
+    /// Statistics of an attribute in each of these windows, without reading its values.
     fn window_statistics(
         &self,
         _attribute: usize,
@@ -340,8 +390,9 @@ pub trait GridSource: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// The same of all chunks of the chunk grid, row-major, if they have zone maps: kept, so that it costs nothing to ask again.
-    /// Exact of every chunk of which the number of nulls is known.
+    /// Statistics of an attribute in all chunks of the chunk grid, in row-major order, if there are
+    /// zone maps. The result is cached, so further calls are cheap. Exact for every chunk whose
+    /// null count is known.
     fn chunk_statistics(
         &self,
         _attribute: usize,
@@ -350,8 +401,9 @@ pub trait GridSource: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// For each of these windows whether an attribute has only (true) or none (false) of some values there; null where
-    /// that is not known. `None` if it is known of no window.
+    /// Compares an attribute with a set of values in each window: `true` if the window contains
+    /// only these values, `false` if it contains none of them, null if unknown. `None` if unknown
+    /// for every window.
     fn contained(
         &self,
         _attribute: usize,
@@ -362,23 +414,25 @@ pub trait GridSource: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// A reader of windows of these attributes, with buffers of its own.
+    /// Creates a reader of windows of these attributes, with its own buffers.
     fn window_reader(
         &self,
         attributes: &[usize],
         options: &ReadOptions,
     ) -> Result<Box<dyn WindowReader>>;
 
-    /// How the attributes are stored, and what they mean. Reads nothing.
+    /// Describes the encoding and the meaning of the attributes. Reads nothing from the file.
     fn describe_attributes(&self) -> Vec<AttributeDescription>;
 
-    /// How a chunk is stored, one of [`Self::parts`]' own. Looks its index entry up.
+    /// Describes how a chunk is stored, by looking up its index entry. On a grid of several arrays,
+    /// call this method on one of its [`Self::parts`].
     fn describe_chunk(&self, chunk: &[u64], options: &ReadOptions) -> Result<ChunkDescription>;
 
-    /// Everything a person may want to know about the array.
+    /// Describes the array for introspection.
     fn describe(&self) -> Result<TableDescription>;
 
-    /// All cells of a window, row-major, as one array per attribute. The window may span chunks.
+    /// Reads all cells of a window in row-major order, as one array per attribute. The window may
+    /// span chunks.
     fn read_window(
         &self,
         window: &Window,
@@ -392,7 +446,7 @@ pub trait GridSource: Debug + Send + Sync {
     }
 }
 
-/// A grid, cut as suits reading some columns of its table.
+/// Returns the grid with the chunk grid that suits reading these columns of its table.
 pub(super) fn for_columns(grid: &Arc<dyn GridSource>, columns: &[usize]) -> Arc<dyn GridSource> {
     let attributes = grid.axes().len()..grid.axes().len() + grid.attributes().len();
     let mut read: Vec<usize> = columns
@@ -407,25 +461,28 @@ pub(super) fn for_columns(grid: &Arc<dyn GridSource>, columns: &[usize]) -> Arc<
         .unwrap_or_else(|| Arc::clone(grid))
 }
 
-/// Reads windows of a grid. Windows that are exactly a chunk are the fast case.
+/// Reads windows of a grid. Windows that are exactly one chunk are fastest.
 pub trait WindowReader: Send {
     /// Starts on a window, which must lie within the grid.
     fn open(&mut self, window: &Window) -> Result<()>;
 
-    /// Says that most cells of the open window are going to be read, so that they can be fetched meanwhile.
+    /// Announces that most cells of the current window will be read, so that the reader can
+    /// prefetch them.
     fn read_ahead(&mut self) {}
 
-    /// Does a bounded piece of the work that the window still needs. Returns whether it can be read.
+    /// Does a bounded amount of the work that the current window needs. Returns `true` once the
+    /// window can be read.
     fn advance(&mut self) -> Result<bool>;
 
-    /// The stored cells of a range of the window's row-major order, of one of the reader's attributes, which must have a
-    /// [cell format](GridSource::cell_format). The window must be ready.
+    /// The stored bytes of a range of cells, numbered in the row-major order of the window. The
+    /// attribute must have a [cell format](GridSource::cell_format), and [`Self::advance`] must
+    /// have returned `true`.
     fn cells(&mut self, attribute: usize, range: Range<u64>) -> Result<&[u8]>;
 
-    /// Some cells of the window, as one array per attribute. The runs are ranges of cell numbers in the window's
-    /// row-major order; they ascend and do not overlap.
+    /// Reads cells of the window, as one array per attribute. `runs` are ranges of cells in the
+    /// row-major order of the window, ascending and without overlaps.
     fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>>;
 
-    /// What has been read since the reader was made.
+    /// Everything read since the reader was created.
     fn counts(&self) -> ReadCounts;
 }

@@ -1,4 +1,5 @@
-//! From SQL to logical plans: the budget of a statement, keys of USING and NATURAL joins, and names of variables.
+//! From SQL to logical plans: statement budgets, keys of USING and NATURAL joins, and arrays by
+//! name.
 
 pub mod budget;
 #[cfg(feature = "sql")]

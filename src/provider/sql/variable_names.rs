@@ -1,4 +1,4 @@
-//! Planning statements that call the values of an array by the name of the array.
+//! Plans statements that refer to the values of an array by the name of the array.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -19,12 +19,13 @@ use datafusion::sql::sqlparser::ast::{
 use crate::provider::catalog::table::ArrayTable;
 use crate::provider::source::VALUE;
 
-/// The most clauses of a statement in which names are replaced. Each one plans the statement anew.
+/// Maximum number of clauses in which names are replaced. Each one plans the statement again.
 const MOST_CLAUSES: usize = 64;
 
-/// Plans a parsed statement as [`SessionState::statement_to_plan`] does. In addition, the values of a table over one array,
-/// whose column is `value`, are found under the name of the array: `SELECT avg(t2m) FROM t2m`. Columns and aliases of the name
-/// have precedence, and `SELECT *` is not changed.
+/// Plans a parsed statement as [`SessionState::statement_to_plan`] does, and also resolves array
+/// names: the values of a table over one array, whose column is `value`, can be referred to by the
+/// name of the array, as in `SELECT avg(t2m) FROM t2m`. Columns and aliases with that name take
+/// precedence, and `SELECT *` is not changed.
 ///
 /// # Errors
 /// If the statement cannot be planned.
@@ -36,7 +37,7 @@ pub(crate) async fn plan_statement(
         Err(error) if not_found(&error).is_some() => {}
         result => return result,
     }
-    // Errors tell only on request where in the statement a column is missing.
+    // Errors locate a missing column in the statement only if spans are collected.
     let mut state = state.clone();
     state.config_mut().options_mut().sql_parser.collect_spans = true;
     let variables = Variables::of(&state, &statement).await?;
@@ -55,7 +56,7 @@ pub(crate) async fn plan_statement(
     state.statement_to_plan(statement).await
 }
 
-/// The column that an error says is missing.
+/// Returns the column that is missing according to an error.
 fn not_found(error: &DataFusionError) -> Option<&Column> {
     match error.find_root() {
         DataFusionError::SchemaError(inner, _) => match inner.as_ref() {
@@ -66,7 +67,7 @@ fn not_found(error: &DataFusionError) -> Option<&Column> {
     }
 }
 
-/// The column that an error says is missing, and where it stands in the statement.
+/// Returns the column that is missing according to an error, and its location in the statement.
 fn missing_column(error: &DataFusionError) -> Option<(Column, Span)> {
     let column = not_found(error)?;
     let diagnosed = || error.diagnostic().and_then(|diagnostic| diagnostic.span);
@@ -76,7 +77,7 @@ fn missing_column(error: &DataFusionError) -> Option<(Column, Span)> {
 
 /// The arrays behind the tables of a statement.
 struct Variables {
-    /// The name of the array, as in its file, of every table over one array.
+    /// For every table over one array, the name of the array in its file.
     names: HashMap<TableReference, String>,
     normalizes: bool,
 }
@@ -87,7 +88,7 @@ impl Variables {
         let (references, ctes) = resolve_table_references(statement, normalizes)?;
         let mut names = HashMap::new();
         for reference in references {
-            // A common table expression of the name may stand for the table in some part of the statement.
+            // In some part of the statement, the name may refer to the common table expression.
             if ctes.contains(&reference) {
                 continue;
             }
@@ -108,7 +109,7 @@ impl Variables {
         IdentNormalizer::new(self.normalizes).normalize(ident.clone())
     }
 
-    /// The qualifiers of the tables of a FROM clause whose array has the name of a column.
+    /// The qualifiers of those tables in a FROM clause whose array has the name of the column.
     fn qualifiers(&self, from: &[TableWithJoins], column: &Column) -> Vec<Vec<Ident>> {
         let mut found = Vec::new();
         for table in from {
@@ -161,13 +162,15 @@ impl Variables {
     }
 }
 
-/// Replaces a missing column by the column `value` of the table whose array has its name, in the clause of the innermost
-/// SELECT around it that has such a table.
+/// Replaces a missing column by the `value` column of the table whose array has the same name.
+///
+/// The replacement happens in one clause of a SELECT: the innermost SELECT around the column whose
+/// FROM clause has such a table.
 struct Replacement<'a> {
     variables: &'a Variables,
     column: Column,
     span: Span,
-    /// The tables that can be meant, if there are several.
+    /// The candidates, if several tables match.
     ambiguous: Vec<String>,
 }
 
@@ -181,7 +184,7 @@ impl<'a> Replacement<'a> {
         }
     }
 
-    /// Returns `true` if something was replaced.
+    /// Applies the replacement. Returns `true` if the statement has changed.
     fn apply(mut self, statement: &mut Statement) -> Result<bool> {
         let found = match statement {
             Statement::Statement(statement) => statement.visit(&mut self),
@@ -202,8 +205,8 @@ impl<'a> Replacement<'a> {
         )
     }
 
-    /// Replaces the column in the first of some clauses of a SELECT that has it where the error is, if the SELECT has a table
-    /// whose array has its name.
+    /// Replaces the column in the first clause that contains the reported location, if the FROM
+    /// clause has a table whose array has the column's name.
     fn replace(
         &mut self,
         from: &[TableWithJoins],
@@ -224,8 +227,9 @@ impl<'a> Replacement<'a> {
         ControlFlow::Break(())
     }
 
-    /// Replaces the column in a clause that has it where the error is. All other mentions of the clause are missing, too,
-    /// except for those in subqueries, which may have a column of the name.
+    /// Replaces the column in a clause that contains the reported location. The column is then
+    /// missing everywhere in the clause, except in subqueries, whose tables may have a column with
+    /// that name.
     fn replace_in(&self, clause: &mut impl VisitMut, qualifier: &[Ident]) -> bool {
         let is_here = self.visit(clause, None).is_here;
         if is_here {
@@ -296,13 +300,13 @@ impl VisitorMut for Replacement<'_> {
     }
 }
 
-/// Finds or, with a qualifier, replaces the mentions of a column.
+/// A visitor that finds the mentions of a column, and replaces them if there is a qualifier.
 struct Mentions<'a> {
     replacement: &'a Replacement<'a>,
     qualifier: Option<Vec<Ident>>,
     /// The number of subqueries around the visited expression.
     depth: usize,
-    /// One of them stands where the error is.
+    /// `true` if one of the mentions is at the reported location.
     is_here: bool,
     is_changed: bool,
 }

@@ -9,8 +9,8 @@ use crate::format::tet::{OpenOptions, TetFile};
 
 const SHA: &str = "ab12";
 
-/// A package of generations 6 and 7, 7 being the current one, whose data have no documents embedded. Those of another
-/// file with the same data lie beside them.
+/// A package with generations 6 and 7, of which 7 is current. Its data embeds no documents; the
+/// documents of a file with the same data lie beside them.
 struct Sample {
     folder: TempDir,
 }
@@ -41,7 +41,7 @@ impl Sample {
     fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // A new file, since the old one may be mapped.
+        // Create a new file, since the old one may be mapped.
         fs::remove_file(&path).ok();
         fs::write(path, content).unwrap();
     }
@@ -77,7 +77,7 @@ impl Sample {
     }
 }
 
-/// A file of the test data, taken apart.
+/// A file of the test data, split into its data and its documents.
 struct Parts {
     /// The file without its documents.
     packed: Vec<u8>,
@@ -108,7 +108,7 @@ fn parts() -> Parts {
     }
 }
 
-/// The document as one of a generation.
+/// Returns the document with the seal of a generation.
 fn sealed(document: &str, generation: u64, sha: &str) -> String {
     let generation = format!("\"generation\": {generation},");
     let document = document.replacen("\"generation\": 0,", &generation, 1);
@@ -225,7 +225,7 @@ fn stale_documents_are_refused() {
         "cannot open",
     );
     check(&|s| s.write(zone, ""), "unreadable");
-    // A sum is compared only where there are two.
+    // Hashes are compared only if both the manifest and the document have one.
     let sample = Sample::new();
     sample.write(
         manifest,

@@ -1,4 +1,4 @@
-//! What a file is made of, as far as it can be told: also of one that is too broken to be opened.
+//! [`Anatomy`]: everything that can be read of a file, even if the file is too broken to be opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,48 +14,48 @@ use crate::format::tet::superblock::{LAYOUT_VERSION, Superblock, read_directory}
 /// The fields of a superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct SuperblockFields {
-    /// The version of the layout.
+    /// The layout version.
     pub layout_version: u32,
-    /// Datasets in the directory.
+    /// The number of datasets in the directory.
     pub dataset_count: u32,
-    /// Bit 0: there is a footer.
+    /// The flags. Bit 0: the file has a footer.
     pub flags: u32,
-    /// Where the chunk index starts.
+    /// The file offset of the chunk index.
     pub chunk_index_offset: u64,
-    /// Its bytes.
+    /// The length of the chunk index in bytes.
     pub chunk_index_length: u64,
 }
 
-/// The parts of a file, those that can be read.
+/// The sections of a file, as far as they can be read.
 #[derive(Debug)]
 pub struct Anatomy {
-    /// As it was given.
+    /// The path as given to [`Anatomy::of`].
     pub path: PathBuf,
-    /// The file itself: of a package that with the data.
+    /// The path of the data file: for a package, the `packed.tet` of its current generation.
     pub file: PathBuf,
-    /// The generation of a package.
+    /// The generation number, if this is a package.
     pub generation: Option<u64>,
-    /// Bytes in the file.
+    /// The length of the data file in bytes.
     pub length: u64,
-    /// The superblock.
+    /// The superblock, if it can be read.
     pub superblock: Option<SuperblockFields>,
-    /// The datasets.
+    /// The datasets. Empty if the dataset directory cannot be read.
     pub datasets: Vec<Dataset>,
-    /// The footer, if there is one.
+    /// The footer, if the file has one that can be read.
     pub footer: Option<Footer>,
-    /// Where the payloads must end.
+    /// The file offset at which payloads must end.
     pub payload_end: u64,
-    /// The file, if it can be opened, be it without its footer.
+    /// The open file, if it can be opened, if necessary without its footer.
     pub opened: Option<Arc<TetFile>>,
-    /// What stands in the way, in the order in which it was found.
+    /// The errors met while reading, in order of discovery.
     pub problems: Vec<Error>,
 }
 
 impl Anatomy {
-    /// Takes a file, or the current generation of a package, apart.
+    /// Reads the sections of a file, or of the current generation of a package.
     ///
     /// # Errors
-    /// If there is no file to look at.
+    /// Fails if there is no file to read.
     pub fn of(path: &Path, access: Access) -> Result<Self> {
         let package = path.is_dir().then(|| Package::open(path)).transpose()?;
         let file = match &package {

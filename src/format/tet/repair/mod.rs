@@ -1,5 +1,6 @@
-//! Mending what can be mended without a doubt: what lies behind the payloads, and what an interrupted publication left.
-//! Payloads, index and directory are never touched.
+//! Repairs of damage that can be repaired without doubt: an unreadable footer, stale statistics,
+//! and the locks of interrupted publications. Payloads, chunk index and dataset directory are never
+//! changed.
 
 pub mod anatomy;
 pub(crate) mod tail;
@@ -18,37 +19,38 @@ use crate::format::tet::repair::anatomy::Anatomy;
 use crate::format::tet::repair::tail::Ending;
 use crate::format::tet::verify::{Report, VerifyOptions, verify};
 
-/// After so long without a sign of life, as in the reference, nobody publishes any more.
+/// A publication without a heartbeat for this long counts as dead, as in the reference.
 const STALE: Duration = Duration::from_secs(60 * 60);
 
-/// Something that can be mended.
+/// One step of a repair.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Step {
-    /// Its name.
+    /// The name of the step.
     pub name: &'static str,
-    /// What is done.
+    /// A description of the damage, and of what the step does about it.
     pub what: String,
-    /// Where what is taken away is kept, once it is.
+    /// The file that keeps the removed bytes, or the new path of a lock, once the step is applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<PathBuf>,
 }
 
-/// What can be mended, and what came of it.
+/// The steps of a repair, and the state of the file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Repair {
-    /// What is, or would be, done.
+    /// The steps that were applied, or would be.
     pub steps: Vec<Step>,
-    /// Whether it was done.
+    /// `true` if the steps were applied.
     pub applied: bool,
-    /// The state of the file: before, or, if the steps were applied, behind them.
+    /// The verification report. If steps were applied, it describes the repaired file.
     pub report: Report,
 }
 
-/// Embeds zone maps of all chunks in a file, or takes those away that are there, together with the secondary index. The
-/// file is replaced as a whole.
+/// Embeds zone maps of all chunks in a file. With `clear`, removes the zone maps and the secondary
+/// index instead. Replaces the whole file.
 ///
 /// # Errors
-/// If a chunk cannot be read, or the file cannot be replaced.
+/// Fails for a package, if a chunk or the footer cannot be read, if payloads and footer overlap, or
+/// if the file cannot be replaced.
 pub fn index(path: &Path, clear: bool) -> Result<()> {
     refuse_package(path)?;
     let file = Arc::new(TetFile::open(path, OpenOptions::default())?);
@@ -85,10 +87,10 @@ fn refuse_package(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Finds what can be mended, and mends it if asked to.
+/// Verifies a file, finds the steps that would repair it, and, with `apply`, applies them.
 ///
 /// # Errors
-/// If there is no file to look at, or it cannot be replaced.
+/// Fails if there is no file to verify, or if it cannot be replaced.
 pub fn repair(path: &Path, apply: bool, options: VerifyOptions) -> Result<Repair> {
     let options = VerifyOptions {
         deep: true,
@@ -113,13 +115,13 @@ pub fn repair(path: &Path, apply: bool, options: VerifyOptions) -> Result<Repair
 }
 
 fn has_errors(report: &Report, check: &str) -> bool {
-    // Not by the findings, of which only the first are kept.
+    // Count errors by check: the report keeps only the first findings of each check.
     let mut checks = report.checks.iter();
     checks.any(|known| known.name == check && known.errors > 0)
 }
 
-/// A footer that cannot be read is cut off. That of a truncated file is not there: what lies at the end is the rest of a
-/// chunk, which stays.
+/// Cuts off a footer that cannot be read. A truncated file has no footer: the bytes at its end
+/// belong to a chunk and stay, and only the flag is cleared.
 fn footer(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     if !has_errors(&repair.report, "footer") {
         return Ok(());
@@ -165,8 +167,8 @@ fn footer(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     Ok(())
 }
 
-/// Zone maps that are not those of the cells are made again, an index that cannot be read or is not that of the cells is
-/// dropped.
+/// Rebuilds zone maps that do not match the cells, and drops a secondary index that cannot be read
+/// or does not match the cells. Drops the zone maps instead if not all cells can be read.
 fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     let stale = has_errors(&repair.report, "zone_maps");
     let broken = has_errors(&repair.report, "secondary_index");
@@ -185,7 +187,8 @@ fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     }
     let file = Arc::new(TetFile::open(path, OpenOptions::default())?);
     if file.last_payload_end(Access::Pread)? > file.payload_end() {
-        // The regions that the footer names are so long as to cover payloads, or a row is wrong: nothing tells which.
+        // Either the footer's regions are so long that they cover payloads, or an index row is
+        // wrong. The file does not tell which.
         return Ok(());
     }
     let mut zone_step = stale.then(|| Step {
@@ -232,7 +235,7 @@ fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     Ok(())
 }
 
-/// Keeps bytes that are taken away, in a new file beside, which is whole or not there.
+/// Saves removed bytes to a new file beside `path`, which is complete or does not exist.
 fn keep(path: &Path, what: &str, bytes: &[u8]) -> Result<Option<PathBuf>> {
     if bytes.is_empty() {
         return Ok(None);
@@ -257,7 +260,7 @@ fn keep(path: &Path, what: &str, bytes: &[u8]) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Locks of publications that have stopped are put aside.
+/// Quarantines the locks of dead publications by renaming them.
 fn locks(path: &Path, apply: bool, steps: &mut Vec<Step>) -> Result<()> {
     let publishing = path.join("publishing");
     if !publishing.is_dir() {

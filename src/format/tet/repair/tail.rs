@@ -1,4 +1,5 @@
-//! What lies behind the payloads of a file: taken apart, changed, and put in place again. Payloads are never touched.
+//! Reads, changes and rewrites everything after the payloads of a file. Payloads are never
+//! changed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,13 +23,17 @@ use crate::format::tet::limits::MAX_HISTORY;
 use crate::format::tet::superblock::FLAG_FOOTER;
 use crate::format::tet::writer::zone_map;
 
-/// Where the flags stand in the superblock.
+/// File offset of the flags in the superblock.
 const FLAGS_OFFSET: u64 = 12;
 
-/// A footer with its regions.
+/// Everything after the payloads of a file: the footer with its spilled regions.
+///
+/// ```text
+/// payloads | zone maps | secondary index | metadata | footer JSON | tail (THST)
+/// ```
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
-    /// The JSON as it stands, but for what says where regions lie.
+    /// The footer JSON as stored, without the keys that locate the regions.
     json: BTreeMap<String, Box<RawValue>>,
     metadata: Option<Vec<u8>>,
     pub zone_maps: Option<Vec<u8>>,
@@ -36,14 +41,15 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// The ending of a file; empty if it has none. A region that lies outside the file counts as absent.
+    /// Reads the ending of a file; empty if the file has none. A region outside the file counts as
+    /// absent.
     pub fn of(file: &TetFile, access: Access) -> Result<Self> {
         let storage = file.storage();
         let mut ending = Self::default();
         if file.payload_end() == storage.length() {
             return Ok(ending);
         }
-        // Opening has shown that there is a footer that can be read.
+        // Opening the file has shown that it has a readable footer.
         let tail_start = storage.length() - TAIL_BYTES;
         let mut length = [0; 8];
         storage.copy_range(access, tail_start, &mut length)?;
@@ -63,7 +69,7 @@ impl Ending {
                 .transpose()
         };
         ending.metadata = region("metadata_ref")?;
-        // A footer of version 1 has no others, whatever its keys.
+        // A version 1 footer has no other regions, whatever its keys.
         let footer = file.footer();
         ending.zone_maps = region("zone_maps_ref")?.filter(|_| footer.has_zone_maps());
         ending.secondary_index =
@@ -71,12 +77,12 @@ impl Ending {
         Ok(ending)
     }
 
-    /// Adds a row of provenance.
+    /// Adds a row to the history, unless the history is full.
     pub fn note(&mut self, op: &str, source: &str) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let at = now.map_or(0, |now| now.as_secs()).to_string();
         let row = json!({ "op": op, "source": source, "at": at });
-        // Opening has shown that the history is a list, if it is there.
+        // Opening the file has shown that the history, if present, is a list.
         let history = self.json.get("history");
         let history = history.and_then(|rows| serde_json::from_str(rows.get()).ok());
         let mut rows: Vec<Box<RawValue>> = history.unwrap_or_default();
@@ -90,13 +96,14 @@ impl Ending {
         }
     }
 
-    /// The bytes from `position` on, where the payloads end; none if there is nothing to say.
+    /// Encodes the ending, to be written at `position`, the end of the payloads. Returns no bytes
+    /// if there is nothing to write.
     fn encode(mut self, path: &Path, position: u64) -> Result<Vec<u8>> {
         let unwritable =
             |error: serde_json::Error| Error::io(path, "encode the footer of")(error.into());
         let mut bytes = Vec::new();
         let has_indexes = self.zone_maps.is_some() || self.secondary_index.is_some();
-        // In the order that the format gives them.
+        // The format prescribes this order.
         for (key, region) in [
             ("zone_maps_ref", self.zone_maps),
             ("secondary_index_ref", self.secondary_index),
@@ -126,7 +133,8 @@ impl Ending {
     }
 }
 
-/// Gives a file another ending behind `payload_end`: in a new file beside it, which then takes its name.
+/// Replaces everything after `payload_end` by `ending`. Writes a new file beside `path`, then
+/// renames it to `path`.
 pub(crate) fn replace(path: &Path, payload_end: u64, ending: Ending) -> Result<()> {
     let bytes = ending.encode(path, payload_end)?;
     let mut temporary = target::create_beside(path)?;
@@ -150,13 +158,13 @@ pub(crate) fn replace(path: &Path, payload_end: u64, ending: Ending) -> Result<(
     };
     write(temporary.as_file_mut()).map_err(Error::io(path, "write"))?;
     if let Ok(metadata) = path.metadata() {
-        // The new file is the old one to those who read it.
+        // Keep the permissions, so that the same users can read the new file.
         let _ = temporary.as_file().set_permissions(metadata.permissions());
     }
     target::persist(temporary, path)
 }
 
-/// The zone maps of a file, from all of its cells.
+/// Computes the zone maps of a file from all of its cells. Returns them encoded as `ZONE.json`.
 pub(crate) fn zone_maps(file: &Arc<TetFile>, access: Access) -> Result<Vec<u8>> {
     let mut reader = ChunkReader::new(Arc::<TetFile>::clone(file), access);
     let mut zones = Vec::new();

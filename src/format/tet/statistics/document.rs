@@ -1,5 +1,8 @@
-//! The JSON documents that tell what chunks hold: zone maps and secondary index, embedded in the file or beside it in a
-//! package. They can be far longer than the data, so they are read as a stream, on first use.
+//! Streaming readers of the JSON documents with chunk statistics: zone maps and the secondary
+//! index.
+//!
+//! A document is embedded in the file, or lies beside it in a package. It can be far longer than
+//! the data, so it is read as a stream, on first use.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,17 +20,19 @@ use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::file::TetFile;
 use crate::format::tet::footer::Spill;
 
-/// The one version of both documents.
+/// The only supported version of both documents.
 const VERSION: u64 = 1;
-/// Bytes read at a time.
+/// Number of bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
-/// Bytes of a single text in a document. The longest that mean something are labels, of at most 1024 bytes.
+/// Maximum length of a string in a document, in bytes. The longest meaningful strings are labels,
+/// which have at most 1024 bytes.
 const MAX_TEXT: u64 = 64 << 10;
-/// Characters of a message about unreadable JSON, which quotes what it found.
+/// Maximum number of characters kept of a JSON error message, which may quote the input.
 const MAX_MESSAGE: usize = 200;
 
-/// A document that is read when it is first asked for. The result is kept, be it good or bad, unless the operating system
-/// stood in the way.
+/// A document that is read on first use.
+///
+/// The outcome is cached, success or failure, except for I/O errors: the next call tries again.
 #[derive(Debug)]
 pub(crate) struct Lazy<T>(Mutex<Option<Result<Option<Arc<T>>>>>);
 
@@ -49,20 +54,20 @@ impl<T> Lazy<T> {
         match kept.as_ref() {
             Some(Ok(document)) => Ok(document.as_ref().map(Arc::clone)),
             Some(Err(error)) => Err(error.copy()),
-            // Not reached: it was just read.
+            // Unreachable: the value was set above.
             None => Ok(None),
         }
     }
 }
 
-/// What a document beside its file must say about that file.
+/// The values that a document beside a file must contain to belong to that file.
 #[derive(Debug)]
 pub(crate) struct Seal {
     pub generation: u64,
     pub packed_sha256: Option<String>,
 }
 
-/// Where a document lies.
+/// The location of a document, and its seal if it lies beside the file.
 #[derive(Debug)]
 pub(crate) struct Document<'a> {
     storage: Stored<'a>,
@@ -76,16 +81,16 @@ enum Stored<'a> {
     Beside(Storage),
 }
 
-/// The list that a document is about.
+/// A receiver for the main list of a document, which holds zone maps or index entries.
 pub(crate) trait Rows {
-    /// Its name.
+    /// The key of the list.
     const KEY: Key;
 
-    /// Takes in all of it.
+    /// Reads the whole list.
     fn read<'de, A: SeqAccess<'de>>(&mut self, rows: A, failure: &Failure) -> Result<(), A::Error>;
 }
 
-/// The keys of a document.
+/// The top-level keys of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(field_identifier, rename_all = "snake_case")]
 pub(crate) enum Key {
@@ -99,12 +104,12 @@ pub(crate) enum Key {
     Other,
 }
 
-/// Carries an [`Error`] past serde, whose errors are texts.
+/// Carries an [`Error`] through serde, whose own errors hold only text.
 #[derive(Default)]
 pub(crate) struct Failure(Cell<Option<Error>>);
 
 impl Failure {
-    /// Keeps the error, and gives one that ends the reading.
+    /// Stores `error`, and returns a serde error that stops the parser.
     pub fn note<E: de::Error>(&self, error: Error) -> E {
         self.0.set(Some(error));
         E::custom("see the error that was kept")
@@ -112,7 +117,8 @@ impl Failure {
 }
 
 impl TetFile {
-    /// Finds a document: where the footer says, else beside the file, if that is part of a package.
+    /// Finds a document: at the region that the footer gives or, in a package, in the file
+    /// `name_beside`. Returns `None` if there is neither.
     pub(crate) fn document(
         &self,
         embedded: Option<Spill>,
@@ -136,7 +142,7 @@ impl TetFile {
                 seal: None,
             }));
         }
-        // Without the footer nobody knows which values are nulls.
+        // Without the footer the fill values are unknown, and with them the nulls.
         let package = self.package().filter(|_| !self.options().ignore_footer);
         let Some(package) = package else {
             return Ok(None);
@@ -158,12 +164,12 @@ impl Document<'_> {
         }
     }
 
-    /// The file that it lies in.
+    /// The path of the file that contains the document.
     pub fn path(&self) -> &Path {
         self.storage().path()
     }
 
-    /// Reads and checks all of it.
+    /// Reads and checks the whole document. Passes its main list to `rows`.
     pub fn read<R: Rows>(&self, access: Access, rows: &mut R) -> Result<()> {
         let failure = Failure::default();
         let source = Source {
@@ -233,20 +239,21 @@ impl Document<'_> {
     }
 }
 
-/// The bytes of a document, in order.
+/// Reads the bytes of a document in order.
 struct Source<'a> {
     storage: &'a Storage,
     access: Access,
-    /// What is left.
+    /// The range that has not been read yet.
     range: Range<u64>,
-    /// Where the text began that is not closed yet.
+    /// The file offset at which the currently open string starts.
     text: Option<u64>,
     escaped: bool,
     failure: &'a Failure,
 }
 
 impl Source<'_> {
-    /// Follows texts from quote to quote. The parser holds each as a whole, so none may be as long as a hostile file.
+    /// Tracks where strings start and end, and rejects a string that is too long. The parser holds
+    /// each string in memory, so a hostile file could exhaust the memory otherwise.
     fn follow(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         let mut position = self.range.start;
@@ -295,7 +302,7 @@ impl Read for Source<'_> {
     }
 }
 
-/// What a document says besides its list.
+/// The fields of a document other than its main list.
 struct Head {
     version: u64,
     generation: Option<u64>,
@@ -373,7 +380,7 @@ impl<'de, R: Rows> Visitor<'de> for RowsSeed<'_, R> {
     }
 }
 
-/// Gives each element of a list to a function.
+/// Calls a function for each element of a JSON list.
 pub(crate) struct Each<'a, T, F> {
     take: F,
     failure: &'a Failure,

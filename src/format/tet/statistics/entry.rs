@@ -1,4 +1,5 @@
-//! What the entries of zone maps and indexes are made of: a dataset, its chunks, and values in hexadecimal.
+//! Building blocks of zone map entries and index entries: a dataset, its chunks, and hexadecimal
+//! values.
 
 use std::fmt;
 use std::path::Path;
@@ -11,22 +12,23 @@ use crate::format::array::{Dataset, Dtype, Fill};
 use crate::format::tet::file::TetFile;
 use crate::format::tet::superblock::MAX_RANK;
 
-/// Characters of a value in hexadecimal that a message quotes.
+/// Maximum number of characters of a hexadecimal value that a message quotes.
 const MAX_QUOTED: usize = 40;
 
-/// A dataset that entries are about.
+/// The dataset that an entry describes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
-    /// The file that the entries lie in.
+    /// The path of the file that contains the entry.
     path: &'a Path,
     pub dataset: &'a Dataset,
     pub dtype: Dtype,
-    /// The value that stands for missing cells, which no entry may list.
+    /// The fill value. It counts as null, so no entry may list it as a value.
     pub fill: Option<Fill>,
 }
 
 impl<'a> Subject<'a> {
-    /// The dataset of this number; `None` if it cannot be read, so that nothing can be said of it.
+    /// Returns the dataset with the given id, or `None` if the dataset cannot be read, so that its
+    /// entries cannot be checked.
     pub fn of(path: &'a Path, file: &'a TetFile, id: u64) -> Result<Option<Self>> {
         let datasets = file.datasets();
         let position = usize::try_from(id).ok();
@@ -51,7 +53,7 @@ impl<'a> Subject<'a> {
         }))
     }
 
-    /// An error about the dataset, or one of its chunks.
+    /// Returns an error about the dataset or one of its chunks.
     pub fn malformed(
         &self,
         chunk: Option<&[u64]>,
@@ -66,7 +68,7 @@ impl<'a> Subject<'a> {
         Error::malformed(place, field, found, expected)
     }
 
-    /// The row-major position of a chunk.
+    /// Returns the row-major ordinal of a chunk in the chunk grid.
     pub fn ordinal(&self, field: &'static str, chunk: &[u64]) -> Result<u64> {
         let rank = self.dataset.shape().len();
         let ordinal = (chunk.len() == rank).then(|| self.dataset.chunk_ordinal(chunk));
@@ -81,7 +83,8 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// The bit pattern of a value that is not missing.
+    /// Returns the bit pattern of a value, which must have the length of the dtype and must not be
+    /// null.
     pub fn bits(&self, chunk: Option<&[u64]>, field: &'static str, hex: &Hex) -> Result<u64> {
         let dtype = self.dtype;
         let expected = if u64::from(hex.bytes) != dtype.size() {
@@ -97,7 +100,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// A chunk's position in the chunk grid, as long as the document has it.
+/// A chunk's indices in the chunk grid, as many as the document lists.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Coordinates {
     positions: [u64; MAX_RANK],
@@ -139,7 +142,7 @@ impl<'de> Deserialize<'de> for Coordinates {
     }
 }
 
-/// The little-endian bytes of a value, in hexadecimal.
+/// A value as the hexadecimal digits of its little-endian bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hex {
     /// The value's bit pattern, zero-extended.
@@ -160,7 +163,7 @@ impl Hex {
                 bits = bits << 4 | u64::from(value);
             }
         }
-        // At most eight.
+        // Cannot truncate: there are at most eight bytes.
         let bytes = (digits.len() / 2) as u8;
         Some(Self { bits, bytes })
     }

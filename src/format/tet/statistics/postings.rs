@@ -1,6 +1,7 @@
-//! Value postings (`INDEX.json`): for datasets with few distinct values, the chunks that hold each of them.
+//! Value postings (`INDEX.json`): for each value of a dataset with few distinct values, the chunks
+//! that contain the value.
 //!
-//! The document has other kinds of entries, which say no more than the labels of the axes do; they are skipped.
+//! Other kinds of entries are skipped, since the axis labels hold the same information.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +18,7 @@ use crate::format::tet::file::TetFile;
 use crate::format::tet::statistics::document::{Each, Failure, Key, Rows};
 use crate::format::tet::statistics::entry::{Coordinates, Hex, Subject};
 
-/// Distinct values that a dataset may have to be indexed.
+/// Maximum number of distinct values in an indexed dataset.
 const MAX_VALUES: usize = 64;
 /// Chunks per word of a bitmap.
 const WORD: u64 = u64::BITS as u64;
@@ -28,21 +29,24 @@ pub struct ValuePostings {
     datasets: BTreeMap<u64, DatasetPostings>,
 }
 
-/// All values of a dataset but NaN and the fill value, and which chunks hold them.
+/// The distinct values of a dataset, without NaN and the fill value, and the chunks that contain
+/// each.
 #[derive(Debug)]
 pub struct DatasetPostings {
-    /// Bit patterns, zero-extended; ascending as numbers.
+    /// Zero-extended bit patterns, ascending as unsigned integers.
     values: Vec<u64>,
-    /// For each value a bit per chunk, in row-major order.
+    /// For each value, a bitmap over the chunks in row-major order.
     chunks: Vec<Vec<u64>>,
 }
 
 impl TetFile {
-    /// The value postings, embedded in the file or beside it in a package; `None` if it has no secondary index. They are
-    /// read on the first call, and what came of it is kept.
+    /// Returns the value postings embedded in the file or, in a package, stored beside it. Returns
+    /// `None` if there is no secondary index. The first call reads them, and later calls return the
+    /// cached outcome.
     ///
     /// # Errors
-    /// If they cannot be read, or do not fit the file. Then none of them is to be trusted; the cells are not affected.
+    /// Fails if the postings cannot be read or do not match the file. None of them can be trusted
+    /// then. The cells are not affected.
     pub fn value_postings(&self, access: Access) -> Result<Option<Arc<ValuePostings>>> {
         self.kept_value_postings().get(|| {
             let embedded = self.footer().secondary_index;
@@ -64,26 +68,29 @@ impl TetFile {
 }
 
 impl ValuePostings {
-    /// The postings of one of the file's datasets, if it has few enough values.
+    /// Returns the postings of a dataset, if it has few enough distinct values. `dataset` must be
+    /// one of the file's datasets.
     pub fn of(&self, dataset: &Dataset) -> Option<&DatasetPostings> {
         self.datasets.get(&dataset.id())
     }
 }
 
 impl DatasetPostings {
-    /// The bit patterns, zero-extended, of all values but NaN and the fill value, ascending as numbers. Values that are
-    /// equal but differ in their bits, as -0 and +0 do, are apart.
+    /// The zero-extended bit patterns of all distinct values except NaN and the fill value,
+    /// ascending as unsigned integers. Values that are equal but differ in their bits, such as -0
+    /// and +0, are listed separately.
     pub fn values(&self) -> &[u64] {
         &self.values
     }
 
-    /// Whether the chunk at this row-major position of the chunk grid holds a value.
+    /// Returns `true` if the chunk with the row-major ordinal `ordinal` contains the bit pattern
+    /// `value`.
     pub fn contains(&self, value: u64, ordinal: u64) -> bool {
         let position = self.values.binary_search(&value);
         position.is_ok_and(|position| self.contains_nth(position, ordinal))
     }
 
-    /// The same for the value at a position of [`Self::values`].
+    /// Like [`Self::contains`], for the value at an index of [`Self::values`].
     pub fn contains_nth(&self, position: usize, ordinal: u64) -> bool {
         let word = usize::try_from(ordinal / WORD).ok();
         let chunks = self.chunks.get(position);
@@ -107,7 +114,7 @@ struct Builder<'a> {
     path: &'a Path,
     file: &'a TetFile,
     datasets: BTreeMap<u64, DatasetPostings>,
-    /// Chunks of these datasets in all.
+    /// Total number of chunks of these datasets.
     chunks: u64,
 }
 
@@ -132,7 +139,7 @@ impl Rows for Builder<'_> {
 }
 
 impl<'a> Builder<'a> {
-    /// Starts on the postings of a dataset.
+    /// Checks the head of a dataset's entry. Returns the dataset and its number of chunks.
     fn start(&mut self, id: u64, dtype_tag: u64) -> Result<(Subject<'a>, u64)> {
         let Some(subject) = Subject::of(self.path, self.file, id)? else {
             return Err(Error::malformed(
@@ -154,7 +161,7 @@ impl<'a> Builder<'a> {
         let rows = self.file.chunk_rows();
         let count = subject.dataset.chunk_count();
         let chunks = count.and_then(|count| count.checked_add(self.chunks));
-        // What bounds the memory of the bitmaps: a record can claim any number of chunks.
+        // This check bounds the memory of the bitmaps: a record can claim any number of chunks.
         let (Some(count), Some(chunks)) = (count, chunks.filter(|chunks| *chunks <= rows)) else {
             return Err(Error::malformed(
                 Place::dataset(self.path, subject.dataset.name()),
@@ -168,7 +175,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Reads one entry of the document.
+/// Reads one entry of the index.
 struct IndexSeed<'b, 'a> {
     builder: &'b mut Builder<'a>,
     failure: &'b Failure,
@@ -235,7 +242,8 @@ impl<'de> Visitor<'de> for IndexSeed<'_, '_> {
                     })?;
                     self.builder.datasets.insert(id, postings);
                 }
-                // Of another kind perhaps: if not, they are missed below.
+                // Skip postings while `kind`, `dataset_id` or `dtype` is unknown. If the entry
+                // turns out to hold value postings, the check below fails.
                 (IndexKey::Postings, ..) if !is_read => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -255,10 +263,10 @@ impl<'de> Visitor<'de> for IndexSeed<'_, '_> {
     }
 }
 
-/// Reads the list of a dataset's values.
+/// Reads the list of a dataset's values with their chunks.
 struct PostingsSeed<'b, 'a> {
     subject: &'b Subject<'a>,
-    /// The dataset's chunks.
+    /// The number of chunks of the dataset.
     count: u64,
     postings: &'b mut DatasetPostings,
     failure: &'b Failure,
@@ -305,7 +313,7 @@ impl<'de> Visitor<'de> for PostingsSeed<'_, '_> {
     }
 }
 
-/// Reads one value and its chunks.
+/// Reads one value and the chunks that contain it.
 struct PostingSeed<'b, 'a> {
     subject: &'b Subject<'a>,
     count: u64,
@@ -342,7 +350,8 @@ impl<'de> Visitor<'de> for PostingSeed<'_, '_> {
             match key {
                 PostingKey::ValueLe if value.is_none() => value = Some(map.next_value()?),
                 PostingKey::Chunks if chunks.is_none() => {
-                    // At most as many chunks as the chunk index has rows, a bit for each.
+                    // One bit per chunk. `Builder::start` limits the count to the rows of the chunk
+                    // index.
                     let mut bits = vec![0; self.count.div_ceil(WORD) as usize];
                     map.next_value_seed(Each::new(self.failure, |chunk: Coordinates| {
                         let ordinal = self.subject.ordinal("chunks", chunk.as_slice())?;

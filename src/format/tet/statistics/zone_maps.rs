@@ -1,7 +1,8 @@
-//! Zone maps (`ZONE.json`): the least and greatest value and the number of nulls of each chunk.
+//! Zone maps (`ZONE.json`): the min, max and null count of each chunk.
 //!
-//! A null is a NaN or the fill value. Nothing in the format ties a zone map to the cells that it is about, so what can be
-//! checked without reading them is checked, and one wrong entry makes all of them unusable.
+//! A null is a NaN or the fill value. Nothing in the format ties a zone map to the cells it
+//! describes. Therefore everything that can be checked without reading cells is checked, and one
+//! wrong entry makes all zone maps unusable.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,26 +17,27 @@ use crate::format::tet::file::TetFile;
 use crate::format::tet::statistics::document::{Failure, Key, Rows};
 use crate::format::tet::statistics::entry::{Coordinates, Hex, Subject};
 
-/// What the zone maps say of a chunk.
+/// The statistics of one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zone {
-    /// Cells within the shape.
+    /// The number of cells of the chunk, clipped to the shape of the dataset.
     pub elements: u64,
-    /// Those of them that are NaN or the fill value.
+    /// The number of cells that are NaN or the fill value.
     pub nulls: u64,
-    /// The bit patterns, zero-extended, of the least and the greatest of the others. Integers are ordered by size,
-    /// floats by the total order of IEEE 754, in which -0 comes before +0.
+    /// The min and max of all other cells, as zero-extended bit patterns. `None` if all cells are
+    /// null. Integers are ordered numerically, floats by the IEEE 754 total order, in which -0
+    /// comes before +0.
     pub range: Option<(u64, u64)>,
 }
 
 /// The zone maps of a file.
 #[derive(Debug)]
 pub struct ZoneMaps {
-    /// By dataset; ascending by chunk.
+    /// For each dataset, its entries in ascending chunk order.
     datasets: Vec<Vec<Entry>>,
 }
 
-/// A chunk's zone. Without values, if all cells are nulls.
+/// The zone of one chunk. If all cells are null, the bit patterns are 0 and have no meaning.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     ordinal: u64,
@@ -45,11 +47,13 @@ struct Entry {
 }
 
 impl TetFile {
-    /// The zone maps, embedded in the file or beside it in a package; `None` if it has none. They are read on the first
-    /// call, and what came of it is kept.
+    /// Returns the zone maps embedded in the file or, in a package, stored beside it. Returns
+    /// `None` if there are none. The first call reads them, and later calls return the cached
+    /// outcome.
     ///
     /// # Errors
-    /// If they cannot be read, or do not fit the file. Then none of them is to be trusted; the cells are not affected.
+    /// Fails if the zone maps cannot be read or do not match the file. None of them can be trusted
+    /// then. The cells are not affected.
     pub fn zone_maps(&self, access: Access) -> Result<Option<Arc<ZoneMaps>>> {
         self.kept_zone_maps().get(|| {
             let embedded = self.footer().zone_maps;
@@ -65,14 +69,14 @@ impl TetFile {
 }
 
 impl ZoneMaps {
-    /// The zone of a chunk of one of the file's datasets, if it is known.
+    /// Returns the zone of a chunk, if it is known. `dataset` must be one of the file's datasets.
     pub fn zone(&self, dataset: &Dataset, chunk: &[u64]) -> Option<Zone> {
         let entries = self.entries(dataset);
         if entries.is_empty() || chunk.len() != dataset.shape().len() {
             return None;
         }
         let ordinal = dataset.chunk_ordinal(chunk)?;
-        // Where no entry is missing, they lie at their chunks' positions.
+        // If no entry is absent, the index of each entry is the ordinal of its chunk.
         let direct = usize::try_from(ordinal).ok();
         let direct = direct.and_then(|position| entries.get(position));
         let entry = match direct {
@@ -90,7 +94,8 @@ impl ZoneMaps {
         })
     }
 
-    /// Whether the zones of all chunks of one of the file's datasets are known.
+    /// Returns `true` if the zones of all chunks of `dataset` are known. `dataset` must be one of
+    /// the file's datasets.
     pub fn is_complete(&self, dataset: &Dataset) -> bool {
         dataset.chunk_count() == Some(self.entries(dataset).len() as u64)
     }
@@ -102,7 +107,7 @@ impl ZoneMaps {
     }
 }
 
-/// An entry as it stands in the document.
+/// An entry as stored in the document.
 #[derive(Debug, Deserialize)]
 struct StoredZone {
     dataset_id: u64,
@@ -118,7 +123,7 @@ struct Builder<'a> {
     file: &'a TetFile,
     datasets: Vec<Vec<Entry>>,
     count: u64,
-    /// The dataset of the last entry; the next one is usually about the same.
+    /// The dataset of the previous entry. The next entry usually describes the same dataset.
     subject: Option<Subject<'a>>,
 }
 
@@ -160,7 +165,7 @@ impl<'a> Builder<'a> {
     }
 
     fn add(&mut self, stored: &StoredZone) -> Result<()> {
-        // What bounds the memory that entries take.
+        // This check bounds the memory that the entries take.
         if self.count == self.file.chunk_rows() {
             return Err(Error::malformed(
                 Place::file(self.path),
@@ -174,7 +179,7 @@ impl<'a> Builder<'a> {
             return Ok(());
         };
         let entry = check(&subject, stored)?;
-        // The dataset is one of the file's, as many as there are lists.
+        // In bounds: `subject` has found the dataset, and there is one list per dataset.
         self.datasets[stored.dataset_id as usize].push(entry);
         Ok(())
     }
@@ -204,7 +209,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Compares an entry with what is known of its chunk, and with itself.
+/// Checks an entry against its dataset, and its fields against each other.
 fn check(subject: &Subject<'_>, stored: &StoredZone) -> Result<Entry> {
     let Subject { dataset, dtype, .. } = *subject;
     let chunk = stored.chunk_index.as_slice();

@@ -1,4 +1,4 @@
-//! Checking files of arrays of any format, by opening them and decoding their chunks.
+//! Verification of array files of any format: opens them and decodes their chunks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,13 +7,15 @@ use crate::error::Error;
 use crate::format::array::{ArrayFile, ChunkReader, Dataset};
 use crate::format::tet::verify::{Report, Subject, VerifyOptions};
 
-/// Chunks of a dataset that are decoded without being asked for all.
+/// Number of chunks decoded per dataset unless all are requested.
 const SOME_CHUNKS: u64 = 128;
-/// Chunks that a worker takes at a time.
+/// Number of chunks that a worker claims at a time.
 const BATCH: u64 = 16;
 
-/// Checks an open file of any format: its metadata, its datasets, and its chunks, all of them if `options.deep` is set and
-/// else the first 128 of each dataset. `progress` is told how many chunks of how many are decoded.
+/// Verifies an open file of any format: its metadata, its datasets and its chunks.
+///
+/// Decodes all chunks if `options.deep` is set, else the first 128 of each dataset. Calls
+/// `progress` with the number of decoded chunks and the number of chunks to decode.
 pub fn verify_arrays(
     file: &Arc<dyn ArrayFile>,
     options: VerifyOptions,
@@ -67,14 +69,14 @@ pub fn verify_arrays(
     report
 }
 
-/// The chunks of a dataset.
+/// Returns the number of chunks of a dataset. Saturates at `u64::MAX`.
 fn chunks(dataset: &Dataset) -> u64 {
     let grid = dataset.chunk_grid();
     grid.iter()
         .fold(1, |count, along| count.saturating_mul(*along))
 }
 
-/// Decodes the first chunks of each dataset on several threads; the errors, in the order of the chunks.
+/// Decodes the first chunks of each dataset on several threads. Returns the errors in chunk order.
 fn decode(
     file: &Arc<dyn ArrayFile>,
     wanted: &[(&Dataset, u64)],

@@ -1,5 +1,5 @@
-//! The entries of a secondary index that are about labels, against the labels. Queries here leave them unread, other readers
-//! may not.
+//! Compares the label entries of a secondary index with the axis labels. Queries here ignore these
+//! entries, but other readers may use them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use crate::format::tet::file::TetFile;
 use crate::format::tet::statistics::document::{Failure, Key, Rows};
 use crate::format::tet::statistics::entry::Coordinates;
 
-/// An entry, as far as it is about labels.
+/// An index entry. Only the fields about labels are kept.
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Entry {
@@ -31,7 +31,7 @@ enum Entry {
     Other,
 }
 
-/// The least and the greatest number among the labels along some chunks, as 64-bit floats.
+/// The range of the numeric labels along some chunks. Both ends are 64-bit floats in hexadecimal.
 #[derive(Deserialize)]
 struct Segment {
     lo_le: String,
@@ -39,17 +39,17 @@ struct Segment {
     chunks: Vec<Coordinates>,
 }
 
-/// The chunks along which a label stands.
+/// The chunks along which a label occurs.
 #[derive(Deserialize)]
 struct Posting {
     label: String,
     chunks: Vec<Coordinates>,
 }
 
-/// Returns the problems of index entries about labels, each with the dataset's name.
+/// Returns the problems of all label entries, each with the name of its dataset.
 ///
 /// # Errors
-/// If the index cannot be read.
+/// Fails if the index cannot be read.
 pub(super) fn check(file: &TetFile, access: Access) -> Result<Vec<(String, String)>> {
     let embedded = file.footer().secondary_index;
     let Some(document) = file.document(embedded, "secondary_index_ref", "INDEX.json")? else {
@@ -101,12 +101,12 @@ impl Rows for Entries<'_> {
     }
 }
 
-/// An axis with its labels.
+/// An axis of a dataset, with its labels.
 struct Axis<'a> {
     dataset: &'a Dataset,
     number: usize,
     labels: &'a [String],
-    /// Chunks of the dataset for each along this axis.
+    /// Number of chunks of the dataset per chunk index along this axis.
     others: u64,
 }
 
@@ -141,7 +141,8 @@ impl<'a> Axis<'a> {
         }
     }
 
-    /// The chunk indices along this axis of some chunks, which must be all chunks with these.
+    /// Returns the chunk indices of `chunks` along this axis. Fails unless `chunks` are all chunks
+    /// of the dataset with these indices.
     fn along(&self, chunks: &[Coordinates], what: &str) -> Result<BTreeSet<u64>, String> {
         let mut different = BTreeSet::new();
         let mut along = BTreeSet::new();
@@ -226,7 +227,7 @@ impl<'a> Axis<'a> {
     }
 }
 
-/// The number that the hexadecimal digits of its little-endian bytes say.
+/// Parses a 64-bit float from the hexadecimal digits of its little-endian bytes.
 fn float(digits: &str) -> Option<f64> {
     let bits = u64::from_str_radix(digits, 16)
         .ok()

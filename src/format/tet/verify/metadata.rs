@@ -1,4 +1,4 @@
-//! What the footer says: whether it is within the format's limits, and fits the datasets.
+//! Checks that the footer is within the limits of the format and matches the datasets.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::format::tet::verify::{Report, Subject};
 
 const AGAIN: &str = "write the file again from its source, or its data by COPY ... STORED AS TET";
 
-/// Looks at the file's footer.
+/// Checks the footer of a file.
 pub(super) fn check_footer(file: &TetFile, anatomy: &Anatomy, report: &mut Report) {
     let flags = anatomy.superblock.map_or(0, |superblock| superblock.flags);
     if flags & 1 == 0 {

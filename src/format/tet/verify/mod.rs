@@ -1,6 +1,8 @@
-//! Checking a file as a whole: every row of its index, every payload, its footer and what it says of its values.
+//! Verification of a whole file: every row of the chunk index, the payloads, the statistics and the
+//! footer.
 //!
-//! Opening a file is quick since it trusts what it need not look at; this looks at all of it.
+//! Opening a file is fast because it reads and checks only what it needs; [`verify`] checks the
+//! rest.
 
 mod arrays;
 mod labels;
@@ -18,17 +20,18 @@ use crate::format::io::storage::Access;
 use crate::format::tet::file::TetFile;
 use crate::format::tet::repair::anatomy::Anatomy;
 
-/// The most findings of one check that are spelled out.
+/// Maximum number of findings reported per check.
 const MOST_FINDINGS: usize = 20;
 
-/// How a file is checked.
+/// Options for verifying a file.
 #[derive(Debug, Clone, Copy)]
 pub struct VerifyOptions {
-    /// Whether every chunk is decoded, and compared with zone maps and value postings. Else only the first 128 are.
+    /// Decodes all chunks and compares them with the zone maps and value postings. If `false`, only
+    /// the first 128 chunks are decoded and compared.
     pub deep: bool,
-    /// How the file is read.
+    /// The access mode for reading the file.
     pub access: Access,
-    /// Threads that decode.
+    /// The number of threads that decode chunks.
     pub threads: usize,
 }
 
@@ -42,62 +45,62 @@ impl Default for VerifyOptions {
     }
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The data can be read, and are what they seem.
+    /// All data can be read, and matches the file's descriptions.
     Warning,
-    /// Something cannot be read, or is not what it seems.
+    /// Something cannot be read, or does not match the file's descriptions.
     Error,
 }
 
-/// Something that is not as it should be.
+/// A problem found by a check.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
-    /// The check that found it.
+    /// The name of the check.
     pub check: &'static str,
-    /// How bad it is.
+    /// The severity of the problem.
     pub severity: Severity,
-    /// The dataset, where one is concerned.
+    /// The affected dataset, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
-    /// The chunk's position in the chunk grid, where one is concerned.
+    /// The indices of the affected chunk in the chunk grid, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk: Option<Vec<u64>>,
-    /// What was found, and what was expected.
+    /// The value that was found, and the value that was expected.
     pub message: String,
-    /// What can be done.
+    /// The suggested remedy.
     pub remedy: &'static str,
 }
 
-/// What a check came to.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Check {
-    /// Its name.
+    /// The name of the check.
     pub name: &'static str,
-    /// Warnings it has found.
+    /// The number of warnings found.
     pub warnings: u64,
-    /// Errors it has found.
+    /// The number of errors found.
     pub errors: u64,
-    /// What it looked at, or why it did not.
+    /// The scope of the check, or the reason why it was skipped.
     pub note: String,
 }
 
-/// What is to be said of a file.
+/// The result of verifying a file.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Report {
-    /// As it was given.
+    /// The path as given.
     pub path: PathBuf,
-    /// Whether there is no error.
+    /// `true` if there are no errors.
     pub ok: bool,
-    /// Datasets in the directory.
+    /// The number of datasets in the file.
     pub datasets: u64,
-    /// Rows in the chunk index.
+    /// The number of chunks: for a `.tet` file, of rows in its chunk index.
     pub chunks: u64,
-    /// The checks, in their order.
+    /// The checks, in the order in which they ran.
     pub checks: Vec<Check>,
-    /// What they have found, at most 20 each.
+    /// The findings of all checks, at most 20 per check.
     pub findings: Vec<Finding>,
 }
 
@@ -113,7 +116,7 @@ impl Report {
         }
     }
 
-    /// Begins a check; what is found from here on is its.
+    /// Starts a check. Later findings belong to it.
     fn begin(&mut self, name: &'static str, note: impl Into<String>) {
         self.checks.push(Check {
             name,
@@ -123,7 +126,7 @@ impl Report {
         });
     }
 
-    /// Adds to what the check says of itself.
+    /// Replaces the note of the current check.
     fn note(&mut self, note: impl Into<String>) {
         if let Some(check) = self.checks.last_mut() {
             check.note = note.into();
@@ -167,7 +170,7 @@ impl Report {
         self.find(Severity::Warning, subject, message, remedy);
     }
 
-    /// Notes an error of reading, which says where it is itself.
+    /// Reports a read error, as a finding about the dataset and chunk that the error names.
     fn failure(&mut self, error: &Error, remedy: &'static str) {
         let subject = match error {
             Error::Io { place, .. } | Error::Malformed { place, .. } => Subject {
@@ -184,7 +187,7 @@ impl Report {
     }
 }
 
-/// What a finding is about.
+/// The dataset and the chunk that a finding is about.
 #[derive(Debug, Clone, Default)]
 struct Subject {
     dataset: Option<String>,
@@ -207,11 +210,11 @@ impl Subject {
     }
 }
 
-/// Checks a file, or the current generation of a package. `progress` is told, now and then and from several threads, how
-/// many chunks of how many are decoded.
+/// Verifies a file, or the current generation of a package. Calls `progress` from time to time,
+/// from several threads, with the number of decoded chunks and the number of chunks to decode.
 ///
 /// # Errors
-/// If there is no file to look at.
+/// Fails if there is no file to verify.
 pub fn verify(
     path: &Path,
     options: VerifyOptions,

@@ -1,4 +1,4 @@
-//! What a package says of its current generation.
+//! Checks the manifest of a package's current generation, and the documents beside its data.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,8 +15,8 @@ const NOT_SEALED: &str = "publish the generation again from its source";
 const CHANGED: &str =
     "indexes beside the data are not used unless they belong to it; publish the generation again";
 
-/// Looks at the manifest, and at the hashes of the documents that it names. The hash of the data cannot be checked: it is the
-/// one that they had before indexes were embedded.
+/// Checks the manifest and the hashes of the documents that it names. The hash of the data cannot
+/// be checked: it was computed before indexes were embedded in the data.
 pub(super) fn check(file: &TetFile, package: &Package, report: &mut Report) {
     report.begin(
         "manifest",
@@ -79,7 +79,8 @@ pub(super) fn check(file: &TetFile, package: &Package, report: &mut Report) {
     }
 }
 
-/// The documents that there can be, whether the manifest promises them, and their hashes.
+/// Returns the name of each possible document, with `true` if the manifest requires it, and with
+/// its hash.
 fn documents(manifest: &Manifest) -> [(&'static str, bool, Option<&str>); 3] {
     let promises =
         |state: &Option<String>| matches!(state.as_deref(), Some("required" | "present"));
@@ -102,13 +103,13 @@ fn documents(manifest: &Manifest) -> [(&'static str, bool, Option<&str>); 3] {
     ]
 }
 
-/// The SHA-256 of a file, if it is there.
+/// Returns the SHA-256 of a file, or `None` if the file does not exist.
 fn hash(path: &Path) -> io::Result<Option<String>> {
     let metadata = match path.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found?,
     };
-    // Anything else may have no end.
+    // Other file types, such as pipes, may have no end.
     if !metadata.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }

@@ -1,4 +1,4 @@
-//! Payloads: whether they lie apart, can be decoded, and are what the zone maps and value postings say.
+//! Checks that payloads do not overlap, can be decoded, and match the zone maps and value postings.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +12,9 @@ use crate::format::tet::verify::rows::Row;
 use crate::format::tet::verify::{Report, Subject, VerifyOptions, labels};
 use crate::format::tet::writer::zone_map;
 
-/// Chunks that are decoded without being asked for all.
+/// Number of chunks decoded unless all are requested.
 const SOME_CHUNKS: usize = 128;
-/// Chunks between two words of progress.
+/// Number of chunks between two progress reports.
 const PROGRESS_EVERY: u64 = 64;
 
 const UNDECODABLE: &str =
@@ -30,7 +30,7 @@ struct Indexes {
     postings: Option<Arc<ValuePostings>>,
 }
 
-/// Looks at the payloads of rows.
+/// Checks the payloads of `rows`.
 pub(super) fn check(
     file: &Arc<TetFile>,
     rows: &[Row],
@@ -103,7 +103,7 @@ pub(super) fn check(
     }
 }
 
-/// Whether payloads overlap, and come in the order of the index.
+/// Checks that payloads do not overlap, and that they are in index order.
 fn check_places(file: &TetFile, rows: &[Row], report: &mut Report) {
     report.begin("payload_overlaps", "payloads lie apart");
     let subject = |row: &Row| {
@@ -150,14 +150,14 @@ fn check_places(file: &TetFile, rows: &[Row], report: &mut Report) {
     }
 }
 
-/// What is wrong with a chunk.
+/// A problem of one chunk.
 enum Found {
     Undecodable(Error),
     StaleZone(String),
     StalePostings(String),
 }
 
-/// Decodes chunks on several threads; what is wrong, in the order of the rows.
+/// Decodes chunks on several threads. Returns the problems in row order.
 fn decode(
     file: &Arc<TetFile>,
     rows: &[Row],
@@ -203,7 +203,7 @@ fn decode(
         .collect()
 }
 
-/// Decodes one chunk, and compares its cells with what the indexes say of them; everything that is wrong.
+/// Decodes one chunk and compares its cells with the statistics. Returns all problems found.
 fn decode_one(
     reader: &mut ChunkReader,
     dataset: &Dataset,
@@ -217,7 +217,7 @@ fn decode_one(
     let zone = zone.and_then(|zone_maps| zone_maps.zone(dataset, &chunk));
     let postings = indexes.postings.as_ref();
     let postings = postings.and_then(|postings| postings.of(dataset));
-    // Whether the bytes can be read at all shows only when they are.
+    // Read errors show only when bytes are read, so `deep` reads the cells even without statistics.
     let is_read = options.deep || zone.is_some() || postings.is_some();
     let cells = match decoded(reader, dataset, &chunk, is_read) {
         Ok(cells) => cells,
@@ -244,7 +244,7 @@ fn decode_one(
         .collect()
 }
 
-/// The cells of a chunk, if they are to be read and not only decompressed.
+/// Decompresses a chunk. Returns its cells if `is_read` is set, else `None`.
 fn decoded<'a>(
     reader: &'a mut ChunkReader,
     dataset: &Dataset,
@@ -267,7 +267,8 @@ fn described(zone: &Zone) -> String {
     format!("{} missing of {}, {range}", zone.nulls, zone.elements)
 }
 
-/// The first value that a chunk has, but not by the postings, or that it has by the postings alone.
+/// Describes the first contradiction between postings and cells: a value that the chunk contains
+/// but the postings do not list for it, or the reverse.
 fn stale_posting(
     postings: &DatasetPostings,
     ordinal: u64,
@@ -276,7 +277,7 @@ fn stale_posting(
     cells: &[u8],
 ) -> Option<String> {
     let size = dtype.size() as usize;
-    // A bit for each of the values, of which there are few.
+    // One flag per posted value, of which there are at most 64.
     let mut seen = vec![false; postings.values().len()];
     for cell in cells.chunks_exact(size) {
         let mut bits = [0; 8];

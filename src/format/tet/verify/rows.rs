@@ -1,4 +1,4 @@
-//! Every row of the chunk index: what it says of itself, and whether each chunk has exactly one.
+//! Checks every row of the chunk index by itself, and that each chunk has exactly one row.
 
 use crate::error::Place;
 use crate::format::io::storage::Access;
@@ -9,7 +9,7 @@ use crate::format::tet::verify::{Report, Subject};
 
 const AGAIN: &str = "the chunk cannot be read, others can; write the dataset again from its source";
 
-/// A row that is as it should be by itself.
+/// An index row that has passed its own checks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
     pub dataset: u64,
@@ -18,7 +18,8 @@ pub(super) struct Row {
     pub stored: u64,
 }
 
-/// The rows that can be used, in their order: exactly one of each of their chunks.
+/// Checks all rows. Returns the usable ones in index order: valid rows that are the only row of
+/// their chunk.
 pub(super) fn check(
     file: &TetFile,
     anatomy: &Anatomy,
@@ -53,7 +54,7 @@ pub(super) fn check(
             );
         };
         let name = dataset.name();
-        // What is wrong with it is said elsewhere.
+        // `check_datasets` reports what is wrong with the dataset.
         let Ok(dtype) = dataset.check(path) else {
             return;
         };
@@ -140,7 +141,7 @@ pub(super) fn check(
         if present.len() as u64 == expected {
             continue;
         }
-        // The first that is missing: the first whose number is not its place.
+        // The first missing ordinal: the first index in `present` that differs from its ordinal.
         let gap = present
             .iter()
             .enumerate()

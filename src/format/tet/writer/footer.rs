@@ -1,4 +1,4 @@
-//! Encoding the footer: version 1, or 2 with zone maps.
+//! Encodes the footer: version 1, or version 2 with zone maps.
 
 use std::path::Path;
 
@@ -11,7 +11,8 @@ use crate::format::tet::footer::{
 use crate::format::tet::limits::{MAX_DESCRIBED, MAX_HISTORY, is_allowed};
 use crate::format::tet::writer::spec::text_limit;
 
-/// Bytes of footer JSON above which the metadata moves to a spill, as in the reference.
+/// Length of the footer JSON in bytes above which the metadata moves to a spill, as in the
+/// reference.
 const MAX_INLINE: usize = 64 << 10;
 
 #[derive(Serialize)]
@@ -25,15 +26,16 @@ struct StoredFooter<'a> {
     zone_maps_ref: Option<Spill>,
 }
 
-/// Where something lies that is not in the footer's JSON.
+/// The location of a region outside the footer JSON.
 #[derive(Serialize, Clone, Copy)]
 struct Spill {
     offset: u64,
     len: u64,
 }
 
-/// The bytes behind the payloads, which end at `position`: zone maps if there are any, spilled metadata if it is large, JSON,
-/// tail. `None` if there is nothing to say.
+/// Encodes everything after the payloads, which end at `position`: zone maps if there are any, the
+/// metadata spill if the metadata is large, footer JSON and tail. Returns `None` if there is
+/// nothing to write.
 pub(super) fn encode(
     path: &Path,
     history: &[HistoryRow],

@@ -1,5 +1,5 @@
-//! Writing `.tet` files: footer version 1, or 2 with zone maps, rows of the index in directory and row-major order, payloads in the order in
-//! which they arrive.
+//! Writes `.tet` files. The footer is version 1, or version 2 with zone maps. Index rows are in
+//! directory and row-major order, payloads in the order in which they arrive.
 
 mod footer;
 mod spec;
@@ -18,11 +18,17 @@ use crate::format::tet::index::{self, ChunkRow, Codec};
 use crate::format::tet::statistics::zone_maps::Zone;
 use crate::format::tet::superblock::{self, MAX_RANK, align8};
 
-/// Bytes collected before they are written.
+/// Size of the write buffer in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Writes one `.tet` file: beside the target under a temporary name, synced, and renamed in
-/// [`Self::finish`]. A writer that is dropped before leaves nothing behind.
+/// Writes one `.tet` file.
+///
+/// The file is written beside the target under a temporary name. [`Self::finish`] syncs it and
+/// renames it to the target. Dropping an unfinished writer deletes the temporary file.
+///
+/// ```text
+/// create -> embed_zone_maps, set_file_metadata, push_history -> write_chunk ... -> finish
+/// ```
 pub struct TetWriter {
     path: PathBuf,
     output: BufWriter<TemporaryFile>,
@@ -31,7 +37,7 @@ pub struct TetWriter {
     chunks: Chunks<ChunkRow>,
     history: Vec<HistoryRow>,
     file_metadata: Option<FileMetadata>,
-    /// By dataset and chunk, if they are wanted.
+    /// For each dataset, the zone of each chunk; `None` unless zone maps are embedded.
     zones: Option<Vec<Vec<Zone>>>,
     has_failed: bool,
 }
@@ -46,11 +52,11 @@ impl std::fmt::Debug for TetWriter {
 }
 
 impl TetWriter {
-    /// Starts a file that will hold these datasets.
+    /// Creates a file for the datasets that `specs` describe.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a dataset cannot be written as described, [`Error::Io`] if the temporary file
-    /// cannot be made.
+    /// [`Error::Invalid`] if a dataset cannot be written as described, [`Error::Io`] if the
+    /// temporary file cannot be created.
     pub fn create(path: impl AsRef<Path>, specs: Vec<DatasetSpec>) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         for spec in &specs {
@@ -81,8 +87,8 @@ impl TetWriter {
         Ok(writer)
     }
 
-    /// Embeds zone maps: the least and greatest value of each chunk, and how many of its cells are missing. The footer is
-    /// then one of version 2, which older readers refuse.
+    /// Embeds zone maps: the min, max and null count of each chunk. Call this before writing
+    /// chunks. The footer is then version 2, which older readers refuse.
     pub fn embed_zone_maps(&mut self) {
         let none = Zone {
             elements: 0,
@@ -93,12 +99,12 @@ impl TetWriter {
         self.zones = Some(zones.collect());
     }
 
-    /// Says what wrote the file.
+    /// Records which program wrote the file.
     pub fn set_file_metadata(&mut self, metadata: FileMetadata) {
         self.file_metadata = Some(metadata);
     }
 
-    /// Adds a row of provenance; `at` is in seconds since 1970.
+    /// Adds a row to the history. `at` is in seconds since 1970.
     pub fn push_history(&mut self, op: &str, source: &str, at: u64) {
         self.history.push(HistoryRow {
             op: op.to_string(),
@@ -108,10 +114,12 @@ impl TetWriter {
         });
     }
 
-    /// Writes one chunk: its cells within the shape, row-major, little-endian.
+    /// Writes one chunk. `cells` are its cells, clipped to the shape of the dataset, row-major and
+    /// little-endian.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such chunk, its cells have another length, or it was written before.
+    /// [`Error::Invalid`] if there is no such chunk, its cells have another length, it was written
+    /// before, or an earlier write failed. [`Error::Io`] if the write fails.
     pub fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
         let (_, ordinal) = self.chunks.check(&self.path, dataset, chunk, cells)?;
         let spec = &self.specs[dataset];
@@ -130,7 +138,7 @@ impl TetWriter {
             }
         };
         if let Err(error) = self.output.write_all(stored) {
-            // Part of it may have been written, so that nobody knows where the next chunk would come to lie.
+            // Part of the chunk may have been written, so the offset of the next chunk is unknown.
             self.has_failed = true;
             return Err(Error::io(&self.path, "write")(error));
         }
@@ -149,18 +157,19 @@ impl TetWriter {
         Ok(())
     }
 
-    /// Writes a whole dataset from its cells, row-major and little-endian.
+    /// Writes all chunks of a dataset. `cells` are all its cells, row-major and little-endian.
     ///
     /// # Errors
-    /// As [`Self::write_chunk`].
+    /// See [`Self::write_chunk`].
     pub fn write_dataset(&mut self, dataset: usize, cells: &[u8]) -> Result<()> {
         ArrayWriter::write_dataset(self, dataset, cells)
     }
 
-    /// Writes index, directory and footer, syncs the file and gives it its name.
+    /// Writes the footer, the dataset directory and the chunk index, syncs the file and renames it
+    /// to the target.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a chunk was never written; the target is untouched then.
+    /// [`Error::Invalid`] if a chunk was never written. The target is unchanged then.
     pub fn finish(mut self) -> Result<()> {
         self.chunks.check_all(&self.path)?;
         let has_footer = self.write_footer()?;
@@ -173,7 +182,7 @@ impl TetWriter {
         target::persist(temporary, &path)
     }
 
-    /// Writes the footer, if there is anything to say.
+    /// Writes the footer, if there is anything to write. Returns `true` if the file has a footer.
     fn write_footer(&mut self) -> Result<bool> {
         let datasets = self
             .specs
@@ -214,7 +223,7 @@ impl TetWriter {
         Ok(Some(bytes))
     }
 
-    /// Everything before the payloads: superblock, directory, index.
+    /// Writes everything before the payloads: superblock, dataset directory and chunk index.
     fn write_head(&mut self, has_footer: bool) -> Result<()> {
         let index_offset = if self.chunks.datasets().is_empty() {
             superblock::SUPERBLOCK_BYTES

@@ -1,4 +1,4 @@
-//! What can be written: the limits of the format, which the reference checks.
+//! Checks dataset descriptions against the limits of the format, which the reference enforces.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::format::array::{DatasetSpec, checked_product};
 use crate::format::tet::limits::{MAX_ATTRIBUTES, MAX_LABELS, MAX_TEXT, is_allowed};
 use crate::format::tet::superblock::MAX_RANK;
 
-/// Whether a dataset can be written as described, and the reference would read it.
+/// Checks that a dataset can be written as described, and that the reference would read it.
 pub(super) fn check(spec: &DatasetSpec, path: &Path) -> Result<()> {
     let invalid =
         |message: String| Error::invalid(path, format!("dataset \"{}\": {message}", spec.name));
@@ -40,7 +40,7 @@ pub(super) fn check(spec: &DatasetSpec, path: &Path) -> Result<()> {
             spec.shape.len()
         )));
     }
-    // A reader could not tell the columns apart.
+    // Readers could not tell columns with the same name apart.
     if let Some(repeated) = (1..names.len()).find(|n| names[..*n].contains(&names[*n])) {
         return Err(invalid(format!(
             "two dimensions are called \"{}\"",
@@ -88,7 +88,7 @@ pub(super) fn check(spec: &DatasetSpec, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What to say of a text that is not allowed.
+/// Returns the message for a string that is not allowed.
 pub(super) fn text_limit(text: &str) -> String {
     let start: String = text.chars().take(20).collect();
     format!(

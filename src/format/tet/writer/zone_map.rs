@@ -1,14 +1,14 @@
-//! Zone maps of what is written, as `ZONE.json`.
+//! Computes zone maps and encodes them as `ZONE.json`.
 
 use serde::Serialize;
 
 use crate::format::array::{Dtype, Fill};
 use crate::format::tet::statistics::zone_maps::Zone;
 
-/// What the reference writes for a file that is no generation of a package.
+/// The hash that the reference writes for a file outside a package.
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The zone of some cells.
+/// Computes the zone of a chunk from its cells.
 pub(in crate::format::tet) fn zone(dtype: Dtype, fill: Option<Fill>, cells: &[u8]) -> Zone {
     let size = dtype.size() as usize;
     let fill = fill.map(Fill::bits);
@@ -63,7 +63,8 @@ struct Entry {
     max_le: Option<String>,
 }
 
-/// The zones of chunks in the order of the index, each with its dataset's number and type and its position.
+/// Encodes zones, which must be in the order of the index. Each comes with its dataset id, its
+/// dtype and the indices of its chunk in the chunk grid.
 pub(in crate::format::tet) fn encode(
     zones: impl Iterator<Item = (u64, Dtype, Vec<u64>, Zone)>,
 ) -> serde_json::Result<Vec<u8>> {
@@ -86,7 +87,7 @@ pub(in crate::format::tet) fn encode(
     Ok(bytes)
 }
 
-/// The little-endian bytes of a value.
+/// Returns the little-endian bytes of a value in hexadecimal.
 fn hex(dtype: Dtype, bits: u64) -> String {
     let bytes = bits.to_le_bytes();
     let bytes = bytes[..dtype.size() as usize].iter();

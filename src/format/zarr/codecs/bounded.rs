@@ -1,10 +1,10 @@
-//! Decompression that stops where a chunk's size says that it must end, whatever the compressed bytes claim.
+//! Decompression that is bounded by the size of a chunk, whatever the compressed bytes claim.
 
 use std::io::{Cursor, Read};
 
 use zarrs::array::codec::{blosc_decompress_bytes, blosc_validate};
 
-/// A compression whose output may be of any length.
+/// A compression format with output of unbounded length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compression {
     Gzip,
@@ -15,7 +15,7 @@ pub(crate) enum Compression {
 }
 
 impl Compression {
-    /// The one that a version of Zarr knows by this name.
+    /// Returns the compression of a codec name, as either version of Zarr spells it.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name.strip_prefix("numcodecs.").unwrap_or(name) {
             "gzip" => Self::Gzip,
@@ -30,7 +30,7 @@ impl Compression {
     /// Decompresses `bytes` to at most `most` bytes.
     ///
     /// # Errors
-    /// What is wrong with the bytes.
+    /// Returns a message if the bytes are malformed, or decompress to more than `most` bytes.
     pub fn decode(self, bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
         match self {
             Self::Gzip => read(
@@ -61,7 +61,7 @@ fn read(decoder: impl Read, most: u64) -> Result<Vec<u8>, String> {
 }
 
 fn zstd_frames(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
-    // A frame that says how long it is, as most do, is decompressed in one call, which is faster.
+    // Most payloads are one frame that states its length. Decompressing it in one call is faster.
     if let Ok(Some(length)) = zstd::zstd_safe::get_frame_content_size(bytes) {
         if length > most {
             return Err(too_long(most));
@@ -76,7 +76,7 @@ fn zstd_frames(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
 }
 
 fn blosc(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
-    // A chunk without cells, which the library calls a failure.
+    // A chunk without cells, for which the library returns an error.
     if bytes.get(4..8) == Some(&[0; 4]) {
         return Ok(Vec::new());
     }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn zstd_frames_that_lie_about_their_length() {
-        // A frame of 2^60 bytes, by its header.
+        // The header states a length of 2^60 bytes.
         let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x58];
         frame.extend_from_slice(&(1u64 << 60).to_le_bytes());
         frame.extend_from_slice(&[1, 0, 0]);

@@ -1,7 +1,13 @@
-//! The codecs of a chunk, undone one after another.
+//! Decodes chunks by undoing their codecs one after another.
 //!
-//! Each step knows the most bytes that it may bring forth. `zarrs` undoes what cannot grow beyond that: the
-//! order of bytes, transpositions, checksums. Its codecs can panic on hostile bytes, which becomes an error.
+//! ```text
+//! stored bytes -> bytes-to-bytes   -> array-to-bytes        -> array-to-array -> cells
+//!                 zstd, crc32c        bytes, or the shards      transpose
+//! ```
+//!
+//! Each step has an upper bound for its output. `zarrs` undoes the codecs that cannot exceed it:
+//! byte order, transpositions, checksums. Its codecs can panic on hostile bytes, and such a panic
+//! becomes an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,10 +28,10 @@ use crate::format::zarr::codecs::shard::Shards;
 use crate::format::zarr::metadata::json::clipped;
 use crate::format::zarr::{MAX_CHUNK_BYTES, cells};
 
-/// Codecs that an array may have, within each other.
+/// Maximum number of codecs of an array, including those within shards.
 const MAX_CODECS: usize = 32;
 
-/// What undoes the encoding of chunks.
+/// The codecs of an array's chunks, each list in the order of encoding.
 pub(crate) struct Chain {
     array_to_array: Vec<Arc<dyn ArrayToArrayCodecTraits>>,
     to_bytes: ToBytes,
@@ -33,10 +39,10 @@ pub(crate) struct Chain {
     names: Vec<String>,
 }
 
-/// The step between cells and bytes.
+/// The codec between cells and bytes.
 enum ToBytes {
     Cells(Arc<dyn ArrayToBytesCodecTraits>),
-    /// Bytes that are read elsewhere: texts.
+    /// No codec: other code parses the bytes, those of strings or of a shard's index.
     Raw,
     Shards(Box<Shards>),
 }
@@ -46,12 +52,12 @@ enum BytesCodec {
     Other(Arc<dyn BytesToBytesCodecTraits>),
 }
 
-/// What the codecs are told of a chunk.
+/// The properties of a chunk that its codecs depend on.
 pub(crate) struct Cells<'a> {
     pub shape: &'a [u64],
     pub data_type: &'a DataType,
     pub fill: &'a FillValue,
-    /// The most bytes of texts, `None` for numbers, whose bytes are known exactly.
+    /// Maximum number of bytes of strings; `None` for numbers, whose size is known exactly.
     pub text_bytes: Option<u64>,
 }
 
@@ -62,7 +68,7 @@ impl fmt::Debug for Chain {
 }
 
 impl Chain {
-    /// The codecs of version 2, which `zarrs` has read from the metadata.
+    /// Returns the codecs of version 2, which `zarrs` has read from the metadata.
     pub fn of_v2(codecs: &CodecChain, is_text: bool, names: Vec<String>) -> Self {
         let bytes_to_bytes = codecs.bytes_to_bytes_codecs().iter().map(|codec| {
             let name = codec
@@ -74,7 +80,7 @@ impl Chain {
             }
         });
         Self {
-            // Turning the only dimension of texts around changes nothing.
+            // Strings have one dimension, so transposing them changes nothing.
             array_to_array: if is_text {
                 Vec::new()
             } else {
@@ -90,15 +96,15 @@ impl Chain {
         }
     }
 
-    /// The list of codecs in the metadata of version 3.
+    /// Parses the list of codecs in the metadata of version 3.
     ///
     /// # Errors
-    /// What is wrong with them, or not supported.
+    /// Returns a message if a codec is malformed or not supported.
     pub fn of_v3(codecs: &Value, is_text: bool) -> Result<Self, String> {
         Self::of_list(codecs, is_text, &mut 0)
     }
 
-    /// The same within `count` codecs of other lists.
+    /// Parses a list of codecs. `count` counts the codecs in all lists of the array.
     pub fn of_list(codecs: &Value, is_text: bool, count: &mut usize) -> Result<Self, String> {
         let list = codecs.as_array().ok_or("codecs is no list")?;
         let mut array_to_array = Vec::new();
@@ -125,7 +131,7 @@ impl Chain {
                     continue;
                 }
                 "bytes" | "endian" | "vlen-utf8" if is_text => set(ToBytes::Raw)?,
-                // How they were configured does not matter to decompression.
+                // Decompression does not depend on the configuration.
                 _ if let Some(compression) = Compression::named(name) => {
                     bytes_to_bytes.push(BytesCodec::Compression(compression));
                 }
@@ -149,12 +155,12 @@ impl Chain {
         })
     }
 
-    /// The codecs' names, between commas.
+    /// Returns the names of the codecs, separated by commas.
     pub fn names(&self) -> String {
         self.names.join(", ")
     }
 
-    /// The shards, if there is nothing but them, so that their chunks can be read one by one.
+    /// Returns the shards if there is no codec around them, so that chunks can be read one by one.
     pub fn shards(&self) -> Option<&Shards> {
         match &self.to_bytes {
             ToBytes::Shards(shards)
@@ -166,15 +172,16 @@ impl Chain {
         }
     }
 
-    /// Undoes the bytes-to-bytes codecs alone, for what has `length` bytes.
+    /// Undoes the bytes-to-bytes codecs alone, for a result of `length` bytes.
     pub fn decode_bytes(&self, bytes: Vec<u8>, length: u64) -> Result<Vec<u8>, String> {
         self.undo_bytes(bytes, BytesRepresentation::FixedSize(length))
     }
 
-    /// The cells of a chunk, row-major, in the order of bytes of this machine; or the bytes of its texts.
+    /// Decodes a chunk to row-major cells in the machine's byte order, or to the bytes of its
+    /// strings.
     ///
     /// # Errors
-    /// What is wrong with the bytes.
+    /// Returns a message if the bytes are malformed.
     pub fn decode(&self, bytes: Vec<u8>, chunk: &Cells<'_>) -> Result<Vec<u8>, String> {
         if let Some(most) = chunk.text_bytes {
             let representation = BytesRepresentation::BoundedSize(most);
@@ -184,7 +191,7 @@ impl Chain {
                 _ => Ok(bytes),
             };
         }
-        // What the cells become on their way to bytes.
+        // The shape, type and fill value before each array-to-array codec, and after the last.
         let shape = chunk.shape.iter().map(|extent| NonZeroU64::new(*extent));
         let shape = shape
             .collect::<Option<Vec<_>>>()
@@ -246,14 +253,14 @@ impl Chain {
         mut bytes: Vec<u8>,
         first: BytesRepresentation,
     ) -> Result<Vec<u8>, String> {
-        // What each codec was given when the chunk was written.
+        // The size of the input of each codec when the chunk was encoded, or an upper bound of it.
         let mut given = vec![first];
         for codec in &self.bytes_to_bytes {
             let last = given[given.len() - 1];
             given.push(match codec {
                 BytesCodec::Compression(_) => match last.size() {
-                    // More than any of them makes of incompressible bytes, and so little more that codecs upon codecs
-                    // cannot make a small chunk large.
+                    // Larger than the output of any compression for incompressible bytes, but by so
+                    // little that stacked codecs cannot make a small chunk large.
                     Some(size) => BytesRepresentation::BoundedSize(
                         size.saturating_add(size / 32).saturating_add(4096),
                     ),
@@ -283,19 +290,19 @@ impl Chain {
     }
 }
 
-/// The codec that `zarrs` has for the metadata of one.
+/// Creates the codec of `zarrs` for a codec's metadata.
 fn zarrs_codec(codec: &Value) -> Result<Codec, String> {
     let metadata: MetadataV3 =
         serde_json::from_value(codec.clone()).map_err(|error| clipped(&error.to_string()))?;
     guarded(|| Codec::from_metadata(&metadata))
 }
 
-/// The name of a codec in a list of version 3.
+/// Returns the name of a codec in a list of version 3.
 pub(crate) fn codec_name(codec: &Value) -> Option<&str> {
     codec.as_str().or_else(|| codec.get("name")?.as_str())
 }
 
-/// Bytes of a cell of numbers.
+/// Returns the bytes per cell of a numeric type.
 pub(crate) fn fixed_size(data_type: &DataType) -> Result<u64, String> {
     let size = data_type.fixed_size().ok_or("cells of no fixed size")?;
     Ok(size as u64)
@@ -311,12 +318,12 @@ fn check_size(shape: &[NonZeroU64], data_type: &DataType) -> Result<(), String> 
     }
 }
 
-/// One thread: chunks are decoded side by side already.
+/// Returns options for a single thread, since chunks are already decoded in parallel.
 fn options() -> CodecOptions {
     CodecOptions::default().with_concurrent_target(1)
 }
 
-/// Calls into `zarrs`, whose panics become errors.
+/// Calls into `zarrs`, turning panics into errors.
 pub(crate) fn guarded<T, E: fmt::Display>(
     call: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, String> {

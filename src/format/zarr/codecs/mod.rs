@@ -1,4 +1,4 @@
-//! Codecs of chunks, shards among them, decoded within the size of a chunk.
+//! The codecs of chunks and shards, with output bounded by the size of a chunk.
 
 pub(crate) mod bounded;
 pub(crate) mod chain;

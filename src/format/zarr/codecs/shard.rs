@@ -1,4 +1,12 @@
-//! Shards: chunks that lie together in one file, with an index of where each is.
+//! Shards: files of several chunks, with an index of their offsets.
+//!
+//! ```text
+//! +---------+---------+-----+------------------------------------+
+//! | chunk 0 | chunk 1 | ... | index: offset and length per chunk |
+//! +---------+---------+-----+------------------------------------+
+//! ```
+//!
+//! The index is at the end of the shard, or at the start if `index_location` says so.
 
 use std::fmt;
 
@@ -8,20 +16,20 @@ use crate::format::array::next_position;
 use crate::format::zarr::codecs::chain::{Cells, Chain, codec_name, fixed_size};
 use crate::format::zarr::{MAX_CHUNK_BYTES, MAX_DIMENSIONS, cells};
 
-/// Offset and length of a chunk that is not there.
+/// The offset and the length of an absent chunk.
 const ABSENT: u64 = u64::MAX;
-/// Bytes of an entry of the index: offset and length.
+/// Bytes per entry of the index: offset and length.
 const ENTRY_BYTES: u64 = 16;
 
 /// The sharding codec of an array.
 pub(crate) struct Shards {
     /// Cells per chunk of a shard along each dimension; none is zero.
     pub chunk_shape: Vec<u64>,
-    /// The codecs of each chunk.
+    /// The codecs of each chunk in a shard.
     pub chain: Chain,
     index_chain: Chain,
     is_index_big_endian: bool,
-    /// Bytes that the index's checksum adds.
+    /// Bytes of the checksum in the stored index.
     checksum_bytes: u64,
     is_index_first: bool,
 }
@@ -32,7 +40,7 @@ impl fmt::Debug for Shards {
     }
 }
 
-/// Where the chunks of one shard lie in its file.
+/// The index of one shard, with the locations of its chunks.
 #[derive(Debug)]
 pub(crate) struct ShardIndex {
     /// Offset and length of each chunk, row-major.
@@ -40,10 +48,10 @@ pub(crate) struct ShardIndex {
 }
 
 impl ShardIndex {
-    /// Offset and length of a chunk, `None` if the shard does not have it.
+    /// Returns the offset and the length of a chunk, or `None` if the shard does not contain it.
     ///
     /// # Errors
-    /// If it does not lie within the `length` bytes of the shard.
+    /// Returns a message if the chunk does not lie within the `length` bytes of the shard.
     pub fn range(&self, ordinal: usize, length: u64) -> Result<Option<(u64, u64)>, String> {
         let (offset, size) = *self
             .entries
@@ -60,17 +68,17 @@ impl ShardIndex {
         }
     }
 
-    /// Bytes of memory that the index takes.
+    /// Returns the number of bytes of memory that the index takes.
     pub fn bytes(&self) -> usize {
         self.entries.len() * ENTRY_BYTES as usize
     }
 }
 
 impl Shards {
-    /// The codec's configuration; `count` counts all codecs of the array.
+    /// Parses the codec's configuration. `count` counts the codecs in all lists of the array.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns a message if the configuration is malformed or not supported.
     pub fn of(configuration: &Value, is_text: bool, count: &mut usize) -> Result<Self, String> {
         let chunk_shape = configuration
             .get("chunk_shape")
@@ -108,12 +116,14 @@ impl Shards {
         })
     }
 
-    /// Names of the codecs of the chunks.
+    /// Returns the names of the codecs of the chunks, separated by commas.
     pub fn codecs(&self) -> String {
         self.chain.names()
     }
 
-    /// Chunks of a shard along each dimension, if its shape is one of whole chunks.
+    /// Returns the number of chunks of a shard along each dimension.
+    ///
+    /// Returns `None` if the shape of the shard is not one of whole chunks.
     pub fn grid(&self, shard_shape: &[u64]) -> Option<Vec<u64>> {
         if shard_shape.len() != self.chunk_shape.len() {
             return None;
@@ -124,10 +134,10 @@ impl Shards {
             .collect()
     }
 
-    /// Where in a shard of `length` bytes the index of this grid lies: offset and length.
+    /// Returns the offset and the length of the index in a shard of `length` bytes.
     ///
     /// # Errors
-    /// If the shard is too short for it.
+    /// Returns a message if the shard is too short for an index of this grid.
     pub fn index_range(&self, grid: &[u64], length: u64) -> Result<(u64, u64), String> {
         let size = cells::byte_count(grid, ENTRY_BYTES)
             .and_then(|size| size.checked_add(self.checksum_bytes))
@@ -143,10 +153,10 @@ impl Shards {
         Ok((offset, size))
     }
 
-    /// The index, from its bytes.
+    /// Decodes the index from its stored bytes.
     ///
     /// # Errors
-    /// If its checksum is not that of the bytes.
+    /// Returns a message if the checksum does not match.
     pub fn index(&self, bytes: Vec<u8>) -> Result<ShardIndex, String> {
         let length = bytes.len() as u64 - self.checksum_bytes.min(bytes.len() as u64);
         let bytes = self.index_chain.decode_bytes(bytes, length)?;
@@ -167,10 +177,10 @@ impl Shards {
         })
     }
 
-    /// All cells of a shard, row-major.
+    /// Decodes all cells of a shard, row-major. Absent chunks have the fill value.
     ///
     /// # Errors
-    /// What is wrong with its bytes.
+    /// Returns a message if the bytes are malformed, or the shard is too large.
     pub fn decode(&self, bytes: &[u8], whole: &Cells<'_>) -> Result<Vec<u8>, String> {
         let size = fixed_size(whole.data_type)?;
         let length = bytes.len() as u64;

@@ -1,4 +1,4 @@
-//! Attributes, dimension names and fill values: from JSON to text.
+//! Converts attributes, dimension names and fill values from JSON to text.
 
 use std::collections::HashSet;
 
@@ -8,19 +8,21 @@ use crate::format::array::DatasetMetadata;
 use crate::format::zarr::metadata::element::{Element, Kind};
 use crate::format::zarr::metadata::json::clipped;
 
-/// The attribute with the value that stands for missing cells.
+/// The attribute that holds the fill value.
 pub(crate) const FILL_VALUE: &str = "_FillValue";
-/// The attribute with further values that stand for missing cells.
+/// The attribute that holds further values that stand for null.
 const MISSING_VALUE: &str = "missing_value";
-/// The attribute that says whether integers have a sign, whatever their type.
+/// The attribute that says whether integers are unsigned, whatever their type.
 const UNSIGNED: &str = "_Unsigned";
-/// The attribute by which xarray names dimensions in version 2.
+/// The attribute that holds the dimension names in version 2, by the convention of xarray.
 pub(crate) const DIMENSIONS: &str = "_ARRAY_DIMENSIONS";
 
-/// What an array's attributes, its dimension names in version 3 and its fill value in version 2 say.
+/// Builds an array's metadata from its attributes, its `dimension_names` (version 3) and its fill
+/// value (version 2).
 ///
-/// Text stays as it is, numbers and booleans become what JSON prints, null is left out. A list of one becomes
-/// its element, since attributes of NetCDF come that way; other lists and objects become JSON.
+/// Text is kept, numbers and booleans are formatted as JSON, and null is left out. A list of one
+/// element becomes that element, since attributes converted from NetCDF are such lists. Other
+/// lists, and objects, become JSON.
 pub(crate) fn metadata(
     attributes: &Value,
     dimension_names: Option<&Value>,
@@ -50,13 +52,13 @@ pub(crate) fn metadata(
         .or(fill);
     if let Some(mut text) = fill.and_then(|fill| fill_text(fill, element)) {
         if attributes.contains_key(UNSIGNED) {
-            // Written for the type of the other sign.
+            // The fill value may be written for the stored type, which has the other sign.
             text = wrapped(text, element);
         }
         metadata.attrs.insert(FILL_VALUE.to_string(), text);
     }
     if let Kind::Time { units, is_instant } = &element.kind {
-        // The type is what the cells are, whatever the attributes say.
+        // The element type determines these attributes, whatever the array's own attributes say.
         metadata.attrs.insert("units".to_string(), units.clone());
         metadata.attrs.remove("calendar");
         if *is_instant {
@@ -82,7 +84,7 @@ pub(crate) fn metadata(
     metadata
 }
 
-/// The element type, once the attributes have said whether integers have a sign.
+/// Applies the attribute `_Unsigned`, if there is one, to an element type.
 pub(crate) fn with_sign(element: Element, attributes: &Value) -> Element {
     match attributes.get(UNSIGNED) {
         Some(unsigned) => element.with_unsigned(unsigned),
@@ -90,7 +92,9 @@ pub(crate) fn with_sign(element: Element, attributes: &Value) -> Element {
     }
 }
 
-/// The values of missing cells, as JSON if there are several; `None` if there is none that could be read.
+/// Converts the values of `missing_value` to text, as a JSON list if there are several.
+///
+/// Returns `None` if none of them can be read.
 fn missing_text(value: &Value, element: &Element) -> Option<String> {
     let Value::Array(list) = value else {
         return fill_text(value, element);
@@ -113,7 +117,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// A name for each dimension, if all have one and none is there twice.
+/// Returns the dimension names, if every dimension has one and they are distinct.
 fn distinct(names: &Value, dimensions: usize) -> Option<Vec<String>> {
     let names = names.as_array()?;
     let names: Vec<String> = names
@@ -127,8 +131,10 @@ fn distinct(names: &Value, dimensions: usize) -> Option<Vec<String>> {
     is_usable.then_some(names)
 }
 
-/// The value of missing cells. NaN needs none, and neither do texts, of which none is missing. Of integers it is an
-/// integer, also where it is written as a float (`-9999.0`).
+/// Converts a fill value to text.
+///
+/// Returns `None` for NaN, which needs no fill value, and for strings, which are never null. For
+/// integer types, a whole float such as `-9999.0` becomes an integer.
 fn fill_text(fill: &Value, element: &Element) -> Option<String> {
     if matches!(element.kind, Kind::Text(_)) {
         return None;
@@ -139,11 +145,11 @@ fn fill_text(fill: &Value, element: &Element) -> Option<String> {
         Value::String(fill) => {
             let value = match fill.parse::<f64>() {
                 Ok(value) => value,
-                // xarray writes the eight bytes of floats so.
+                // xarray writes a float as the base64 of its eight bytes.
                 Err(_) => f64::from_le_bytes(base64(fill)?.try_into().ok()?),
             };
             match Number::from_f64(value) {
-                // An integer's text may have more digits than a float holds.
+                // An integer's text may have more digits than an `f64` holds, so it is kept.
                 Some(_) if fill.parse::<i128>().is_ok() => Some(fill.clone()),
                 Some(number) => Some(integer_text(&number, element).unwrap_or(number.to_string())),
                 None if value.is_nan() => None,
@@ -157,7 +163,7 @@ fn fill_text(fill: &Value, element: &Element) -> Option<String> {
     }
 }
 
-/// A number without a fraction as an integer, for cells that are integers.
+/// Returns a number without a fraction as the text of an integer, if the cells are integers.
 fn integer_text(number: &Number, element: &Element) -> Option<String> {
     element.integers()?;
     let value: i128 = match (number.as_i64(), number.as_u64(), number.as_f64()) {
@@ -169,7 +175,7 @@ fn integer_text(number: &Number, element: &Element) -> Option<String> {
     Some(value.to_string())
 }
 
-/// An integer that the cells cannot hold as the one with the same bytes, which they can.
+/// Wraps an integer that is out of the range of the cells into that range.
 fn wrapped(text: String, element: &Element) -> String {
     match (element.integers(), text.parse::<i128>()) {
         (Some((least, _, count)), Ok(value)) => {
@@ -181,7 +187,7 @@ fn wrapped(text: String, element: &Element) -> String {
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The bytes of a text in base64, with its padding.
+/// Decodes base64 with padding.
 pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     if text.len() - digits.len() > 2 || !text.len().is_multiple_of(4) {
@@ -202,7 +208,7 @@ pub(crate) fn base64(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Bytes in base64, with padding.
+/// Encodes bytes as base64 with padding.
 pub(crate) fn to_base64(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for part in bytes.chunks(3) {
@@ -284,7 +290,7 @@ mod tests {
                 "_Unsigned": unsigned, "_FillValue": -1, "missing_value": -1,
             })
         };
-        // As xarray, which leaves missing_value alone.
+        // `missing_value` is not wrapped, as in xarray.
         assert_eq!(attributes(both("true"), "int8"), ["255", "-1"]);
         assert_eq!(attributes(both("false"), "uint16"), ["-1", "-1"]);
     }

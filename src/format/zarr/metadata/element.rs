@@ -1,53 +1,54 @@
-//! Element types: those of Zarr, and what stands for them here.
+//! Zarr element types, and the dataset types that they are read as.
 
 use serde_json::{Value, json};
 
 use crate::format::array::Dtype;
 
-/// Characters of the longest text of a fixed length.
+/// Maximum number of characters of a fixed-length string.
 const MAX_CHARACTERS: u64 = 1 << 20;
 
-/// The type of an array's cells.
+/// The element type of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Element {
-    /// The type that cells are read in.
+    /// The type that cells are read as.
     pub dtype: Dtype,
     pub kind: Kind,
-    /// The type that the codecs are told, in the words of the array's version of Zarr. Texts are bytes to them.
+    /// The type that `zarrs` gets in place of the element type, as the array's version of Zarr
+    /// spells it. For strings, it is a type of bytes.
     pub stand_in: Value,
 }
 
-/// How stored cells become cells.
+/// The conversion of stored cells to cells of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// As they are.
+    /// No conversion.
     Number,
     /// A byte, which becomes 0 or 1.
     Boolean,
-    /// A byte, which becomes an i16.
+    /// A signed byte, which becomes an `i16`.
     Int8,
-    /// i64, with the attribute `units`, and `calendar` for instants.
+    /// An `i64`, with the attribute `units`, and `calendar` for instants.
     Time { units: String, is_instant: bool },
-    /// i64 codes of texts.
+    /// A string, which becomes an `i64` code.
     Text(TextKind),
 }
 
-/// How texts are stored.
+/// The encoding of strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextKind {
-    /// Each with its length before it.
+    /// Strings of any length, each with its length before it.
     Variable,
-    /// So many code points of 32 bits, the rest of them zero.
+    /// Strings of 32-bit code points, padded with zeros to a fixed number.
     Utf32 {
         characters: u64,
         is_big_endian: bool,
     },
-    /// So many bytes, the rest of them zero.
+    /// Strings of bytes, padded with zeros to a fixed number.
     Bytes { length: u64 },
 }
 
 impl TextKind {
-    /// Bytes of a text, if all have the same number.
+    /// Returns the number of bytes of a string, if it is the same for all.
     pub fn size(self) -> Option<u64> {
         match self {
             Self::Variable => None,
@@ -66,7 +67,8 @@ impl Element {
         }
     }
 
-    /// The type that `.zarray` spells like NumPy, such as `<f4`; `None` if no column can be made of it.
+    /// Parses a `dtype` of `.zarray`, in NumPy's notation such as `<f4`. Returns `None` if the type
+    /// is not supported.
     pub fn of_v2(dtype: &Value) -> Option<Self> {
         let text = dtype.as_str()?;
         let order = text.chars().next().filter(|order| "<>|".contains(*order))?;
@@ -85,7 +87,7 @@ impl Element {
             "i1" => Some(Self::int8(json!("|i1"))),
             "u1" => Some(Self::number(Dtype::U8, json!("|u1"))),
             "O" => texts(TextKind::Variable),
-            // The order of bytes must be known.
+            // All other types have a byte order, which must be stated.
             _ if order == '|' && !rest.starts_with('S') => None,
             "i2" => number(Dtype::I16),
             "i4" => number(Dtype::I32),
@@ -117,7 +119,7 @@ impl Element {
         }
     }
 
-    /// The type that `data_type` of `zarr.json` names; `None` if no column can be made of it.
+    /// Parses a `data_type` of `zarr.json`. Returns `None` if the type is not supported.
     pub fn of_v3(data_type: &Value, is_big_endian: bool) -> Option<Self> {
         let name = match data_type {
             Value::String(name) => name.as_str(),
@@ -186,7 +188,9 @@ impl Element {
         }
     }
 
-    /// Times in a unit of NumPy. Years and months are no fixed lengths, and multiples of units have no name in CF.
+    /// Returns the type of times in a NumPy unit, or `None` if the unit is not supported.
+    ///
+    /// Years and months have no fixed length, and CF has no names for multiples of units.
     fn time(unit: &str, is_instant: bool, stand_in: Value) -> Option<Self> {
         let unit = match unit {
             "W" => "weeks",
@@ -211,8 +215,8 @@ impl Element {
         })
     }
 
-    /// The type that the attribute `_Unsigned` of the NetCDF conventions makes of an integer type: the same bytes,
-    /// read without or with a sign.
+    /// Applies the attribute `_Unsigned` of the NetCDF conventions: the bytes of an integer type
+    /// are read as unsigned, or as signed.
     pub fn with_unsigned(mut self, unsigned: &Value) -> Self {
         let is_unsigned = match unsigned {
             Value::Bool(unsigned) => *unsigned,
@@ -235,7 +239,7 @@ impl Element {
         self
     }
 
-    /// The least and the greatest cell, and the number of different ones, if the cells are integers.
+    /// Returns the min, the max and the number of distinct values of a cell, if cells are integers.
     pub fn integers(&self) -> Option<(i128, i128, i128)> {
         let bits = match (&self.kind, self.dtype) {
             (Kind::Text(_), _) | (_, Dtype::F16 | Dtype::F32 | Dtype::F64) => return None,
@@ -249,7 +253,7 @@ impl Element {
         })
     }
 
-    /// Bytes of a stored cell, if all have the same number.
+    /// Returns the number of bytes of a stored cell, if it is the same for all.
     pub fn stored_size(&self) -> Option<u64> {
         match &self.kind {
             Kind::Text(kind) => kind.size(),
@@ -258,7 +262,7 @@ impl Element {
         }
     }
 
-    /// The fill value in the words of the stand-in type; that of texts is none of the codecs' business.
+    /// Converts the fill value for the stand-in type. Codecs do not use the fill value of strings.
     pub fn stand_in_fill(&self, fill: &Value, is_v3: bool) -> Value {
         match (&self.kind, fill) {
             (Kind::Text(_), _) | (_, Value::Null) if is_v3 => json!(0),
@@ -337,7 +341,7 @@ mod tests {
             (Dtype::I16, Some((-128, 127, 256)))
         );
         assert_eq!(of(">u2", json!("false")).0, Dtype::I16);
-        // Nothing to change, and nothing that says so.
+        // Nothing changes if the sign already matches, the type has none, or the value is invalid.
         assert_eq!(of("<u2", json!("true")).0, Dtype::U16);
         assert_eq!(of("<f4", json!("true")), (Dtype::F32, None));
         assert_eq!(of("|b1", json!("false")).0, Dtype::U8);

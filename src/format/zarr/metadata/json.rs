@@ -1,4 +1,5 @@
-//! The JSON documents of a hierarchy, which Python may have written with numbers that JSON does not have.
+//! Reads the JSON documents of a hierarchy, which may contain NaN and infinities as Python writes
+//! them.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -9,12 +10,13 @@ use crate::error::{Error, Place, Result};
 use crate::format::io::handles::Identity;
 use crate::format::zarr::root::Root;
 
-/// Bytes of the longest document that is read. Consolidated metadata is the longest there is.
+/// Maximum length of a document in bytes. Consolidated metadata is the longest kind.
 const MAX_BYTES: u64 = 64 << 20;
-/// Characters of a parser's message that are repeated.
+/// Maximum number of characters of a file's text, or of a parser's message, in an error message.
 const MAX_MESSAGE: usize = 200;
 
-/// The bytes of a document of a hierarchy, and what its file was like; `None` if there is no such file.
+/// Reads a document, and returns its bytes and the identity of its file; `None` if there is no
+/// file.
 pub(crate) fn read(root: &Root, path: &Path) -> Result<Option<(Vec<u8>, Identity)>> {
     let Some((file, metadata)) = root.open_document(path)? else {
         return Ok(None);
@@ -34,7 +36,9 @@ pub(crate) fn read(root: &Root, path: &Path) -> Result<Option<(Vec<u8>, Identity
     Ok(Some((bytes, Identity::of(&metadata))))
 }
 
-/// Whether an error says that there is no such file. A file in the place of a folder of its path says that too.
+/// Returns `true` if an error means that a file does not exist.
+///
+/// This includes a path in which a file stands where a directory should be.
 pub(crate) fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -42,7 +46,7 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-/// The document as an object; `path` is for messages.
+/// Parses a document, which must be an object. `path` is for error messages.
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Value> {
     let malformed = |found: String| {
         Err(Error::malformed(
@@ -59,7 +63,8 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Value> {
     }
 }
 
-/// Python writes NaN and the infinities as bare words. They become the texts that Zarr uses for them elsewhere.
+/// Quotes NaN and the infinities, which Python writes as bare words. Zarr writes fill values as
+/// such strings.
 fn with_texts_for_numbers(bytes: &[u8]) -> Vec<u8> {
     const WORDS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
     let mut result = Vec::with_capacity(bytes.len() + 16);
@@ -67,7 +72,8 @@ fn with_texts_for_numbers(bytes: &[u8]) -> Vec<u8> {
     let mut in_text = false;
     while let Some(&byte) = rest.first() {
         if in_text {
-            // An escaped character is passed with its backslash, so that no escaped quote ends the text.
+            // Skips an escaped character with its backslash, so that no escaped quote ends the
+            // string.
             let length = if byte == b'\\' { rest.len().min(2) } else { 1 };
             in_text = byte != b'"';
             result.extend_from_slice(&rest[..length]);
@@ -88,7 +94,7 @@ fn with_texts_for_numbers(bytes: &[u8]) -> Vec<u8> {
     result
 }
 
-/// The beginning of a text from a file, for messages.
+/// Returns the beginning of a text from a file, for error messages.
 pub(crate) fn clipped(text: &str) -> String {
     match text.char_indices().nth(MAX_MESSAGE) {
         Some((end, _)) => format!("{}...", &text[..end]),

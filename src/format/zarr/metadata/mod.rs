@@ -1,4 +1,4 @@
-//! An array's metadata documents, checked, and made into what reading its chunks takes.
+//! Checks an array's metadata documents, and derives what is needed to read its chunks.
 
 pub(crate) mod attributes;
 pub(crate) mod element;
@@ -21,22 +21,21 @@ use crate::format::zarr::metadata::element::{Element, Kind, TextKind};
 use crate::format::zarr::metadata::json::clipped;
 use crate::format::zarr::walk::Documents;
 
-/// How an array is stored.
+/// The element type, shapes, codecs and keys of an array.
 pub(super) struct Description {
     pub zarr_version: u8,
     pub element: Element,
     pub shape: Vec<u64>,
-    /// Of what is read at once.
+    /// The shape of a chunk. In a sharded array, this is a chunk within a shard.
     pub chunk_shape: Vec<u64>,
-    /// Of what has a file of its own: a chunk, or a shard.
+    /// The shape of the cells in one file: a chunk, or a shard.
     pub file_shape: Vec<u64>,
     pub chain: Chain,
     pub keys: ChunkKeys,
     pub codecs: String,
-    /// The text of absent chunks, if cells are texts.
+    /// The string of the cells of absent chunks, if cells are strings.
     pub fill_text: String,
-    /// What `zarrs` makes of the metadata, with a type that it knows in the place of the element type. It has
-    /// no chunks.
+    /// The array of `zarrs` for the metadata, with the stand-in type. Its store has no chunks.
     pub zarrs: Array<MemoryStore>,
 }
 
@@ -52,10 +51,11 @@ impl fmt::Debug for Description {
 }
 
 impl Description {
-    /// What the documents of an array say.
+    /// Parses the documents of an array.
     ///
     /// # Errors
-    /// The field that is wrong or not supported, what was found and what was expected.
+    /// Returns a message with the field that is invalid or not supported, the value found and the
+    /// value expected.
     pub fn of(documents: &Documents) -> Result<(Self, DatasetMetadata), String> {
         match documents {
             Documents::V2 { array, attributes } => Self::of_v2(array, attributes),
@@ -98,7 +98,7 @@ impl Description {
         if let Some("zlib" | "gzip" | "bz2") = field(&compressor, "id").as_str()
             && let Some(configuration) = compressor.as_object_mut()
         {
-            // Decompression does not ask for it, but `zarrs` does.
+            // Decompression does not need the level, but `zarrs` requires one.
             configuration.entry("level").or_insert(json!(1));
         }
         let names: Vec<String> = filters
@@ -175,7 +175,7 @@ impl Description {
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": file_shape}},
             "chunk_key_encoding": {"name": "default"},
             "fill_value": element.stand_in_fill(fill, true),
-            // The codecs proper are those of the chain.
+            // A placeholder, since the chain has the actual codecs.
             "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
         });
         let metadata =
@@ -249,7 +249,7 @@ fn zarrs_array(metadata: ArrayMetadata) -> Result<Array<MemoryStore>, String> {
     guarded(|| Array::new_with_metadata(Arc::new(MemoryStore::new()), "/", metadata))
 }
 
-/// Whether the codec for bytes, or that of the chunks of shards, writes the greatest byte first.
+/// Returns `true` if the `bytes` codec, possibly within shards, is big-endian.
 fn is_big_endian(codecs: &Value) -> bool {
     codecs.as_array().into_iter().flatten().any(|codec| {
         let configuration = field(codec, "configuration");
@@ -261,7 +261,7 @@ fn is_big_endian(codecs: &Value) -> bool {
     })
 }
 
-/// The text of cells that are nowhere stored.
+/// Returns the string of cells that are not stored.
 fn fill_text(element: &Element, fill: &Value) -> String {
     let Some(fill) = fill.as_str() else {
         return String::new();

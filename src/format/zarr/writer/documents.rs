@@ -1,4 +1,4 @@
-//! The metadata documents of a hierarchy.
+//! Builds the metadata documents of a hierarchy.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::format::zarr::metadata::attributes::{DIMENSIONS, FILL_VALUE, to_base6
 use crate::format::zarr::writer::ZarrVersion;
 use crate::format::zarr::writer::plan::Plan;
 
-/// Attributes of the CF conventions that are numbers.
+/// The CF attributes that are numbers.
 const NUMBERS: [&str; 5] = [
     "scale_factor",
     "add_offset",
@@ -19,7 +19,7 @@ const NUMBERS: [&str; 5] = [
     "missing_value",
 ];
 
-/// The name of a chunk's file within its array's folder.
+/// Returns the path of a chunk's file within the directory of its array.
 pub(super) fn chunk_key(version: ZarrVersion, chunk: &[u64]) -> String {
     let positions: Vec<String> = chunk.iter().map(u64::to_string).collect();
     match version {
@@ -30,12 +30,12 @@ pub(super) fn chunk_key(version: ZarrVersion, chunk: &[u64]) -> String {
     }
 }
 
-/// A document as it is stored.
+/// Serializes a document.
 pub(super) fn bytes(document: &Value) -> Vec<u8> {
     format!("{document:#}\n").into_bytes()
 }
 
-/// All documents, with their paths within the hierarchy.
+/// Returns all documents, with their paths within the hierarchy.
 pub(super) fn all(version: ZarrVersion, plans: &[Plan]) -> Vec<(String, Value)> {
     let mut groups = BTreeSet::new();
     for plan in plans {
@@ -157,7 +157,7 @@ fn attributes(plan: &Plan) -> Map<String, Value> {
         .collect()
 }
 
-/// The value of a float's bit pattern, `None` for integers.
+/// Returns the value of a float's bit pattern, or `None` for integers.
 fn float(dtype: Dtype, bits: u64) -> Option<f64> {
     match dtype {
         Dtype::F16 => Some(f16::from_bits(bits as u16).to_f64()),
@@ -167,7 +167,7 @@ fn float(dtype: Dtype, bits: u64) -> Option<f64> {
     }
 }
 
-/// A value as both versions write it.
+/// Returns the JSON of a fill value, which is the same in both versions.
 fn fill_value(dtype: Dtype, bits: u64) -> Value {
     if let Some(value) = float(dtype, bits) {
         return match Number::from_f64(value) {

@@ -1,4 +1,4 @@
-//! Writing Zarr hierarchies: a folder per array, a file per chunk, the metadata last.
+//! Writes Zarr hierarchies: a directory per array, a file per chunk, and the metadata last.
 
 mod documents;
 mod place;
@@ -14,35 +14,37 @@ use crate::format::zarr::writer::plan::Plan;
 /// A version of the Zarr format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ZarrVersion {
-    /// Version 2, which older programs read.
+    /// Version 2, which older programs can read.
     V2,
     /// Version 3.
     #[default]
     V3,
 }
 
-/// How a hierarchy is written.
+/// Options for writing a hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ZarrWriteOptions {
     /// The version of the format.
     pub version: ZarrVersion,
 }
 
-/// Writes one Zarr hierarchy: into a temporary folder beside the target, which gets the target's name in
-/// [`Self::finish`]. A writer that is dropped before leaves nothing behind.
+/// Writes one Zarr hierarchy into a temporary directory beside the target, which gets the target's
+/// name in [`Self::finish`]. Dropping an unfinished writer deletes the directory.
 ///
-/// Datasets become arrays, and what is before a slash in their names becomes groups. Dimension names are kept
-/// as xarray reads them, and so is the attribute `_FillValue`. `scale_factor`, `add_offset`, `valid_min`,
-/// `valid_max` and `missing_value` are written as numbers where they are numbers, all other attributes as
-/// text. A dataset of `i64` codes with the attribute `tetration_categories` is written as the texts that
-/// these stand for, and its missing cells as empty text. Metadata is consolidated.
+/// - Datasets become arrays, and the prefixes of their names before slashes become groups.
+/// - Dimension names and `_FillValue` are written as xarray reads them.
+/// - `scale_factor`, `add_offset`, `valid_min`, `valid_max` and `missing_value` are written as
+///   numbers if they are numbers, all other attributes as text.
+/// - A dataset of `i64` codes with the attribute `tetration_categories` is written as strings if it
+///   has one dimension and at most 65,536 cells. Null becomes an empty string.
+/// - The metadata is consolidated.
 pub struct ZarrWriter {
     path: PathBuf,
     folder: TemporaryFolder,
     version: ZarrVersion,
     plans: Vec<Plan>,
     chunks: Chunks<()>,
-    /// By array, missing texts that became empty ones.
+    /// For each array, the number of nulls written as empty strings.
     missing_texts: Vec<usize>,
 }
 
@@ -56,13 +58,15 @@ impl std::fmt::Debug for ZarrWriter {
 }
 
 impl ZarrWriter {
-    /// Starts a hierarchy of these arrays. Chunk extents beyond the shape are clipped to it. A shape may have no
-    /// dimension, for a single number, and extents of zero.
+    /// Starts a hierarchy of the described arrays.
+    ///
+    /// Chunk extents beyond the shape are clipped to it. A shape may be empty, for a scalar, and
+    /// extents may be zero.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if an array cannot be written as described, if it has labels, which Zarr has no
-    /// place for, or if something else than a Zarr hierarchy is in the target's place; [`Error::Io`] if the
-    /// temporary folder cannot be made.
+    /// [`Error::Invalid`] if an array cannot be written as described, if it has labels, which Zarr
+    /// cannot store, or if the target exists and is anything but a Zarr hierarchy without other
+    /// files; [`Error::Io`] if the temporary directory cannot be created.
     pub fn create(
         path: impl AsRef<Path>,
         specs: Vec<DatasetSpec>,
@@ -87,11 +91,11 @@ impl ZarrWriter {
         })
     }
 
-    /// Writes one chunk: its cells within the shape, row-major, little-endian.
+    /// Writes one chunk: its cells clipped to the shape, row-major and little-endian.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if there is no such chunk, its cells have another length, it was written before, or
-    /// a code has no text; [`Error::Io`] if it cannot be written.
+    /// [`Error::Invalid`] if there is no such chunk, `cells` has the wrong length, the chunk was
+    /// written before, or a code has no text; [`Error::Io`] if the chunk cannot be written.
     pub fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
         let (described, ordinal) = self.chunks.check(&self.path, dataset, chunk, cells)?;
         let plan = &self.plans[dataset];
@@ -109,7 +113,7 @@ impl ZarrWriter {
         Ok(())
     }
 
-    /// Writes all chunks of a dataset from its whole array, row-major, little-endian.
+    /// Writes all chunks of a dataset from its cells, row-major and little-endian.
     ///
     /// # Errors
     /// Those of [`Self::write_chunk`].
@@ -117,14 +121,17 @@ impl ZarrWriter {
         ArrayWriter::write_dataset(self, dataset, cells)
     }
 
-    /// Writes the metadata and gives the folder its name. A hierarchy that was there before is replaced: at once where the
-    /// system can exchange names (Linux and macOS, on most file systems), else with a moment between two renames in which
-    /// there is none. Files are left to the system to be brought to the disk.
+    /// Writes the metadata and gives the directory the target's name.
+    ///
+    /// An existing hierarchy is replaced atomically where the system can exchange two names (Linux
+    /// and macOS, on most file systems). Elsewhere, the replacement takes two renames, and readers
+    /// may briefly not find the hierarchy. Files are not synced to disk.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if a chunk was never written, or something else than a Zarr hierarchy is in the
-    /// target's place; [`Error::Io`] if the metadata cannot be written or the folder not be renamed. The
-    /// target is untouched then; if it cannot even be put back, the error says where it is.
+    /// [`Error::Invalid`] if a chunk was never written, or if the target exists and is anything but
+    /// a Zarr hierarchy without other files; [`Error::Io`] if the metadata cannot be written or the
+    /// directory cannot be renamed. The target is then untouched. If the old hierarchy was moved
+    /// aside and cannot be moved back, the error names its path.
     pub fn finish(self) -> Result<()> {
         self.chunks.check_all(&self.path)?;
         for (name, document) in documents::all(self.version, &self.plans) {

@@ -1,4 +1,4 @@
-//! What lies in the folder under construction, and how it gets the target's name.
+//! Writes files into the directory under construction, and gives it the target's name.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use crate::format::hold;
 use crate::format::io::target::{TemporaryFolder, create_folder_beside};
 use crate::format::zarr::walk::{DOCUMENTS, MAX_DEPTH, is_array, is_hierarchy};
 
-/// Writes one file of the hierarchy, and the folders that it lies in.
+/// Writes one file of the hierarchy, creating the directories that contain it.
 pub(super) fn write(target: &Path, file: &Path, bytes: &[u8]) -> Result<()> {
-    // The folders are made anew where they are missing, which must not undo that they were taken away.
+    // Creating missing directories must not race with `remove_unfinished` deleting them.
     let _held = hold();
     let result = match std::fs::write(file, bytes) {
-        // Only the first file of a folder finds it missing.
+        // Only the first file of each directory needs the directory created.
         Err(error) if error.kind() == io::ErrorKind::NotFound => file
             .parent()
             .map_or(Ok(()), std::fs::create_dir_all)
@@ -23,10 +23,11 @@ pub(super) fn write(target: &Path, file: &Path, bytes: &[u8]) -> Result<()> {
     result.map_err(Error::io(target, "write"))
 }
 
-/// Whether there is something in the target's place.
+/// Returns `true` if the target exists.
 ///
 /// # Errors
-/// If it is anything but a Zarr hierarchy with nothing else in it: whatever else there is, nobody asked to have it removed.
+/// Fails if the target is anything but a Zarr hierarchy without other files. Replacing it would
+/// delete files that are not part of a hierarchy.
 pub(super) fn check_target(target: &Path) -> Result<bool> {
     let metadata = match std::fs::symlink_metadata(target) {
         Ok(metadata) => metadata,
@@ -51,7 +52,7 @@ pub(super) fn check_target(target: &Path) -> Result<bool> {
     }
 }
 
-/// Something in a folder that is neither metadata nor of an array.
+/// Finds an entry that is neither metadata nor part of an array, or a directory nested too deep.
 fn foreign(folder: &Path, depth: usize) -> Result<Option<PathBuf>> {
     if depth == 0 || is_array(folder) {
         return Ok((depth == 0).then(|| folder.to_path_buf()));
@@ -73,22 +74,22 @@ fn foreign(folder: &Path, depth: usize) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Gives the folder the target's name, in the place of the hierarchy that has it.
+/// Gives the directory the target's name, replacing an existing hierarchy.
 pub(super) fn persist(folder: TemporaryFolder, target: &Path) -> Result<()> {
     let action = "rename the finished folder to";
     if !check_target(target)? {
         std::fs::rename(folder.path(), target).map_err(Error::io(target, action))?;
-        // It has another name now, under which nothing removes it.
+        // The directory is the target now, and no longer temporary.
         folder.keep();
         return Ok(());
     }
-    // What has the temporary name then is the old one, and removed with all that is in it.
+    // After the exchange, the old hierarchy has the temporary name and is deleted with it.
     if exchange(folder.path(), target) {
         return Ok(());
     }
     let old = create_folder_beside(target)?;
     let aside = old.path().join("old");
-    // Whoever ends the process waits until one of them has the name.
+    // Shutdown waits until one of the two hierarchies has the target's name.
     let held = hold();
     std::fs::rename(target, &aside).map_err(Error::io(target, action))?;
     if let Err(error) = std::fs::rename(folder.path(), target) {
@@ -107,11 +108,12 @@ pub(super) fn persist(folder: TemporaryFolder, target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Exchanges two names at once, so that there is a hierarchy at any time; whether that was possible.
+/// Exchanges two names atomically, so that there is a hierarchy at all times. Returns `false` if
+/// that is not possible.
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 fn exchange(one: &Path, other: &Path) -> bool {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
-    // Not every file system can.
+    // Not every file system supports the exchange.
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_ok()
 }
 

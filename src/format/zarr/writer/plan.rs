@@ -1,4 +1,4 @@
-//! What is to be written of one array, checked, and the bytes of its chunks.
+//! Checks the description of an array to be written, and encodes its chunks.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -12,9 +12,9 @@ use crate::format::zarr::metadata::attributes::{DIMENSIONS, FILL_VALUE};
 use crate::format::zarr::walk::{DOCUMENTS, is_path};
 use crate::format::zarr::{MAX_CHUNK_BYTES, MAX_DIMENSIONS, text};
 
-/// Bytes of the longest name of a folder on the usual systems.
+/// Maximum length of a directory name in bytes, on common file systems.
 const MAX_PART: usize = 255;
-/// Groups within each other that a reader looks into.
+/// Maximum depth of nested groups that readers search.
 const MAX_PARTS: usize = 32;
 
 /// An array to be written.
@@ -23,20 +23,20 @@ pub(super) struct Plan {
     pub name: String,
     pub dtype: Dtype,
     pub shape: Vec<u64>,
-    /// Clipped to the shape.
+    /// The chunk shape, clipped to the shape.
     pub chunk_shape: Vec<u64>,
     pub compression: Compression,
-    /// Those that are neither dimension names, fill value nor categories.
+    /// The attributes, except dimension names, fill value and categories.
     pub attributes: BTreeMap<String, String>,
     pub dim_names: Vec<String>,
     /// The bit pattern of the fill value.
     pub fill: Option<u64>,
-    /// What the codes stand for, if the cells are texts.
+    /// The categories of the codes, if the cells are written as strings.
     pub categories: Option<Categories>,
 }
 
 impl Plan {
-    /// The array that a dataset becomes.
+    /// Checks a dataset, and returns the array to be written for it.
     pub fn of(path: &Path, spec: DatasetSpec) -> Result<Self> {
         let name = spec.name;
         let invalid =
@@ -90,7 +90,7 @@ impl Plan {
             )));
         }
         let categories = match Categories::of(&metadata.attrs) {
-            // Others stay codes, which is how they are read again.
+            // Other arrays stay codes, since readers do not accept them as strings.
             Some(categories) if spec.dtype == Dtype::I64 && text::is_readable(&shape) => {
                 Some(categories.map_err(|message| {
                     invalid(format!("attribute {}: {message}", Categories::ATTRIBUTE))
@@ -124,18 +124,18 @@ impl Plan {
         })
     }
 
-    /// The dataset that is written, with its place among those of the hierarchy.
+    /// Returns the dataset that is written. `number` is its index in the hierarchy.
     pub fn dataset(&self, number: usize) -> Dataset {
         let (shape, chunk_shape) = (&self.shape, &self.chunk_shape);
         Dataset::new(number, &self.name, self.dtype, shape, chunk_shape)
     }
 
-    /// The bytes of a cell that stands for missing ones, zero if there is none.
+    /// Returns the bytes of the fill value, or zeros if there is none.
     fn fill_cell(&self) -> Vec<u8> {
         self.fill.unwrap_or(0).to_le_bytes()[..self.dtype.size() as usize].to_vec()
     }
 
-    /// How many of some cells are texts that are missing.
+    /// Returns how many of the cells are null strings.
     pub fn missing_texts(&self, cells: &[u8]) -> usize {
         let Some(categories) = &self.categories else {
             return 0;
@@ -145,7 +145,7 @@ impl Plan {
         codes.filter(|code| **code == missing).count()
     }
 
-    /// The stored bytes of a chunk, which is filled up to its whole shape.
+    /// Encodes a chunk, padded to the full chunk shape.
     pub fn encode(&self, cells: &[u8], extents: &[u64]) -> std::result::Result<Vec<u8>, String> {
         let size = self.dtype.size();
         let filled;
@@ -188,7 +188,7 @@ impl Plan {
     }
 }
 
-/// The texts of codes, as they are stored.
+/// Encodes the strings of codes.
 fn texts(categories: &Categories, codes: &[u8]) -> std::result::Result<Vec<u8>, String> {
     let (codes, _) = codes.as_chunks::<8>();
     let missing = categories.missing().unwrap_or(text::MISSING);
@@ -204,7 +204,7 @@ fn texts(categories: &Categories, codes: &[u8]) -> std::result::Result<Vec<u8>, 
     Ok(text::encode(texts.into_iter()))
 }
 
-/// Each array has a folder of its own, in which no other lies.
+/// Checks that no name of an array is that of a group too: the directories must not nest.
 pub(super) fn check_names(path: &Path, plans: &[Plan]) -> Result<()> {
     let names: HashSet<_> = plans.iter().map(|plan| plan.name.as_str()).collect();
     for plan in plans {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The group of each cell of the chunk, by the pieces; every cell at most once.
+/// Returns the group of each cell of the chunk. Panics if a cell is visited twice.
 fn groups(layout: &Layout, cells: usize) -> Vec<Option<usize>> {
     let mut groups = vec![None; cells];
     for piece in &layout.pieces {
@@ -46,7 +46,7 @@ fn by_hand(axes: &[AxisGroups]) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// Selections and terms of an axis: everything that is told apart.
+/// Returns selections and terms of an axis that cover all cases of the layout.
 fn variants(extent: u64) -> Vec<AxisGroups> {
     let sets = [
         IndexSet::all(extent),
@@ -108,7 +108,7 @@ fn whole_chunks_are_few_pieces() {
     assert_eq!((layout.pieces.len(), layout.pieces[0].length), (1, 256));
     assert_eq!(layout.pieces[0].target, Target::Neighbours);
     assert_eq!(layout.pieces[0].rows.len(), 16);
-    // Short rows of a reduced axis are not added up one by one.
+    // Short rows of a reduced axis are combined into a longer line.
     let layout = Layout::new(&[all(None), all(steps(1)), all(None)], 0);
     assert_eq!((layout.pieces.len(), layout.pieces[0].length), (1, 256));
     assert_eq!(layout.pieces[0].rows.len(), 16);

@@ -1,4 +1,4 @@
-//! The values of one dataset, without regard to what its axes mean.
+//! The values of one dataset, independent of its axes.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::provider::adapters::arrays::values::{self, Missing};
 use crate::provider::catalog::settings::options::{ReadOptions, TetOptions};
 use crate::provider::source::CellFormat;
 
-/// Bytes of the coordinates along one axis that are kept.
+/// The most bytes of a dataset that is read as coordinates.
 const MAX_COORDINATES: u64 = 1 << 30;
 
 /// The values of one dataset of an open file.
@@ -27,7 +27,7 @@ pub(in crate::provider) struct StoredArray {
     dataset: Dataset,
     dtype: Dtype,
     fill: Option<Fill>,
-    /// Further values of missing cells, beside the fill value.
+    /// Further fill values beside `fill`.
     other_fills: Vec<Fill>,
     decoding: Decoding,
     grid: ChunkGrid,
@@ -35,7 +35,10 @@ pub(in crate::provider) struct StoredArray {
 }
 
 impl StoredArray {
-    /// The values of a dataset, if its record can be read.
+    /// Creates the array of a dataset. Metadata that does not fit is ignored, with a warning.
+    ///
+    /// # Errors
+    /// Returns an error if the record of the dataset is invalid.
     pub fn try_new(
         file: &Arc<dyn ArrayFile>,
         dataset: &Dataset,
@@ -91,12 +94,12 @@ impl StoredArray {
         self.fill
     }
 
-    /// Returns `true` if several values mean that a cell is missing.
+    /// Returns `true` if the dataset has more than one fill value.
     pub fn has_many_fills(&self) -> bool {
         !self.other_fills.is_empty()
     }
 
-    /// Puts the fill value in the place of every other value of missing cells.
+    /// Replaces every further fill value among these cells by the first fill value.
     pub fn unify_fills(&self, cells: &mut [u8]) {
         let Some(fill) = self.fill else {
             return;
@@ -121,7 +124,7 @@ impl StoredArray {
         matches!(self.decoding, Decoding::Unpack { .. })
     }
 
-    /// Returns `true` if an attribute of the dataset holds for the column's values.
+    /// Returns `true` if an attribute of the dataset also applies to the column's values.
     pub fn keeps(&self, attribute: &str) -> bool {
         self.decoding.keeps(attribute)
     }
@@ -145,7 +148,7 @@ impl StoredArray {
         }
     }
 
-    /// The values of missing cells beside the fill value, where that is NULL.
+    /// The further fill values, if fill values become null.
     fn others_of(&self, missing: Missing) -> &[Fill] {
         match missing.fill {
             Some(_) => &self.other_fills,
@@ -180,14 +183,14 @@ impl StoredArray {
         })
     }
 
-    /// The column of stored cells.
+    /// Converts stored cells to the column's values.
     pub(super) fn column(&self, cells: Buffer, missing: Missing) -> Result<ArrayRef, Error> {
         let stored = values::array(self.dtype, cells, missing, self.others_of(missing));
         self.decoding.decode(stored, || self.place())
     }
 
-    /// All values of a one-dimensional dataset as coordinates: nothing is missing, and short floats mean the decimal
-    /// number that they are written as.
+    /// Reads all values of a one-dimensional dataset as coordinates, which cannot be null. `f16`
+    /// and `f32` values stand for their shortest decimal number.
     pub fn coordinates(&self) -> Result<ArrayRef, Error> {
         if let (Dtype::F16, Decoding::None) = (self.dtype, &self.decoding) {
             return Ok(half_coordinate_values(&values::halves(self.read_all()?)));
@@ -207,7 +210,8 @@ impl StoredArray {
         Ok(crate::grid::coordinate_values(&values))
     }
 
-    /// All values of a one-dimensional dataset as they are; nothing is missing but texts.
+    /// Reads all values of a one-dimensional dataset. NaN and fill values are kept; only decoding
+    /// to text or to times can give nulls.
     pub fn numbers(&self) -> Result<ArrayRef, Error> {
         let nothing = Missing {
             nan: false,
@@ -216,9 +220,11 @@ impl StoredArray {
         self.column(self.read_all()?, nothing)
     }
 
-    /// The cells of a one-dimensional dataset. By positioned reads, so that what is kept for long does not hold a map.
+    /// Reads the cells of a one-dimensional dataset. Uses positioned reads, so that cached
+    /// coordinates do not keep a memory map alive.
     fn read_all(&self) -> Result<Buffer, Error> {
-        // Of a file that lists its chunks, memory is taken only for what is really there; others can leave chunks out.
+        // Formats that may leave chunks out can claim any shape, so the size is limited. In the
+        // others, memory grows only with the chunks that exist.
         let bytes = self.grid.shape().iter().product::<u64>() * self.dtype.size();
         if bytes > MAX_COORDINATES {
             return Err(Error::malformed(

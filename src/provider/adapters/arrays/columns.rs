@@ -1,5 +1,5 @@
-//! The columns of a dataset's table: names of the dimensions and of the value column, and the coordinates along each
-//! axis.
+//! The columns of a dataset's table: the names of the dimensions and of the value column, and the
+//! coordinates of each axis.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,25 +13,26 @@ use crate::provider::adapters::arrays::coordinates::{self, CoordinateDatasets};
 use crate::provider::catalog::settings::options::TetOptions;
 use crate::provider::source::VALUE;
 
-/// Bytes of the longest label, by the reference's limits. A label stands in every row, so that a longer one would cost
-/// far more than it takes in the file.
+/// The most bytes of a label, as in the reference implementation. A label is repeated in every row,
+/// so a longer one would cost far more than its size in the file.
 const MAX_LABEL: usize = 1024;
 
-/// The axes of a dataset, and whether it names its dimensions itself or by option.
+/// The axes of a dataset. `are_named` is `true` if the file or an option names the dimensions.
 #[derive(Debug, Clone)]
 pub(super) struct Axes {
     pub axes: Vec<Axis>,
     pub are_named: bool,
 }
 
-/// The axes of a dataset, named by the footer's `dim_names`, else by the option `dims` if it has as many, else `dim_0`,
-/// `dim_1`, ...
+/// Returns the axes of a dataset, named by the footer's `dim_names`, else by the option `dims` if
+/// it has one name per dimension, else `dim_0`, `dim_1`, ...
 ///
-/// Footer labels become the coordinates of the axis they are bound to; axes without any take those of a coordinate
-/// dataset, and else count from zero. Names and labels that do not fit the shape are left unused, with a warning: the cells
-/// are none the worse for them.
+/// The coordinates of an axis are the footer labels bound to the axis, else the values of a
+/// coordinate dataset, else the indices from zero. Names and labels that do not fit the shape are
+/// ignored with a warning, since the cells are still readable.
 ///
-/// Labels that are plain numbers give way to a coordinate dataset of times: they are its numbers, written down.
+/// Numeric labels give way to a coordinate dataset of times, since they are its undecoded numbers
+/// as text.
 pub(super) fn axes(
     file: &Arc<dyn ArrayFile>,
     dataset: &Dataset,
@@ -49,7 +50,7 @@ pub(super) fn axes(
     let fit = |names: &[String]| names.len() == rank && are_distinct(names);
     let stored = &metadata.dim_names;
     let given = options.dims.as_ref().filter(|names| fit(names));
-    // One per dimension, or none.
+    // One name per dimension, or none at all.
     let names: &[String] = if fit(stored) {
         stored
     } else {
@@ -139,8 +140,8 @@ fn are_distinct(names: &[String]) -> bool {
         .all(|name| !name.is_empty() && seen.insert(name.as_str()))
 }
 
-/// The name of the value column: `value`; the dataset's name if a dimension is called so; with underscores behind
-/// if another is called that, too.
+/// Returns the name of the value column: `value`, or the dataset's name if a dimension is called
+/// `value`. Underscores are appended while another dimension has the same name.
 pub(super) fn value_name(dataset: &Dataset, axes: &[Axis]) -> String {
     let taken = |name: &str| axes.iter().any(|axis| axis.name() == name);
     if !taken(VALUE) {

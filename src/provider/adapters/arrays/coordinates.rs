@@ -1,7 +1,8 @@
-//! Coordinates that lie in datasets of their own.
+//! Coordinates stored in datasets of their own.
 //!
-//! Labels are capped at 64 per axis, so that real grids keep their coordinates where NetCDF does: in one-dimensional
-//! datasets beside the data. They are read when a query first needs them, once per file.
+//! Labels are limited to 64 per axis, so real grids keep their coordinates as NetCDF does: in
+//! one-dimensional datasets beside the data. Each one is read once per file, when a query first
+//! needs it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,23 +19,23 @@ use crate::provider::catalog::settings::options::TetOptions;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
 const COORDINATES: &str = "coordinates";
-/// What numbers count, which no longer matters where they have become times.
+/// Attributes that describe the unit of numbers, and no longer apply to decoded times.
 const OF_TIMES: [&str; 2] = ["units", "calendar"];
-/// Names in that attribute that are looked at.
+/// The most names in a `coordinates` attribute that are looked up.
 const MAX_NAMED: usize = 64;
 
 /// The coordinate datasets of one open file, shared by the axes that use them.
 #[derive(Debug, Default)]
 pub(super) struct CoordinateDatasets {
     coordinates: HashMap<u64, Arc<AxisCoordinates>>,
-    /// The one-dimensional datasets by their names without their groups; `None` where several are called so.
+    /// The one-dimensional datasets by their names without groups; `None` if several share a name.
     by_base: Option<HashMap<String, Option<usize>>>,
-    /// Why some are no times, as far as that was told.
+    /// The reasons, already reported, why coordinates cannot become timestamps.
     refused: Vec<CfTimeError>,
 }
 
 impl CoordinateDatasets {
-    /// The only one-dimensional dataset of this name in any group.
+    /// Returns the only one-dimensional dataset of this name in any group.
     fn only_of_name<'a>(&mut self, file: &'a dyn ArrayFile, name: &str) -> Option<&'a Dataset> {
         let by_base = self.by_base.get_or_insert_with(|| {
             let mut by_base = HashMap::new();
@@ -52,13 +53,12 @@ impl CoordinateDatasets {
         file.datasets().get(number)
     }
 
-    /// The coordinates that a dataset holds.
+    /// Returns the coordinates that a dataset holds.
     ///
-    /// Times that cannot become timestamps stay numbers, with one warning for all coordinates that they cannot for the
-    /// same reason.
+    /// Times that cannot become timestamps stay numbers. Each distinct reason gives one warning.
     ///
     /// # Errors
-    /// If the dataset cannot be read at all.
+    /// Returns an error if the record of the dataset is invalid.
     pub fn of(
         &mut self,
         file: &Arc<dyn ArrayFile>,
@@ -89,12 +89,13 @@ impl CoordinateDatasets {
 #[derive(Debug)]
 struct CoordinateDataset {
     values: StoredArray,
-    /// What they count from, if they are times and do not say so themselves.
+    /// The CF time that the numbers count from, if they are times that `values` does not decode.
     time: Option<CfTime>,
 }
 
 impl CoordinateDataset {
-    /// The dataset, and why its numbers are no times although their units say so.
+    /// Opens the dataset. The second result is the reason why the numbers cannot become times
+    /// although their units say that they are.
     fn try_new(
         file: &Arc<dyn ArrayFile>,
         dataset: &Dataset,
@@ -102,7 +103,7 @@ impl CoordinateDataset {
     ) -> Result<(Self, Option<CfTimeError>)> {
         let nothing = DatasetMetadata::default();
         let metadata = file.metadata(dataset).unwrap_or(&nothing);
-        // What is odd about it is told where it is a table.
+        // Warnings are dropped here, since the dataset's own table reports them.
         let values = StoredArray::try_new(file, dataset, metadata, options, &mut Vec::new())?;
         let (time, refused) = match values.decoding() {
             Decoding::Text(_) | Decoding::Time(..) => (None, None),
@@ -138,7 +139,7 @@ impl CoordinateReader for CoordinateDataset {
     }
 }
 
-/// The attributes of a dataset that hold for its coordinates: not those that say how they are stored.
+/// The attributes of a dataset that apply to its coordinates, without those that describe storage.
 pub(super) fn attributes(
     file: &dyn ArrayFile,
     dataset: &Dataset,
@@ -154,7 +155,7 @@ pub(super) fn attributes(
             || key.as_str() == ARROW_TYPE
             || FILL_ATTRIBUTES.contains(&key.as_str());
         let is_of_numbers = are_times && OF_TIMES.contains(&key.as_str());
-        // Coordinates that are no integers are unpacked already.
+        // Coordinates that are not integers have been unpacked already.
         let is_of_packed = !are_integers && OF_PACKED.contains(&key.as_str());
         !(is_of_storage || is_of_numbers || is_of_packed)
     });
@@ -163,13 +164,13 @@ pub(super) fn attributes(
         .collect()
 }
 
-/// Whether the values of a dataset are times that can become timestamps.
+/// Returns `true` if the values of a dataset are times that can become timestamps.
 pub(super) fn is_time(file: &dyn ArrayFile, dataset: &Dataset) -> bool {
     file.metadata(dataset)
         .is_some_and(|metadata| matches!(time(metadata), Ok(Some(_))))
 }
 
-/// The group that a dataset lies in, with the slash behind it; empty for the top.
+/// The group of a dataset, with a trailing slash; empty for the root group.
 pub(in crate::provider) fn group(name: &str) -> &str {
     name.rfind('/').map_or("", |slash| &name[..=slash])
 }
@@ -179,15 +180,17 @@ pub(in crate::provider) fn base(name: &str) -> &str {
     &name[group(name).len()..]
 }
 
-/// The dataset that holds the coordinates of one axis, where `names` are those of the dimensions, or none at all; by the first of these rules that finds one:
+/// Returns the dataset that holds the coordinates of one axis. `names` are the names of the
+/// dimensions, or empty. The first of these rules that finds a dataset applies:
 ///
-/// 1. the dataset itself, if it is one-dimensional and called like its dimension (a coordinate variable: NetCDF User's
-///    Guide, CF section 1.3);
-/// 2. the one-dimensional dataset of the dimension's name in the same group, if it is as long as the axis and not on
-///    another dimension;
-/// 3. a one-dimensional dataset that the attribute `coordinates` names (CF section 5). It belongs to the dimension that
-///    it has itself, or that is called like it; if names do not tell, to the only axis of its length, provided
-///    that no other of the named ones would fit there.
+/// 1. The dataset itself, if it is one-dimensional and has the name of its dimension (a coordinate
+///    variable: NetCDF User's Guide, CF section 1.3).
+/// 2. The one-dimensional dataset in the same group with the name of the dimension, if it is as
+///    long as the axis and its own dimension does not have another name.
+/// 3. A one-dimensional dataset that the attribute `coordinates` names (CF section 5). It belongs
+///    to the dimension that its own `dim_names` give, else to the dimension of its own name. If
+///    names do not decide, it belongs to the only axis of its length, provided that no other
+///    dataset in the attribute fits that axis.
 pub(super) fn find<'a>(
     file: &'a dyn ArrayFile,
     dataset: &'a Dataset,
@@ -246,8 +249,9 @@ pub(super) fn find<'a>(
     can_stand_along(file, found, extent).then_some((*found, source))
 }
 
-/// The dataset that a name in an attribute means: in the group of the dataset, else at the top, else the only one of
-/// that name anywhere, since converters lay coordinates into groups of their own.
+/// Resolves a name in an attribute to a dataset: in the group of the dataset, else in the root
+/// group, else the only dataset of this name in any group, since converters put coordinates into
+/// groups of their own.
 fn resolve<'a>(
     file: &'a dyn ArrayFile,
     dataset: &Dataset,

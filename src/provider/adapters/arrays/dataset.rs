@@ -21,12 +21,12 @@ use crate::provider::catalog::settings::options::{ReadOptions, TetOptions};
 use crate::provider::planning::axis_bounds::axis_range;
 use crate::provider::source::{BlockStatistics, CellFormat, DATASET, GridSource, WindowReader};
 
-/// Broken chunks that a description spells out; one is usually as telling as a million.
+/// The most broken chunks that a description lists. One is usually as telling as a million.
 const MAX_PROBLEMS: usize = 3;
-/// Chunks that a description looks at, of a file that does not say how many it has.
+/// The most chunks that a description looks up in a file that does not list its chunks.
 const MAX_DESCRIBED: u64 = 1 << 20;
 
-/// One dataset of an open file: its axes, and its values as the one attribute.
+/// One dataset of an open file: its axes, and its values as the only attribute.
 #[derive(Debug, Clone)]
 pub struct ArrayDataset {
     array: Arc<StoredArray>,
@@ -37,11 +37,11 @@ pub struct ArrayDataset {
 }
 
 impl ArrayDataset {
-    /// The dataset with this exact name, or the first of them.
+    /// Opens the first dataset with this exact name.
     ///
     /// # Errors
-    /// [`Error`](crate::error::Error) if there is no such dataset, if it cannot be read (an unknown element type, a
-    /// chunk extent of zero), or if its times cannot become timestamps.
+    /// Returns [`Error`](crate::error::Error) if there is no such dataset, if it cannot be read (an
+    /// unknown element type, a chunk extent of zero), or if its times cannot become timestamps.
     pub fn try_new(
         file: &Arc<dyn ArrayFile>,
         name: &str,
@@ -50,7 +50,7 @@ impl ArrayDataset {
         Self::try_new_shared(file, name, options, &mut CoordinateDatasets::default())
     }
 
-    /// The same; the datasets of a file share the coordinates that they have in common.
+    /// Like [`Self::try_new`], with coordinates that the datasets of a file share.
     pub(super) fn try_new_shared(
         file: &Arc<dyn ArrayFile>,
         name: &str,
@@ -74,7 +74,7 @@ impl ArrayDataset {
         let value = Field::new(
             columns::value_name(dataset, &axes.axes),
             array.data_type(),
-            // Whatever the options say, so that none of them changes the schema.
+            // Nullable in any case, so that no option changes the schema.
             true,
         )
         .with_metadata(attributes);
@@ -94,22 +94,24 @@ impl ArrayDataset {
         self.array.file()
     }
 
-    /// What the footer says of the dataset that does not fit it, and is left unused.
+    /// Problems in the metadata of the dataset, such as labels that do not fit its shape. The
+    /// metadata concerned is ignored.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The directory record.
+    /// The dataset's record in the file.
     pub fn dataset(&self) -> &Dataset {
         self.array.dataset()
     }
 
-    /// Whether the file or an option names its dimensions; others are never the same as those of another dataset.
+    /// Returns `true` if the file or an option names the dimensions. Unnamed dimensions never equal
+    /// those of another dataset.
     pub(super) fn has_named_axes(&self) -> bool {
         self.axes.are_named
     }
 
-    /// Whether its values are the coordinates of its own dimension.
+    /// Returns `true` if the values are the coordinates of the dataset's own dimension.
     pub(super) fn is_coordinate_variable(&self) -> bool {
         self.axes
             .axes
@@ -243,7 +245,7 @@ impl GridSource for ArrayDataset {
         let most_problems = problems.len() + MAX_PROBLEMS;
         let chunks = Selection::all(grid.shape()).chunks(grid);
         let count = chunks.count();
-        // A file can claim far more chunks than it has index rows for.
+        // A file can claim far more chunks than its index has rows.
         let most = file.listed_chunks().unwrap_or(MAX_DESCRIBED);
         let visited = count.unwrap_or(u64::MAX).min(most);
         for position in 0..visited {

@@ -1,4 +1,4 @@
-//! What the cells of a dataset stand for, where that is not the stored number itself.
+//! Decodes stored cells to the values of a column: texts, times and packed numbers.
 
 use std::sync::Arc;
 
@@ -12,41 +12,43 @@ use crate::grid::{CfTime, CfTimeError};
 use crate::provider::adapters::arrays::values;
 use crate::provider::catalog::settings::options::TetOptions;
 
-/// The attribute by which a dataset says that its numbers are times, and of which type: CF knows only instants, and does not
-/// tell those that are values from lengths of time.
+/// The attribute that marks the values of a dataset as times and gives their Arrow type. CF units
+/// alone cannot tell dates from timestamps, nor times from durations.
 pub(in crate::provider) const ARROW_TYPE: &str = "arrow_type";
 pub(in crate::provider) const DATE: &str = "date32";
 pub(in crate::provider) const TIMESTAMP: &str = "timestamp";
-/// How to get at numbers that cannot become timestamps.
+/// Advice for numbers that cannot become timestamps.
 const RAW_TIMES: &str =
     "decode_times false, --no-decode-times of tet-sql, reads the numbers as they are";
-/// The attributes by which stored numbers are unpacked.
+/// The attributes that unpack stored numbers (CF section 8.1).
 pub(in crate::provider) const OF_PACKED: [&str; 2] = ["scale_factor", "add_offset"];
-/// Attributes whose numbers are packed as the cells are.
+/// Attributes whose numbers are packed like the cells.
 const PACKED_ALIKE: [&str; 3] = ["valid_min", "valid_max", "valid_range"];
 const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
 
-/// How stored numbers become the values of the column.
+/// The conversion of stored numbers to the values of the column.
 #[derive(Debug, Clone)]
 pub(super) enum Decoding {
-    /// They are the values.
+    /// The stored numbers are the values.
     None,
-    /// They are codes of texts.
+    /// The stored numbers are codes of texts.
     Text(Arc<Categories>),
-    /// They are times in units of the CF conventions (section 4.4), to be dates if the flag says so.
+    /// The stored numbers are times in CF units (section 4.4). They become dates if the flag is
+    /// `true`, else timestamps.
     Time(CfTime, bool),
-    /// They are packed as the CF conventions say (section 8.1).
+    /// The stored numbers are packed (CF section 8.1): a value is `number * scale + offset`.
     Unpack {
-        /// What they are multiplied with.
+        /// The attribute `scale_factor`.
         scale: f64,
-        /// What is then added.
+        /// The attribute `add_offset`.
         offset: f64,
     },
 }
 
 impl Decoding {
-    /// How the values of a dataset are decoded, whose attributes describe the stored cells or may be stale. Codes without
-    /// readable texts stay codes, with a warning.
+    /// Chooses the decoding of a dataset's values. `describe_cells` is `true` if the attributes
+    /// describe the stored cells, `false` if they may be stale. Codes without readable texts stay
+    /// codes, with a warning.
     pub fn of(
         metadata: &DatasetMetadata,
         dtype: Dtype,
@@ -130,8 +132,8 @@ impl Decoding {
         }
     }
 
-    /// Returns `true` if an attribute of the dataset holds for the decoded values, and does not describe the stored
-    /// numbers.
+    /// Returns `true` if an attribute of the dataset also applies to the decoded values, rather
+    /// than to the stored numbers only.
     pub fn keeps(&self, attribute: &str) -> bool {
         let is_of_storage = OF_PACKED.contains(&attribute)
             || PACKED_ALIKE.contains(&attribute)
@@ -139,12 +141,12 @@ impl Decoding {
         !(matches!(self, Self::Unpack { .. }) && is_of_storage)
     }
 
-    /// Whether a cell that is not missing by its number may still have no value.
+    /// Returns `true` if a stored number that is not null may decode to null.
     pub fn can_be_null(&self) -> bool {
         matches!(self, Self::Text(_) | Self::Time(..))
     }
 
-    /// The column of stored numbers.
+    /// Decodes stored numbers to the values of the column.
     pub fn decode(
         &self,
         stored: ArrayRef,
@@ -172,11 +174,11 @@ impl Decoding {
                 Ok(Arc::new(texts.finish()))
             }
             Self::Time(time, are_dates) => {
-                // The types that are decoded are no wider than this.
+                // All types accepted by `is_counted_in` cast to Int64.
                 let Ok(numbers) = cast(&stored, &DataType::Int64) else {
                     return Ok(stored);
                 };
-                // The least number is NumPy's "not a time", whatever else counts as missing.
+                // `i64::MIN` is NumPy's "not a time", whatever the fill value is.
                 let numbers = numbers.as_primitive::<Int64Type>().iter();
                 let numbers: Int64Array = numbers
                     .map(|number| number.filter(|number| *number != i64::MIN))
@@ -185,7 +187,7 @@ impl Decoding {
                     .decode_values(&numbers)
                     .map_err(|error| refused(&place(), &error))?;
                 Ok(match are_dates {
-                    // Timestamps are far fewer days than 2^31.
+                    // The days of a timestamp in microseconds fit into 32 bits.
                     true => Arc::new(times.unary::<_, Date32Type>(|time| {
                         time.div_euclid(MICROSECONDS_PER_DAY) as i32
                     })),
@@ -193,7 +195,7 @@ impl Decoding {
                 })
             }
             Self::Unpack { scale, offset } => {
-                // Every stored type becomes a Float64.
+                // Every stored type casts to Float64.
                 let Ok(numbers) = cast(&stored, &DataType::Float64) else {
                     return Ok(stored);
                 };
@@ -205,7 +207,7 @@ impl Decoding {
     }
 }
 
-/// Whether numbers of a type are decoded as times that are values.
+/// Returns `true` if numbers of a type can be decoded to times.
 fn is_counted_in(dtype: Dtype) -> bool {
     matches!(
         dtype,
@@ -213,7 +215,7 @@ fn is_counted_in(dtype: Dtype) -> bool {
     )
 }
 
-/// The time that the numbers of a dataset count from, if they do.
+/// Parses the CF time that the numbers of a dataset count from; `None` if they are not times.
 pub(super) fn time(metadata: &DatasetMetadata) -> Result<Option<CfTime>, CfTimeError> {
     let attribute = |name| metadata.attrs.get(name).map(String::as_str);
     match attribute("units") {

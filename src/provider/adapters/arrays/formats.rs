@@ -1,4 +1,4 @@
-//! Which format a file has.
+//! Detects the format of array files, and opens and creates them.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,15 +20,16 @@ use crate::format::zarr::{
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::catalog::settings::options::TetOptions;
 
-/// What the names of packages end in.
+/// The extension of packages.
 const PACKAGE: &str = "tet.d";
-/// What NumPy's files start with: `.npy`, `.npz`, and a `.npz` without arrays.
+/// The first bytes of NumPy files: `.npy`, `.npz`, and a `.npz` without arrays.
 const NUMPY: [&[u8]; 3] = [b"\x93NUM", b"PK\x03\x04", b"PK\x05\x06"];
 
-/// Opens a file of arrays; its first bytes tell which format it has. `session` is what an unset access mode follows.
+/// Opens an array file, whose format is detected from its content. `session` gives the access mode
+/// if `options` does not.
 ///
 /// # Errors
-/// If it cannot be opened.
+/// Returns an error if the file cannot be opened.
 pub(crate) fn open_file(
     path: &Path,
     options: &TetOptions,
@@ -40,7 +41,8 @@ pub(crate) fn open_file(
         false => OutwardLinks::Follow,
     };
     let options = options.open_options(session);
-    // First, since there may be thousands: nothing else looks like one.
+    // Tried first, since there may be thousands of `.tet` files, and no other format passes for
+    // one.
     let error = match TetFile::open(path, options) {
         Ok(file) => return Ok(Arc::new(file)),
         Err(error) => error,
@@ -58,10 +60,11 @@ pub(crate) fn open_file(
     }
 }
 
-/// The first bytes of a file, as many as there are; none of a folder. What cannot be read is told where it is opened.
+/// The first bytes of a file, at most four; empty for a directory. Errors are left to whoever opens
+/// the file.
 fn start(path: &Path) -> Vec<u8> {
     let mut start = Vec::new();
-    // Anything but a file may have no end, nor a start.
+    // A pipe or a device may never end, or never deliver a byte.
     let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
     if is_file && let Ok(file) = File::open(path) {
         file.take(4).read_to_end(&mut start).ok();
@@ -69,7 +72,7 @@ fn start(path: &Path) -> Vec<u8> {
     start
 }
 
-/// Whether a folder is read as one file: a package, or a Zarr hierarchy.
+/// Returns `true` if a directory is read as one file: a package, or a Zarr hierarchy.
 pub fn is_array_folder(path: &Path) -> bool {
     #[cfg(feature = "zarr")]
     if zarr::is_hierarchy(path) {
@@ -78,8 +81,8 @@ pub fn is_array_folder(path: &Path) -> bool {
     is_package(path)
 }
 
-/// The array of a Zarr hierarchy that a path leads to (`store.zarr/t2m`): the hierarchy, and the name of the array in it.
-/// `None` for a path of anything else.
+/// Splits the path of an array in a Zarr hierarchy (`store.zarr/t2m`) into the hierarchy and the
+/// name of the array; `None` for any other path.
 pub(crate) fn member_of_hierarchy(path: &Path) -> Option<(&Path, String)> {
     #[cfg(feature = "zarr")]
     {
@@ -100,13 +103,14 @@ pub(crate) fn member_of_hierarchy(path: &Path) -> Option<(&Path, String)> {
     }
 }
 
-/// Whether a path leads to what is read as arrays: a file that begins as theirs do, or a folder that is one.
+/// Returns `true` if a path is an array file by its first bytes, or a directory that is read as
+/// one.
 pub fn is_array_file(path: &Path) -> bool {
     let start = start(path);
     start == MAGIC || NUMPY.contains(&start.as_slice()) || is_array_folder(path)
 }
 
-/// Whether a name is one of an array file.
+/// Returns `true` if a file name has the extension of an array format.
 pub(crate) fn is_array_name(name: &str) -> bool {
     let name = name.trim_end_matches('/').to_ascii_lowercase();
     FileKind::array_extensions()
@@ -117,21 +121,21 @@ pub(crate) fn is_array_name(name: &str) -> bool {
         })
 }
 
-/// What is written beside the arrays, as far as the format has room for it.
+/// Settings for writing an array file. Each format applies those that it supports.
 #[derive(Debug, Clone, Default)]
 pub(in crate::provider) struct Writing {
-    /// Whether zone maps are embedded.
+    /// `true` to embed zone maps.
     pub zone_maps: bool,
-    /// What was done, and from what.
+    /// The operation and its source, for the history of the file.
     pub history: (&'static str, &'static str),
-    /// Whether a Zarr hierarchy is one of version 2.
+    /// `true` to write Zarr version 2 instead of version 3.
     pub is_zarr_2: bool,
 }
 
-/// Starts a file of these arrays, in a format that has some.
+/// Creates a file for these arrays, in an array format.
 ///
 /// # Errors
-/// If the format has no place for them, or the file cannot be made.
+/// Returns an error if the format cannot hold these arrays, or the file cannot be created.
 pub(in crate::provider) fn create_file(
     kind: FileKind,
     path: &Path,

@@ -1,4 +1,4 @@
-//! The arrays of a file as grids, whatever its format.
+//! Turns the arrays of a file into grids, whatever the file's format.
 
 mod array;
 mod columns;

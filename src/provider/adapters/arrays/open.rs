@@ -1,4 +1,4 @@
-//! Opening one table of a file.
+//! Opens one table of a file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,11 +13,13 @@ use crate::provider::catalog::names::ignoring_case;
 use crate::provider::catalog::settings::options::TetOptions;
 use crate::provider::source::GridSource;
 
-/// Opens the table that `options.dataset` names, a dataset or a wide table; unset, the only dataset that is not there
-/// for the coordinates of others. `session` is what an unset access mode follows.
+/// Opens the table that `options.dataset` names: a dataset or a wide table. If the option is unset,
+/// opens the only dataset that does not hold coordinates, or the only table. `session` gives the
+/// access mode if `options` does not.
 ///
 /// # Errors
-/// [`Error`] if the file cannot be opened, has no such table, or the dataset cannot be read.
+/// Returns [`Error`] if the file cannot be opened or has no such table, or if the dataset cannot be
+/// read.
 pub(crate) fn open(
     path: &Path,
     options: &TetOptions,

@@ -1,4 +1,4 @@
-//! Reading windows of a dataset.
+//! Reads windows of a dataset.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,40 +16,42 @@ use crate::provider::adapters::arrays::values::{self, Missing};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{ReadCounts, WindowReader};
 
-/// Bytes of the largest window that is put together from chunks.
+/// The most bytes of a window that is assembled from chunks.
 const MAX_WINDOW: u64 = 4 << 30;
 
-/// Reads windows of one dataset. A window that is exactly a chunk is read in place; any other is put together from the
-/// chunks it touches.
+/// Reads windows of one dataset. A window that is exactly one chunk is read in place. Any other
+/// window is assembled from the chunks that it intersects.
 pub(in crate::provider) struct StoredWindowReader {
     array: Arc<StoredArray>,
     missing: Missing,
     chunks: ChunkReader,
     state: State,
-    /// The cells of a window that is put together, in its row-major order, and what was there before them.
+    /// The cells of an assembled window in row-major order. Longer than the window if an earlier
+    /// window was larger.
     assembled: Vec<u8>,
-    /// Cells on their way from the file.
+    /// A buffer for cells read from the file, before they are copied to their place in the window.
     gathered: Vec<u8>,
     counts: ReadCounts,
 }
 
 enum State {
     Closed,
-    /// The window is the open chunk.
+    /// The window is the current chunk.
     Chunk,
-    /// The window is being put together.
+    /// The window is assembled from chunks.
     Assembly(Assembly),
 }
 
-/// A window that is put together from chunks.
+/// A window that is assembled from chunks.
 struct Assembly {
     window: Window,
-    /// The chunks that it touches, as a range along each axis, and how many of them are in place.
+    /// The chunks that the window intersects, as a range along each axis. `done` of them have been
+    /// copied.
     touched: Vec<Range<u64>>,
     done: u64,
-    /// Whether the next chunk is open but not yet decoded.
+    /// `true` if the next chunk is open and its cells have not been copied yet.
     is_open: bool,
-    /// Whether all of them are in place.
+    /// `true` if all chunks have been copied.
     is_complete: bool,
 }
 
@@ -69,7 +71,7 @@ impl StoredWindowReader {
     fn open_chunk(&mut self, chunk: &[u64]) -> Result<()> {
         self.chunks.open(self.array.dataset(), chunk)?;
         if !self.chunks.is_raw() {
-            // Decompression takes all of it.
+            // Decompression needs the whole chunk.
             self.chunks.read_ahead();
         }
         self.counts.chunks += 1;
@@ -86,7 +88,7 @@ impl StoredWindowReader {
         Ok(ready?)
     }
 
-    /// Looks up and checks the index rows of chunks, up to the first that is missing or broken.
+    /// Checks the index rows of these chunks. Fails at the first missing or broken row.
     fn check_chunks(&self, chunks: &[Range<u64>]) -> Result<()> {
         let Some(mut chunk) = chunks
             .iter()
@@ -112,7 +114,7 @@ impl StoredWindowReader {
         }
     }
 
-    /// Puts the next chunk of a window in place.
+    /// Continues with the next chunk of a window. Returns `true` once the window is complete.
     fn assemble(&mut self, assembly: &mut Assembly) -> Result<bool> {
         let count: u64 = assembly
             .touched
@@ -141,7 +143,8 @@ impl StoredWindowReader {
         into.runs(0..into.rows(), &mut targets);
         let (sources, targets) = (in_bytes(&sources, size), in_bytes(&targets, size));
         if self.chunks.is_raw() && self.chunks.mapped().is_none() {
-            // Few reads, from there copies.
+            // Without a memory map, a gather into one buffer and copies from there take the fewest
+            // reads.
             self.gathered.resize((from.rows() * size) as usize, 0);
             self.chunks.gather(&sources, &mut self.gathered)?;
             let mut start = 0;
@@ -170,7 +173,8 @@ impl WindowReader for StoredWindowReader {
             self.state = State::Chunk;
         } else {
             let touched = self.array.chunk_grid().chunks_of(window);
-            // Before memory is taken for the window: a file can claim far more cells than it holds.
+            // Checked before memory is allocated, since a file can claim far more cells than it
+            // holds.
             if self.array.file().listed_chunks().is_some() {
                 self.check_chunks(&touched)?;
             }
@@ -274,7 +278,7 @@ impl WindowReader for StoredWindowReader {
     }
 }
 
-/// The cells that both windows have, as a selection of the whole grid.
+/// The intersection of two windows, as a selection of the whole grid.
 fn common_part(a: &Window, b: &Window, shape: &[u64]) -> Selection {
     let axes = a
         .ranges()
@@ -289,7 +293,8 @@ fn common_part(a: &Window, b: &Window, shape: &[u64]) -> Selection {
     Selection::new(axes)
 }
 
-/// Runs that are together as long as others, side by side: each pair within a run of either.
+/// Splits two lists of runs, equal in total length, into pairs of ranges of equal length. Each
+/// range lies within one run.
 fn pieces<'a>(
     sources: &'a [Range<usize>],
     targets: &'a [Range<usize>],
@@ -314,7 +319,8 @@ fn pieces<'a>(
     })
 }
 
-/// Runs of cells as runs of bytes. They lie within a window in memory or in a map, so they fit the address space.
+/// Converts runs of cells to runs of bytes. They lie within a window in memory or in a memory map,
+/// so they fit into `usize`.
 fn in_bytes(runs: &[Range<u64>], size: u64) -> Vec<Range<usize>> {
     runs.iter()
         .map(|run| (run.start * size) as usize..(run.end * size) as usize)

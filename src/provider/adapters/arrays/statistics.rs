@@ -1,7 +1,7 @@
-//! What zone maps and value postings say of a dataset's values, in the terms of its column.
+//! Translates zone maps and value postings of a dataset to statistics of its column.
 //!
-//! A zone map counts NaN and fill values together as nulls and leaves both out of its bounds. So it speaks of the column
-//! only where both are NULL there, or where a chunk has neither.
+//! A zone map counts NaN and fill values together as nulls, and ignores both in its bounds. Its
+//! statistics therefore apply to the column only if both are null there, or if a chunk has neither.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -24,23 +24,23 @@ use crate::provider::adapters::arrays::decoding::Decoding;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::BlockStatistics;
 
-/// The most chunks of one window whose zones are put together.
+/// The most chunks of one window whose zones are merged.
 const MAX_CHUNKS: u64 = 256;
-/// The most chunks of an array whose statistics are kept.
+/// The most chunks of an array whose statistics are cached.
 const MAX_KEPT: u64 = 2 << 20;
 
-/// The statistics of all chunks of an array, once they have been asked for: where nulls of zone maps need not be NULL in the
-/// column, and where they are.
+/// Cached statistics of all chunks of an array: first for the case that nulls of zone maps may be
+/// values of the column, then for the case that they are null there.
 #[derive(Debug, Default)]
 pub(in crate::provider) struct KeptStatistics([OnceLock<Option<Arc<BlockStatistics>>>; 2]);
 
 impl StoredArray {
-    /// Whether there are zone maps or postings that can be used. The first call reads them.
+    /// Returns `true` if there are usable zone maps or postings. The first call reads them.
     pub fn has_statistics(&self, options: &ReadOptions) -> bool {
         self.zone_maps(options).is_some() || self.postings(options).is_some()
     }
 
-    /// Why zone maps or postings that there are cannot be used.
+    /// The reason why existing zone maps or postings cannot be used, if any.
     pub fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
         if !options.zone_maps {
             return None;
@@ -55,7 +55,7 @@ impl StoredArray {
         if !options.zone_maps || is_decoded {
             return None;
         }
-        // Broken ones are as good as none: they only ever save work.
+        // Broken zone maps count as absent, since queries are correct without them.
         self.file().zone_maps(options.access).ok().flatten()
     }
 
@@ -69,13 +69,13 @@ impl StoredArray {
         self.file().value_postings(options.access).ok().flatten()
     }
 
-    /// Whether every cell that a zone map counts as null is NULL in the column.
+    /// Returns `true` if every cell that a zone map counts as null is null in the column.
     fn nulls_are_null(&self, options: &ReadOptions) -> bool {
         (options.nan_as_null || !self.dtype().is_float())
             && (options.fill_as_null || self.fill().is_none())
     }
 
-    /// What is known of the values in each of these windows.
+    /// Statistics of the values in each of these windows.
     pub fn window_statistics(
         &self,
         windows: &[Window],
@@ -115,7 +115,7 @@ impl StoredArray {
         }))
     }
 
-    /// What is known of the values in each chunk, if there are zone maps of all.
+    /// Statistics of the values in each chunk, if every chunk has a zone map.
     pub fn chunk_statistics(&self, options: &ReadOptions) -> Option<Arc<BlockStatistics>> {
         let zones = self.zone_maps(options)?;
         let nulls_are_null = self.nulls_are_null(options);
@@ -150,7 +150,8 @@ impl StoredArray {
         })
     }
 
-    /// The zone of the chunks that a window touches, and whether all of their cells are in the window.
+    /// Merges the zones of the chunks that a window intersects. The second result is `true` if the
+    /// window holds all cells of these chunks.
     fn zone_of(&self, zones: &ZoneMaps, window: &Window) -> Option<(Zone, bool)> {
         let touched = self.chunk_grid().chunks_of(window);
         let counts = touched.iter().map(|range| range.end - range.start);
@@ -183,7 +184,7 @@ impl StoredArray {
         Some((zone, is_whole))
     }
 
-    /// Ranges of stored bits as arrays of the column's type.
+    /// Converts ranges of bit patterns to lower and upper bounds in the column's type.
     fn bounds(&self, ranges: &[Option<(u64, u64)>]) -> (ArrayRef, ArrayRef) {
         let bounds = match self.dtype() {
             Dtype::F16 => typed::<Float32Type>(ranges, |bits| f16::from_bits(bits as u16).to_f32()),
@@ -200,12 +201,12 @@ impl StoredArray {
         let Decoding::Unpack { scale, offset } = self.decoding() else {
             return bounds;
         };
-        // Scaling keeps the order, or turns it round.
+        // Scaling preserves the order or reverses it.
         let unpack = |bounds: ArrayRef| {
             let decoded = self.decoding().decode(bounds, || self.place());
             decoded.unwrap_or_else(|_| Arc::new(Float64Array::new_null(ranges.len())))
         };
-        // Infinity times zero is not a number.
+        // Infinity times zero would be NaN.
         if !(scale.is_finite() && offset.is_finite()) || *scale == 0.0 {
             let unknown: ArrayRef = Arc::new(Float64Array::new_null(ranges.len()));
             return (Arc::clone(&unknown), unknown);
@@ -218,7 +219,8 @@ impl StoredArray {
         }
     }
 
-    /// For each of these windows whether it has only or none of some values, by the postings.
+    /// Compares each window with a set of values by the postings: `true` if the window contains
+    /// only these values, `false` if it contains none of them, null if unknown.
     pub fn contained(
         &self,
         windows: &[Window],
@@ -243,7 +245,7 @@ impl StoredArray {
             .iter()
             .map(|value| wanted.contains(value))
             .collect();
-        // The engine takes zeros of both signs for equal in some places and not in others.
+        // DataFusion treats -0.0 and 0.0 as equal in some places and as different in others.
         let sign = 1u64 << (self.dtype().size() * 8 - 1);
         let is_zero = |value: u64| self.dtype().is_float() && value & !sign == 0;
         let in_window = windows.iter().map(|window| {
@@ -260,13 +262,13 @@ impl StoredArray {
                 any = true;
                 zero |= is_zero(postings.values()[nth]);
             }
-            // A chunk that has no value at all is not covered by the postings.
+            // Postings do not cover a chunk without any value.
             wanted.filter(|wanted| any && !(*wanted && zero))
         });
         Ok(Some(in_window.collect()))
     }
 
-    /// The bit patterns of the cells that equal a value, none if no cell can; `None` if that cannot be told.
+    /// The bit patterns of cells that equal a value, empty if no cell can; `None` if unknown.
     fn stored(&self, value: &ScalarValue) -> Option<Vec<u64>> {
         let both_zeros = |bits: u64, is_zero: bool| {
             let sign = 1u64 << (self.dtype().size() * 8 - 1);

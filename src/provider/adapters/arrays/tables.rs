@@ -14,17 +14,17 @@ use crate::provider::source::GridSource;
 /// The tables of a file.
 #[derive(Debug)]
 pub struct FileTables {
-    /// Each with its name: the datasets in the order of the file, then the wide tables.
+    /// Each table with its name: the datasets in file order, then the wide tables.
     pub tables: Vec<(String, Arc<dyn GridSource>)>,
-    /// The datasets whose values are the coordinates of their own or another dataset's dimension.
+    /// The datasets that hold the coordinates of their own dimension or of another dataset.
     pub coordinate_variables: HashSet<String>,
-    /// What does not fit, and what was left out.
+    /// Problems found: metadata that is ignored, and datasets that are left out.
     pub warnings: Vec<String>,
 }
 
 impl FileTables {
-    /// The tables of a file. Of datasets with the same name the first one counts; those that cannot be read are left out,
-    /// with a warning.
+    /// Collects the tables of a file. Only the first of several datasets with the same name is a
+    /// table. Datasets that cannot be read are left out, with a warning.
     pub fn new(file: &Arc<dyn ArrayFile>, options: &TetOptions) -> Self {
         let mut warnings = Vec::new();
         let mut shared = CoordinateDatasets::default();
@@ -40,7 +40,7 @@ impl FileTables {
                     warnings.extend_from_slice(dataset.warnings());
                     datasets.push(Arc::new(dataset));
                 }
-                // The file itself has warned of records that cannot be read.
+                // The file has already given a warning for this record.
                 Err(_) if dataset.check(file.path()).is_err() => {}
                 Err(error) => warnings.push(format!("{error}; the dataset {name:?} is left out")),
             }

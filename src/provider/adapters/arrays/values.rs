@@ -1,4 +1,4 @@
-//! From stored cells to Arrow arrays, with missing cells as nulls.
+//! Converts stored cells to Arrow arrays, with fill values and NaN as nulls on request.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::format::array::{Dtype, Fill};
 #[cfg(target_endian = "big")]
 compile_error!("cells are little-endian in the file and are used in place");
 
-/// The column type of a dataset. f16 is widened: the engine compares Float16 with integers as Float16, so that
-/// `value < 70000` would be false for every cell.
+/// The type of a dataset's column. `f16` is widened, since DataFusion would compare Float16 with
+/// integers as Float16, and `value < 70000` would be false for every cell.
 pub(super) fn data_type(dtype: Dtype) -> DataType {
     match dtype {
         Dtype::F16 | Dtype::F32 => DataType::Float32,
@@ -33,7 +33,7 @@ pub(super) fn data_type(dtype: Dtype) -> DataType {
     }
 }
 
-/// Which cells are missing.
+/// The cells that become null: NaN if `nan` is `true`, and those that equal `fill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Missing {
     pub nan: bool,
@@ -41,23 +41,26 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// Whether cells of this type can be missing at all.
+    /// Returns `true` if cells of this type can become null.
     pub fn is_possible(self, dtype: Dtype) -> bool {
         self.fill.is_some() || (self.nan && dtype.is_float())
     }
 }
 
-/// The bytes of a map as an Arrow buffer that keeps the map alive. `range` must lie in the map.
+/// The bytes of a memory map as an Arrow buffer that keeps the map alive.
+///
+/// # Panics
+/// Panics if `range` does not lie within the map.
 pub(super) fn mapped_buffer(map: &Arc<Mmap>, range: std::ops::Range<usize>) -> Buffer {
     let bytes = &map[range];
     let owner: Arc<Mmap> = Arc::clone(map);
-    // SAFETY: the pointer and the length come from a slice of the map, which is read-only and stays where it is for as
-    // long as the buffer holds `owner`. (For changes by other processes see `Storage::map`.)
+    // SAFETY: the pointer and the length come from a slice of the map, which is read-only and does
+    // not move while the buffer holds `owner`. (For changes by other processes see `Storage::map`.)
     unsafe { Buffer::from_custom_allocation(NonNull::from(bytes).cast(), bytes.len(), owner) }
 }
 
-/// The array of these cells. A buffer that is not aligned for the type is copied. Further values beside the fill value may mean
-/// that a cell is missing, too.
+/// Converts cells to an array. A buffer that is not aligned for the type is copied. `others` are
+/// further fill values, which count only if `missing` has one.
 pub(super) fn array(dtype: Dtype, cells: Buffer, missing: Missing, others: &[Fill]) -> ArrayRef {
     match dtype {
         Dtype::F16 => half_array(cells, missing, others),
@@ -99,7 +102,8 @@ fn aligned<T: ArrowNativeType>(cells: Buffer) -> ScalarBuffer<T> {
     }
 }
 
-/// The array of cells. NaN that is a value becomes `nan`, since by its sign it would be less than all numbers.
+/// Converts cells to an array. NaN values that are not null are replaced by `nan`, since Arrow's
+/// total order puts a NaN with a negative sign below all numbers.
 fn float_array<T: ArrowPrimitiveType>(
     cells: Buffer,
     missing: Missing,
@@ -175,7 +179,7 @@ fn half_array(cells: Buffer, missing: Missing, others: &[Fill]) -> ArrayRef {
     Arc::new(Float32Array::new(values.into(), nulls))
 }
 
-/// A null per missing cell; none at all if there is no missing cell, which one pass without branches finds out.
+/// Marks null cells; `None` if there are none. One pass without branches finds out first.
 fn nulls<T: Copy>(values: &[T], is_missing: impl Fn(T) -> bool) -> Option<NullBuffer> {
     let any = values
         .iter()

@@ -1,4 +1,4 @@
-//! Several datasets on the same axes as one grid: the coordinates once, then a column per dataset.
+//! Wide tables: datasets on the same axes as one grid, with a column per dataset.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,20 +11,22 @@ use crate::provider::adapters::arrays::dataset::ArrayDataset;
 use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::source::GridSource;
 
-/// The most wide tables of a file, which a hostile one could have very many of.
+/// The most wide tables of a file, which bounds the work for a hostile file.
 const MAX_TABLES: usize = 1024;
 
-/// The wide tables of a file's datasets: one for each two or more of a group that share all axes. Coordinate variables
-/// are not among their columns, and datasets that name no dimensions share none.
+/// Creates the wide tables of a file's datasets: one for each two or more datasets of a group that
+/// share all axes. Coordinate variables are left out. Datasets with unnamed dimensions share no
+/// axes.
 ///
-/// A table is called after its group and dimensions, `ocean/time_lat_lon`; with underscores behind if a dataset is
-/// called that. There are at most 1024 of a file.
+/// A table is named after its group and dimensions, such as `ocean/time_lat_lon`. Underscores are
+/// appended while a dataset or another table has the same name. At most [`MAX_TABLES`] tables are
+/// created.
 pub(super) fn wide_tables(
     datasets: &[Arc<ArrayDataset>],
     is_taken: impl Fn(&str) -> bool,
 ) -> Vec<AlignedGrids> {
     let mut families: Vec<Vec<Arc<ArrayDataset>>> = Vec::new();
-    // Where the families with axes of the same names and lengths are.
+    // Indices into `families`, grouped by the names and lengths of their axes.
     let mut alike: HashMap<AxesKey, Vec<usize>> = HashMap::new();
     for dataset in datasets {
         let has_axes = dataset.has_named_axes() && !dataset.axes().is_empty();
@@ -47,7 +49,7 @@ pub(super) fn wide_tables(
         }
     }
     let mut tables: Vec<AlignedGrids> = Vec::new();
-    // The last name that was given to axes of these names: others of the same names may still differ.
+    // The last name given for each base name, since axes of the same names may still differ.
     let mut last: HashMap<String, String> = HashMap::new();
     let families = families.into_iter().filter(|family| family.len() > 1);
     for family in families.take(MAX_TABLES) {

@@ -1,4 +1,4 @@
-//! The engine's accumulators, fed with group numbers.
+//! DataFusion's accumulators, fed with group indices.
 
 use std::sync::Arc;
 
@@ -12,22 +12,26 @@ use datafusion_functions_aggregate_common::aggregate::groups_accumulator::Groups
 
 use crate::provider::aggregate::plan::aggregation::Aggregate;
 
-/// Bytes of a group of an accumulator that keeps all groups together, about.
+/// The approximate number of bytes per group of an accumulator for many groups.
 const BYTES_PER_GROUP: usize = 32;
-/// Bytes of a group whose accumulator is its own, beside that.
+/// The approximate overhead, in bytes, of a group that has an accumulator of its own.
 const BYTES_BESIDE: usize = 64;
 
-/// An aggregate of all groups.
+/// The accumulators of one aggregate, for all groups.
 pub(crate) enum Accumulated {
-    /// Of the one group that is not grouped by anything: as the engine does without groups.
+    /// A single group, because there are no grouping expressions. DataFusion uses the same
+    /// accumulator then.
     Single(Box<dyn Accumulator>),
-    /// Of any number of groups.
+    /// Any number of groups.
     Groups(Box<dyn GroupsAccumulator>),
 }
 
 impl Accumulated {
-    /// Nothing yet. For rows as they come: the accumulators take it for granted that every group has had a row by the time
-    /// that a later one has, unless some row was left out. So they are told of one of the last group that does not count.
+    /// Creates empty accumulators for rows in any order of groups.
+    ///
+    /// DataFusion's accumulators assume that once a group has a row, all groups with lower indices
+    /// have one too, unless some row was filtered out. So they first receive a row of the last
+    /// group, which the filter rejects.
     pub fn for_rows(
         aggregate: &Aggregate,
         is_grouped: bool,
@@ -45,7 +49,7 @@ impl Accumulated {
         Ok(accumulated)
     }
 
-    /// Nothing yet. For states of all groups.
+    /// Creates empty accumulators to merge partial states into.
     pub fn new(function: &Arc<AggregateFunctionExpr>, is_grouped: bool) -> Result<Self> {
         if !is_grouped {
             return Ok(Self::Single(function.create_accumulator()?));
@@ -58,7 +62,8 @@ impl Accumulated {
         Ok(Self::Groups(Box::new(adapter)))
     }
 
-    /// Bytes that an aggregate of so many groups takes ahead of any row, about.
+    /// Returns the approximate number of bytes that the accumulators of `count` groups take before
+    /// any row.
     pub fn initial_bytes(
         function: &Arc<AggregateFunctionExpr>,
         is_grouped: bool,
@@ -75,7 +80,7 @@ impl Accumulated {
         Ok(per_group.saturating_mul(count))
     }
 
-    /// Adds rows: the arguments and the group of each. `count` is the number of groups in all.
+    /// Adds rows, given as arguments and group indices. `count` is the total number of groups.
     pub fn update(
         &mut self,
         arguments: &[ArrayRef],
@@ -96,7 +101,7 @@ impl Accumulated {
         }
     }
 
-    /// The state of all groups.
+    /// Returns the partial state of all groups.
     pub fn state(&mut self) -> Result<Vec<ArrayRef>> {
         match self {
             Self::Groups(groups) => groups.state(EmitTo::All),
@@ -107,7 +112,7 @@ impl Accumulated {
         }
     }
 
-    /// Adds states of all groups.
+    /// Merges partial states of all groups.
     pub fn merge(&mut self, states: &[ArrayRef], count: usize) -> Result<()> {
         match self {
             Self::Single(single) => single.merge_batch(states),
@@ -119,7 +124,7 @@ impl Accumulated {
         }
     }
 
-    /// The values of all groups.
+    /// Returns the final values of all groups.
     pub fn evaluate(&mut self) -> Result<ArrayRef> {
         match self {
             Self::Groups(groups) => groups.evaluate(EmitTo::All),
@@ -127,7 +132,7 @@ impl Accumulated {
         }
     }
 
-    /// Bytes that it takes.
+    /// Returns the size of the accumulators in bytes.
     pub fn size(&self) -> usize {
         match self {
             Self::Groups(groups) => groups.size(),

@@ -1,4 +1,4 @@
-//! What is known of a chunk without reading it.
+//! Answers reductions of a chunk from its statistics, without reading values.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
@@ -14,15 +14,15 @@ use crate::provider::aggregate::plan::program::ReductionPlan;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::value_bounds::Bounds;
 
-/// What a reduction need not read a chunk for.
+/// The contribution of a chunk to a reduction, derived from statistics.
 pub(crate) enum Known {
-    /// No cell of it counts.
+    /// No selected cell counts.
     Nothing,
-    /// All of its selected cells count, and no more is wanted.
+    /// All selected cells count, and only their number is needed.
     Counted,
-    /// All of its selected cells count, and have these bits (of f32 for halves).
+    /// All selected cells count and have this bit pattern (of f32 for f16 cells).
     Constant(u64),
-    /// All of it is in one group, of which this is all that is wanted.
+    /// All cells belong to one group, and the reduction needs nothing but these results.
     OfGroup {
         group: usize,
         extremes: Option<(u64, u64)>,
@@ -31,8 +31,8 @@ pub(crate) enum Known {
     },
 }
 
-/// What is known for a reduction, of which this is the number, of the cells of a window that these axes select and tell
-/// their groups; `None` if they have to be read.
+/// Returns the contribution of a chunk to the reduction with index `number`; `None` if the chunk
+/// has to be read. `axes` and `base` are the selected cells of the chunk and their groups.
 pub(crate) fn known(
     number: usize,
     plan: &ReductionPlan,
@@ -102,7 +102,7 @@ enum Place {
     Unclear,
 }
 
-/// Where values between two extremes are as seen from bounds that lie apart.
+/// Compares the min and max of a chunk with disjoint bounds.
 fn place_of_all(extremes: (u64, u64), bounds: &[Bounds]) -> Place {
     let places = bounds.iter().map(|bounds| place(extremes, *bounds));
     places.fold(Place::Outside, |one, other| match (one, other) {
@@ -112,7 +112,7 @@ fn place_of_all(extremes: (u64, u64), bounds: &[Bounds]) -> Place {
     })
 }
 
-/// Where they are as seen from some of them.
+/// Compares the min and max of a chunk with one pair of bounds.
 fn place((least, greatest): (u64, u64), bounds: Bounds) -> Place {
     fn compare<T: PartialOrd>(least: T, greatest: T, low: T, high: T) -> Place {
         if greatest < low || least > high || low > high {
@@ -136,7 +136,8 @@ fn place((least, greatest): (u64, u64), bounds: Bounds) -> Place {
     }
 }
 
-/// The bits of the first number of an array; those of a signed integer as one of 64 bits.
+/// Returns the bits of the first element of an array; `None` if it is null. Signed integers are
+/// sign-extended to 64 bits.
 fn bits(numbers: &ArrayRef) -> Option<u64> {
     if numbers.is_null(0) {
         return None;

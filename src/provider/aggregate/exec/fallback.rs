@@ -1,4 +1,4 @@
-//! What is done where memory is too short for the results of all groups at once.
+//! Runs DataFusion's own plan if the results of all groups do not fit into memory.
 
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::{Stream, TryStreamExt};
 
-/// Runs the engine's plan of an aggregation, as it was before it was taken over: what it needs of its input, such as
-/// partitions by hash, is made sure of only now. The rows are sorted by `ordering`.
+/// Runs the plan that the operator replaced, and sorts the rows by `ordering`. The plan was
+/// captured before DataFusion enforced what its nodes require of their inputs, such as hash
+/// partitioning, so the requirements are enforced here.
 pub(crate) fn execute(
     engine: &Arc<dyn ExecutionPlan>,
     ordering: Option<LexOrdering>,
@@ -35,7 +36,7 @@ pub(crate) fn execute(
     let schema = Arc::clone(schema);
     let batches = plan.execute(0, Arc::clone(context))?;
     Ok(batches.and_then(move |batch| {
-        // Its names may be those of another input of a union.
+        // The fields may be named after another input of a union.
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let (_, columns, _) = batch.into_parts();
         let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options);

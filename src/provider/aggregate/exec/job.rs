@@ -1,4 +1,4 @@
-//! The work of an aggregation, in units that workers take one after another.
+//! The work of an aggregation, divided into units that workers take one after another.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,79 +25,87 @@ use crate::provider::planning::pruning::{Pruner, with_subquery_values};
 use crate::provider::scan::grid_blocks::GridBlocks;
 use crate::provider::source::{BlockList, GridPart};
 
-/// Rows of cells that are best added up at once; more of narrow cells, whose results are as many bytes as theirs.
+/// The number of cells per group to add up at once, so that loading and storing the group's result
+/// pays off. Narrow cells need more of them, to match the bytes of the result.
 const ROWS: u64 = 16;
-/// Bytes of a cell that is not narrow.
+/// The number of bytes from which a cell is not narrow.
 const WIDE: u64 = 4;
-/// The same where cells next to each other are in the same group: more of them, since less is done for each.
+/// Like [`ROWS`], if neighbouring cells belong to the same group. Adding a cell is cheaper then, so
+/// it takes more cells to pay off.
 const CELLS: u64 = 128;
-/// Groups of a chunk below which their results stay in a cache anyway.
+/// The number of groups of a chunk below which their results stay in the cache anyway.
 const FEW_GROUPS: u64 = 4096;
-/// The most bytes of chunks that are taken at once.
+/// The maximum number of bytes of the chunks of a unit.
 const BATCH_BYTES: u64 = 32 << 20;
-/// The same of chunks that are decoded or copied: memory that each worker takes, and which is better not far from the processor.
+/// Like [`BATCH_BYTES`], for chunks that are decoded or copied. Each worker holds the copies in
+/// memory, and they should stay in the cache.
 const COPIED_BYTES: u64 = 4 << 20;
-/// Groups whose results do not stay in a cache until all chunks have been looked at.
+/// The number of groups from which their results do not stay in the cache from one chunk to the
+/// next.
 const MANY_GROUPS: u64 = 1 << 15;
-/// Units per worker, so that none waits long for the last.
+/// The minimum number of units per worker, so that no worker waits long for the last unit.
 const UNITS_PER_WORKER: u64 = 8;
 
-/// Everything that workers need to know.
+/// The work of one execution of an aggregation, shared by all workers.
+///
+/// Every worker calls [`Job::take`] until no unit is left. A unit is one chunk, or several chunks
+/// with the same groups along a reduced axis.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub aggregation: Aggregation,
     pub program: Program,
     pub groups: Groups,
     pub parts: Vec<JobPart>,
-    /// What becomes known of the cells that are needed, and may still change.
+    /// The dynamic filter, if it may still change.
     dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
-    /// Of the table.
+    /// The schema of the table.
     pub schema: SchemaRef,
     pub options: ReadOptions,
     /// The table's columns that are needed row by row.
     pub row_columns: Vec<usize>,
-    /// The attributes that are read.
+    /// The attributes to read.
     pub attributes: Vec<usize>,
-    /// Where the units of each part end.
+    /// For each of `parts`, the end of its range of units.
     ends: Vec<u64>,
     next: AtomicU64,
 }
 
-/// The chunks of one grid, as far as some attributes are read.
+/// The chunks of one grid, for some of the attributes to read.
 #[derive(Debug)]
 pub(crate) struct JobPart {
-    /// The number of the grid's part of the table.
+    /// The ordinal of the grid in the table.
     pub number: usize,
     pub part: GridPart,
-    /// The attributes that are read, and the numbers of the reductions that look at them.
+    /// The attributes to read, and the indices of the reductions that need them.
     pub attributes: Vec<usize>,
     pub reductions: Vec<usize>,
-    /// The chunks, by the selection that the scan was planned with.
+    /// The chunks of the selection that the scan was planned with.
     pub blocks: GridBlocks,
     order: Option<Order>,
-    /// For each restriction of the program what it leaves of the selected cells.
+    /// For each restriction of the program, the selected cells that it keeps.
     pub restricted: Vec<Selection>,
-    /// Whether something is known of the values of a reduction's attribute.
+    /// For each reduction, `true` if there are statistics of its attribute.
     pub is_known: Vec<bool>,
 }
 
-/// An order of chunks other than that of their positions.
+/// An order of chunks other than row-major.
 #[derive(Debug)]
 struct Order {
-    /// The axes from the one along which it goes on last to the first. Those that are grouped by come first, so that
-    /// chunks of the same groups follow each other.
+    /// The axes, slowest first. Grouped axes come before reduced ones, so that chunks with the same
+    /// groups are consecutive.
     axes: Vec<usize>,
-    /// An axis that is not grouped by, along which so many chunks are taken at a time.
+    /// A reduced axis, and the number of chunks along it that form a unit.
     batched: (usize, u64),
-    /// Chunks along each axis.
+    /// The number of chunks along each axis.
     counts: Vec<u64>,
-    /// Bytes of so many chunks, once decoded; none where they lie in the file as their cells do.
+    /// The number of bytes of a unit's chunks once decoded; zero for single chunks, and for chunks
+    /// that are reduced in place.
     bytes: u64,
 }
 
 impl Job {
-    /// Prepares an aggregation over some parts of a table, for so many workers. Reads coordinates, but no values. Cells
-    /// that the dynamic filter does not leave are not needed.
+    /// Prepares an aggregation over the grids of a table. Reads coordinates, but no values. Cells
+    /// that `dynamic_filter` rejects may be skipped.
     pub fn try_new(
         aggregation: &Aggregation,
         dynamic_filter: Option<&Arc<dyn PhysicalExpr>>,
@@ -133,7 +141,7 @@ impl Job {
         let program = Program::new(&aggregation, &columns_of_table, &|conjunct| {
             filters.contain(conjunct)
         });
-        // Without rows to be looked at there are no expressions to be asked of them.
+        // The set is empty unless some output or the predicate is evaluated row by row.
         let row_columns: BTreeSet<usize> = program
             .row_expressions(&aggregation)
             .flat_map(collect_columns)
@@ -156,7 +164,8 @@ impl Job {
             let restricted =
                 restrictions.map(|conjuncts| filters.restrict(&part.selection, number, conjuncts));
             let restricted: Vec<Selection> = restricted.collect();
-            // A reduction looks at one attribute, whose chunks need not be met with those of others.
+            // A reduction reads one attribute, so the chunks of different attributes need not be
+            // aligned.
             let is_separable = !program.needs_rows() && part.kept.is_none();
             let separate = if is_separable && attributes.len() > 1 {
                 attributes
@@ -168,7 +177,7 @@ impl Job {
             };
             for attributes in separate {
                 let mut part = part.clone();
-                // The chunks that are kept are numbered as they were.
+                // The ordinals of `kept` refer to the chunks of the present chunk grid.
                 if part.kept.is_none()
                     && let Some(grid) = part.grid.for_attributes(&attributes)
                 {
@@ -219,12 +228,13 @@ impl Job {
         })
     }
 
-    /// How many units there are.
+    /// Returns the number of units.
     pub fn units(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Bytes that a worker takes for the results of all groups and what it reads into, about.
+    /// Returns the approximate number of bytes that a worker needs for the results of all groups
+    /// and for its buffers.
     pub fn bytes(&self) -> Result<usize> {
         let is_grouped = !self.aggregation.groups.is_empty();
         let outputs = self.program.outputs.iter();
@@ -240,7 +250,7 @@ impl Job {
         Ok(bytes)
     }
 
-    /// The same without the engine's accumulators.
+    /// Returns the number of bytes of [`Self::bytes`] without DataFusion's accumulators.
     pub fn other_bytes(&self) -> usize {
         let reductions = self.program.reductions.iter().map(|plan| {
             let size = plan.format.cell_type.size();
@@ -257,7 +267,8 @@ impl Job {
             .saturating_add(buffers as usize)
     }
 
-    /// Bytes that the answer takes beside the results that it is made of, about.
+    /// Returns the approximate number of bytes that the output takes beside the results that it is
+    /// made from.
     pub fn answer_bytes(&self) -> usize {
         let outputs = self.program.outputs.iter().map(|output| match output {
             Output::Reduced(_, Reduced::Deviation) => 48,
@@ -267,20 +278,20 @@ impl Job {
         let columns = outputs.sum::<usize>() + 8 * self.program.restrictions.len();
         let per_group = match self.program.presence {
             Presence::Selected => columns,
-            // Those that have rows are chosen by number, and copied.
+            // Groups with rows are gathered by group index, which copies the columns.
             Presence::Counted(_) | Presence::Rows => 2 * columns + 16,
         };
         per_group.saturating_mul(self.groups.count())
     }
 
-    /// The parts of the table, each once.
+    /// Returns one part per grid of the table.
     pub fn grid_parts(&self) -> impl Iterator<Item = &JobPart> {
         let mut last = None;
         let parts = self.parts.iter();
         parts.filter(move |part| last.replace(part.number) != Some(part.number))
     }
 
-    /// How many selected cells each group has, of those that a restriction leaves, if there is one.
+    /// Returns the number of selected cells in each group, or of those that a restriction keeps.
     pub async fn cells(&self, restriction: Option<usize>) -> Result<Counts> {
         let parts = self.grid_parts();
         match restriction {
@@ -295,12 +306,12 @@ impl Job {
         }
     }
 
-    /// Whether no chunk was left out for the values of its cells.
+    /// Returns `true` if no chunk was pruned by the values of its cells.
     pub fn looks_at_all(&self) -> bool {
         self.parts.iter().all(|part| part.part.kept.is_none())
     }
 
-    /// The selections of a part whose cells are read.
+    /// Returns the selections of the cells to read in a part.
     pub fn read_selections<'a>(&'a self, part: &'a JobPart) -> impl Iterator<Item = &'a Selection> {
         let plans = &self.program.reductions;
         let reductions = part.reductions.iter();
@@ -311,12 +322,13 @@ impl Job {
             .map(|restriction| part.selection(restriction))
     }
 
-    /// What rules out chunks of a part while the query runs, if anything may.
+    /// Returns the pruner that applies the dynamic filter to the chunks of a part; `None` if the
+    /// filter cannot change any more.
     pub fn pruner(&self, part: &JobPart) -> Result<Option<Pruner>> {
         let Some(filter) = &self.dynamic_filter else {
             return Ok(None);
         };
-        // A part knows nothing of the column that is its file.
+        // The blocks of a grid do not include the file column.
         let grid = &part.part.grid;
         let columns: Vec<usize> = (0..grid.axes().len() + grid.attributes().len()).collect();
         let schema = Arc::new(self.schema.project(&columns)?);
@@ -325,7 +337,8 @@ impl Job {
         Ok(Some(pruner))
     }
 
-    /// The next unit that no worker has: the number of a part, and positions of its chunks.
+    /// Takes the next unit: the index of a part, and the ordinals of the chunks among those of the
+    /// part.
     pub fn take(&self) -> Option<(usize, Vec<u64>)> {
         let unit = self.next.fetch_add(1, Ordering::Relaxed);
         let part = self.ends.partition_point(|end| *end <= unit);
@@ -339,7 +352,7 @@ impl Job {
 }
 
 impl JobPart {
-    /// The selected cells that a restriction leaves, if there is one.
+    /// Returns the selected cells, or those that a restriction keeps.
     pub fn selection(&self, restriction: Option<usize>) -> &Selection {
         restriction.map_or(&self.part.selection, |number| &self.restricted[number])
     }
@@ -377,8 +390,8 @@ impl JobPart {
         along.map(position).collect()
     }
 
-    /// Whether cells, which are added up as so many bytes of each attribute, lie in the file like that. As far as the first chunk
-    /// tells.
+    /// Returns `true` if the stored bytes can be reduced in place, without decoding. `sizes` are
+    /// the bytes of a cell of each attribute. Only the first chunk is checked.
     fn is_mapped(&self, sizes: &[u64], options: &ReadOptions) -> bool {
         let grid = &self.part.grid;
         let stored = self.blocks.chunk(0).ok().map(|chunk| {
@@ -389,9 +402,11 @@ impl JobPart {
         options.access == Access::Mmap && stored == Some(true)
     }
 
-    /// Whether, and in which other order, chunks are to be taken. If there are many groups, loading and storing their
-    /// results costs as much as adding cells up: chunks of the same ones follow each other, and where each has few cells
-    /// per group, several are taken at a time.
+    /// Returns the order in which to take chunks; `None` for one at a time, row-major.
+    ///
+    /// With many groups, loading and storing their results costs as much as adding up the cells. So
+    /// chunks with the same groups are consecutive, and if a chunk has few cells per group, several
+    /// chunks form a unit.
     fn order(&self, grouped: &[usize], workers: usize, options: &ReadOptions) -> Option<Order> {
         let counts = self.blocks.chunk_counts();
         let total = self.blocks.count()?;
@@ -415,7 +430,7 @@ impl JobPart {
         let (mut size, mut is_mapped) = (1, false);
         let sizes = self.attributes.iter().map(|attribute| {
             let format = self.part.grid.cell_format(*attribute, options)?;
-            // Halves are added up as singles, which are made of them.
+            // Reductions widen f16 cells to f32.
             Some(match format.cell_type {
                 CellType::F16 => CellType::F32.size() as u64,
                 other => other.size() as u64,
@@ -451,7 +466,7 @@ impl JobPart {
             axes,
             batched: (axis, size),
             counts,
-            // Of a single chunk as of a scan's.
+            // As in a scan, a single chunk is not accounted for.
             bytes: if size > 1 && !is_mapped {
                 bytes * size
             } else {
@@ -462,7 +477,7 @@ impl JobPart {
 }
 
 impl Order {
-    /// Units along an axis.
+    /// Returns the number of units along an axis.
     fn steps(&self, axis: usize) -> u64 {
         let (batched, size) = self.batched;
         if axis == batched {

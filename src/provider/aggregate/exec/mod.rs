@@ -1,4 +1,5 @@
-//! Execution of aggregates in array space: workers reduce chunks to partial states, which are merged and put out.
+//! Runs aggregates in array space: workers reduce chunks to partial states, which are merged and
+//! emitted.
 
 pub(crate) mod accumulators;
 pub(crate) mod chunk_statistics;

@@ -1,4 +1,4 @@
-//! The operator.
+//! The physical operator of aggregates in array space.
 
 use std::fmt::{self, Formatter};
 use std::sync::Arc;
@@ -32,41 +32,49 @@ use crate::provider::plans::planned_reads::{ComputedFrom, PlannedRead};
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::GridPart;
 
-/// The most groups of one aggregation; with more it stays the engine's.
+/// The maximum number of groups of an aggregation. DataFusion's own plan computes larger ones.
 pub(crate) const MOST_GROUPS: usize = 1 << 26;
 
-/// Computes aggregates of the cells of arrays, grouped by what follows from their positions.
+/// Computes aggregates of array cells, grouped by expressions over single dimensions.
 ///
-/// One partition; as many workers as the scan has partitions take chunks one after another. What they add up in what order
-/// depends on their pace, so that sums and averages of floating-point numbers, and what is made of them, may differ in
-/// their last digits from run to run: relative to the sum of the numbers' magnitudes by at most 2^-53 for every addition to
-/// the total of a group, of which there is one for eight cells or more, or for a chunk with fewer; as a rule by far less.
+/// EXPLAIN shows the aggregation and the chunks that will be read:
 ///
-/// The results of all groups are kept in memory. Where that is refused, the engine's own plan runs instead, which can
-/// spill; the metric `left_to_engine` says so.
+/// ```text
+/// ArrayAggregateExec: mode=Single, gby=[lat@1], aggr=[avg(t.value)], tet=t2m,
+///     slice=[time: 62 of 731, lat: all, lon: all], chunks=2 of 6
+/// ```
+///
+/// The output is a single partition. As many workers as the scan has partitions take chunks from a
+/// shared queue. The order of additions depends on their timing, so floating-point sums and
+/// averages may differ in the last digits between runs. The difference is at most 2^-53 of the sum
+/// of the magnitudes per addition to the total of a group, and usually far smaller. One such
+/// addition covers at least eight cells, or a whole chunk that has fewer.
+///
+/// The results of all groups are kept in memory. If the memory pool refuses, DataFusion's own plan
+/// runs instead, which can spill; the metric `left_to_engine` counts this.
 #[derive(Debug, Clone)]
 pub struct ArrayAggregateExec {
     scan: ArrayScan,
     aggregation: Arc<Aggregation>,
     stage: Stage,
-    /// The aggregates that are computed of the positions along an axis.
+    /// The names of the aggregates that are computed from an axis.
     by_axis: Vec<String>,
-    /// The aggregates that the engine computes, row by row.
+    /// The names of the aggregates that DataFusion's accumulators compute, row by row.
     by_row: Vec<String>,
-    /// At most so many groups, if that is known.
+    /// An upper bound on the number of groups, if known.
     groups: Option<u64>,
-    /// What becomes known of the cells that are needed, while the query runs, over the table's columns. It need not be
-    /// heeded.
+    /// The dynamic filter over the table's columns. Applying it is optional.
     dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
-    /// What the engine would do. It is no child: it takes this operator's place rather than feeding it.
+    /// DataFusion's own plan for the same rows. It is an alternative to this operator, not an
+    /// input, so it is not a child.
     engine: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl ArrayAggregateExec {
-    /// The operator for an aggregation over the columns of a scan's table, in place of `engine`, the rows of all of whose
-    /// partitions it gives in the order that is `ordering`.
+    /// Creates the operator for an aggregation over the columns of a scan's table. It replaces all
+    /// partitions of the plan `engine`, and emits rows in the order `ordering`.
     pub(crate) fn new(
         parts: &[GridPart],
         scan: ArrayScan,
@@ -107,8 +115,7 @@ impl ArrayAggregateExec {
         }
     }
 
-    /// The same for the cells that a filter leaves, which speaks of the table's columns and becomes known while the query
-    /// runs.
+    /// Replaces the dynamic filter, which refers to the table's columns.
     pub(crate) fn with_dynamic_filter(self, dynamic_filter: Option<Arc<dyn PhysicalExpr>>) -> Self {
         Self {
             dynamic_filter,
@@ -116,11 +123,14 @@ impl ArrayAggregateExec {
         }
     }
 
-    /// The operator with more filters over its output that rule out chunks while it runs; `None` if none of these does.
-    /// The rows that the operator gives still have to be filtered: a group that a filter drops may lack cells.
+    /// Returns the operator with additional dynamic filters over its output, which prune chunks
+    /// while the operator runs; `None` if none of the filters can.
+    ///
+    /// The output rows still have to be filtered: a group that a filter rejects may be computed
+    /// from only some of its cells.
     ///
     /// # Errors
-    /// If a filter speaks of a column that is not there.
+    /// If a filter refers to a column that does not exist.
     pub fn with_filters(&self, filters: &[Arc<dyn PhysicalExpr>]) -> Result<Option<Self>> {
         let mut all: Vec<_> = self.dynamic_filter.iter().cloned().collect();
         let known = all.len();
@@ -135,7 +145,7 @@ impl ArrayAggregateExec {
         Ok(Some(self.clone().with_dynamic_filter(conjunction_opt(all))))
     }
 
-    /// The chunks that are going to be read, and the source of each aggregate.
+    /// Returns the chunks that will be read, and how each aggregate is computed.
     pub(in crate::provider) fn planned_read(&self) -> PlannedRead {
         let read = self.scan.planned_read();
         let aggregates = self.aggregation.aggregates.iter().map(|aggregate| {
@@ -152,7 +162,7 @@ impl ArrayAggregateExec {
             let blocks = self.scan.blocks();
             blocks.has_statistics(*column, &plan.options)
         };
-        // Zone maps have no sums.
+        // Zone maps store no sums.
         let are_extremes = |aggregates: &[(String, ComputedFrom)]| {
             let mut names = aggregates.iter().map(|(name, _)| name.as_str());
             names.all(|name| matches!(name, "min" | "max" | "count"))
@@ -167,11 +177,12 @@ impl ArrayAggregateExec {
         }
     }
 
-    /// A filter over the groups' columns in terms of the table's; `None` if it asks for more than that.
+    /// Rewrites a filter over the grouping columns in terms of the table's columns; `None` if the
+    /// filter refers to other columns.
     fn over_table(&self, filter: &Arc<dyn PhysicalExpr>) -> Result<Option<Arc<dyn PhysicalExpr>>> {
         let groups = &self.aggregation.groups;
         let mut columns = collect_columns(filter).into_iter();
-        // Without groups there is one row, whatever the cells.
+        // Without grouping expressions there is one output row, whatever the cells.
         if groups.is_empty() || columns.any(|column| column.index() >= groups.len()) {
             return Ok(None);
         }

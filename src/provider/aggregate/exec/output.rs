@@ -1,4 +1,4 @@
-//! From what workers have found to the rows of the answer.
+//! Turns the merged partial states of the workers into output rows.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,35 +21,35 @@ use crate::provider::aggregate::exec::partial_states::Found;
 use crate::provider::aggregate::plan::along_axis::{AlongAxis, Once};
 use crate::provider::aggregate::plan::program::{OfPositions, Output, Presence, Reduced};
 
-/// Which stage of the engine's aggregation is answered.
+/// The stage of DataFusion's aggregation that the operator replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// States that the engine will put together with others.
+    /// The operator emits partial states, which DataFusion merges with others.
     Partial,
-    /// The values of all groups.
+    /// The operator emits the final values of all groups.
     Whole,
 }
 
-/// The answer.
+/// The output rows of an aggregation, one per group that has rows.
 pub(crate) struct Answer {
     job: Arc<Job>,
-    /// The groups that have rows; `None` if all have.
+    /// The indices of the groups that have rows; `None` if all groups have rows.
     present: Option<Vec<usize>>,
-    /// Behind the values that they are grouped by.
+    /// The columns after the grouping columns.
     columns: Vec<Aggregated>,
     schema: SchemaRef,
 }
 
-/// A column of the answer.
+/// An output column of an aggregate.
 enum Aggregated {
-    /// A value per row.
+    /// One value per output row.
     OfRows(ArrayRef),
-    /// One of the columns of what many groups have in common.
+    /// An array of shared results, gathered when a batch is built.
     OfGroups(Arc<Once>, usize),
 }
 
 impl Answer {
-    /// What the workers have found, as far as there are rows.
+    /// Computes the aggregate columns of all groups that have rows.
     pub async fn new(
         job: &Arc<Job>,
         found: Found,
@@ -152,13 +152,13 @@ impl Answer {
         })
     }
 
-    /// How many rows there are.
+    /// Returns the number of output rows.
     pub fn rows(&self) -> usize {
         let all = self.job.groups.count();
         self.present.as_ref().map_or(all, Vec::len)
     }
 
-    /// Some of the rows.
+    /// Builds the batch of a range of output rows.
     pub fn batch(&self, rows: Range<usize>) -> Result<RecordBatch> {
         let present = self.present.as_ref().map(|all| &all[rows.clone()]);
         let mut columns = match present {
@@ -183,7 +183,7 @@ impl Answer {
                 if column.data_type() == field.data_type() {
                     Ok(column)
                 } else {
-                    // The same in another encoding, as far as the engine's types go.
+                    // The data types differ in encoding only.
                     cast(&column, field.data_type())
                 }
             })
@@ -196,7 +196,7 @@ impl Answer {
     }
 }
 
-/// What a reduction found, as a value or a state of so many groups.
+/// Returns the final value or the partial state of an aggregate that a reduction computed.
 fn reduction(
     results: &Results,
     reduced: Reduced,
@@ -226,7 +226,7 @@ fn counts(counts: &Counts, groups: usize) -> ArrayRef {
     })
 }
 
-/// Null where no cell counts.
+/// Sets the values of groups without counted cells to null.
 fn where_any(values: &ArrayRef, counts: &Counts) -> Result<ArrayRef> {
     if !counts.has_zero() {
         return Ok(Arc::clone(values));
@@ -254,7 +254,7 @@ fn missing<T>(function: &AggregateFunctionExpr) -> Result<T> {
     internal_err!("a reduction lacks what {} needs", function.name())
 }
 
-/// What a reduction found, as the state that the engine's accumulators of a function exchange.
+/// Returns the results of a reduction as the partial state of DataFusion's accumulators.
 fn states(
     results: &Results,
     reduced: Reduced,

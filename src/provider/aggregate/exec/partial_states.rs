@@ -1,4 +1,4 @@
-//! What workers have found so far.
+//! The partial states of the workers.
 
 use datafusion::common::Result;
 
@@ -9,24 +9,25 @@ use crate::provider::aggregate::exec::job::Job;
 use crate::provider::aggregate::plan::program::{Output, Presence, ReductionPlan};
 use crate::provider::planning::value_bounds::Bounds;
 
-/// What a worker has found so far.
+/// The partial state of a worker.
 pub(crate) struct Found {
     pub reductions: Vec<FoundCells>,
-    /// Rows of each group, if they have to be counted.
+    /// The number of rows in each group, if rows are counted one by one.
     pub rows: Option<Vec<u64>>,
-    /// Of the aggregates that the engine computes.
+    /// The accumulators of the aggregates that are computed row by row.
     pub engine: Vec<Accumulated>,
 }
 
-/// What it has found for a reduction.
+/// The partial state of a reduction.
 pub(crate) struct FoundCells {
     reduction: Reduction,
-    /// The bounds of cells that count, one after another; `None` if all do.
+    /// The bounds of the cells that count, one pass over the cells each; `None` if all cells count.
     passes: Option<Vec<(u64, u64)>>,
-    /// Whether those are wanted that do not count.
+    /// If `true`, the final counts are those of the cells outside the bounds.
     others: bool,
     groups: usize,
-    /// How many cells of each group were come across, if that has to be counted.
+    /// The number of cells seen in each group. Needed to count the other cells if chunks were
+    /// pruned.
     met: Option<Vec<u64>>,
 }
 
@@ -51,12 +52,12 @@ impl Found {
         })
     }
 
-    /// Bytes of the accumulators that DataFusion made.
+    /// Returns the size of DataFusion's accumulators in bytes.
     pub fn engine_bytes(&self) -> usize {
         self.engine.iter().map(Accumulated::size).sum()
     }
 
-    /// Adds what another worker has found.
+    /// Merges the partial state of another worker.
     pub fn merge(&mut self, mut other: Self, groups: usize) -> Result<()> {
         for (one, other) in self.reductions.iter_mut().zip(&other.reductions) {
             one.merge(other);
@@ -73,7 +74,7 @@ impl Found {
 }
 
 impl FoundCells {
-    /// Nothing yet. `looks_at_all` tells whether no chunk was left out for its values.
+    /// Creates an empty state. `looks_at_all` is `true` if no chunk was pruned by its values.
     fn new(plan: &ReductionPlan, groups: usize, looks_at_all: bool) -> Self {
         let format = plan.format;
         let all = Bounds::all(format.cell_type);
@@ -84,7 +85,7 @@ impl FoundCells {
             bounds.collect::<Vec<_>>()
         });
         let mut fill = format.fill;
-        // All numbers but one in a single pass, in which that one is as good as missing.
+        // All numbers but one take a single pass that treats the excluded number as the fill value.
         if let (Some([low, high]), None, Some(passes)) = (bounds, fill, &mut passes)
             && let Some(but) = low.only_value_before(*high)
             && format.cell_type != CellType::F16
@@ -105,7 +106,8 @@ impl FoundCells {
         }
     }
 
-    /// Adds the cells of some chunks of the same layout: of each those of the layout's span.
+    /// Adds the cells of chunks with the same layout. Each source holds the cells of the layout's
+    /// span.
     pub fn add(&mut self, sources: &[&[u8]], layout: &Layout) {
         match &self.passes {
             None => self.reduction.add(sources, layout),
@@ -118,12 +120,13 @@ impl FoundCells {
         }
     }
 
-    /// Whether it has to be told of the cells that it comes across.
+    /// Returns `true` if [`Self::meet`] has to be called for every chunk.
     pub fn meets(&self) -> bool {
         self.met.is_some()
     }
 
-    /// Notes so many chunks with cells in these groups, read or known.
+    /// Counts the cells of `chunks` chunks that have cells in these groups, whether read or
+    /// answered from statistics.
     pub fn meet(&mut self, cells: &GroupCounts, chunks: usize) {
         if let Some(met) = &mut self.met {
             cells.for_each(|group, count| {
@@ -133,7 +136,7 @@ impl FoundCells {
         }
     }
 
-    /// Adds what is known of cells in these groups.
+    /// Adds the contribution of a chunk whose cells are in these groups.
     pub fn add_known(&mut self, known: Known, cells: &GroupCounts) {
         let reduction = &mut self.reduction;
         match known {
@@ -157,8 +160,7 @@ impl FoundCells {
         }
     }
 
-    /// The results, given how many cells each group has in all. Where those are wanted that do not count, the counts are
-    /// theirs.
+    /// Returns the results, given the number of selected cells in each group.
     pub fn results(self, cells: &Counts) -> Results {
         let mut results = self.reduction.results(cells);
         if self.others {

@@ -1,4 +1,4 @@
-//! One execution of the operator.
+//! One execution of [`ArrayAggregateExec`](crate::provider::aggregate::ArrayAggregateExec).
 
 use std::sync::Arc;
 
@@ -25,19 +25,19 @@ use crate::provider::aggregate::plan::aggregation::Aggregation;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::metrics::ScanMetrics;
 
-/// The most bytes that the results of all workers take together, if there is more than one worker.
+/// The maximum number of bytes of all workers' results together, if there is more than one worker.
 const MOST_BYTES: usize = 1 << 30;
 
-/// One execution.
+/// One execution of the operator.
 pub(crate) struct Run {
     pub scan: ArrayScan,
     pub aggregation: Arc<Aggregation>,
     pub dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
     pub stage: Stage,
     pub schema: SchemaRef,
-    /// What the rows are to be sorted by.
+    /// The required order of the rows.
     pub ordering: Option<LexOrdering>,
-    /// The engine's plan for the same.
+    /// DataFusion's own plan for the same rows.
     pub engine: Arc<dyn ExecutionPlan>,
     pub metrics: ExecutionPlanMetricsSet,
     pub context: Arc<TaskContext>,
@@ -46,7 +46,8 @@ pub(crate) struct Run {
 type Batches = BoxStream<'static, Result<RecordBatch>>;
 
 impl Run {
-    /// The rows: computed in array space, or by the engine if there is not enough memory for that.
+    /// Returns the output rows, computed in array space or, if there is not enough memory, by
+    /// DataFusion's own plan.
     pub async fn run(self) -> Result<Batches> {
         let metrics = ScanMetrics::new(&self.metrics, 0);
         let error = match self.in_array_space(&metrics).await {
@@ -100,7 +101,8 @@ impl Run {
                 .join()
                 .await
                 .map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
-            // Accumulators that keep values hand them over in a state, from which they are copied.
+            // Accumulators that keep values are merged through a partial state and a copy of that
+            // state.
             memory.try_grow(other.engine_bytes().saturating_mul(2))?;
             found.merge(other, job.groups.count())?;
             let bytes = job.other_bytes().saturating_add(found.engine_bytes());
@@ -120,8 +122,8 @@ impl Run {
         Ok(futures::stream::iter(batches).boxed())
     }
 
-    /// Memory for the results of all groups, once for each of at most so many workers, of which there are fewer if memory
-    /// is short; and what the answer takes beyond that.
+    /// Reserves the memory of the workers' results and of the output. There are at most `workers`
+    /// workers, fewer if memory is short.
     fn reserve(
         &self,
         job: &Job,
@@ -151,7 +153,7 @@ impl Run {
             reservation.try_grow(bytes).map(|()| reservation)
         };
         let each: Result<Vec<_>> = (0..workers).map(|_| reserve(bytes)).collect();
-        // By then only one worker's results are left.
+        // When the output is built, only one worker's results are left.
         let answer = answer.saturating_sub(bytes.saturating_mul(workers - 1));
         Ok((each?, reserve(answer)?))
     }

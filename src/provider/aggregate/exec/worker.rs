@@ -1,4 +1,4 @@
-//! A worker: takes chunks, and adds their cells to the results of all groups.
+//! A worker takes chunks and adds their cells to its partial state of all groups.
 
 use std::sync::Arc;
 
@@ -21,14 +21,16 @@ use crate::provider::planning::pruning::Pruner;
 use crate::provider::scan::metrics::ScanMetrics;
 use crate::provider::source::{ReadCounts, WindowReader};
 
-/// Cells between two times that others may run.
+/// The number of cells between two yields to the scheduler.
 const TURN: u64 = 1 << 18;
-/// As many cells is it worth to find that a chunk need not be read.
+/// The cost of finding out that a chunk need not be read, in cells.
 const LOOK: u64 = 1 << 10;
-/// Rows after which the engine's accumulators are asked what memory they take, unless there are more groups.
+/// The number of rows after which the accumulators are asked for their size, unless there are more
+/// groups than that.
 const GROWTH: u64 = 1 << 18;
 
-/// Works until no chunk is left, in memory that is reserved for everything but what accumulators take later on.
+/// Processes units until none is left. `memory` is reserved for everything but the growth of
+/// DataFusion's accumulators.
 pub(crate) async fn work(
     job: Arc<Job>,
     metrics: ScanMetrics,
@@ -49,7 +51,7 @@ pub(crate) async fn work(
         reserved: memory.size(),
         job,
     };
-    // To ask the accumulators takes as long as there are groups.
+    // Computing the size of the accumulators takes time proportional to the number of groups.
     let often = GROWTH.max(worker.job.groups.count() as u64);
     let mut since = 0;
     loop {
@@ -88,19 +90,19 @@ pub(crate) async fn work(
     }
 }
 
-/// Chunks whose cells have the same layout.
+/// Chunks of one part whose cells have the same layout.
 struct Batch {
     part: usize,
     windows: Vec<Window>,
     places: Places,
 }
 
-/// Which groups the cells of a chunk go to.
+/// The groups of a chunk's selected cells.
 #[derive(PartialEq, Eq)]
 struct Places {
     base: usize,
     axes: Vec<AxisGroups>,
-    /// For each restriction of the program the axes of the cells that it leaves.
+    /// For each restriction of the program, the axes of the cells that it keeps.
     restricted: Vec<Vec<AxisGroups>>,
 }
 
@@ -109,7 +111,8 @@ impl Places {
         restriction.map_or(&self.axes, |number| &self.restricted[number])
     }
 
-    /// Of the cells that a restriction leaves, if there is any.
+    /// Returns the layout of the selected cells, or of those that a restriction keeps; `None` if
+    /// there are none.
     fn layout(&self, restriction: Option<usize>) -> Option<Layout> {
         let axes = self.axes(restriction);
         let is_none = axes.iter().any(|axis| axis.selected.is_empty());
@@ -121,23 +124,24 @@ struct Worker {
     job: Arc<Job>,
     found: Found,
     rows: Rows,
-    /// One per chunk of a batch, all of one part.
+    /// One reader per chunk of a batch, all of the same part.
     readers: Vec<Box<dyn WindowReader>>,
-    /// The number of the part that chunks were last taken of, and what rules some of them out.
+    /// The index of the part that the last chunks belong to, and the pruner of the part.
     pruner: Option<(usize, Option<Pruner>)>,
     open: Option<usize>,
-    /// Whether the next chunk is open but not yet ready.
+    /// `true` while the next chunk is open but not ready.
     is_open: bool,
-    /// Groups of chunks that were known, since others last ran.
+    /// The number of groups updated from statistics since the last yield.
     known_groups: u64,
     counts: ReadCounts,
     metrics: ScanMetrics,
-    /// Bytes of memory from the start.
+    /// The number of bytes reserved at the start.
     reserved: usize,
 }
 
 impl Worker {
-    /// The chunks of a unit that have selected cells and are not known without being read, by their layout.
+    /// Batches the chunks of a unit that have to be read. Skips chunks without selected cells, and
+    /// answers chunks from statistics where possible.
     fn chunks(&mut self, number: usize, positions: &[u64]) -> Result<Vec<Batch>> {
         let job = Arc::clone(&self.job);
         let part = &job.parts[number];
@@ -161,7 +165,7 @@ impl Worker {
             };
             let (axes, base) = of_window(selection);
             if axes.iter().any(|axis| axis.selected.is_empty()) {
-                // By a predicate that was not known when the scan was planned.
+                // The predicate became known after the scan was planned.
                 self.metrics.add_pruned();
                 continue;
             }
@@ -186,7 +190,8 @@ impl Worker {
         Ok(batches)
     }
 
-    /// Adds what is known of a chunk without reading it. Returns whether that is all.
+    /// Adds a chunk from statistics if all reductions of the part can be answered this way. Returns
+    /// `true` if so.
     fn add_known(&mut self, part: &JobPart, window: &Window, places: &Places) -> Result<bool> {
         let plans = &self.job.program.reductions;
         if self.job.program.needs_rows() || part.reductions.is_empty() {
@@ -225,7 +230,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Takes the memory that the engine's accumulators take by now.
+    /// Adjusts the reservation to the present size of DataFusion's accumulators.
     fn account_for(&mut self, memory: &MemoryReservation) -> Result<()> {
         self.rows.added = 0;
         if self.found.engine.is_empty() {
@@ -236,7 +241,8 @@ impl Worker {
         memory.try_resize(bytes.max(self.reserved))
     }
 
-    /// Does a bounded piece of the work on a batch. `next` counts the chunks that are ready. Returns whether it is done.
+    /// Does a bounded amount of work on a batch, and returns `true` once the batch is done. `next`
+    /// is the number of chunks that are ready.
     fn step(&mut self, batch: &Batch, next: &mut usize) -> Result<bool> {
         let part = &self.job.parts[batch.part];
         if self.open != Some(batch.part) {
@@ -318,23 +324,23 @@ impl Worker {
     }
 }
 
-/// The arguments of an aggregate, and its filter.
+/// The arguments and the FILTER clause of an aggregate.
 struct Operands {
     arguments: Vec<Arc<dyn PhysicalExpr>>,
     filter: Option<Arc<dyn PhysicalExpr>>,
 }
 
-/// What is done row by row.
+/// The state of row-by-row evaluation.
 struct Rows {
     batch_size: usize,
-    /// Rows that accumulators were given since they were last asked what memory they take.
+    /// The number of rows added since the accumulators were last asked for their size.
     added: u64,
-    /// Of the columns that are needed.
+    /// The schema of the columns that are needed.
     schema: Arc<Schema>,
     predicate: Option<Arc<dyn PhysicalExpr>>,
-    /// What each aggregate that the engine computes is computed of.
+    /// The operands of each aggregate that DataFusion's accumulators compute.
     aggregates: Vec<Operands>,
-    /// The selected cells of the chunk that is worked on, and the next row of it.
+    /// The selected cells of the current chunk. `next` is the next row among them.
     cells: Option<Cells>,
     next: u64,
     groups: Vec<usize>,
@@ -367,7 +373,7 @@ impl Rows {
         })
     }
 
-    /// Adds some more rows of a chunk. Returns whether these were the last.
+    /// Adds the next rows of a chunk. Returns `true` after the last row.
     fn add(
         &mut self,
         job: &Job,

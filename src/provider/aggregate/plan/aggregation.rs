@@ -1,4 +1,4 @@
-//! What is asked of the rows of a scan: groups, aggregates, a predicate.
+//! An aggregation over the rows of a scan: grouping expressions, aggregates and a predicate.
 
 use std::sync::Arc;
 
@@ -14,32 +14,33 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 
 use crate::provider::plans::below::{Below, with_columns};
 
-/// An aggregation over the rows of a scan. Its expressions speak of the columns that they are bound to; in the end those
-/// of the table.
+/// An aggregation over the rows of a scan. While the plan is being matched, the expressions refer
+/// to the columns of the current node; in the end, to the columns of the table.
 #[derive(Debug, Clone)]
 pub(crate) struct Aggregation {
-    /// What rows are grouped by.
+    /// The grouping expressions.
     pub groups: Vec<Arc<dyn PhysicalExpr>>,
-    /// What is computed of each group.
+    /// The aggregates to compute per group.
     pub aggregates: Vec<Aggregate>,
-    /// What rows have to satisfy, all of it.
+    /// The conjuncts of the predicate that rows have to satisfy.
     pub conjuncts: Vec<Arc<dyn PhysicalExpr>>,
 }
 
-/// One aggregate.
+/// An aggregate function with its arguments and its FILTER clause.
 #[derive(Debug, Clone)]
 pub(crate) struct Aggregate {
-    /// The engine's function. Its own expressions are not to be evaluated.
+    /// DataFusion's function. Use `arguments` instead of the function's own expressions, which are
+    /// bound to other columns.
     pub function: Arc<AggregateFunctionExpr>,
-    /// What it is computed of.
+    /// The arguments of the function.
     pub arguments: Vec<Arc<dyn PhysicalExpr>>,
-    /// The rows that it is computed of.
+    /// The FILTER clause.
     pub filter: Option<Arc<dyn PhysicalExpr>>,
 }
 
 impl Aggregation {
-    /// What a node of the engine that looks at rows asks for; `None` if that takes more than groups, functions that heed
-    /// no order, and expressions that always come to the same.
+    /// Returns the aggregation of a DataFusion node whose input is rows; `None` if the node has
+    /// grouping sets, order-sensitive functions or volatile expressions.
     pub fn of(node: &AggregateExec) -> Option<Self> {
         let group_by = node.group_expr();
         if group_by.has_grouping_set() || group_by.groups().len() > 1 {
@@ -73,7 +74,8 @@ impl Aggregation {
         (!heeds_order && !is_volatile).then_some(aggregation)
     }
 
-    /// The same in terms of the columns of a node further down.
+    /// Rewrites the aggregation in terms of the columns of a node further down, and adds the
+    /// conjuncts in between.
     pub fn over<N>(&self, below: &Below<N>) -> Result<Self> {
         let mut aggregation = self
             .map(|expr| with_columns(expr, &|number| below.columns.get(number).map(Arc::clone)))?;
@@ -82,7 +84,7 @@ impl Aggregation {
         Ok(aggregation)
     }
 
-    /// All expressions.
+    /// Returns all expressions.
     pub fn expressions(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
         let aggregates = self.aggregates.iter();
         self.groups
@@ -94,7 +96,7 @@ impl Aggregation {
             .chain(&self.conjuncts)
     }
 
-    /// The same with all expressions changed.
+    /// Applies `change` to all expressions.
     pub fn map(
         &self,
         change: impl Fn(&Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>>,

@@ -1,8 +1,10 @@
-//! Aggregates of what follows from the position along a single axis: they are computed of positions, not of cells.
+//! Aggregates whose expressions depend on a single axis. They are computed from coordinates, not
+//! from cells.
 //!
-//! Where all selected cells are rows, a group has each of its positions along an axis as often as it has cells there.
-//! Numbers of positions, and sums over them, are multiplied accordingly. What does not depend on how often a row comes, the
-//! engine computes of each position once, and only once for all groups that have the same positions.
+//! If every selected cell is a row, a group contains each coordinate along the axis once per cell
+//! there. Counts and sums are multiplied accordingly. If the result does not depend on repetition
+//! (MIN, MAX, DISTINCT), DataFusion's accumulator sees each coordinate once, and only once for all
+//! groups that cover the same indices.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,38 +35,38 @@ use crate::provider::aggregate::plan::terms::Terms;
 use crate::provider::planning::mask::mask;
 use crate::provider::source::GridPart;
 
-/// Positions that are looked at at a time.
+/// The number of coordinates that are evaluated at a time.
 const SEGMENT: u64 = 64 << 10;
 
-/// An axis, or the files, that aggregates are computed along.
+/// The axis, or the file column, from which aggregates are computed.
 pub(crate) struct AlongAxis<'a> {
     job: &'a Job,
     parts: Vec<&'a GridPart>,
-    /// The number of the table's column.
+    /// The index of the table's column.
     column: usize,
-    /// Which parts have the same along it.
+    /// The classes of grids with the same selected coordinates along the axis.
     same: SameAxes,
-    /// The groups along it, if it is grouped by.
+    /// The groups along the axis, if the query groups by it.
     grouped: Option<&'a GroupAxis>,
-    /// The cells as products over the axes that are grouped by and this one.
+    /// The cells as products over the grouped axes and this axis.
     terms: Terms,
-    /// Which of them this one is.
+    /// The ordinal of this axis among the axes of `terms`.
     place: usize,
 }
 
-/// Some positions along the axis.
+/// The rows of an aggregate at some indices of the axis.
 struct Positions {
-    /// The arguments of an aggregate there.
+    /// The arguments of the aggregate.
     arguments: Vec<ArrayRef>,
-    /// The groups along the axis that they are in.
+    /// The group ordinal of each row along the axis.
     groups: Vec<usize>,
 }
 
 impl<'a> AlongAxis<'a> {
-    /// The axis that a column of the table is along. Reads the coordinates if the table has several parts.
+    /// Returns the axis of a table column. Reads the coordinates if the table has several grids.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the coordinates cannot be read.
     pub fn try_new(job: &'a Job, column: usize) -> Result<Self> {
         let parts: Vec<&GridPart> = job.grid_parts().map(|part| &part.part).collect();
         let axes = job.groups.axes();
@@ -89,7 +91,8 @@ impl<'a> AlongAxis<'a> {
         })
     }
 
-    /// Counts, and sums if they are wanted, of an aggregate's argument over the cells of all groups.
+    /// Returns the counts of an aggregate's argument in all groups, and the sums if `reduced` needs
+    /// them.
     ///
     /// # Errors
     /// If the argument or the filter cannot be evaluated.
@@ -154,7 +157,8 @@ impl<'a> AlongAxis<'a> {
         })
     }
 
-    /// What the engine makes of an aggregate whose result does not depend on how often a row comes.
+    /// Computes an aggregate whose result does not depend on repetition, with DataFusion's
+    /// accumulators.
     ///
     /// # Errors
     /// If the arguments or the filter cannot be evaluated, or there is not enough memory.
@@ -203,12 +207,12 @@ impl<'a> AlongAxis<'a> {
         })
     }
 
-    /// The first of what some parts have in common.
+    /// Returns the coordinates that all grids of a class share.
     fn along(&self, number: usize) -> Result<Along<'_>> {
         Along::of(self.parts[self.same.firsts[number]], self.column)
     }
 
-    /// What an aggregate is computed of at those of some positions that its filter leaves.
+    /// Evaluates the filter and the arguments of an aggregate on the coordinates with these ranks.
     fn positions(
         &self,
         aggregate: &Aggregate,
@@ -224,7 +228,7 @@ impl<'a> AlongAxis<'a> {
         let mut kept: Option<BooleanArray> = None;
         if let Some(filter) = &aggregate.filter {
             let mask = mask(&bind(filter)?, &batch)?;
-            // Ahead of the arguments, which may fail where the filter is not true.
+            // Filter first, since the arguments may fail on rows that the filter rejects.
             batch = filter_record_batch(&batch, &mask)?;
             kept = Some(mask);
         }
@@ -245,7 +249,7 @@ impl<'a> AlongAxis<'a> {
         })
     }
 
-    /// The axes of the products, with these numbers along this one.
+    /// Returns the axes of the products, with `different` as the values along this axis.
     fn axes<T: Number>(&self, different: Vec<Vec<Run<T>>>) -> Vec<NumberAxis<T>> {
         let axes = self.job.groups.axes().iter();
         let mut axes: Vec<_> = axes.map(GroupAxis::positions).collect();
@@ -260,7 +264,7 @@ impl<'a> AlongAxis<'a> {
         axes
     }
 
-    /// How many positions are in each group along the axis.
+    /// Returns the number of indices in each group along the axis, for each class of grids.
     fn positions_of_groups(&self) -> Vec<Vec<Run<u64>>> {
         match self.grouped {
             Some(axis) => axis.positions().different,
@@ -284,13 +288,13 @@ impl<'a> AlongAxis<'a> {
     }
 }
 
-/// Ranges of so many ranks that are looked at one after another.
+/// Cuts ranks into ranges that are evaluated one after another.
 fn segments(count: u64) -> impl Iterator<Item = Range<u64>> {
     let starts = (0..count.div_ceil(SEGMENT)).map(|number| number * SEGMENT);
     starts.map(move |start| start..count.min(start + SEGMENT))
 }
 
-/// The numbers of rows that are not null, added up by group.
+/// Adds up `number` per group, over the rows that are not null.
 fn runs<T: Number>(
     groups: &[usize],
     nulls: Option<&NullBuffer>,
@@ -301,27 +305,26 @@ fn runs<T: Number>(
     add_up(rows.map(|(row, group)| Run::one(*group, number(row))))
 }
 
-/// What the engine made of an aggregate, once for all groups with the same positions.
+/// The results of an aggregate, computed once for all groups that cover the same indices.
 pub(crate) struct Once {
-    /// One array for a value, or several for a state.
+    /// One array of final values, or one array per field of the partial state.
     values: Vec<ArrayRef>,
     sets: PositionSets,
-    /// What the number of a group grows by from one to the next along the axis, and how many groups there are along it, if
-    /// it is grouped by.
+    /// The stride and the number of groups along the axis, if the query groups by it.
     axis: Option<(usize, usize)>,
     _memory: MemoryReservation,
 }
 
 impl Once {
-    /// How many arrays there are.
+    /// Returns the number of arrays.
     pub fn columns(&self) -> usize {
         self.values.len()
     }
 
-    /// One of the arrays for some groups.
+    /// Returns one of the arrays, gathered for some groups.
     ///
     /// # Errors
-    /// If one of them has no cell.
+    /// If a group has no cells.
     pub fn of_groups(
         &self,
         column: usize,

@@ -1,4 +1,4 @@
-//! Predicates over single dimensions, as positions along the axes.
+//! Predicates over single dimensions, evaluated to selected indices along the axes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::provider::aggregate::plan::aggregation::Aggregation;
 use crate::provider::planning::axis_filter::{evaluate_physical, is_evaluated};
 use crate::provider::source::GridPart;
 
-/// The dimension that a predicate is over, if it is over one and no other column.
+/// Returns the dimension that a predicate refers to; `None` if it refers to several columns or to
+/// another column.
 fn dimension_of(predicate: &Arc<dyn PhysicalExpr>, dimensions: usize) -> Option<usize> {
     let columns = collect_columns(predicate);
     let mut numbers = columns.iter().map(|column| column.index());
@@ -21,7 +22,8 @@ fn dimension_of(predicate: &Arc<dyn PhysicalExpr>, dimensions: usize) -> Option<
     }
 }
 
-/// A predicate over one dimension, and the selected positions of each part that satisfy it.
+/// A predicate over one dimension and, for each grid, the selected indices that satisfy the
+/// predicate.
 #[derive(Debug)]
 struct AxisFilter {
     predicate: Arc<dyn PhysicalExpr>,
@@ -30,7 +32,8 @@ struct AxisFilter {
 }
 
 impl AxisFilter {
-    /// `None` if the predicate is over anything else, or has to be asked of every row.
+    /// Evaluates a predicate on the axes of all grids; `None` if it refers to anything but one
+    /// dimension, or has to be evaluated row by row.
     fn try_new(
         predicate: &Arc<dyn PhysicalExpr>,
         parts: &[GridPart],
@@ -56,7 +59,8 @@ impl AxisFilter {
     }
 }
 
-/// Restricts the parts to what conjuncts over single dimensions leave, and keeps the other conjuncts.
+/// Restricts the grids to the cells that satisfy the conjuncts over single dimensions, and removes
+/// those conjuncts.
 pub(crate) fn narrow(
     conjuncts: &mut Vec<Arc<dyn PhysicalExpr>>,
     parts: &mut [GridPart],
@@ -76,12 +80,12 @@ pub(crate) fn narrow(
     Ok(())
 }
 
-/// What is over single dimensions in the filters of aggregates.
+/// The conjuncts over single dimensions in the FILTER clauses of aggregates.
 #[derive(Debug, Default)]
 pub(crate) struct AxisFilters(Vec<AxisFilter>);
 
 impl AxisFilters {
-    /// Those of an aggregation that can be solved on the axes of all parts.
+    /// Evaluates the conjuncts of FILTER clauses that can be solved on the axes of all grids.
     pub fn try_new(
         aggregation: &Aggregation,
         parts: &[GridPart],
@@ -100,12 +104,12 @@ impl AxisFilters {
         Ok(filters)
     }
 
-    /// Whether a conjunct is one of them.
+    /// Returns `true` if a conjunct was solved on the axes.
     pub fn contain(&self, conjunct: &Arc<dyn PhysicalExpr>) -> bool {
         self.0.iter().any(|filter| &filter.predicate == conjunct)
     }
 
-    /// What some of them leave of a selection, which is that of the part of this number.
+    /// Restricts the selection of the grid with index `part` to the cells that satisfy `conjuncts`.
     pub fn restrict(
         &self,
         selection: &Selection,
@@ -121,7 +125,8 @@ impl AxisFilters {
     }
 }
 
-/// Whether a conjunct is likely to be solved on the axes of these parts, which is not tried.
+/// Returns `true` if a conjunct is likely to be solved on the axes of these grids. Does not
+/// evaluate the conjunct.
 pub(crate) fn is_over_axis(conjunct: &Arc<dyn PhysicalExpr>, parts: &[GridPart]) -> bool {
     let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
     dimension_of(conjunct, dimensions).is_some_and(|dimension| {

@@ -1,4 +1,4 @@
-//! What the columns of a table are, for those who compute aggregates of them.
+//! Properties of a table's columns that decide how an aggregate can be computed.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::provider::aggregate::plan::program::value_of;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{CellFormat, GridPart};
 
-/// What is known of the columns of a table.
+/// The properties of a table's columns, valid for all of its grids.
 pub(crate) struct Columns {
-    /// How many of them are dimensions, ahead of all others.
+    /// The number of dimensions, which are the first columns.
     pub dimensions: usize,
-    /// How the cells of each attribute are stored, where that can be used.
+    /// For each attribute, the storage format of its cells, if cells can be reduced as stored.
     pub formats: Vec<Option<CellFormat>>,
-    /// Whether an attribute may have nulls.
+    /// For each attribute, `true` if it may contain nulls.
     pub may_have_nulls: Vec<bool>,
 }
 
 impl Columns {
-    /// What holds of the columns in all parts of a table.
+    /// Returns the properties that hold in all grids of a table.
     pub fn of(parts: &[GridPart], options: &ReadOptions) -> Self {
         let first = parts.first().map(|part| &part.grid);
         let attributes = first.map_or(0, |grid| grid.attributes().len());
@@ -42,25 +42,26 @@ impl Columns {
         }
     }
 
-    /// The number of the attribute that a column is.
+    /// Returns the index of the attribute that a column stands for.
     pub fn attribute(&self, column: usize) -> Option<usize> {
         let attribute = column.checked_sub(self.dimensions)?;
         (attribute < self.formats.len()).then_some(attribute)
     }
 
-    /// How the cells of a column are stored, where that can be used.
+    /// Returns the storage format of a column's cells, if cells can be reduced as stored.
     pub fn format(&self, column: usize) -> Option<CellFormat> {
         self.formats[self.attribute(column)?]
     }
 
-    /// Whether none of these expressions is null in any row, as far as that is plain to see.
+    /// Returns `true` if none of these expressions can be null: literals, dimensions, the file
+    /// column, and attributes without nulls.
     pub fn are_never_null(&self, expressions: &[Arc<dyn PhysicalExpr>]) -> bool {
         expressions.iter().all(|expr| {
             match (expr.downcast_ref::<Literal>(), value_of(expr)) {
                 (Some(literal), _) => !literal.value().is_null(),
                 (None, Some((column, None))) => match self.attribute(column) {
                     Some(attribute) => !self.may_have_nulls[attribute],
-                    // Dimensions, and the file.
+                    // Dimensions and the file column are never null.
                     None => true,
                 },
                 // A cast may fail.

@@ -18,25 +18,25 @@ use crate::provider::aggregate::plan::products::{Number, NumberAxis, Run, add_up
 use crate::provider::aggregate::plan::same_axes::{Along, SameAxes};
 use crate::provider::source::GridPart;
 
-/// The groups along one axis. The file that a part is of counts as an axis of one position.
+/// The groups along one axis. The file column is treated as an axis of length 1.
 #[derive(Debug)]
 pub(crate) struct GroupAxis {
-    /// The number of the table's column.
+    /// The index of the table's column.
     pub column: usize,
     /// For each grouping expression over the axis, its value in each group.
     pub values: Vec<ArrayRef>,
     pub count: usize,
-    /// What the number of a group grows by from one to the next.
+    /// The difference between the group indices of neighbouring groups along the axis.
     pub stride: usize,
-    /// Which parts have the same along the axis.
+    /// The classes of grids with the same selected coordinates along the axis.
     pub same: SameAxes,
-    /// For each of the different things that parts have there, the group of each selected position.
+    /// For each class of grids, the group ordinal of each selected index.
     pub ordinals: Vec<Ordinals>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Ordinals {
-    /// Each of so many positions has its own, in their order.
+    /// Each of this many selected indices is a group of its own, in order.
     Ranks(usize),
     Of(Vec<u32>),
 }
@@ -49,7 +49,7 @@ impl Ordinals {
         }
     }
 
-    /// How many positions are in each group.
+    /// Returns the number of indices in each group.
     fn positions<T: Number>(&self) -> Vec<Run<T>> {
         let number = T::of(1);
         match self {
@@ -67,7 +67,7 @@ impl Ordinals {
 }
 
 impl GroupAxis {
-    /// The groups of these expressions over one column, over the selected positions of these parts.
+    /// Evaluates grouping expressions over one column on the selected coordinates of all grids.
     ///
     /// # Errors
     /// If coordinates cannot be read, or an expression fails.
@@ -118,7 +118,7 @@ impl GroupAxis {
             let rows = converter.convert_columns(&values)?;
             let mut ordinals: Vec<u32> = Vec::with_capacity(rows.num_rows());
             for row in 0..rows.num_rows() {
-                // Neighbours are often in the same group.
+                // Neighbouring indices are often in the same group, which saves the hash lookup.
                 let same = ordinals
                     .last()
                     .copied()
@@ -136,7 +136,7 @@ impl GroupAxis {
         }
         axis.count = firsts.len();
         if evaluated.is_empty() {
-            // No part has a cell, and no group has a value.
+            // No grid has selected cells, so there are no groups.
             return Ok(axis);
         }
         for number in 0..expressions.len() {
@@ -149,12 +149,13 @@ impl GroupAxis {
         Ok(axis)
     }
 
-    /// The group along the axis of each selected position of a part; `None` if the part has no selected cells.
+    /// Returns the group ordinal of each selected index of a grid; `None` if the grid has no
+    /// selected cells.
     pub fn ordinals(&self, part: usize) -> Option<&Ordinals> {
         Some(&self.ordinals[self.same.of_part[part]?])
     }
 
-    /// How many positions are in each group.
+    /// Returns the number of indices in each group, for each class of grids.
     pub fn positions<T: Number>(&self) -> NumberAxis<T> {
         NumberAxis {
             count: self.count,
@@ -164,7 +165,7 @@ impl GroupAxis {
     }
 }
 
-/// The values of expressions over a single column.
+/// Evaluates expressions over a single column.
 pub(crate) fn evaluate(
     expressions: &[&Arc<dyn PhysicalExpr>],
     name: &str,

@@ -1,4 +1,4 @@
-//! Which groups there are, and which each position of an axis is in.
+//! The groups of an aggregation, and the group index of every cell.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,20 +20,30 @@ use crate::provider::aggregate::plan::terms::Terms;
 use crate::provider::plans::below::may_fail;
 use crate::provider::source::GridPart;
 
-/// The most positions on which expressions are tried while a query is planned.
+/// The maximum number of coordinates on which expressions are evaluated while a query is planned.
 const MOST_TRIED: u64 = 1 << 20;
 
-/// The groups of an aggregation: the products of what positions along single axes are grouped by.
+/// The groups of an aggregation: the cross product of the groups along the single axes.
+///
+/// The group index of a cell is a sum of one term per grouped axis, so no key is hashed:
+///
+/// ```text
+/// GROUP BY date_trunc('day', time), lat
+///
+/// time (stride 3):  ordinals [0, 0, 1, 1]    group index of cell [t, y, x]
+/// lat  (stride 1):  ordinals [0, 1, 2]         = time.ordinals[t] * 3 + lat.ordinals[y] * 1
+/// ```
 #[derive(Debug)]
 pub(crate) struct Groups {
     axes: Vec<GroupAxis>,
     count: usize,
-    /// For each grouping expression, the axis that it is over, and its number among those over that axis.
+    /// For each grouping expression, the index of its axis in `axes` and its ordinal among the
+    /// expressions over that axis.
     columns: Vec<(usize, usize)>,
 }
 
-/// The columns that grouping expressions are over, one each; `None` if one of them is over none, several, or none of
-/// the first `dimensions` and `file`.
+/// Returns the column that each grouping expression refers to; `None` if an expression refers to no
+/// column, to several columns, or to a column other than the first `dimensions` columns and `file`.
 pub(crate) fn group_columns(
     groups: &[Arc<dyn PhysicalExpr>],
     dimensions: usize,
@@ -49,8 +59,9 @@ pub(crate) fn group_columns(
     groups.iter().map(column).collect()
 }
 
-/// At most so many groups are there by columns of parts of a table: along each column one per selected position, where
-/// positions of parts that have the same coordinates count once. `None` if that is 2^64 or more.
+/// Returns an upper bound on the number of groups: the product, over the columns, of the number of
+/// selected indices. Grids with the same coordinates along a column count once. `None` if the
+/// product exceeds `u64::MAX`.
 pub(crate) fn most_groups(columns: &[usize], parts: &[GridPart]) -> Option<u64> {
     let parts: Vec<&GridPart> = parts.iter().collect();
     let mut columns = columns.to_vec();
@@ -66,7 +77,7 @@ pub(crate) fn most_groups(columns: &[usize], parts: &[GridPart]) -> Option<u64> 
                 .firsts
                 .iter()
                 .try_fold(0u64, |sum, first| sum.checked_add(positions(parts[*first]))),
-            // That they cannot be read is told when they have to be.
+            // Unreadable coordinates are reported when the query reads them.
             Err(_) => parts
                 .iter()
                 .try_fold(0u64, |sum, part| sum.checked_add(positions(part))),
@@ -75,8 +86,9 @@ pub(crate) fn most_groups(columns: &[usize], parts: &[GridPart]) -> Option<u64> 
     })
 }
 
-/// Whether none of these expressions, each over one of `columns`, fails on any selected position. That is tried, unless there
-/// are very many positions; then it is only asked what the expressions are made of.
+/// Returns `true` if none of these expressions, each over one of `columns`, fails on a selected
+/// coordinate. Evaluates the expressions on at most [`MOST_TRIED`] coordinates; beyond that only
+/// checks which operations the expressions consist of.
 pub(crate) fn never_fail(
     expressions: &[Arc<dyn PhysicalExpr>],
     columns: &[usize],
@@ -101,10 +113,11 @@ pub(crate) fn never_fail(
 }
 
 impl Groups {
-    /// The groups of these expressions, each over one of `columns`, over the selected positions of these parts.
+    /// Computes the groups of these expressions, each over one of `columns`, from the selected
+    /// coordinates of all grids.
     ///
     /// # Errors
-    /// If coordinates cannot be read, an expression fails, or there are more groups than `most`.
+    /// If coordinates cannot be read, an expression fails, or there are more than `most` groups.
     pub fn try_new(
         expressions: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
@@ -130,7 +143,7 @@ impl Groups {
             .iter()
             .map(|(column, expressions)| GroupAxis::try_new(*column, expressions, &all));
         let mut axes = axes.collect::<Result<Vec<_>>>()?;
-        // In the order of the cells: the last axis varies fastest, and files are furthest apart.
+        // Strides follow the order of the cells: the last axis varies fastest, the file slowest.
         let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
         let mut order: Vec<usize> = (0..axes.len()).collect();
         order.sort_by_key(|axis| {
@@ -152,18 +165,19 @@ impl Groups {
         })
     }
 
-    /// The groups along each axis.
+    /// Returns the groups along each grouped axis.
     pub fn axes(&self) -> &[GroupAxis] {
         &self.axes
     }
 
-    /// How many there are.
+    /// Returns the number of groups.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// What some cells of a window of a part are grouped by along each axis, and what all groups there have in common.
-    /// `wanted` are the cells, all of the part's selected ones or fewer.
+    /// Returns the cells of one chunk of the grid with index `part`: the indices along each axis
+    /// with their terms of the group index, and the base that is added for every cell. The cells
+    /// are those of `wanted`, which is `selection` or a restriction of it.
     pub fn of_window(
         &self,
         part: usize,
@@ -189,7 +203,8 @@ impl Groups {
             };
             let start = window.ranges()[axis.column].start;
             let set = &selection.axes()[axis.column];
-            // Selected positions fit into memory, since their coordinates do; all of a window's need not.
+            // The terms fit into memory, since the coordinates of the selected indices do. All
+            // indices of a chunk need not.
             let mut terms = Vec::with_capacity(in_window.selected.count() as usize);
             for range in in_window.selected.ranges() {
                 let first = set.rank(start + range.start) as usize;
@@ -201,10 +216,10 @@ impl Groups {
         (axes, base)
     }
 
-    /// How many selected cells of these parts each group has.
+    /// Returns the number of selected cells of these grids in each group.
     ///
     /// # Errors
-    /// If they cannot be counted.
+    /// If a count exceeds `i64::MAX`.
     pub async fn cells(&self, parts: &[&GridPart]) -> Result<Counts> {
         let axes = self.axes.iter().map(|axis| (axis.column, &axis.same));
         let terms = Terms::of(parts, &axes.collect::<Vec<_>>());
@@ -212,10 +227,11 @@ impl Groups {
         self.counts(&terms, &positions).await
     }
 
-    /// The same of those that are wanted of the cells: of each part the selected ones, and the wanted ones among them.
+    /// Returns the number of cells in each group after a restriction. Each grid is given by its
+    /// selection and the restriction of that selection.
     ///
     /// # Errors
-    /// If they cannot be counted.
+    /// If a count exceeds `i64::MAX`.
     pub async fn wanted_cells(&self, parts: &[(&Selection, &Selection)]) -> Result<Counts> {
         let mut wanted_axes: Vec<_> = self.axes.iter().map(WantedAxis::new).collect();
         let mut products = Vec::with_capacity(parts.len());
@@ -245,11 +261,12 @@ impl Groups {
         })
     }
 
-    /// The values that a range of groups are grouped by, for each grouping expression.
+    /// Returns the value of each grouping expression for a range of group indices.
     pub fn values_of_range(&self, groups: Range<usize>) -> Result<Vec<ArrayRef>> {
-        // The groups are a grid themselves, with the axes in the order of their strides.
+        // The groups form a grid of their own, with the axes in the order of descending strides.
         let mut order: Vec<usize> = (0..self.axes.len()).collect();
-        // Axes of one group have the stride of the one behind them, wherever they come.
+        // An axis with a single group shares its stride with a neighbour. Its place does not
+        // matter.
         order.sort_by_key(|axis| {
             std::cmp::Reverse((self.axes[*axis].stride, self.axes[*axis].count))
         });
@@ -261,7 +278,7 @@ impl Groups {
         let columns = self.columns.iter().map(|(axis, number)| {
             let place = order.iter().position(|other| other == axis).unwrap_or(0);
             let values = Coordinates::Values(Arc::clone(&self.axes[*axis].values[*number]));
-            // A value may be null, which a coordinate is not.
+            // Grouping values may be null, which coordinates are not.
             if self.axes[*axis].values[*number].null_count() > 0 {
                 return self.take(*axis, *number, groups.clone());
             }
@@ -270,7 +287,7 @@ impl Groups {
         columns.collect()
     }
 
-    /// The values that some groups are grouped by, for each grouping expression.
+    /// Returns the value of each grouping expression for some group indices.
     pub fn values(&self, groups: &[usize]) -> Result<Vec<ArrayRef>> {
         let columns = self.columns.iter();
         columns
@@ -291,10 +308,11 @@ impl Groups {
     }
 }
 
-/// The wanted positions along an axis.
+/// The number of restricted indices in each group along one axis.
 struct WantedAxis<'a> {
     axis: &'a GroupAxis,
-    /// Which of what parts have there, and which positions are wanted of it, with the number of what they are in.
+    /// For each class of grids, the restrictions seen so far with their indices in
+    /// `positions.different`.
     known: HashMap<usize, Vec<(IndexSet, usize)>>,
     positions: NumberAxis<u64>,
 }
@@ -312,11 +330,12 @@ impl<'a> WantedAxis<'a> {
         }
     }
 
-    /// The number of the groups that the wanted positions of a part are in; `None` if it has no cells.
+    /// Returns the index in `positions.different` for the restriction of one grid; `None` if the
+    /// grid has no selected cells.
     fn number(&mut self, part: usize, selection: &Selection, wanted: &Selection) -> Option<usize> {
         let ordinals = self.axis.ordinals(part)?;
         let same = self.axis.same.of_part[part]?;
-        // A file is an axis of one position.
+        // The file column is treated as an axis of length 1.
         let one = IndexSet::all(1);
         let of_axis = |of: &Selection| of.axes().get(self.axis.column).unwrap_or(&one).clone();
         let (set, wanted) = (of_axis(selection), of_axis(wanted));
@@ -336,7 +355,7 @@ impl<'a> WantedAxis<'a> {
     }
 }
 
-/// Counts that fit the engine's type of counts.
+/// Checks that all counts fit into `i64`, DataFusion's type of counts.
 fn checked(counts: Counts) -> Result<Counts> {
     let most = match &counts {
         Counts::Same(count) => *count,

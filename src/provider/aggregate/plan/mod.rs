@@ -1,4 +1,4 @@
-//! Planning of aggregates in array space: the groups along each axis, and how each aggregate is computed.
+//! Plans aggregates in array space: the groups along each axis, and how each aggregate is computed.
 
 pub(crate) mod aggregation;
 pub(crate) mod along_axis;

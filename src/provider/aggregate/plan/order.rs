@@ -1,4 +1,4 @@
-//! The order that the rows of an aggregation come in.
+//! The order of an aggregation's output rows.
 
 use std::sync::Arc;
 
@@ -11,15 +11,16 @@ use crate::grid::Monotonicity;
 use crate::provider::scan::grid_blocks::MAX_READ;
 use crate::provider::source::GridPart;
 
-/// What the groups are sorted by, given the column that each of them is over. Groups come in the order of the axes and of
-/// the positions along them, however they are listed: they are sorted as far as the coordinates are.
+/// Returns the ordering of the groups, given the column that each grouping expression refers to.
+/// Groups are emitted in the order of the axes and of the indices along them, however GROUP BY
+/// lists them. So the output is sorted by the leading axes whose coordinates are.
 pub(crate) fn ordering(
     parts: &[GridPart],
     groups: &[Arc<dyn PhysicalExpr>],
     columns: &[usize],
     schema: &Schema,
 ) -> Vec<PhysicalSortExpr> {
-    // Of several files, the coordinates of one may come between those of another.
+    // The coordinates of several files may interleave.
     let [part] = parts else {
         return Vec::new();
     };
@@ -33,7 +34,7 @@ pub(crate) fn ordering(
         if !is_bare(first) || !over_axis.all(is_bare) {
             break;
         }
-        // Nothing long is read for this alone.
+        // Do not read a long axis only to declare an ordering.
         if axis.length() > MAX_READ && !axis.is_read() {
             break;
         }
@@ -44,7 +45,7 @@ pub(crate) fn ordering(
         };
         ordering.push(PhysicalSortExpr::new(
             Arc::new(Column::new(schema.field(first).name(), first)),
-            // No coordinate is null.
+            // Coordinates are never null.
             SortOptions {
                 descending,
                 nulls_first: descending,

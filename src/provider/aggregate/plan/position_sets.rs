@@ -1,4 +1,4 @@
-//! Which positions along an axis groups have.
+//! The sets of indices that groups cover along an axis.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -11,45 +11,47 @@ use crate::provider::aggregate::plan::products::{
 };
 use crate::provider::aggregate::plan::terms::{Term, Terms};
 
-/// About the bytes that a set takes while sets are found.
+/// The approximate number of bytes that a set takes while sets are being found.
 const NODE_BYTES: usize = 64;
-/// About the bytes that a member of a set takes.
+/// The approximate number of bytes that a member of a set takes.
 const MEMBER_BYTES: usize = 32;
-/// Sets that can be numbered, with room for those of one more product.
+/// The maximum number of sets. Sets are numbered in `u32`; the limit leaves room for the sets that
+/// one more product adds.
 const MOST_SETS: usize = 1 << 31;
 
-/// The different sets of positions along an axis that groups have, and which group has which.
+/// The distinct sets of indices that groups cover along an axis, and the set of each group.
 ///
-/// Each set has a result for each group along the axis that some of its positions are in.
+/// Groups with the same set share the results of an aggregate of coordinates. Each set has one
+/// result for each group along the axis that contains some of the set's indices.
 #[derive(Debug)]
 pub(crate) struct PositionSets {
-    /// For each set the groups along the axis, and the number of the first one's result.
+    /// For each set, ranges of groups along the axis with the index of the first group's result.
     sets: Vec<Vec<(Range<usize>, usize)>>,
-    /// The number of each group's set.
+    /// The set of each group.
     of_groups: PerGroup<u32>,
-    /// For each of the different things that parts have along the axis, the sets with its positions.
+    /// For each class of grids, the sets that contain the indices of the class.
     with: Vec<Vec<usize>>,
     results: usize,
     bytes: usize,
 }
 
-/// A set that is another one and the positions of one more factor.
+/// A set under construction: another set, extended by the indices of one factor.
 struct Node {
     before: u32,
     factor: usize,
 }
 
-/// The set without positions.
+/// The empty set.
 const EMPTY: Node = Node {
     before: 0,
     factor: usize::MAX,
 };
 
 impl PositionSets {
-    /// The sets of so many groups along the axis at `place`.
+    /// Finds the sets of `groups` groups along the axis with ordinal `place`.
     ///
     /// # Errors
-    /// If there is not enough memory for them.
+    /// If there is not enough memory for the sets.
     pub async fn new(
         terms: &Terms,
         place: usize,
@@ -70,7 +72,7 @@ impl PositionSets {
             _ => PerGroup::Each(find(terms, place, axes, groups, &mut nodes, memory).await?),
         };
         let before = memory.size();
-        // Of the sets that were found on the way, only those that a group has.
+        // Keep only sets that a group has, not the intermediate ones.
         let mut used: Vec<u32> = Vec::new();
         let mut numbers: Vec<Option<u32>> = vec![None; nodes.len()];
         let mut renumber = |set: &mut u32| {
@@ -115,7 +117,7 @@ impl PositionSets {
             all.sets.push(groups);
         }
         if terms.terms.is_empty() {
-            // The one group that there is without rows.
+            // Without rows and grouping expressions there is one group, which has no indices.
             all.sets = vec![vec![(0..1, 0)]];
             all.results = 1;
         }
@@ -126,30 +128,30 @@ impl PositionSets {
         Ok(all)
     }
 
-    /// How many results there are in all.
+    /// Returns the number of results of all sets.
     pub fn results(&self) -> usize {
         self.results
     }
 
-    /// Bytes that they take.
+    /// Returns the size of the sets in bytes.
     pub fn size(&self) -> usize {
         self.bytes
     }
 
-    /// The numbers of the sets with the positions of one of the different things along the axis.
+    /// Returns the sets that contain the indices of a class of grids.
     pub fn with(&self, number: usize) -> &[usize] {
         &self.with[number]
     }
 
-    /// The number of a group's set.
+    /// Returns the set of a group.
     pub fn of(&self, group: usize) -> usize {
         self.of_groups.of(group) as usize
     }
 
-    /// The number of the result of a set in one of the groups along the axis.
+    /// Returns the index of the result of a set in one of the groups along the axis.
     ///
     /// # Errors
-    /// If the set has no position there.
+    /// If the set has no index in the group.
     pub fn result(&self, set: usize, group: usize) -> Result<usize> {
         let groups = &self.sets[set];
         let place = groups.partition_point(|(range, _)| range.end <= group);
@@ -160,7 +162,7 @@ impl PositionSets {
     }
 }
 
-/// Finds the set of each group, going through the products.
+/// Finds the set of each group by visiting the groups of every product.
 async fn find(
     terms: &Terms,
     place: usize,
@@ -179,7 +181,8 @@ async fn find(
         products(&axes, 1, |line, _| {
             for group in line.groups() {
                 let node: &mut u32 = &mut of_groups[group];
-                // The products of a factor follow each other, so that a group that has had it had it last.
+                // Products with the same factor are consecutive. If a group's set has the factor at
+                // all, the factor was added last.
                 if nodes[*node as usize].factor != factor {
                     let before = *node;
                     *node = *known.entry((before, factor)).or_insert_with(|| {

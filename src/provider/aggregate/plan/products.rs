@@ -1,4 +1,7 @@
-//! Numbers per group that are sums of products over axes.
+//! Values per group that are sums of products over axes.
+//!
+//! The number of cells in a group is such a value: the product, over the axes, of the number of
+//! indices that the group has along the axis, summed over the grids.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -6,15 +9,15 @@ use std::ops::Range;
 
 use crate::provider::aggregate::plan::terms::{Factor, Term, Terms};
 
-/// Groups between two times that others may run.
+/// The number of groups between two yields to the scheduler.
 const TURN: usize = 1 << 18;
 
-/// What can be added up and multiplied.
+/// A number that can be summed and multiplied.
 pub(crate) trait Number: Copy + PartialEq + Send + Sync + 'static {
-    /// No number of times.
+    /// The additive identity.
     const ZERO: Self;
 
-    /// A number of times.
+    /// Converts a multiplicity.
     fn of(times: u64) -> Self;
 
     fn add(self, other: Self) -> Self;
@@ -22,7 +25,7 @@ pub(crate) trait Number: Copy + PartialEq + Send + Sync + 'static {
     fn multiply(self, other: Self) -> Self;
 }
 
-/// Up to the greatest, which stands for more.
+/// Saturates at `u64::MAX`.
 impl Number for u64 {
     const ZERO: Self = 0;
 
@@ -39,7 +42,7 @@ impl Number for u64 {
     }
 }
 
-/// Around its ends, as the engine's sums.
+/// Wraps around, like DataFusion's integer sums.
 impl Number for i64 {
     const ZERO: Self = 0;
 
@@ -72,7 +75,7 @@ impl Number for f64 {
     }
 }
 
-/// Groups that follow each other along an axis, and their number, which is the same.
+/// Consecutive groups along an axis that have the same value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Run<T> {
     pub groups: Range<usize>,
@@ -80,7 +83,7 @@ pub(crate) struct Run<T> {
 }
 
 impl<T> Run<T> {
-    /// A single group.
+    /// Creates a run of a single group.
     pub fn one(group: usize, number: T) -> Self {
         Self {
             groups: group..group + 1,
@@ -89,27 +92,28 @@ impl<T> Run<T> {
     }
 }
 
-/// The groups along an axis, and numbers of theirs.
+/// The groups along an axis and their values.
 #[derive(Debug, Clone)]
 pub(crate) struct NumberAxis<T> {
-    /// How many groups there are along the axis.
+    /// The number of groups along the axis.
     pub count: usize,
-    /// What the number of a group grows by from one to the next.
+    /// The difference between the group indices of neighbouring groups along the axis.
     pub stride: usize,
-    /// For each of the different things that parts have there, the numbers of groups, ascending. Groups in no run have none.
+    /// For each class of grids, the values of the groups, in ascending order. Groups in no run have
+    /// the value zero.
     pub different: Vec<Vec<Run<T>>>,
 }
 
-/// A number per group.
+/// One value per group.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PerGroup<T> {
-    /// The same of each.
+    /// All groups have this value.
     Same(T),
     Each(Vec<T>),
 }
 
 impl<T: Copy> PerGroup<T> {
-    /// That of one group.
+    /// Returns the value of one group.
     pub fn of(&self, group: usize) -> T {
         match self {
             Self::Same(number) => *number,
@@ -118,10 +122,10 @@ impl<T: Copy> PerGroup<T> {
     }
 }
 
-/// The sum of numbers of groups along an axis, which come in any order.
+/// Adds up the values of each group along an axis. The runs may come in any order and overlap.
 pub(crate) fn add_up<T: Number>(mut runs: impl Iterator<Item = Run<T>>) -> Vec<Run<T>> {
     let mut sum: Vec<Run<T>> = Vec::new();
-    // Most often they ascend, where the same groups may come several times in a row.
+    // Runs usually ascend, possibly with the same groups several times in a row.
     let mut open: Option<Run<T>> = None;
     while let Some(next) = runs.next() {
         match &mut open {
@@ -140,7 +144,7 @@ pub(crate) fn add_up<T: Number>(mut runs: impl Iterator<Item = Run<T>>) -> Vec<R
 fn add_up_in_any_order<T: Number>(runs: impl Iterator<Item = Run<T>>) -> Vec<Run<T>> {
     let all = runs.flat_map(|run| run.groups.map(move |group| (group, run.number)));
     let mut all: Vec<(usize, T)> = all.collect();
-    // Stable, so that numbers are added up in the same order each time.
+    // A stable sort makes sums of floating-point numbers reproducible.
     all.sort_by_key(|(group, _)| *group);
     all.dedup_by(|next, sum| {
         let is_same = next.0 == sum.0;
@@ -168,7 +172,7 @@ fn push<T: Number>(runs: &mut Vec<Run<T>>, next: Option<Run<T>>) {
     }
 }
 
-/// The sum, for each of so many groups, of products of the numbers along these axes.
+/// Returns the sum over all terms of the product of each group's values along the axes.
 pub(crate) async fn sums<T: Number>(
     terms: &Terms,
     axes: &[NumberAxis<T>],
@@ -199,7 +203,7 @@ pub(crate) async fn sums<T: Number>(
     PerGroup::Each(each)
 }
 
-/// The numbers of the groups along one axis.
+/// The values of the groups along one axis of one product.
 pub(crate) struct ProductAxis<'a, T: Clone> {
     count: usize,
     stride: usize,
@@ -207,13 +211,14 @@ pub(crate) struct ProductAxis<'a, T: Clone> {
 }
 
 impl<T: Clone> ProductAxis<'_, T> {
-    /// Whether a single group has a number.
+    /// Returns `true` if only a single group has a value.
     fn is_one_group(&self) -> bool {
         matches!(self.runs.as_ref(), [run] if run.groups.len() == 1)
     }
 }
 
-/// The numbers along the axes of one product, those of the axis that varies fastest last.
+/// Returns the axes of one product, slowest first. Axes with a single group come ahead of all
+/// others.
 pub(crate) fn product_axes<'a, T: Number>(
     terms: &Terms,
     term: &Term,
@@ -243,7 +248,7 @@ fn added<'a, T: Number>(factor: &Factor, different: &'a [Vec<Run<T>>]) -> Cow<'a
     Cow::Owned(add_up(runs))
 }
 
-/// The product, if it is the same of all groups.
+/// Returns the product if it is the same for all groups.
 fn same<T: Number>(axes: &[ProductAxis<T>], times: T) -> Option<T> {
     axes.iter()
         .try_fold(times, |product, axis| match axis.runs.as_ref() {
@@ -252,7 +257,7 @@ fn same<T: Number>(axes: &[ProductAxis<T>], times: T) -> Option<T> {
         })
 }
 
-/// Groups in equal steps.
+/// Group indices with a constant step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line {
     first: usize,
@@ -261,13 +266,13 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Their numbers.
+    /// Returns the group indices.
     pub fn groups(self) -> impl Iterator<Item = usize> {
         (0..self.count).map(move |number| self.first + number * self.step)
     }
 }
 
-/// Calls `visit` with all groups that have a number along all axes, and the product of the numbers.
+/// Calls `visit` with all groups that have a value along every axis, and the product of the values.
 pub(crate) async fn products<T: Number>(
     axes: &[ProductAxis<'_, T>],
     times: T,
@@ -284,7 +289,7 @@ pub(crate) async fn products<T: Number>(
         };
         return visit(one, times);
     };
-    // Along each outer axis a run, and a group of it.
+    // For each outer axis, the current run and the current group within it.
     let start = |axis: &ProductAxis<T>| (0, axis.runs[0].groups.start);
     let mut places: Vec<(usize, usize)> = outer.iter().map(start).collect();
     let mut since = 0;
@@ -310,7 +315,7 @@ pub(crate) async fn products<T: Number>(
                 }
             }
         }
-        // The next place: that of the last axis that has one.
+        // Advance like an odometer: the last axis first, carrying over to the axis ahead of it.
         let mut axis = outer.len();
         loop {
             let Some(before) = axis.checked_sub(1) else {
@@ -337,7 +342,7 @@ pub(crate) async fn products<T: Number>(
 mod tests {
     use super::*;
 
-    /// Numbers that are random, and the same everywhere.
+    /// A pseudo-random generator that yields the same numbers on every machine.
     struct Random(u64);
 
     impl Random {
@@ -350,14 +355,15 @@ mod tests {
         }
     }
 
-    /// Parts with random groups of their positions: along each axis the group of each.
+    /// Compares [`sums`] with counting cell by cell, for random grids whose indices are in random
+    /// groups.
     fn check_counts(random: &mut Random) -> impl Future<Output = ()> + use<> {
         let axes = random.below(4) as usize;
         let counts: Vec<usize> = (0..axes).map(|_| 1 + random.below(4) as usize).collect();
         let groups: usize = counts.iter().product();
         let mut stride = 1;
         let mut number_axes = Vec::new();
-        // Few different things along each axis, so that parts have some in common.
+        // Use few classes along each axis, so that grids share some.
         let mut ordinals: Vec<Vec<Vec<usize>>> = Vec::new();
         for count in counts.iter().rev() {
             let different = 1 + random.below(3);
@@ -421,7 +427,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_the_same_of_all_groups_is_not_spelled_out() {
-        // A thousand files of 24 times on one grid, by place.
+        // A thousand files with 24 times each on one grid, grouped by latitude and longitude.
         let place = |count, stride| NumberAxis {
             count,
             stride,
@@ -432,7 +438,7 @@ mod tests {
         assert_eq!(axes[0].different[0].len(), 1);
         let found = sums(&terms, &axes, 721 * 1440).await;
         assert_eq!(found, PerGroup::Same(24_000));
-        // By day as well, of which each file has one.
+        // Grouped by day as well, where each file holds a different day.
         let days = NumberAxis {
             count: 1000,
             stride: 2,

@@ -1,4 +1,5 @@
-//! How each aggregate is computed: by reducing stored cells, or by the engine's own accumulators.
+//! Decides how each aggregate is computed: by reducing stored cells, from an axis alone, or by
+//! DataFusion's accumulators.
 
 use std::sync::Arc;
 
@@ -22,77 +23,111 @@ use crate::provider::planning::value_bounds::Bounds;
 use crate::provider::planning::value_set::ValueSet;
 use crate::provider::source::CellFormat;
 
-/// The most bounds of one reduction, which looks at every cell once for each. More are rather asked of rows.
+/// The maximum number of bounds of one reduction. A reduction scans all cells once per bound, so
+/// beyond this limit the predicate is evaluated row by row.
 const MOST_BOUNDS: usize = 8;
 
-/// How the aggregates of an aggregation are computed.
+/// The program of an aggregation: one [`Output`] per aggregate, and everything the outputs are
+/// computed from.
+///
+/// ```text
+/// SELECT lat, count(*), avg(value), max(time), median(value) FROM t GROUP BY lat
+///
+/// count(*)       Output::Rows                 number of selected cells, by arithmetic
+/// avg(value)     Output::Reduced(0, Average)  reductions[0]: sum and count of `value`
+/// max(time)      Output::Axis(0, Once)        coordinates of the axis, no chunk is read
+/// median(value)  Output::Engine               DataFusion's accumulator, fed with rows
+/// ```
+///
+/// A predicate over one attribute (`WHERE value > 0`) becomes bounds of the reductions, and groups
+/// exist where a reduction counted a cell ([`Presence::Counted`]). Any other predicate that is not
+/// solved on an axis is evaluated row by row ([`Presence::Rows`]).
+///
+/// The stages of an aggregate:
+///
+/// ```text
+/// AggregateExec      the plan node that is replaced
+///       |
+/// Aggregation        expressions over the table's columns
+///       |
+/// Program            this type
+///       |
+/// Job                chunks in units, handed out to the workers
+///       |-- worker: partial state --.
+///       |-- worker: partial state --+-- merged -- final values, one row per group
+///       `-- worker: partial state --'
+/// ```
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
-    /// Reductions of stored cells.
+    /// The reductions of stored cells.
     pub reductions: Vec<ReductionPlan>,
-    /// Predicates over single dimensions, all of which the cells of some aggregates have to satisfy.
+    /// For each distinct set of axis predicates in the FILTER clauses, its conjuncts.
     pub restrictions: Vec<Vec<Arc<dyn PhysicalExpr>>>,
-    /// Where each aggregate comes from.
+    /// One entry per aggregate, in the order of the aggregation: the way it is computed.
     pub outputs: Vec<Output>,
-    /// Which rows there are.
+    /// The source of row counts, which tell the groups that exist.
     pub presence: Presence,
-    /// What rows have to satisfy that is not in the bounds of reductions.
+    /// The predicate to evaluate row by row; `None` if the reductions' bounds cover it and no
+    /// accumulator needs rows.
     pub predicate: Option<Arc<dyn PhysicalExpr>>,
 }
 
-/// A reduction of the cells of one attribute.
+/// A reduction of the cells of one attribute to one result per group.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReductionPlan {
-    /// The number of the attribute.
+    /// The index of the attribute.
     pub attribute: usize,
-    /// How its cells are stored.
+    /// The storage format of the attribute's cells.
     pub format: CellFormat,
-    /// The restriction of its cells, by its number.
+    /// The index into [`Program::restrictions`], if only some of the selected cells count.
     pub restriction: Option<usize>,
-    /// The bounds of the cells that count, apart from each other; `None` if all do.
+    /// The disjoint bounds of the cells that count; `None` if all cells count.
     pub bounds: Option<Vec<Bounds>>,
-    /// Whether it is all other cells that are counted, also missing ones. Then nothing else is wanted.
+    /// If `true`, the reduction counts all other cells instead, including null ones, and computes
+    /// nothing else.
     pub others: bool,
-    /// What is wanted of them.
+    /// The results to compute.
     pub wanted: Wanted,
 }
 
-/// Which rows there are in each group.
+/// The source of the number of rows in each group. A group without rows is not emitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// All selected cells.
+    /// Every selected cell is a row.
     Selected,
-    /// The cells that count in a reduction.
+    /// The rows are the cells counted by the reduction with this index.
     Counted(usize),
-    /// Those that the predicate leaves.
+    /// The rows are the cells that satisfy [`Program::predicate`].
     Rows,
 }
 
-/// Where an aggregate comes from.
+/// The way one aggregate is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
     /// The number of rows.
     Rows,
-    /// The number of selected cells that a restriction leaves.
+    /// The number of selected cells that the restriction with this index keeps.
     Cells(usize),
-    /// A reduction, by its number.
+    /// The reduction with this index.
     Reduced(usize, Reduced),
-    /// The positions along an axis, or the files, by the number of the table's column.
+    /// From the coordinates along an axis, or from the file column. The index is that of the
+    /// table's column.
     Axis(usize, OfPositions),
-    /// The engine's accumulators.
+    /// By DataFusion's accumulator, fed row by row.
     Engine,
 }
 
-/// How an aggregate is computed of the positions along an axis.
+/// The way an aggregate is computed from the coordinates along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OfPositions {
-    /// Each counts as often as a group has cells there.
+    /// Each coordinate is weighted by the number of cells that the group has there.
     Reduced(Reduced),
-    /// The engine looks at each once.
+    /// The result does not depend on repetition, so DataFusion's accumulator sees each coordinate
+    /// once.
     Once,
 }
 
-/// What becomes of the results of a reduction.
+/// The aggregate that is computed from the results of a reduction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reduced {
     Count,
@@ -104,8 +139,8 @@ pub(crate) enum Reduced {
 }
 
 impl Program {
-    /// How to compute an aggregation over these columns. `is_on_axis` tells whether a conjunct of an aggregate's filter is
-    /// solved on an axis.
+    /// Plans an aggregation over the given columns. `is_on_axis` returns `true` for the conjuncts
+    /// of FILTER clauses that are solved on an axis.
     pub fn new(
         aggregation: &Aggregation,
         columns: &Columns,
@@ -148,19 +183,20 @@ impl Program {
             let output = program.output(aggregate, columns, &cell_type, rows, is_on_axis);
             program.outputs.push(output.unwrap_or(Output::Engine));
         }
-        // Where the engine has to look at rows anyway, they need the predicate.
+        // Accumulators are fed with rows, which have to satisfy the predicate even if the
+        // reductions cover it.
         if program.outputs.contains(&Output::Engine) && program.predicate.is_none() {
             program.predicate = conjunction_opt(aggregation.conjuncts.iter().cloned());
         }
         program
     }
 
-    /// Whether rows have to be looked at one by one.
+    /// Returns `true` if cells have to be processed row by row.
     pub fn needs_rows(&self) -> bool {
         self.outputs.contains(&Output::Engine) || self.presence == Presence::Rows
     }
 
-    /// The expressions that are evaluated row by row.
+    /// Returns the expressions that are evaluated row by row.
     pub fn row_expressions<'a>(
         &'a self,
         aggregation: &'a Aggregation,
@@ -193,7 +229,7 @@ impl Program {
         {
             return Some(output);
         }
-        // Rows that a predicate over other columns leaves are only known one by one.
+        // A predicate evaluated row by row leaves no bounds that a reduction could use.
         if self.presence == Presence::Rows || function.is_distinct() {
             return None;
         }
@@ -204,7 +240,7 @@ impl Program {
             Some(filter) => Some(ValueSet::of(&filter, cell_type)?),
             None => None,
         };
-        // Both at once, as one predicate.
+        // Combines the predicate with the FILTER clause, since both restrict the same column.
         let values = match (rows.cloned(), filter) {
             (Some((one, rows)), Some((other, filter))) if one == other => {
                 Some((one, rows.and(&filter)?))
@@ -244,7 +280,7 @@ impl Program {
         Some(Output::Reduced(index, reduced))
     }
 
-    /// The restriction to what satisfies these predicates, if there are any.
+    /// Returns the index of the restriction to these conjuncts; `None` if there are no conjuncts.
     fn restriction(&mut self, on_axes: &[Arc<dyn PhysicalExpr>]) -> Option<usize> {
         if on_axes.is_empty() {
             return None;
@@ -256,8 +292,8 @@ impl Program {
         }))
     }
 
-    /// The reduction that counts the rows where a column's value is one of a set, and that satisfy predicates over
-    /// dimensions.
+    /// Returns the index of the reduction that counts the rows where the value of `column` is in
+    /// `values` and all of `on_axes` hold.
     fn count(
         &mut self,
         columns: &Columns,
@@ -265,7 +301,8 @@ impl Program {
         values: &ValueSet,
         on_axes: &[Arc<dyn PhysicalExpr>],
     ) -> Option<usize> {
-        // What is missing is counted as what is not one of the other values.
+        // Null cells lie within no bounds. If they belong to the set, count the cells outside the
+        // complement instead.
         let others = values.has_null();
         let bounds = if others {
             values.other_bounds()
@@ -281,8 +318,8 @@ impl Program {
         Some(index)
     }
 
-    /// A reduction of a column's cells within bounds, of which nothing is wanted yet; `None` if they are better looked at one
-    /// by one.
+    /// Returns a reduction of the cells of `column` within bounds that computes nothing yet; `None`
+    /// if the cells have to be processed row by row.
     fn reduction_of(
         &self,
         columns: &Columns,
@@ -304,8 +341,8 @@ impl Program {
         })
     }
 
-    /// The number of a reduction like this one, of cells that satisfy predicates over dimensions, whose sums are of that kind
-    /// or can become so.
+    /// Returns the index of a reduction that equals `plan` restricted to `on_axes` and whose sums,
+    /// if any, are of the given kind. Adds the reduction if there is none.
     fn reduction_for(
         &mut self,
         plan: ReductionPlan,
@@ -335,12 +372,13 @@ impl Program {
     }
 }
 
-/// How an aggregate is computed that is of one dimension, or of the file, in all of its expressions.
+/// Returns the output of an aggregate whose expressions all refer to one dimension, or to the file
+/// column.
 fn of_axis(aggregate: &Aggregate, columns: &Columns) -> Option<Output> {
     let expressions = aggregate.arguments.iter().chain(&aggregate.filter);
     let over = expressions.flat_map(collect_columns);
     let mut over = over.map(|column| column.index());
-    // What is constant is so along any axis.
+    // An aggregate of constants can be computed along any axis.
     let column = over.next().or((columns.dimensions > 0).then_some(0))?;
     if columns.attribute(column).is_some() || over.any(|other| other != column) {
         return None;
@@ -359,7 +397,7 @@ fn of_axis(aggregate: &Aggregate, columns: &Columns) -> Option<Output> {
     }
     let state = function.state_fields().ok()?;
     let state: Vec<&DataType> = state.iter().map(|field| field.data_type()).collect();
-    // Should the engine's state not be what is made here, the engine makes it.
+    // If DataFusion's partial state has another layout, leave the aggregate to DataFusion.
     let reduced = match state.as_slice() {
         [DataType::Int64] if is_count => Reduced::Count,
         [DataType::Float64 | DataType::Int64 | DataType::UInt64] if is_sum => Reduced::Sum,
@@ -369,12 +407,14 @@ fn of_axis(aggregate: &Aggregate, columns: &Columns) -> Option<Output> {
     Some(Output::Axis(column, OfPositions::Reduced(reduced)))
 }
 
-/// Whether what the engine makes of the cells is what a reduction makes of them: it does not order what is no number.
+/// Returns `true` if reductions and DataFusion's accumulators agree on cells of this format. They
+/// order NaN differently.
 fn is_reducible(format: CellFormat) -> bool {
     format.nan_is_null || !format.cell_type.is_float()
 }
 
-/// The column that an expression is, and what it is cast to.
+/// Returns the index of the column that an expression refers to and the type it is cast to; `None`
+/// unless the expression is a column or a cast of one.
 pub(crate) fn value_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Option<DataType>)> {
     match expr.downcast_ref::<CastExpr>() {
         Some(cast) => {
@@ -385,14 +425,16 @@ pub(crate) fn value_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Option<Da
     }
 }
 
-/// What a function of a column, cast or not, takes of a reduction.
+/// Returns how an aggregate of a column is computed by a reduction, and the results that the
+/// reduction has to provide; `None` if no reduction can compute the aggregate.
 fn reduce(
     aggregate: &Aggregate,
     format: CellFormat,
     cast: Option<&DataType>,
 ) -> Option<(Reduced, Wanted)> {
     let cell_type = format.cell_type;
-    // Casts that keep every value, or round it to the nearest double, and never fail.
+    // Accept only casts that never fail, and that keep every value or round it to the nearest
+    // double.
     let is_exact = match cast {
         None | Some(DataType::Float64) => true,
         Some(DataType::Int64) => cell_type.is_signed_integer() || cell_type.is_unsigned_below(8),
@@ -448,7 +490,7 @@ fn reduce(
             true => Reduced::Greatest,
             false => Reduced::Least,
         };
-        // Of the type of the argument, whatever that is.
+        // The state of MIN and MAX has the type of their argument.
         (
             reduced,
             wanted,
@@ -469,7 +511,7 @@ fn reduce(
     } else {
         return None;
     };
-    // Should the engine's state not be what is made here, the engine makes it.
+    // If DataFusion's partial state has another layout, leave the aggregate to DataFusion.
     (state.len() == expected.len()
         && state
             .iter()

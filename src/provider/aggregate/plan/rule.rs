@@ -1,4 +1,4 @@
-//! The rule that puts [`ArrayAggregateExec`] in place of the engine's aggregations.
+//! The optimizer rule that replaces DataFusion's aggregations by [`ArrayAggregateExec`].
 
 use std::sync::Arc;
 
@@ -22,21 +22,23 @@ use crate::provider::aggregate::plan::order::ordering;
 use crate::provider::catalog::settings::config::TetConfig;
 use crate::provider::plans::below::{Below, below_exchange};
 
-/// Groups per selected cell, above which groups are rather made as they come.
+/// The maximum number of groups per selected cell. Above it most groups are empty, and DataFusion's
+/// hash aggregation, which creates groups on demand, is cheaper.
 const SPARSE: u64 = 4;
-/// Groups that are never too many.
+/// A number of groups that is always accepted.
 const FEW_GROUPS: u64 = 1 << 16;
 
-/// Computes aggregations over scans of arrays in array space, where they are grouped by nothing or by expressions over
-/// single dimensions. What it cannot take it leaves as it was.
+/// Computes aggregations over array scans in array space if there are no grouping expressions or
+/// each of them refers to a single dimension. Leaves all other aggregations unchanged.
 ///
-/// [`enable_tet`](crate::enable_tet) puts it where it finds most: ahead of the rule that distributes plans over
-/// partitions. It works anywhere behind the rule that folds aggregates into statistics, also as the last one.
+/// [`enable_tet`](crate::enable_tet) puts the rule ahead of the one that distributes plans over
+/// partitions, where it finds most aggregations. The rule works anywhere after the rule that
+/// answers aggregates from statistics, even as the last one.
 #[derive(Debug, Default)]
 pub struct ArrayAggregates {}
 
 impl ArrayAggregates {
-    /// The rule.
+    /// Creates the rule.
     pub fn new() -> Self {
         Self::default()
     }
@@ -76,7 +78,8 @@ impl PhysicalOptimizerRule for ArrayAggregates {
     }
 }
 
-/// What takes the place of an aggregation, if it can be taken. `plan` is `node`, here and below.
+/// Returns the replacement of an aggregation; `None` if it has to stay. `plan` and `node` are the
+/// same plan node, here and below.
 fn replace(
     plan: &Arc<dyn ExecutionPlan>,
     node: &AggregateExec,
@@ -98,7 +101,7 @@ fn replace(
         return Ok(None);
     };
     let whole = in_order(whole, node)?;
-    // Late, somebody above may count on how its rows are spread over partitions.
+    // If the rule runs late, the parent may rely on how the rows are distributed over partitions.
     Ok(Some(match &node.properties().partitioning {
         Partitioning::UnknownPartitioning(_) => whole,
         spread if spread.partition_count() == 1 => whole,
@@ -106,7 +109,8 @@ fn replace(
     }))
 }
 
-/// What takes the place of an aggregation, in the order of the latter's rows: somebody above may count on it.
+/// Sorts the rows of `plan` like those of `node` if necessary, since the parent of `node` may rely
+/// on their order.
 fn in_order(plan: Arc<dyn ExecutionPlan>, node: &AggregateExec) -> Result<Arc<dyn ExecutionPlan>> {
     let Some(ordering) = node.properties().output_ordering() else {
         return Ok(plan);
@@ -115,12 +119,13 @@ fn in_order(plan: Arc<dyn ExecutionPlan>, node: &AggregateExec) -> Result<Arc<dy
     if properties.ordering_satisfy(ordering.iter().cloned())? {
         return Ok(plan);
     }
-    // There are few rows left by now.
+    // Sorting is cheap here: there is one row per group.
     let sorted = SortExec::new(ordering.clone(), plan).with_preserve_partitioning(true);
     Ok(Arc::new(sorted))
 }
 
-/// An aggregation over a single scan: what `first` looks at, as what `plan` gives.
+/// Replaces an aggregation over a single scan. `first` is the node whose input is rows; `plan` is
+/// the node whose output is produced.
 fn one(
     first: &AggregateExec,
     plan: &Arc<dyn ExecutionPlan>,
@@ -132,7 +137,7 @@ fn one(
     over_scan(first.input(), &aggregation, plan, stage)
 }
 
-/// The first stage of an aggregation, over one scan or the union of several.
+/// Replaces the partial stage of an aggregation over one scan or over a union of several.
 fn partial(
     plan: &Arc<dyn ExecutionPlan>,
     node: &AggregateExec,
@@ -159,7 +164,7 @@ fn partial(
     UnionExec::try_new(inputs).map(Some)
 }
 
-/// A plan with another node in place of one of its own.
+/// Returns `plan` with `input` in place of the node `node`.
 fn with_input(
     plan: &Arc<dyn ExecutionPlan>,
     node: &Arc<dyn ExecutionPlan>,
@@ -175,7 +180,8 @@ fn with_input(
     Ok(replaced.data)
 }
 
-/// An aggregation of the rows of `input`, as what `plan` makes of them.
+/// Returns the operator that aggregates the rows of `input` and produces the output of `plan`;
+/// `None` if the aggregation cannot be computed in array space.
 fn over_scan(
     input: &Arc<dyn ExecutionPlan>,
     aggregation: &Aggregation,
@@ -192,7 +198,7 @@ fn over_scan(
     };
     let fields = scan.source().schema().fields().len();
     let Some(first) = parts.first() else {
-        // Nothing is left to aggregate, which the engine does as well.
+        // There is nothing to aggregate, which DataFusion handles as well.
         return Ok(None);
     };
     let dimensions = first.grid.axes().len();
@@ -200,8 +206,8 @@ fn over_scan(
     let Some(columns) = group_columns(&aggregation.groups, dimensions, file) else {
         return Ok(None);
     };
-    // Groups are made of all selected coordinates, also of those in no row that a predicate over values leaves: an
-    // expression that fails there must not fail the query.
+    // Grouping expressions are evaluated on all selected coordinates, including those that no row
+    // has once the predicate over values is applied. Such an evaluation must not fail the query.
     let leaves_rows_out = aggregation.conjuncts.iter().any(|conjunct| {
         let columns = collect_columns(conjunct);
         columns.len() != 1 || columns.iter().any(|column| column.index() >= dimensions)
@@ -220,7 +226,8 @@ fn over_scan(
         return Ok(None);
     }
     let dynamic_filter = below.dynamic_filter;
-    // The engine would have the states of a first stage sorted as well, if those of some were.
+    // A partial stage declares an ordering only if the replaced plan did: if some partial states
+    // are sorted, DataFusion sorts the others as well.
     let ordering = if stage == Stage::Whole || plan.output_ordering().is_some() {
         ordering(&parts, &aggregation.groups, &columns, &plan.schema())
     } else {

@@ -1,4 +1,4 @@
-//! Which parts of a table have the same along a column.
+//! Finds the grids of a table that have the same coordinates along a column.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,21 +10,22 @@ use datafusion::common::{Result, ScalarValue, internal_err};
 use crate::grid::{Coordinates, IndexSet};
 use crate::provider::source::GridPart;
 
-/// What a part of a table has along one of its columns: the selected positions of an axis, or its file, which counts as an
-/// axis of one position.
+/// The selected coordinates of a grid along one column. The file column is treated as an axis of
+/// length 1.
 #[derive(Debug, Clone)]
 pub(crate) struct Along<'a> {
-    /// The column's name.
+    /// The name of the column.
     pub name: &'a str,
     coordinates: Coordinates,
     selected: IndexSet,
 }
 
 impl<'a> Along<'a> {
-    /// What a part has along the column of this number. Reads the coordinates.
+    /// Returns the selected coordinates of a grid along a column. Reads the coordinates of the
+    /// axis.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If the coordinates cannot be read.
     pub fn of(part: &'a GridPart, column: usize) -> Result<Self> {
         Ok(match (part.grid.axes().get(column), &part.file) {
             (Some(axis), _) => Self {
@@ -41,15 +42,15 @@ impl<'a> Along<'a> {
         })
     }
 
-    /// How many positions are selected.
+    /// Returns the number of selected indices.
     pub fn count(&self) -> u64 {
         self.selected.count()
     }
 
-    /// The coordinates of the selected positions of these ranks.
+    /// Returns the coordinates of the selected indices with these ranks.
     ///
     /// # Errors
-    /// If the engine cannot take them out of the others.
+    /// If the coordinates cannot be gathered.
     pub fn coordinates(&self, ranks: Range<u64>) -> Result<ArrayRef> {
         if let Some(all) = self.selected.as_range() {
             let range = all.start + ranks.start..all.start + ranks.end;
@@ -72,7 +73,8 @@ impl<'a> Along<'a> {
             }
     }
 
-    /// How many positions there are and the coordinates of the first and the last: what differs there differs.
+    /// Returns the number of selected indices and the coordinates of the first and the last one.
+    /// Equal coordinates have equal ends.
     fn ends(&self) -> Result<(u64, ScalarValue, ScalarValue)> {
         let end = |rank: u64| {
             let coordinate = self.coordinates(rank..rank + 1)?;
@@ -83,17 +85,19 @@ impl<'a> Along<'a> {
     }
 }
 
-/// Which parts of a table have the same coordinates at the same selected positions along a column.
+/// The classes of grids along one column. Grids of the same class have equal coordinates and the
+/// same selected indices.
 #[derive(Debug, Clone)]
 pub(crate) struct SameAxes {
-    /// For each part the number of what it has; `None` for those without selected cells.
+    /// The class of each grid; `None` for grids without selected cells.
     pub of_part: Vec<Option<usize>>,
-    /// For each number the first part that has it.
+    /// For each class, the index of its first grid.
     pub firsts: Vec<usize>,
 }
 
 impl SameAxes {
-    /// Compares what these parts have along a column. Reads the coordinates if there are several of them.
+    /// Finds the classes of these grids along a column. Reads the coordinates if there are several
+    /// grids.
     ///
     /// # Errors
     /// If the coordinates cannot be read.
@@ -109,7 +113,8 @@ impl SameAxes {
             return Ok(same);
         }
         let mut last: Option<(usize, Along)> = None;
-        // Of those that agree at their ends, the one seen last: to take the same for different would do no harm.
+        // For each pair of ends, the class seen last. Splitting a class in two costs time, but the
+        // results stay correct.
         let mut by_ends: HashMap<_, (usize, Along)> = HashMap::new();
         for (number, part) in parts.iter().enumerate() {
             if part.selection.is_empty() {
@@ -117,7 +122,7 @@ impl SameAxes {
                 continue;
             }
             let along = Along::of(part, column)?;
-            // Neighbours most often have the same, which is seen at once.
+            // Consecutive grids usually have the same coordinates.
             if let Some((found, other)) = &last
                 && other.is_same(&along)
             {

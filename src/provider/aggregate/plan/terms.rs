@@ -1,8 +1,12 @@
-//! The selected cells of many parts as a sum of few products.
+//! The selected cells of many grids as a sum of few products.
 //!
-//! The cells of a part are a product over its axes. Parts that differ along one axis alone are, together, again a product:
-//! of the sum of what they have there and of what they have in common. So the groups that all parts have in common need not
-//! be gone through once per part.
+//! The cells of a grid are the product of its selected indices along each axis. Grids that differ
+//! along a single axis add up to one product, so the groups that they share are visited once, not
+//! once per grid:
+//!
+//! ```text
+//! one time per file:   t0 x lat x lon + t1 x lat x lon + ...  =  (t0 + t1 + ...) x lat x lon
+//! ```
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,24 +18,25 @@ use crate::provider::source::GridPart;
 pub(crate) struct Terms {
     /// The products.
     pub terms: Vec<Term>,
-    /// Along each axis the different factors of products.
+    /// For each axis, the distinct factors of the products.
     factors: Vec<Vec<Factor>>,
 }
 
 /// A product over axes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Term {
-    /// For each axis the number of the factor.
+    /// For each axis, the index of its factor.
     pub factors: Vec<usize>,
-    /// How many times the product counts.
+    /// The multiplicity of the product.
     pub times: u64,
 }
 
-/// What is added up along an axis: the numbers of what parts have there, and how many times each of them counts.
+/// A sum along one axis: classes of grids (see [`SameAxes`]) with the multiplicity of each.
 pub(crate) type Factor = Vec<(usize, u64)>;
 
 impl Terms {
-    /// The cells of these parts as products over the columns that `axes` are along, and which of what is along them which part has.
+    /// Writes the cells of these grids as products over the columns in `axes`, each given with its
+    /// classes of grids. The number of cells along all other axes becomes a multiplicity.
     pub fn of(parts: &[&GridPart], axes: &[(usize, &SameAxes)]) -> Self {
         let parts = parts.iter().enumerate();
         let parts = parts.filter_map(|(number, part)| {
@@ -44,7 +49,7 @@ impl Terms {
         Self::sum(axes.len(), parts)
     }
 
-    /// The sum of products of what parts have along each axis, so many times each.
+    /// Adds up products. Each is given by its class along each axis and its multiplicity.
     pub(crate) fn sum(axes: usize, parts: impl Iterator<Item = (Vec<usize>, u64)>) -> Self {
         let mut places: HashMap<Vec<usize>, usize> = HashMap::new();
         let mut terms: Vec<Term> = Vec::new();
@@ -74,7 +79,7 @@ impl Terms {
         all
     }
 
-    /// Adds up products that differ along one axis alone.
+    /// Adds up products that differ along one axis only.
     fn fold(&mut self, axis: usize) {
         let mut places: HashMap<Vec<usize>, usize> = HashMap::new();
         let mut folded: Vec<(Vec<usize>, Factor)> = Vec::new();
@@ -117,12 +122,12 @@ impl Terms {
         }
     }
 
-    /// What is added up along an axis of a product.
+    /// Returns the factor of a product along an axis.
     pub fn factor(&self, term: &Term, axis: usize) -> &Factor {
         self.numbers(axis, term.factors[axis])
     }
 
-    /// What is added up in the factor of this number along an axis.
+    /// Returns the factor with this index along an axis.
     pub fn numbers(&self, axis: usize, factor: usize) -> &Factor {
         &self.factors[axis][factor]
     }
@@ -132,7 +137,7 @@ impl Terms {
 mod tests {
     use super::*;
 
-    /// How many times each combination counts.
+    /// Expands the products: the multiplicity of each combination of classes.
     fn spelled_out(terms: &Terms, axes: usize) -> BTreeMap<Vec<usize>, u64> {
         let mut all = BTreeMap::new();
         for term in &terms.terms {
@@ -173,7 +178,8 @@ mod tests {
         check(&[], 0);
         check(&[(vec![], 3), (vec![], 4)], 1);
         check(&[(vec![0, 0], 3), (vec![0, 0], 4)], 1);
-        // A time each on one grid; tiles of times and latitudes, of which one is missing in the end.
+        // First one time per file on one grid; then tiles of times and latitudes, of which the last
+        // is removed.
         let times = (0..1000).map(|time| (vec![time, 0, 0], 1));
         check(&times.collect::<Vec<_>>(), 1);
         let tiles = (0..12).map(|tile| (vec![tile / 3, tile % 3, 0], 5));
@@ -181,10 +187,10 @@ mod tests {
         check(&tiles, 1);
         tiles.pop();
         check(&tiles, 2);
-        // Nothing in common.
+        // Products without a common factor.
         let diagonal = (0..7).map(|part| (vec![part, part], 2));
         check(&diagonal.collect::<Vec<_>>(), 7);
-        // The same place again, and another one beside it.
+        // The same combination twice, and another one that differs along one axis.
         check(&[(vec![0, 0], 1), (vec![1, 0], 2), (vec![0, 0], 4)], 1);
     }
 }

@@ -15,13 +15,13 @@ use crate::provider::source::{
     BlockList, BlockReader, BlockStatistics, GridPart, Progress, ReadCounts,
 };
 
-/// The most files whose zone maps are put together into statistics of the whole.
+/// The most files whose zone maps are merged into statistics of the whole table.
 const MAX_FOLDED: usize = 256;
 
 /// The selected blocks of one file.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
-    /// The number of the file.
+    /// The ordinal of the file.
     pub number: usize,
     pub blocks: Arc<dyn BlockList>,
 }
@@ -30,18 +30,18 @@ pub(crate) struct Part {
 #[derive(Debug, Clone)]
 pub(crate) struct FileBlocks {
     parts: Arc<[Part]>,
-    /// Where the blocks of each part end.
+    /// The ordinal after the last block of each file in `parts`.
     ends: Arc<[u64]>,
     total: Option<u64>,
     files: Axis,
     /// The number of columns that are dimensions of the files' arrays.
     dimensions: usize,
-    /// The number of the column with each row's file.
+    /// The index of the column with each row's file.
     file_column: Option<usize>,
 }
 
 impl FileBlocks {
-    /// The blocks of these parts; `None` if there are 2^64 or more.
+    /// Concatenates the blocks of these files; `None` if there are 2^64 or more.
     pub fn new(
         parts: Vec<Part>,
         total: Option<u64>,
@@ -65,7 +65,8 @@ impl FileBlocks {
         })
     }
 
-    /// The number of the part that holds a block, and the block's position in it.
+    /// Returns the index into `parts` of the file that holds a block, and the block's ordinal
+    /// within that file.
     fn locate(&self, position: u64) -> Result<(usize, u64)> {
         let part = self.ends.partition_point(|end| *end <= position);
         if part == self.parts.len() {
@@ -75,7 +76,8 @@ impl FileBlocks {
         Ok((part, position - start))
     }
 
-    /// Ascending positions by part.
+    /// Groups consecutive ordinals that belong to the same file, and makes them relative to that
+    /// file. Keeps their order.
     fn by_part(&self, positions: &[u64]) -> Result<Vec<(&Part, Vec<u64>)>> {
         let mut by_part: Vec<(usize, Vec<u64>)> = Vec::new();
         for position in positions {
@@ -214,7 +216,7 @@ impl BlockList for FileBlocks {
         else {
             return Ok(None);
         };
-        // Some files may have zone maps where others have none.
+        // Some files may have zone maps and others none.
         let join = |pick: fn(&BlockStatistics) -> ArrayRef, data_type: &DataType| {
             let arrays: Vec<ArrayRef> = known
                 .iter()
@@ -300,16 +302,16 @@ impl BlockList for FileBlocks {
 /// Reads the blocks of one file after another.
 struct FileReader {
     blocks: FileBlocks,
-    /// The columns that come from the files.
+    /// The columns that are read from the files.
     in_file: Vec<usize>,
-    /// Where among the columns the file's path stands.
+    /// The index of the file column among the columns read.
     file_position: Option<usize>,
     options: ReadOptions,
-    /// The number of the open part, and its reader.
+    /// The index into `parts` of the current file, and its reader.
     open: Option<(usize, Box<dyn BlockReader>)>,
-    /// The path of its file, so many times.
+    /// The path of the current file, repeated for the longest batch so far.
     file: Option<ArrayRef>,
-    /// What the readers before it have read.
+    /// Everything that the readers of previous files have read.
     counts: ReadCounts,
 }
 

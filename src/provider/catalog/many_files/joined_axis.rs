@@ -1,24 +1,25 @@
-//! An axis along several files.
+//! An axis that spans several files.
 
 use std::collections::HashSet;
 
 use datafusion::common::ScalarValue;
 
-/// The least and the greatest coordinate.
+/// The min and max coordinate.
 pub(crate) type Bounds = (ScalarValue, ScalarValue);
 
-/// An axis along several files: those with the same bounds are taken for the same positions, others lie behind each other.
+/// The union of one axis of several files. Axes with equal bounds count as the same axis; others
+/// are concatenated.
 #[derive(Debug)]
 pub(crate) struct JoinedAxis {
     seen: HashSet<Option<Bounds>>,
-    /// The positions; `None` if they are 2^64 or more.
+    /// The length of the union; `None` if 2^64 or more.
     pub extent: Option<u64>,
-    /// The bounds of those that have some.
+    /// The bounds of the union, over the axes that have bounds.
     pub bounds: Option<Bounds>,
 }
 
 impl JoinedAxis {
-    /// Along no file.
+    /// The union of no axes.
     pub fn new() -> Self {
         Self {
             seen: HashSet::new(),
@@ -27,7 +28,7 @@ impl JoinedAxis {
         }
     }
 
-    /// Adds the axis of a file. It has no bounds if it is empty, or has a coordinate that is not a number.
+    /// Adds the axis of a file. `bounds` is `None` if the axis is empty or has a NaN coordinate.
     pub fn add(&mut self, length: u64, bounds: Option<Bounds>) {
         if length == 0 || !self.seen.insert(bounds.clone()) {
             return;

@@ -1,4 +1,4 @@
-//! The same table of many files as one table: the union of their rows.
+//! One table over many files: the union of the rows that the files have in the same table.
 
 pub(crate) mod blocks;
 pub(crate) mod joined_axis;
@@ -31,25 +31,25 @@ use crate::provider::source::{BlockSource, GridSource, SelectedBlocks, for_colum
 /// The name of the column with each row's file.
 const FILE: &str = "file";
 
-/// One table of each of many files, as one. Its columns are those of the first file; a filter over a dimension drops
-/// files by their axes before anything of them is read.
+/// One table over many files. The columns are those of the first file. A filter over a dimension is
+/// evaluated on the axes of each file, and drops a file before any of its values are read.
 #[derive(Debug)]
 pub struct FileTable {
     name: String,
     location: String,
     members: Vec<Arc<dyn GridSource>>,
-    /// The files as coordinates, a position for each.
+    /// The paths of the files as an axis, with one index per file.
     files: Axis,
     has_file_column: bool,
     schema: SchemaRef,
 }
 
 impl FileTable {
-    /// Opens the table that `options.dataset` names, else the only one, in each of some files. `location` is what they are
-    /// called together.
+    /// Opens the table that `options.dataset` names, else the only table, in each of these files.
+    /// `location` names all files together.
     ///
     /// # Errors
-    /// If one of them cannot be opened, or has other columns than the first.
+    /// Returns an error if a file cannot be opened, or has other columns than the first file.
     pub(crate) fn open(
         location: &str,
         files: &[PathBuf],
@@ -96,7 +96,7 @@ impl FileTable {
         })
     }
 
-    /// The files that the filters over the column `file` leave.
+    /// Returns the files that satisfy the filters over the column `file`.
     fn select_files(
         &self,
         session: &dyn Session,
@@ -114,7 +114,7 @@ impl FileTable {
     }
 }
 
-/// Attributes may differ from file to file, names and types may not.
+/// Checks that the columns agree in names and types. Their attributes may differ.
 fn check_same(
     first: &Fields,
     other: &Fields,
@@ -185,7 +185,7 @@ impl BlockSource for FileTable {
         let files = self.select_files(session, &of_files, &mut residual)?;
         let mut parts = Vec::new();
         for number in files.ranges().flatten() {
-            // A position on an axis with a file each.
+            // The axis has one index per file, so the index fits into `usize`.
             let number = number as usize;
             let grid = &members[number];
             let pushdown = Pushdown::try_new(session, grid.axes(), &of_axes)?;

@@ -1,4 +1,4 @@
-//! The session's settings.
+//! The settings of a session.
 
 use std::any::Any;
 
@@ -9,34 +9,37 @@ use crate::format::io::storage::Access;
 use crate::provider::catalog::settings::unpack::Unpack;
 use crate::provider::sql::budget::Limits;
 
-/// The session's defaults, under the prefix `tet`: `SET tet.nan_as_null = false`.
+/// The settings of a session, under the prefix `tet`: `SET tet.nan_as_null = false`.
 ///
-/// Registering a file adds it to a session that does not have it yet; a session that wants other defaults adds it
-/// with [`SessionConfig::with_option_extension`](datafusion::prelude::SessionConfig::with_option_extension).
+/// Registering a file adds the default settings to a session that has none. To start with other
+/// settings, add them to the session's configuration with
+/// [`with_option_extension`](datafusion::prelude::SessionConfig::with_option_extension).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TetConfig {
-    /// `tet.nan_as_null`: whether NaN reads as NULL.
+    /// `tet.nan_as_null`: `true` to read NaN as null.
     pub nan_as_null: bool,
-    /// `tet.fill_as_null`: whether the fill value reads as NULL.
+    /// `tet.fill_as_null`: `true` to read fill values as null.
     pub fill_as_null: bool,
     /// `tet.access`: `mmap` or `pread`.
     pub access: Access,
-    /// `tet.declare_ordering`: whether scans tell the engine the order of their rows, which saves sorts along the
-    /// leading dimensions. Off by default: over any table of declared order, DataFusion 55.2 moves the LIMIT of
-    /// `SELECT ..., count(*) OVER () ... ORDER BY ... LIMIT n` below the window and answers wrongly.
+    /// `tet.declare_ordering`: `true` to declare the row order of scans to DataFusion, which saves
+    /// sorts along the leading dimensions. Off by default: over any table with a declared order,
+    /// DataFusion 55.2 moves the LIMIT of `SELECT ..., count(*) OVER () ... ORDER BY ... LIMIT n`
+    /// below the window and returns wrong results.
     pub declare_ordering: bool,
-    /// `tet.unpack`: `auto`, `always` or `never`. Files that are open already stay as they are.
+    /// `tet.unpack`: `auto`, `always` or `never`. Applies to files opened afterwards.
     pub unpack: Unpack,
-    /// `tet.zone_maps`: whether zone maps and value postings drop chunks and answer minima and maxima. They are what the
-    /// file's writer says of its values; nothing but reading the values shows whether it is true.
+    /// `tet.zone_maps`: `true` to prune chunks and to answer min and max by zone maps and value
+    /// postings. The file's writer computed them, and only reading the values can verify them.
     pub zone_maps: bool,
-    /// `tet.array_aggregates`: whether aggregates are computed in array space, in a session that
-    /// [`enable_tet`](crate::enable_tet) made.
+    /// `tet.array_aggregates`: `true` to compute aggregates in array space, in a session created by
+    /// [`enable_tet`](crate::enable_tet).
     pub array_aggregates: bool,
-    /// `tet.zip_joins`: whether joins on all dimensions become one scan of both arrays, in such a session.
+    /// `tet.zip_joins`: `true` to turn joins on all dimensions into one scan of both arrays, in a
+    /// session created by [`enable_tet`](crate::enable_tet).
     pub zip_joins: bool,
-    /// `tet.max_...`: what a statement, and a value that it makes, may be.
+    /// `tet.max_...`: limits on statements and on the values that they produce.
     pub limits: Limits,
 }
 

@@ -1,4 +1,4 @@
-//! Options of a file, and settings of a session.
+//! Options of files and settings of sessions.
 
 pub mod config;
 pub mod options;

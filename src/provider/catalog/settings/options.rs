@@ -1,4 +1,4 @@
-//! Options: those bound when a file is opened, and those that a session can change.
+//! Options of a file or table. Some are fixed when the file is opened; others follow the session.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,11 @@ use crate::format::tet::OpenOptions;
 use crate::provider::catalog::settings::config::TetConfig;
 use crate::provider::catalog::settings::unpack::Unpack;
 
-/// Options for opening and reading `.tet` files.
+/// Options for opening and reading array files.
 ///
-/// Some shape a table's columns and are bound when the file is opened. The others only change how values are read: each
-/// of those, left unset, follows the session's [`TetConfig`], and so obeys `SET tet....`.
+/// Options that shape the columns of a table are fixed when the file is opened. The others only
+/// change how values are read. If unset, they follow the session's [`TetConfig`], and so obey
+/// `SET tet....`.
 ///
 /// ```
 /// use tet_sql::{Access, TetOptions};
@@ -24,41 +25,43 @@ use crate::provider::catalog::settings::unpack::Unpack;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TetOptions {
-    /// The dataset to read, where one is wanted. Unset: the only one there is. Registering a whole file takes no
-    /// notice of it.
+    /// The dataset to read. If unset, the only dataset of the file. Ignored when a whole file is
+    /// registered.
     pub dataset: Option<String>,
-    /// Leaves labels as text instead of inferring numbers, dates and times. Bound on opening.
+    /// Keeps labels as text instead of inferring numbers, dates and times. Fixed on opening.
     pub text_labels: bool,
-    /// Leaves the footer unread: no dimension names, labels, attributes or fill values. The way to the data of a
-    /// file whose footer alone is broken. Bound on opening.
+    /// Ignores the footer: no dimension names, labels, attributes or fill values. Gives access to
+    /// the data of a file whose footer is broken. Fixed on opening.
     pub ignore_footer: bool,
-    /// Names for the dimensions of every dataset that has so many and names none of them. Bound on opening.
+    /// Names for the dimensions of every dataset that has this many dimensions and does not name
+    /// them. Fixed on opening.
     pub dims: Option<Vec<String>>,
-    /// Whether coordinates are taken from other datasets: siblings, and those that the CF attribute `coordinates`
-    /// names. On unless turned off. Bound on opening.
+    /// Takes coordinates from other datasets: siblings, and datasets that the CF attribute
+    /// `coordinates` names. On by default. Fixed on opening.
     pub decode_coords: bool,
-    /// Whether coordinate datasets with CF time units (`hours since 1900-01-01`) become timestamps. On unless turned
-    /// off. Bound on opening.
+    /// Decodes coordinate datasets with CF time units (`hours since 1900-01-01`) to timestamps. On
+    /// by default. Fixed on opening.
     pub decode_times: bool,
-    /// When values are unpacked by the CF attributes `scale_factor` and `add_offset`, to Float64. Bound on opening.
-    /// Unset: `tet.unpack`.
+    /// When to unpack values to Float64 by the CF attributes `scale_factor` and `add_offset`. If
+    /// unset, `tet.unpack` applies. Fixed on opening.
     pub unpack: Option<Unpack>,
-    /// Refuses to read what lies outside of a Zarr hierarchy and is linked into it. Off, there is a warning on opening. Bound
-    /// on opening.
+    /// Refuses data outside of a Zarr hierarchy that is linked into it. Otherwise such links only
+    /// give a warning on opening. Fixed on opening.
     pub refuse_outward_links: bool,
-    /// Whether a table over files has a column `file` with the path of each. Bound on creation of the table; a table
-    /// over a single dataset of an open file takes no notice of it.
+    /// Adds a column `file` with the path of each row's file to a table over files. Fixed when the
+    /// table is created. Ignored by a table over a single dataset of an open file.
     pub file_column: bool,
-    /// Memory map or positioned reads. Unset: `tet.access`.
+    /// Memory map or positioned reads. If unset, `tet.access` applies.
     pub access: Option<Access>,
-    /// Whether NaN reads as NULL. Unset: `tet.nan_as_null`.
+    /// Reads NaN as null. If unset, `tet.nan_as_null` applies.
     pub nan_as_null: Option<bool>,
-    /// Whether the fill value (the first of the attributes `_FillValue`, `missing_value` and `fill_value`) reads as
-    /// NULL. Unset: `tet.fill_as_null`.
+    /// Reads fill values as null: the first of the attributes `_FillValue`, `missing_value` and
+    /// `fill_value`. If unset, `tet.fill_as_null` applies.
     pub fill_as_null: Option<bool>,
-    /// Whether scans tell the engine the order of their rows. Unset: `tet.declare_ordering`.
+    /// Declares the row order of scans to DataFusion. If unset, `tet.declare_ordering` applies.
     pub declare_ordering: Option<bool>,
-    /// Whether zone maps and value postings drop chunks and answer minima and maxima. Unset: `tet.zone_maps`.
+    /// Uses zone maps and value postings to prune chunks and to answer min and max. If unset,
+    /// `tet.zone_maps` applies.
     pub zone_maps: Option<bool>,
 }
 
@@ -84,99 +87,100 @@ impl Default for TetOptions {
 }
 
 impl TetOptions {
-    /// The defaults.
+    /// The default options.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Names the dataset to read.
+    /// Sets the dataset to read.
     pub fn with_dataset(mut self, dataset: impl Into<String>) -> Self {
         self.dataset = Some(dataset.into());
         self
     }
 
-    /// Leaves labels as text.
+    /// Sets whether labels stay text.
     pub fn with_text_labels(mut self, text_labels: bool) -> Self {
         self.text_labels = text_labels;
         self
     }
 
-    /// Leaves the footer unread.
+    /// Sets whether the footer is ignored.
     pub fn with_ignore_footer(mut self, ignore_footer: bool) -> Self {
         self.ignore_footer = ignore_footer;
         self
     }
 
-    /// Fixes the access mode, whatever the session says.
+    /// Sets the access mode, overriding the session.
     pub fn with_access(mut self, access: Access) -> Self {
         self.access = Some(access);
         self
     }
 
-    /// Fixes whether NaN reads as NULL, whatever the session says.
+    /// Sets whether NaN reads as null, overriding the session.
     pub fn with_nan_as_null(mut self, nan_as_null: bool) -> Self {
         self.nan_as_null = Some(nan_as_null);
         self
     }
 
-    /// Fixes whether the fill value reads as NULL, whatever the session says.
+    /// Sets whether fill values read as null, overriding the session.
     pub fn with_fill_as_null(mut self, fill_as_null: bool) -> Self {
         self.fill_as_null = Some(fill_as_null);
         self
     }
 
-    /// Fixes whether scans tell the engine the order of their rows, whatever the session says.
+    /// Sets whether scans declare their row order to DataFusion, overriding the session.
     pub fn with_declare_ordering(mut self, declare_ordering: bool) -> Self {
         self.declare_ordering = Some(declare_ordering);
         self
     }
 
-    /// Names the dimensions of datasets that name none of theirs.
+    /// Sets the names of dimensions for datasets that do not name them.
     pub fn with_dims<S: Into<String>>(mut self, dims: impl IntoIterator<Item = S>) -> Self {
         self.dims = Some(dims.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Chooses whether coordinates are taken from other datasets.
+    /// Sets whether coordinates are taken from other datasets.
     pub fn with_decode_coords(mut self, decode_coords: bool) -> Self {
         self.decode_coords = decode_coords;
         self
     }
 
-    /// Chooses whether coordinates in CF time units become timestamps.
+    /// Sets whether coordinates in CF time units become timestamps.
     pub fn with_decode_times(mut self, decode_times: bool) -> Self {
         self.decode_times = decode_times;
         self
     }
 
-    /// Fixes when values are unpacked by `scale_factor` and `add_offset`, whatever the session says.
+    /// Sets when values are unpacked by `scale_factor` and `add_offset`, overriding the session.
     pub fn with_unpack(mut self, unpack: Unpack) -> Self {
         self.unpack = Some(unpack);
         self
     }
 
-    /// Refuses to follow links that lead out of a Zarr hierarchy.
+    /// Sets whether links out of a Zarr hierarchy are refused.
     pub fn with_refused_outward_links(mut self, refused: bool) -> Self {
         self.refuse_outward_links = refused;
         self
     }
 
-    /// Chooses whether a table over files has a column `file`.
+    /// Sets whether a table over files has a column `file`.
     pub fn with_file_column(mut self, file_column: bool) -> Self {
         self.file_column = file_column;
         self
     }
 
-    /// Fixes whether zone maps and value postings are used, whatever the session says.
+    /// Sets whether zone maps and value postings are used, overriding the session.
     pub fn with_zone_maps(mut self, zone_maps: bool) -> Self {
         self.zone_maps = Some(zone_maps);
         self
     }
 
-    /// Sets an option by its name, as in `OPTIONS (dataset 'temperature', unpack 'always')`. `dims` takes names between commas.
+    /// Sets an option by name, as in `OPTIONS (dataset 'temperature', unpack 'always')`. `dims`
+    /// takes names separated by commas.
     ///
     /// # Errors
-    /// If there is no such option, or it cannot have this value.
+    /// Returns an error if there is no such option, or the value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let switch = || match value.trim().to_ascii_lowercase().as_str() {
             "true" => Ok(true),
@@ -226,7 +230,7 @@ impl TetOptions {
         Ok(())
     }
 
-    /// How a file is opened. `session` is what an unset access mode follows.
+    /// The options for opening a file. `session` gives the access mode if it is unset.
     pub(crate) fn open_options(&self, session: &ConfigOptions) -> OpenOptions {
         OpenOptions {
             access: self.read_options(session).access,
@@ -234,7 +238,8 @@ impl TetOptions {
         }
     }
 
-    /// These options, where those that shape the schema no longer follow the session.
+    /// Returns these options with the session's setting for every unset option that shapes the
+    /// schema.
     pub(crate) fn bound(&self, session: &ConfigOptions) -> Self {
         let config = session.extensions.get::<TetConfig>();
         let default = config.map_or(Unpack::default(), |config| config.unpack);
@@ -244,7 +249,7 @@ impl TetOptions {
         }
     }
 
-    /// How a scan in this session reads values.
+    /// The options of a scan in this session.
     pub(crate) fn read_options(&self, session: &ConfigOptions) -> ReadOptions {
         let default = TetConfig::default();
         let config = session.extensions.get::<TetConfig>().unwrap_or(&default);
@@ -258,18 +263,18 @@ impl TetOptions {
     }
 }
 
-/// How values are read, once a table's and a session's options are put together.
+/// The options of a scan, resolved from those of the table and of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReadOptions {
     /// Memory map or positioned reads.
     pub access: Access,
-    /// Whether NaN reads as NULL.
+    /// `true` if NaN reads as null.
     pub nan_as_null: bool,
-    /// Whether the fill value reads as NULL.
+    /// `true` if fill values read as null.
     pub fill_as_null: bool,
-    /// Whether scans tell the engine the order of their rows.
+    /// `true` if scans declare their row order to DataFusion.
     pub declare_ordering: bool,
-    /// Whether zone maps and value postings are used.
+    /// `true` if zone maps and value postings are used.
     pub zone_maps: bool,
 }
 

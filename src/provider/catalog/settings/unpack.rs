@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use crate::format::array::Dtype;
 
-/// When values are unpacked by the CF attributes `scale_factor` and `add_offset`, to Float64: the setting `tet.unpack`.
+/// The setting `tet.unpack`: when to unpack values to Float64 by the CF attributes `scale_factor`
+/// and `add_offset`.
 ///
 /// ```
 /// use tet_sql::Unpack;
@@ -15,19 +16,19 @@ use crate::format::array::Dtype;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Unpack {
-    /// Integers are unpacked where the format's attributes describe the stored cells, as those of Zarr do. The
-    /// attributes of `.tet` files do not: converters copy them from data that they have unpacked.
+    /// Unpacks integers if the format's attributes describe the stored cells, as in Zarr. The
+    /// attributes of `.tet` files do not: converters copy them from data that is unpacked already.
     #[default]
     Auto,
-    /// Every dataset with one of the attributes is unpacked.
+    /// Unpacks every dataset that has one of the attributes.
     Always,
-    /// Values are the stored numbers.
+    /// Keeps the stored numbers.
     Never,
 }
 
 impl Unpack {
-    /// Returns `true` if a dataset of this type is unpacked by its attributes, which describe the stored cells or
-    /// may be stale.
+    /// Returns `true` if a dataset of this type is unpacked. `describe_cells` is `true` if the
+    /// attributes describe the stored cells, `false` if they may be stale.
     pub(crate) fn applies(self, dtype: Dtype, describe_cells: bool) -> bool {
         match self {
             Self::Auto => describe_cells && !dtype.is_float(),
@@ -50,7 +51,7 @@ impl fmt::Display for Unpack {
 impl FromStr for Unpack {
     type Err = String;
 
-    /// Reads one of the three names; `true` means `always` and `false` means `never`.
+    /// Parses one of the three names, or `true` for `always` and `false` for `never`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text.trim().to_ascii_lowercase().as_str() {
             "auto" => Ok(Self::Auto),

@@ -1,14 +1,14 @@
-//! `tet_attributes()`: what files say of themselves and of their columns.
+//! `tet_attributes()`: the attributes of files and of their columns.
 
 use crate::provider::introspection::catalogs::ListedSchema;
 use crate::provider::introspection::column::Column;
 use crate::provider::introspection::listing::Listing;
 use crate::provider::introspection::meaning;
 
-/// A row per attribute: those of the file, then those of each column of each table.
+/// Lists one row per attribute: first those of the file, then those of every column of every table.
 pub(crate) struct Attributes;
 
-/// An attribute, and what it is of.
+/// An attribute, with the column it belongs to.
 pub(crate) struct Row {
     table: Option<String>,
     dataset: Option<String>,
@@ -47,7 +47,8 @@ impl Listing for Attributes {
     }
 }
 
-/// Who wrote the file, with what, when.
+/// The attributes of the file itself: the tool that wrote it, the version of that tool, and the
+/// creation time.
 fn of_file(schema: &ListedSchema) -> Vec<Row> {
     let file = schema.file.as_ref().and_then(|(file, _)| file.footer());
     let Some(about) = file.and_then(|footer| footer.metadata.file.as_ref()) else {

@@ -1,4 +1,5 @@
-//! Chunks as rows, a batch at a time: only as many are looked up as are read.
+//! The rows of `tet_chunks`: chunks are looked up one batch at a time, and only as far as they are
+//! read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,13 +20,14 @@ use crate::provider::introspection::scan::{Batches, Request, RowSource, batch};
 use crate::provider::introspection::tables::chunks::ChunkColumn;
 use crate::provider::source::{BlockStatistics, GridSource};
 
-/// Chunks that are looked up before a query can be cancelled. Where each is a file of its own, that takes a while.
+/// Maximum number of chunks looked up per batch. A query can be cancelled only between batches,
+/// and lookups are slow where every chunk is a file.
 const MAX_LOOKED_UP: usize = 1024;
-/// Chunks that cannot be looked up after which reading ends in the error itself: a file can claim to have far more chunks
-/// than anybody wants to be told are missing.
+/// The number of failed lookups that are reported as rows. The next failure ends the query, because
+/// a file can claim far more chunks than it contains.
 const MAX_PROBLEMS: u64 = 1024;
 
-/// The chunks of some datasets, one dataset after another, row-major.
+/// The chunks of some datasets: dataset by dataset, each in row-major order.
 #[derive(Debug)]
 pub(crate) struct ChunkRows {
     label: String,
@@ -82,7 +84,7 @@ impl RowSource for ChunkRows {
     }
 }
 
-/// Reads the chunks in their order.
+/// Reads the chunks in order.
 struct Reader {
     rows: Arc<ChunkRows>,
     columns: Vec<ChunkColumn>,
@@ -90,17 +92,17 @@ struct Reader {
     batch_size: usize,
     looks_up: bool,
     wants_values: bool,
-    /// Rows that are still wanted.
+    /// Rows still to be read.
     left: u64,
-    /// The dataset.
+    /// The index of the current dataset.
     part: usize,
-    /// Its next chunk, in row-major order.
+    /// The ordinal of its next chunk, in row-major order.
     next: u64,
-    /// Chunks that could not be looked up.
+    /// The number of failed lookups so far.
     problems: u64,
 }
 
-/// Chunks of one dataset, with what was found out about them.
+/// A range of chunks of one dataset, with their descriptions and statistics.
 struct Found {
     chunks: Vec<Vec<u64>>,
     windows: Vec<Window>,
@@ -113,7 +115,7 @@ impl Iterator for Reader {
 
     fn next(&mut self) -> Option<Self::Item> {
         while let Some(part) = self.rows.parts.get(self.part) {
-            // A grid of more chunks than can be counted has no end that anybody comes to.
+            // A grid with 2^64 chunks or more has no count. The reader cannot reach its end.
             let count = part.chunk_grid().count().unwrap_or(u64::MAX);
             let most = (self.batch_size as u64).min(self.left);
             let range = self.next..count.min(self.next.saturating_add(most));
@@ -130,7 +132,7 @@ impl Iterator for Reader {
             let part = Arc::clone(part);
             let batch = self.batch(part.as_ref(), range);
             if batch.is_err() {
-                // Nothing comes behind an error.
+                // The iterator ends after an error.
                 self.left = 0;
             }
             return Some(batch);
@@ -207,7 +209,7 @@ impl Found {
             ChunkColumn::Start => lists(self.windows.iter().map(starts)),
             ChunkColumn::Extent => lists(self.windows.iter().map(|one| one.shape().collect())),
             ChunkColumn::First(axis) => self.coordinates(part, axis, |range| range.start)?,
-            // No chunk of a grid is empty.
+            // A chunk of a grid is never empty, so `end - 1` cannot underflow.
             ChunkColumn::Last(axis) => self.coordinates(part, axis, |range| range.end - 1)?,
             ChunkColumn::Cells => {
                 let cells = self.windows.iter().map(Window::cells);

@@ -17,10 +17,10 @@ use crate::provider::introspection::scan::RowScan;
 use crate::provider::introspection::tables::chunk_rows::ChunkRows;
 use crate::provider::source::GridSource;
 
-/// The function's name.
+/// The name of the function.
 pub(crate) const NAME: &str = "tet_chunks";
 
-/// The function.
+/// The table function.
 #[derive(Debug)]
 pub(crate) struct Chunks;
 
@@ -45,7 +45,7 @@ impl TableFunctionImpl for Chunks {
     }
 }
 
-/// A column of what the function returns.
+/// A column of the table that the function returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ChunkColumn {
     Path,
@@ -53,9 +53,9 @@ pub(crate) enum ChunkColumn {
     Chunk,
     Start,
     Extent,
-    /// The coordinate at the chunk's first position along a dimension.
+    /// The coordinate at the chunk's first index along this dimension.
     First(usize),
-    /// The same at its last.
+    /// The coordinate at the chunk's last index along this dimension.
     Last(usize),
     Cells,
     Codec,
@@ -69,7 +69,7 @@ pub(crate) enum ChunkColumn {
 }
 
 impl ChunkColumn {
-    /// Whether it takes looking a chunk up in the file.
+    /// Returns `true` if the column needs a lookup of every chunk in the file.
     pub fn is_looked_up(self) -> bool {
         matches!(
             self,
@@ -77,7 +77,7 @@ impl ChunkColumn {
         )
     }
 
-    /// Whether it takes the zone maps.
+    /// Returns `true` if the column comes from zone maps.
     pub fn is_of_values(self) -> bool {
         matches!(self, Self::Minimum | Self::Maximum | Self::Nulls)
     }
@@ -134,7 +134,8 @@ fn columns(parts: &[Arc<dyn GridSource>]) -> Vec<ChunkColumn> {
         .collect()
 }
 
-/// The type of the values, if it is that of all datasets; else one that all numbers have an approximation in.
+/// The type of the values if all datasets have the same type, else `Float64`, which can approximate
+/// any number.
 fn value_type(parts: &[Arc<dyn GridSource>]) -> DataType {
     let types = parts.iter().flat_map(|part| part.attributes());
     let mut types = types.map(|attribute| attribute.data_type());
@@ -144,10 +145,10 @@ fn value_type(parts: &[Arc<dyn GridSource>]) -> DataType {
     }
 }
 
-/// What the function returns for one table.
+/// The table that the function returns for its argument.
 #[derive(Debug)]
 struct ChunksTable {
-    /// As it was given.
+    /// The argument of the function, as written.
     name: String,
     table: Arc<dyn TableProvider>,
     /// The datasets, file by file.
@@ -160,7 +161,7 @@ impl ChunksTable {
     fn read_options(&self, session: &dyn Session) -> ReadOptions {
         match self.table.downcast_ref::<ArrayTable>() {
             Some(array) => array.read_options(session.config_options()),
-            // Not reached: it was an array when this was made.
+            // Unreachable: the function creates this table only over an `ArrayTable`.
             None => ReadOptions::default(),
         }
     }

@@ -15,10 +15,10 @@ use crate::provider::introspection::listing::Listing;
 use crate::provider::introspection::meaning;
 use crate::provider::source::GridSource;
 
-/// A row per table.
+/// Lists one row per table.
 pub(crate) struct Datasets;
 
-/// A table, and what its chunks say of it once that is asked for.
+/// A table. The description of its chunks is read on first use.
 pub(crate) struct Row {
     table: ListedTable,
     grids: Vec<Arc<dyn GridSource>>,
@@ -111,7 +111,7 @@ impl Listing for Datasets {
 }
 
 impl Row {
-    /// Looks every chunk up. What fails is told by the column `problems`.
+    /// Looks up every chunk. The column `problems` reports an error.
     fn find_out(&self) -> Result<&TableDescription, &DataFusionError> {
         let described = self.described.get_or_init(|| self.table.source.describe());
         described.as_ref()
@@ -145,14 +145,14 @@ impl Row {
         self.same(|grid| grid.axes().iter().map(Axis::length).collect())
     }
 
-    /// What is the same in all files; `None` if it is not.
+    /// Returns the property if it is the same in all files, else `None`.
     fn same<T: PartialEq>(&self, of: impl Fn(&dyn GridSource) -> T) -> Option<T> {
         let mut grids = self.grids.iter().map(|grid| of(grid.as_ref()));
         let first = grids.next()?;
         grids.all(|other| other == first).then_some(first)
     }
 
-    /// What all files have together; `None` if that is 2^64 or more.
+    /// Returns the sum over all files; `None` if it does not fit in 64 bits.
     fn sum(&self, of: impl Fn(&dyn GridSource) -> Option<u64>) -> Option<u64> {
         let mut counts = self.grids.iter().map(|grid| of(grid.as_ref()));
         counts.try_fold(0u64, |sum, count| sum.checked_add(count?))

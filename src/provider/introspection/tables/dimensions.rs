@@ -15,24 +15,24 @@ use crate::provider::introspection::listing::Listing;
 use crate::provider::planning::axis_bounds::axis_range;
 use crate::provider::source::GridSource;
 
-/// A row per dimension of each table.
+/// Lists one row per dimension of each table.
 pub(crate) struct Dimensions;
 
-/// A dimension, and what its coordinates say of it once that is asked for.
+/// A dimension. Its coordinates are read on first use.
 pub(crate) struct Row {
     table: ListedTable,
-    /// One for each file.
+    /// The grids of the table, one per file.
     grids: Arc<[Arc<dyn GridSource>]>,
     position: usize,
     coordinates: OnceCell<Result<Coordinates>>,
 }
 
-/// What takes reading all coordinates, of all files together.
+/// Properties that need all coordinates, combined over all files.
 #[derive(Debug, Default)]
 struct Coordinates {
     extent: Option<u64>,
     range: Option<Bounds>,
-    /// Of a single file.
+    /// The order of the coordinates; only for a single file.
     direction: Option<&'static str>,
     is_unique: Option<bool>,
 }
@@ -99,7 +99,7 @@ impl Row {
             .map(|(_, text)| text.clone())
     }
 
-    /// Without reading anything where there is one file.
+    /// Returns the length of the dimension. Reads coordinates only if there are several files.
     fn extent(&self) -> Option<u64> {
         match self.grids.len() {
             1 => Some(self.axis().length()),
@@ -112,7 +112,7 @@ impl Row {
         range.map(|range| text(of(range))).transpose()
     }
 
-    /// Reads the coordinates. What fails is told by the column `problem`.
+    /// Reads the coordinates. The column `problem` reports an error.
     fn find_out(&self) -> Result<&Coordinates, &DataFusionError> {
         let known = self.coordinates.get_or_init(|| {
             let mut axes = self.axes();
@@ -145,7 +145,7 @@ impl Row {
     }
 }
 
-/// How the coordinates change from one position to the next.
+/// Returns the order of the coordinates; `None` for fewer than two.
 fn direction(axis: &Axis) -> Result<Option<&'static str>> {
     Ok(match axis.monotonicity()? {
         _ if axis.length() < 2 => None,
@@ -155,7 +155,8 @@ fn direction(axis: &Axis) -> Result<Option<&'static str>> {
     })
 }
 
-/// Of an axis with a coordinate that is not a number, which has no bounds, it is not said.
+/// Returns `true` if no coordinate repeats; `None` if that is unknown, because the axis is unsorted
+/// and a NaN leaves it without bounds.
 fn is_unique(axis: &Axis, has_bounds: bool) -> Result<Option<bool>> {
     if axis.length() < 2 || axis.monotonicity()? != Monotonicity::None {
         return Ok(Some(true));

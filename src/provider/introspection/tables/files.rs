@@ -1,4 +1,4 @@
-//! `tet_files()`: the files that are schemas.
+//! `tet_files()`: the files that are registered as schemas.
 
 use std::cell::OnceCell;
 use std::io;
@@ -16,10 +16,10 @@ use crate::provider::introspection::column::Column;
 use crate::provider::introspection::listing::Listing;
 use crate::provider::introspection::tables::history::instant;
 
-/// A row per file.
+/// Lists one row per file.
 pub(crate) struct Files;
 
-/// A file, and what its file system says of it once that is asked for.
+/// A file. Its size and modification time are read from the file system on first use.
 pub(crate) struct Row {
     file: Arc<dyn ArrayFile>,
     tables: u64,
@@ -27,11 +27,11 @@ pub(crate) struct Row {
     on_disk: OnceCell<Result<OnDisk, Error>>,
 }
 
-/// What a file system says of a file, or of the files of a folder together.
+/// The size and modification time of a file, or of all files in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct OnDisk {
     bytes: u64,
-    /// The latest of them.
+    /// The latest modification time.
     modified: SystemTime,
 }
 
@@ -100,7 +100,8 @@ impl Row {
     }
 }
 
-/// What there is at a path now. Links within a folder count as what they are, and lead nowhere.
+/// Reads the size and modification time at a path. Symbolic links inside a directory are counted
+/// themselves and not followed.
 fn on_disk(path: &Path) -> io::Result<OnDisk> {
     let whole = path.metadata()?;
     let mut found = OnDisk {

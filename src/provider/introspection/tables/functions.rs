@@ -12,10 +12,10 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Documentation, Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
-/// The function's name.
+/// The name of the function.
 pub(crate) const NAME: &str = "tet_functions";
 
-/// The signatures and descriptions of functions of this crate.
+/// Name, signature and description of functions of this crate.
 const KNOWN: [(&str, &str, &str); 14] = [
     (
         "arg_max",
@@ -77,7 +77,7 @@ const KNOWN: [(&str, &str, &str); 14] = [
     ),
 ];
 
-/// The function.
+/// The table function.
 #[derive(Debug)]
 pub(crate) struct Functions;
 
@@ -137,7 +137,7 @@ impl TableProvider for FunctionTable {
     }
 }
 
-/// A function by one of its names.
+/// A function under one of its names.
 struct Row {
     name: String,
     kind: &'static str,
@@ -146,7 +146,7 @@ struct Row {
     description: Option<String>,
 }
 
-/// The functions of a session, by name and kind.
+/// Lists the functions of a session, sorted by name and kind.
 fn rows(state: &dyn Session) -> Vec<Row> {
     let mut rows = BTreeMap::new();
     let mut add = |name: &str, own: &str, kind, documentation: Option<&Documentation>| {

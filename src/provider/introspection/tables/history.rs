@@ -1,17 +1,17 @@
-//! `tet_history()`: where the files that are schemas come from.
+//! `tet_history()`: the processing history of files.
 
 use crate::format::tet::HistoryRow;
 use crate::provider::introspection::catalogs::ListedSchema;
 use crate::provider::introspection::column::Column;
 use crate::provider::introspection::listing::Listing;
 
-/// Microseconds in a second.
+/// Microseconds per second.
 const MICROS: i64 = 1_000_000;
 
-/// A row per step of a file's history, oldest first.
+/// Lists one row per step of a file's history, oldest first.
 pub(crate) struct History;
 
-/// A step, and where it stands.
+/// A step, with its file and its ordinal in the history.
 pub(crate) struct Row {
     path: String,
     position: u64,
@@ -52,14 +52,15 @@ impl Listing for History {
 }
 
 impl Row {
-    /// The parameters as an object of JSON; none if there are none.
+    /// Returns the parameters as a JSON object; `None` if there are none.
     fn params(&self) -> Option<String> {
         let params = Some(&self.step.params).filter(|params| !params.is_empty())?;
         serde_json::to_string(params).ok()
     }
 }
 
-/// Decimal seconds since 1970 in microseconds; `None` if that is not what a text says.
+/// Parses a whole number of seconds since 1970 into microseconds. Returns `None` for any other
+/// text, and on overflow.
 pub(crate) fn instant(seconds: &str) -> Option<i64> {
     seconds.trim().parse::<i64>().ok()?.checked_mul(MICROS)
 }

@@ -1,4 +1,4 @@
-//! Rewrites of a query's expressions before DataFusion resolves their types.
+//! Rewrites of expressions before DataFusion resolves their types.
 
 mod nearest;
 mod written_times;
@@ -11,7 +11,8 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use nearest::ResolveNearest;
 use written_times::WrittenTimes;
 
-/// Adds the rules to an analyzer that does not have them, in front of the others.
+/// Adds the rules to an analyzer that does not have them yet. The rule for `nearest` comes before
+/// all others.
 pub(crate) fn register(analyzer: &mut Analyzer) {
     let nearest = ResolveNearest;
     if !analyzer

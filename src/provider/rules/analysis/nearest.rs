@@ -17,9 +17,12 @@ use crate::provider::functions::nearest::{Nearest, NearestCoordinate};
 use crate::provider::plans::lineage::origin;
 use crate::provider::rules::analysis::written_times::{text, timestamp};
 
-/// Replaces `nearest(lat, 47.6)` by `lat = c`, where `c` is the coordinate of the axis of `lat` nearest to 47.6: a constant
-/// if the target is one, else a function of the target that looks it up. So a constant target selects on the axis, and a
-/// target from another table makes an equality for a hash join.
+/// Replaces `nearest(lat, 47.6)` by `lat = c`, where `c` is the coordinate of the axis of `lat`
+/// nearest to 47.6. A constant target becomes a constant, any other target becomes a function that
+/// looks up the coordinate.
+///
+/// So a constant target selects on the axis, and a target from another table makes an equality for
+/// a hash join.
 #[derive(Debug)]
 pub(crate) struct ResolveNearest;
 
@@ -54,11 +57,11 @@ fn resolve_node(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         })?;
         Ok(resolved.update_data(|expr| name.restore(expr)))
     })?;
-    // Schemas name the expressions of the node.
+    // The output names of a node derive from its expressions.
     resolved.map_data(LogicalPlan::recompute_schema)
 }
 
-/// The arguments of a call of `nearest`.
+/// Returns the arguments, if the expression is a call of `nearest`.
 fn call(expr: &Expr) -> Option<&[Expr]> {
     match expr {
         Expr::ScalarFunction(ScalarFunction { func, args })
@@ -96,7 +99,8 @@ fn resolve(arguments: &[Expr], inputs: &[&LogicalPlan]) -> Result<Expr> {
     Ok(dimension.clone().eq(lookup.call(vec![target])))
 }
 
-/// The coordinates of a table's dimension, in order. `None` if the column is no dimension, or has labels of text.
+/// The sorted coordinates of a table's dimension. Returns `None` if the column is not a dimension,
+/// or has text labels.
 fn coordinates(table: &ArrayTable, name: &str) -> Result<Option<SortedCoordinates>> {
     let grids = table.source().grids();
     let axes = grids.iter().flat_map(|grid| grid.axes());
@@ -107,7 +111,7 @@ fn coordinates(table: &ArrayTable, name: &str) -> Result<Option<SortedCoordinate
     SortedCoordinates::try_new(&axes).map_err(DataFusionError::from)
 }
 
-/// The target, with the text of a time replaced by the time.
+/// Returns the target, with text parsed as a time if the coordinates are times.
 fn target_of(target: &Expr, coordinates: &SortedCoordinates) -> Result<Expr> {
     let is_number = coordinates.data_type().is_numeric();
     let Some(text) = text(target).filter(|_| !is_number) else {

@@ -1,4 +1,5 @@
-//! Comparisons of times with text: years and months are ranges, and times of day may be abbreviated.
+//! Comparisons of times with text: years and months are ranges, and times of day may be
+//! abbreviated.
 
 use std::sync::Arc;
 
@@ -15,11 +16,20 @@ use datafusion::logical_expr::{
 
 use crate::grid::WrittenTime;
 
-/// Replaces texts that are compared with timestamps and dates, or cast to timestamps, by the times that they spell.
+/// Replaces text that is compared with timestamps or dates, or cast to timestamps, by the time it
+/// spells.
 ///
-/// A year or a month, compared with a time, stands for all of its instants, as in xarray: `time = '2020-06'` becomes
-/// `time >= '2020-06-01' AND time < '2020-07-01'`. Text from a day on stands for one instant, as in SQL. Literals get the
-/// type of what they are compared with, so that no time passes through nanoseconds, which end in 2262.
+/// A year or a month stands for all of its instants, as in xarray. Text with a day, or with a day
+/// and a time, stands for one instant, as in SQL:
+///
+/// ```text
+///  time = '2020-06'            time >= '2020-06-01' AND time < '2020-07-01'
+///  time > '2020-06'            time >= '2020-07-01'
+///  time = '2020-06-15 12:00'   time = '2020-06-15T12:00:00'
+/// ```
+///
+/// Literals get the type of the other operand, so that no time passes through nanoseconds, which
+/// end in 2262.
 #[derive(Debug)]
 pub(crate) struct WrittenTimes;
 
@@ -54,7 +64,7 @@ impl FunctionRewrite for WrittenTimes {
     }
 }
 
-/// The text of a literal.
+/// Returns the text of a text literal.
 pub(super) fn text(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Literal(value, _) => value.try_as_str().flatten(),
@@ -62,7 +72,7 @@ pub(super) fn text(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The type of an expression over timestamps or dates.
+/// Returns the type of an expression, if it is a timestamp or a date.
 fn time_type(expr: &Expr, schema: &DFSchema) -> Option<DataType> {
     let is_time = |data_type: &DataType| {
         matches!(
@@ -95,7 +105,7 @@ fn rewrite_comparison(binary: &BinaryExpr, schema: &DFSchema) -> Option<Expr> {
             Operator::LtEq => Some(time.lt(end)),
             Operator::Gt => Some(time.gt_eq(end)),
             Operator::GtEq => Some(time.gt_eq(start)),
-            // The range names the time twice.
+            // The range would evaluate the expression twice.
             _ if time.is_volatile() => None,
             Operator::Eq => Some(within(time, start, end)),
             Operator::NotEq => Some(time.clone().lt(start).or(time.gt_eq(end))),
@@ -188,17 +198,18 @@ fn written(expr: &Expr) -> Option<WrittenTime> {
     WrittenTime::parse(text(expr)?)
 }
 
-/// A time in text as literals of the type that it is compared with.
+/// A written time as literals of the type it is compared with.
 enum Literal {
     Instant(Expr),
     Period { start: Expr, end: Expr },
 }
 
 impl Literal {
-    /// Returns `None` where the text is best left as it is.
+    /// Converts a written time to this type. Returns `None` if the text is better left as it is.
     fn of(written: WrittenTime, data_type: &DataType) -> Option<Self> {
         Some(match (written, data_type) {
-            // DataFusion compares dates with text as dates; a time of day would be an error.
+            // DataFusion compares dates with text as dates, which is correct for a day, but fails
+            // for text with a time of day.
             (
                 WrittenTime::Instant {
                     has_time_of_day: false,
@@ -210,10 +221,11 @@ impl Literal {
                 Self::Instant(timestamp(time, TimeUnit::Microsecond)?)
             }
             (WrittenTime::Instant { time, .. }, DataType::Timestamp(unit, None)) => {
-                // A literal finer than the column still compares correctly as text.
+                // If the column's unit is too coarse for the literal, comparing as text is still
+                // correct.
                 Self::Instant(timestamp(time, *unit).unwrap_or_else(|| lit(written.to_string())))
             }
-            // The text is a time in the zone of the column.
+            // The text is a time in the time zone of the column.
             (WrittenTime::Instant { .. }, _) => Self::Instant(lit(written.to_string())),
             (WrittenTime::Period { start, end }, data_type) => Self::Period {
                 start: first_instant(start, data_type)?,
@@ -223,7 +235,7 @@ impl Literal {
     }
 }
 
-/// The start of a day.
+/// Returns the first instant of a day as a literal of this type.
 fn first_instant(day: NaiveDate, data_type: &DataType) -> Option<Expr> {
     match data_type {
         DataType::Date32 => {
@@ -236,7 +248,7 @@ fn first_instant(day: NaiveDate, data_type: &DataType) -> Option<Expr> {
     }
 }
 
-/// A timestamp without time zone, if its unit can hold the time.
+/// Returns a timestamp literal without time zone; `None` if the unit cannot represent the time.
 pub(super) fn timestamp(time: NaiveDateTime, unit: TimeUnit) -> Option<Expr> {
     let nanosecond = time.nanosecond();
     let time = time.and_utc();
@@ -258,7 +270,7 @@ pub(super) fn timestamp(time: NaiveDateTime, unit: TimeUnit) -> Option<Expr> {
     Some(lit(value))
 }
 
-/// The full spelling of an abbreviated time that is cast to a timestamp.
+/// Completes an abbreviated time that is cast to a timestamp.
 fn completed(expr: &Expr, data_type: &DataType) -> Option<Expr> {
     if !matches!(data_type, DataType::Timestamp(..)) {
         return None;

@@ -1,9 +1,10 @@
-//! Makes long chains of AND and OR shallow.
+//! Balances long chains of AND and OR.
 //!
-//! The parser makes a tree of `a OR b OR c OR d` that is as deep as the chain is long. Planning is quadratic in that
-//! depth: types and nullability of every OR are computed from all that is below it, and simplification compares each
-//! term with all terms before it. Both operators are associative, NULLs included, so a balanced tree of the same terms
-//! in the same order means the same:
+//! The parser makes a tree of `a OR b OR c OR d` that is as deep as the chain is long. Planning
+//! takes quadratic time in that depth: types and nullability of every OR are computed from
+//! everything below it, and simplification compares each term with all previous terms. Both
+//! operators are associative, even with NULLs, so a balanced tree of the same terms in the same
+//! order is equivalent:
 //!
 //! ```text
 //!         OR                OR
@@ -19,10 +20,10 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, VisitorMut};
 
-/// The terms from which a chain is long. Shorter ones stay as they are, and so do their plans.
+/// The number of terms from which a chain is balanced. Shorter chains keep their plans.
 const LONG: usize = 32;
 
-/// Balances the long chains of AND and OR in what it visits.
+/// A visitor that balances the long chains of AND and OR.
 pub struct Balance;
 
 impl VisitorMut for Balance {
@@ -57,7 +58,7 @@ fn terms(mut expr: &Expr, chain: &BinaryOperator) -> usize {
 fn balance(expr: &mut Expr, chain: &BinaryOperator, count: usize) {
     let mut terms = Vec::with_capacity(count);
     let mut rest = std::mem::replace(expr, Expr::value(Value::Null));
-    // No recursion, which would need as much stack as the chain is long.
+    // Recursion would need as much stack as the chain is long.
     loop {
         match rest {
             Expr::BinaryOp { left, op, right } if op == *chain => {
@@ -70,13 +71,13 @@ fn balance(expr: &mut Expr, chain: &BinaryOperator, count: usize) {
             }
         }
     }
-    // The last term is on top.
+    // The terms are in reverse order.
     if let Some(balanced) = joined(&mut terms, count, chain) {
         *expr = balanced;
     }
 }
 
-/// A balanced tree of the last `count` terms, which are in reverse order.
+/// Builds a balanced tree from the last `count` terms, which are in reverse order.
 fn joined(terms: &mut Vec<Expr>, count: usize, chain: &BinaryOperator) -> Option<Expr> {
     if count == 1 {
         return terms.pop();
@@ -119,7 +120,7 @@ mod tests {
             assert_eq!(depth(&expr), 1000);
             let _ = expr.visit(&mut Balance);
             assert_eq!(depth(&expr), 11);
-            // Printed without brackets, the tree does not show.
+            // The printed expression has no brackets, so the shape of the tree does not show.
             assert_eq!(expr.to_string(), sql);
         }
     }

@@ -1,4 +1,4 @@
-//! Counts what a statement asks for by its tokens, before it is parsed.
+//! Measures a statement by its tokens, before it is parsed.
 
 use datafusion::common::{Result, plan_err};
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -9,22 +9,24 @@ use crate::provider::sql::budget::{Limits, ORS_PER_OPERATOR};
 
 /// Counts the operators of expressions, the depth of brackets and the queries of a statement.
 ///
-/// The parser makes a tree of `1 + 1 + 1` that is as deep as there are operators, and everything that walks the tree
-/// needs that much stack. So operators add up until something separates two expressions, and the operators between
-/// brackets are added to those around the brackets: the sum is at least the depth of the tree.
+/// The tree of `1 + 1 + 1` is as deep as the number of its operators, and every function that walks
+/// the tree recursively needs that much stack. Operators are therefore summed up until a token
+/// separates two expressions, and those between brackets are added to those around the brackets.
+/// The sum is an upper bound of the depth of the tree.
 pub struct Counter<'a> {
     limits: &'a Limits,
-    /// The deepest nesting of brackets and CASE.
+    /// Maximum depth of brackets and CASEs.
     nesting: usize,
-    /// Never empty.
+    /// The open brackets and CASEs, innermost last. Never empty: the first frame is the statement.
     frames: Vec<Frame>,
     queries: usize,
-    /// Whether the last token is an operator. A word behind one is an operand: the parser takes most keywords for names
-    /// there, so that none of them separates two expressions.
+    /// `true` if the last token is an operator. A word after an operator is an operand: the parser
+    /// accepts most keywords as names there, so that none of them separates two expressions.
     is_after_operator: bool,
-    /// How many of the last tokens are operators. Operators in front of an operand are nested: NOT NOT x.
+    /// The length of the current run of operators. Operators before an operand are nested:
+    /// `NOT NOT x`.
     operators_in_a_row: usize,
-    /// Whether the last token, and the one before, is a period.
+    /// For the last two tokens, oldest first: `true` if the token is a period.
     periods: [bool; 2],
 }
 
@@ -32,11 +34,11 @@ pub struct Counter<'a> {
 #[derive(Debug, Default)]
 struct Frame {
     is_case: bool,
-    /// Of the expression that the last token belongs to.
+    /// The count of the expression that the last token belongs to.
     last: Count,
-    /// The most of any expression before.
+    /// The maximum over all earlier expressions of the frame.
     most: Count,
-    /// The BETWEENs that wait for their AND.
+    /// The BETWEENs that still wait for their AND.
     betweens: usize,
 }
 
@@ -48,7 +50,7 @@ struct Count {
 }
 
 impl<'a> Counter<'a> {
-    /// A counter that stops at these limits, and at brackets nested more deeply than `nesting`.
+    /// Creates a counter with these limits, of which `nesting` applies to brackets and CASE.
     pub fn new(limits: &'a Limits, nesting: usize) -> Self {
         Self {
             limits,
@@ -76,7 +78,7 @@ impl<'a> Counter<'a> {
             }
             Token::RParen | Token::RBracket | Token::RBrace => self.close(),
             Token::Word(word) => is_operator = self.word(word.keyword)?,
-            // The first of a.b.c is part of a column's name.
+            // The first period of `a.b.c` belongs to a qualified name.
             Token::Period if !self.periods[0] => {}
             Token::VerticalBarRightAngleBracket => self.queries += 1,
             token => is_operator = !is_literal(token),
@@ -102,7 +104,7 @@ impl<'a> Counter<'a> {
             self.open(true)?;
             return Ok(false);
         }
-        // Behind NOT, too.
+        // Comes before the check for an operand, because BETWEEN is an operator after NOT as well.
         if keyword == Keyword::BETWEEN {
             self.frame().betweens += 1;
             return Ok(true);
@@ -147,7 +149,7 @@ impl<'a> Counter<'a> {
         &mut self.frames[last]
     }
 
-    /// Ends an expression.
+    /// Ends the current expression of the frame.
     fn separate(&mut self) {
         let frame = self.frame();
         frame.most.operators = frame.most.operators.max(frame.last.operators);
@@ -169,7 +171,7 @@ impl<'a> Counter<'a> {
     }
 
     fn close(&mut self) {
-        // The outermost frame has no bracket that could close it.
+        // The outermost frame has no closing bracket.
         if self.frames.len() == 1 {
             return;
         }
@@ -210,7 +212,7 @@ impl<'a> Counter<'a> {
     }
 }
 
-/// The error of a statement that is nested too deeply.
+/// The error for a statement that is nested too deeply.
 pub fn too_deep<T>(limit: usize) -> Result<T> {
     plan_err!(
         "the statement is nested more than {limit} levels deep; simplify it, or raise \
@@ -218,7 +220,8 @@ pub fn too_deep<T>(limit: usize) -> Result<T> {
     )
 }
 
-/// The keywords that make a tree of expressions or statements deeper, and those directly in front of an operand.
+/// Keywords that make the tree of an expression or statement deeper, or that directly precede an
+/// operand.
 const OPERATORS: [Keyword; 25] = [
     Keyword::AT,
     Keyword::COLLATE,
@@ -283,7 +286,7 @@ mod tests {
     use datafusion::common::DataFusionError;
     use datafusion::sql::sqlparser::dialect::GenericDialect;
 
-    /// Counts the tokens of a text under a limit of 100 operators, 100 ANDs, 400 ORs, and 1000 nodes.
+    /// Counts the tokens of a text with limits of 100 operators, 100 ANDs, 400 ORs and 1000 nodes.
     fn counted(sql: &str) -> Result<()> {
         let limits = Limits {
             expression_operators: 100,

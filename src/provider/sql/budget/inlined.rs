@@ -1,4 +1,4 @@
-//! Measures a plan, into which WITH queries and views have been inlined.
+//! Measures a plan into which WITH queries and views have been inlined.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,15 +10,15 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use crate::provider::sql::budget::nodes::too_many_nodes;
 use crate::provider::sql::budget::{GROWTH_PER_OPERATOR, Limits};
 
-/// The stack for one node, and how much is taken when there is less.
+/// The stack that one node may need, and the size of a new stack segment when less is left.
 const RED_ZONE: usize = 256 << 10;
 const STACK_BYTES: usize = 4 << 20;
 
-/// Checks the size of a plan, and of its conditions with the expressions of computed columns put in.
+/// Checks the size of a plan, and the size of its predicates after computed columns are inlined.
 ///
-/// The optimizer moves a condition below the projections under it, and puts the expressions of their columns in its
-/// place. Over a chain of queries, each of which computes `x + x` of the one before, that doubles the condition with
-/// every step.
+/// The optimizer moves a predicate below a projection by replacing columns with their expressions.
+/// In a chain of queries that each compute `x + x` from the previous one, every step doubles the
+/// predicate.
 ///
 /// # Errors
 /// If a limit is exceeded.
@@ -34,7 +34,7 @@ pub fn check_plan(plan: &LogicalPlan, limits: &Limits) -> Result<()> {
     }
 }
 
-/// Measures plans. Subtrees that are shared are visited once.
+/// Measures plans. Shared subtrees are visited once.
 struct Measure<'a> {
     limits: &'a Limits,
     known: HashMap<usize, Measured>,
@@ -42,9 +42,10 @@ struct Measure<'a> {
 
 #[derive(Clone)]
 struct Measured {
-    /// The nodes of the plan as a tree.
+    /// The nodes of the plan, counted as a tree.
     nodes: u64,
-    /// For each column, how many nodes its expression has more than a column does; `None` if all are plain columns.
+    /// For each column, the number of nodes by which a predicate grows if the column is replaced by
+    /// its expression; `None` if all are plain columns.
     growth: Option<Rc<[u64]>>,
 }
 
@@ -55,7 +56,7 @@ impl Measure<'_> {
             return Ok(known.clone());
         }
         let inputs = plan.inputs();
-        // A plan may be as deep as it has nodes.
+        // The depth of a plan is bounded only by the number of its nodes.
         let measured = inputs
             .iter()
             .map(|input| stacker::maybe_grow(RED_ZONE, STACK_BYTES, || self.of(input)));
@@ -117,14 +118,15 @@ fn subquery(expression: &Expr) -> Option<&LogicalPlan> {
     Some(&subquery.subquery)
 }
 
-/// The growth of the columns of a plan over these inputs.
+/// The growth of each output column of a plan over these inputs.
 fn growth(plan: &LogicalPlan, below: &[(&LogicalPlan, &Measured)]) -> Result<Option<Rc<[u64]>>> {
     let columns = plan.schema().fields().len();
     let expressions = match plan {
         LogicalPlan::Projection(projection) => &projection.expr,
         LogicalPlan::Aggregate(aggregate) => &aggregate.group_expr,
         _ => {
-            // Nodes that pass columns on pass those of one input after those of another, or of each.
+            // All other nodes pass columns on: a union the same columns of each input, other nodes
+            // the columns of all inputs side by side.
             let mut all: Vec<u64> = below
                 .iter()
                 .flat_map(|(input, measured)| match &measured.growth {
@@ -153,13 +155,13 @@ fn growth(plan: &LogicalPlan, below: &[(&LogicalPlan, &Measured)]) -> Result<Opt
         let from_below = columns_growth(expression, below)?;
         all.push(from_below.saturating_add(own - 1));
     }
-    // What an aggregate computes is a plain column to all above.
+    // The result of an aggregate function is a plain column to the nodes above.
     all.resize(columns, 0);
     let is_plain = all.iter().all(|growth| *growth == 0);
     Ok((!is_plain).then(|| all.into()))
 }
 
-/// The growth of the columns that an expression refers to.
+/// The total growth of the columns that an expression refers to.
 fn columns_growth(expression: &Expr, below: &[(&LogicalPlan, &Measured)]) -> Result<u64> {
     let mut sum = 0u64;
     if below.iter().all(|(_, measured)| measured.growth.is_none()) {

@@ -1,7 +1,7 @@
-//! A tokenizer whose memory does not grow with blanks.
+//! A tokenizer whose memory does not grow with whitespace.
 //!
-//! The SQL parser's tokenizer keeps a token of 80 bytes for every blank. Here it runs over segments of the text, and
-//! the tokens of a segment are handed on before the next is read.
+//! The tokenizer of sqlparser keeps a token of 80 bytes for every blank. This one tokenizes the
+//! text in segments, and emits the tokens of each segment before it reads the next.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use datafusion::sql::sqlparser::tokenizer::{
     Location, Span, Token, TokenWithSpan, Tokenizer, TokenizerError, Whitespace,
 };
 
-/// The bytes of a segment, unless a token needs more.
+/// The bytes of a segment, unless a single token is longer.
 const SEGMENT: usize = 64 << 10;
 
-/// Hands on each token of a text, in order, with its range of bytes. Returns why the text has no further token, such as
-/// an open quote, if that is not its end.
+/// Passes each token of a text to `each`, in order, with its byte range. If the text cannot be
+/// tokenized to its end, returns the reason, such as an unterminated string.
 ///
 /// # Errors
-/// Those of `each`.
+/// Errors of `each`.
 pub fn lex<E>(
     dialect: &dyn Dialect,
     text: &str,
@@ -41,7 +41,7 @@ pub fn lex<E>(
         let start = cursor.location;
         for TokenWithSpan { token, span } in found.drain(..) {
             let span = Span::new(moved(span.start, start), moved(span.end, start));
-            // The tokens of a comment that a dialect expands may have places that are not in the text.
+            // Tokens from a comment that the dialect expands may have locations outside the text.
             cursor.advance(span.start);
             let begin = cursor.offset;
             cursor.advance(span.end);
@@ -55,7 +55,8 @@ pub fn lex<E>(
     Ok(None)
 }
 
-/// The first place behind `length` bytes at which no word or number goes on: a blank.
+/// Returns the offset of the first blank at or after `length`. No word or number continues across a
+/// blank.
 fn segment_end(text: &str, length: usize) -> usize {
     let bytes = text.as_bytes().get(length..).unwrap_or_default();
     let blank = bytes
@@ -64,8 +65,8 @@ fn segment_end(text: &str, length: usize) -> usize {
     blank.map_or(text.len(), |blank| length + blank)
 }
 
-/// Returns `true` if the text behind these tokens could change the last of them: a comment to the end of the line, or a
-/// bracket that might open a quoted name.
+/// Returns `true` if the text after these tokens could change the last one: a comment that reaches
+/// to the end of the line, or a bracket that might open a quoted name.
 fn may_go_on(tokens: &[TokenWithSpan]) -> bool {
     let mut last = tokens.iter().rev().map(|token| &token.token);
     match last.next() {
@@ -81,7 +82,7 @@ fn may_go_on(tokens: &[TokenWithSpan]) -> bool {
     }
 }
 
-/// A location in a segment that starts at `start`, in the whole text.
+/// Translates a location in a segment that starts at `start` into a location in the whole text.
 fn moved(location: Location, start: Location) -> Location {
     match location.line {
         1 => Location::new(start.line, start.column + location.column - 1),
@@ -89,16 +90,16 @@ fn moved(location: Location, start: Location) -> Location {
     }
 }
 
-/// Follows lines and columns, which count characters from 1, to offsets in bytes.
+/// Converts locations, whose lines and columns count characters from 1, to byte offsets.
 pub struct Cursor<'a> {
     text: &'a str,
-    /// The offset of the location.
+    /// The byte offset of the current location.
     pub offset: usize,
     location: Location,
 }
 
 impl<'a> Cursor<'a> {
-    /// At the start of a text.
+    /// Creates a cursor at the start of a text.
     pub fn new(text: &'a str) -> Self {
         Self {
             text,

@@ -3,19 +3,19 @@
 use datafusion::common::config::{ConfigEntry, ConfigField};
 use datafusion::common::{Result, config_err};
 
-/// Limits of a statement and of the values it makes: `SET tet.max_plan_nodes = 50000`.
+/// Limits of a statement and of the values it creates: `SET tet.max_plan_nodes = 50000`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// `tet.max_statement_bytes`: the length of a statement's text.
+    /// `tet.max_statement_bytes`: bytes of the statement's text.
     pub statement_bytes: usize,
-    /// `tet.max_expression_operators`: the operators of one expression. ANDs are counted apart, and so are ORs, of which
-    /// there may be [`ORS_PER_OPERATOR`](super::ORS_PER_OPERATOR) times as many.
+    /// `tet.max_expression_operators`: operators of one expression. ANDs are counted separately. So
+    /// are ORs, of which [`ORS_PER_OPERATOR`](super::ORS_PER_OPERATOR) times as many are allowed.
     pub expression_operators: usize,
-    /// `tet.max_plan_nodes`: the nodes of a statement's plan, with every common table expression and view counted
-    /// wherever it is used.
+    /// `tet.max_plan_nodes`: nodes of the plan, with every common table expression and view counted
+    /// at each use.
     pub plan_nodes: usize,
-    /// `tet.max_value_bytes`: the size of one string or list that a function such as `repeat` makes.
+    /// `tet.max_value_bytes`: bytes of one string or list that a function such as `repeat` creates.
     pub value_bytes: usize,
 }
 
@@ -39,10 +39,10 @@ impl Limits {
         "max_value_bytes",
     ];
 
-    /// Sets the limit of this name, which must be one of [`Self::NAMES`].
+    /// Sets the limit with this name, one of [`Self::NAMES`].
     ///
     /// # Errors
-    /// If the value is not a positive number.
+    /// If the value is not a positive integer, or the name is unknown.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let mut number = 0usize;
         ConfigField::set(&mut number, "", value)?;
@@ -59,7 +59,7 @@ impl Limits {
         Ok(())
     }
 
-    /// The settings with their values.
+    /// The settings with their values and descriptions.
     pub fn entries(&self) -> [ConfigEntry; 4] {
         let [bytes, operators, nodes, value] = Self::NAMES;
         [

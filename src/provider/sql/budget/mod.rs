@@ -1,21 +1,27 @@
-//! The budget of a statement: what it may ask of the planner.
+//! The budget of a statement: limits on the work it may cause in the planner.
 //!
-//! A short text can ask for much. `1+1+1+...` overflows the stack of whoever walks its tree, forty WITH queries that
-//! each use the one before twice have a plan of 2^40 nodes, and neither a time limit nor a memory limit is looked at
-//! before there is a plan. So a statement is counted first, and refused with the name of the limit and its setting:
+//! A short text can cause a lot of work. Walking the tree of `1+1+1+...` overflows the stack, and
+//! forty WITH queries that each use the previous one twice have a plan of 2^40 nodes. Time limits
+//! and memory limits apply only once there is a plan. Therefore each statement is measured first,
+//! and rejected with the name of the limit and its setting:
 //!
-//! | limit | setting | default | counted on |
+//! | limit | setting | default | measured on |
 //! | --- | --- | --- | --- |
-//! | bytes | `tet.max_statement_bytes` | 64 MiB, 1 MiB for clients of the server | the text |
-//! | nesting of brackets, CASE, NOT and queries | `datafusion.sql_parser.recursion_limit` | 50 | tokens, and while parsing |
-//! | operators of an expression, and its ANDs | `tet.max_expression_operators` | 5,000 each | tokens |
-//! | ORs of an expression | `tet.max_expression_operators`, times [`ORS_PER_OPERATOR`] | 20,000 | tokens |
-//! | growth of a condition by the expressions of columns | `tet.max_expression_operators`, times [`GROWTH_PER_OPERATOR`] | 100,000 | the plan |
-//! | nodes of the plan | `tet.max_plan_nodes` | 20,000 | tokens, the parsed statement, and the plan |
+//! | bytes | `tet.max_statement_bytes` | 64 MiB; 1 MiB for clients of the server | text |
+//! | nesting | `datafusion.sql_parser.recursion_limit` | 50 | tokens, parser |
+//! | operators of an expression | `tet.max_expression_operators` | 5,000 | tokens |
+//! | ANDs of an expression | the same | 5,000 | tokens |
+//! | ORs of an expression | [`ORS_PER_OPERATOR`] times the same | 20,000 | tokens |
+//! | growth of a predicate | [`GROWTH_PER_OPERATOR`] times the same | 100,000 | plan |
+//! | nodes of the plan | `tet.max_plan_nodes` | 20,000 | tokens, parsed statement, plan |
 //!
-//! Chains of AND and OR do not count as operators because they are balanced before planning. DataFusion takes
-//! a condition apart at its ANDs and joins what it could not push down one after another, so that ORs may be more than
-//! ANDs. Lists of IN are bounded by the bytes alone.
+//! Brackets, CASE, NOT and queries count as nesting. A predicate grows when computed columns are
+//! inlined into it.
+//!
+//! AND and OR do not count as operators, because long chains of them are balanced before planning.
+//! ANDs have a lower limit than ORs, because DataFusion splits a predicate at its ANDs, and chains
+//! the conjuncts that it cannot push down without balancing them. IN lists are limited only by the
+//! bytes of the statement.
 
 #[cfg(feature = "sql")]
 mod balance;
@@ -37,8 +43,8 @@ pub use limits::Limits;
 #[cfg(feature = "sql")]
 pub use plan::{check_bytes, check_plan, parse, with_stack};
 
-/// How many ORs an expression may have for each of the operators that it may have.
+/// The number of ORs an expression may have per allowed operator.
 pub const ORS_PER_OPERATOR: usize = 4;
 
-/// How many nodes a condition may grow by for each of the operators that an expression may have.
+/// The number of nodes by which a predicate may grow per allowed operator.
 pub const GROWTH_PER_OPERATOR: u64 = 20;

@@ -1,8 +1,8 @@
-//! Counts the nodes that the plan of a statement will have.
+//! Estimates the nodes of a statement's plan from the parsed statement.
 //!
-//! A common table expression is planned once and inlined wherever it is used, so that a chain of a few, each of which
-//! uses the one before twice, has a plan of astronomic size. Counting is linear in the statement: a query is counted
-//! once, and its count is added where it is used.
+//! A common table expression is planned once and inlined wherever it is used. A short chain of
+//! them, in which each uses the previous one twice, has a plan of astronomic size. The estimate
+//! takes linear time: a query is counted once, and its count is added at each use.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     Distinct, GroupByExpr, Ident, ObjectName, Query, Select, TableFactor, Visit, Visitor,
 };
 
-/// The error of a statement whose plan has too many nodes.
+/// The error for a statement whose plan has too many nodes.
 pub fn too_many_nodes<T>(limit: usize) -> Result<T> {
     plan_err!(
         "the statement's plan has more than {limit} nodes, counting WITH queries and views wherever they are used; \
@@ -24,7 +24,7 @@ pub fn too_many_nodes<T>(limit: usize) -> Result<T> {
 /// Checks the size of the plan that a statement will have.
 ///
 /// # Errors
-/// If it has more nodes than `limit`.
+/// If the plan will have more than `limit` nodes.
 pub fn check_statement(statement: &Statement, limit: usize) -> Result<()> {
     let mut nodes = Nodes {
         limit: limit as u64,
@@ -49,12 +49,12 @@ fn visit(statement: &Statement, nodes: &mut Nodes) -> ControlFlow<()> {
     }
 }
 
-/// Counts nodes while it visits a statement.
+/// A visitor that counts the nodes of a statement.
 struct Nodes {
     limit: u64,
-    /// The common table expressions in scope, with the nodes of each.
+    /// The common table expressions in scope, with their sizes.
     ctes: Vec<(String, Size)>,
-    /// The queries that are being visited, from the outermost.
+    /// The queries being visited, outermost first.
     queries: Vec<OpenQuery>,
 }
 
@@ -62,8 +62,8 @@ struct Nodes {
 struct Size {
     /// The nodes of the plan.
     nodes: u64,
-    /// The nodes that DataFusion visits to find the tables of a statement: it goes through the queries of a WITH twice
-    /// for every WITH around them.
+    /// The nodes that DataFusion visits to find the tables of a statement. It visits the queries of
+    /// a WITH twice for each WITH around them.
     visits: u64,
 }
 
@@ -77,9 +77,9 @@ impl Size {
 #[derive(Default)]
 struct OpenQuery {
     size: Size,
-    /// Addresses and names of the queries of its WITH.
+    /// Names of the queries in the WITH clause, by address.
     with: HashMap<usize, String>,
-    /// The expressions in scope around it.
+    /// The number of common table expressions in scope outside the query.
     outer: usize,
 }
 
@@ -152,7 +152,7 @@ impl Visitor for Nodes {
     }
 
     fn pre_visit_table_factor(&mut self, _: &TableFactor) -> ControlFlow<()> {
-        // Its alias, or the join with the one before.
+        // One node for the alias, or for the join with the previous table.
         self.add(1)
     }
 
@@ -163,14 +163,14 @@ impl Visitor for Nodes {
         };
         let mut ctes = self.ctes.iter().rev();
         match cte.and_then(|cte| ctes.find(|(name, _)| *name == cte)) {
-            // Its query is visited where it is, and not again.
+            // The query was visited at its definition, and a reference does not visit it again.
             Some(&(_, Size { nodes, .. })) => self.add_size(Size { nodes, visits: 1 }),
             None => self.add(1),
         }
     }
 }
 
-/// The name of a common table expression. Two that differ in case only are taken for one another, if none is quoted.
+/// The lookup name of a common table expression. Unquoted names are case-insensitive.
 fn name(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
@@ -178,7 +178,7 @@ fn name(ident: &Ident) -> String {
     }
 }
 
-/// Tells a node that is visited from all others.
+/// The address of a syntax node, which identifies the node during the visit.
 fn address<T>(node: &T) -> usize {
     std::ptr::from_ref(node) as usize
 }

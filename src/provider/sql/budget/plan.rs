@@ -1,4 +1,4 @@
-//! From a statement's text to its plan, within its budget.
+//! Parses and plans statements within their budget.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -19,21 +19,22 @@ use crate::provider::sql::budget::balance::Balance;
 use crate::provider::sql::budget::count::{Counter, too_deep};
 use crate::provider::sql::budget::{Limits, inlined, lex, nodes};
 
-/// The stack for parsing and planning a statement within the default limits. Only what is used of it takes memory.
+/// The stack for parsing and planning a statement within the default limits. Unused stack takes no
+/// memory.
 const STACK_BYTES: usize = 64 << 20;
 
 /// Checks the size of a plan.
 ///
 /// # Errors
-/// If it exceeds a limit.
+/// If a limit is exceeded.
 pub fn check_plan(options: &ConfigOptions, plan: &LogicalPlan) -> Result<()> {
     inlined::check_plan(plan, &limits(options))
 }
 
-/// Parses a statement, unless it exceeds a limit, and balances its long chains of AND and OR.
+/// Parses a single statement within its budget, and balances its long chains of AND and OR.
 ///
 /// # Errors
-/// If a limit is exceeded, or the text is not one statement.
+/// If a limit is exceeded, or the text is not exactly one statement.
 pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
     let options = state.config_options();
     let limits = limits(options);
@@ -48,7 +49,7 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
         counter.add(&token.token)?;
         match tokens.last_mut() {
             Some(last) if is_blank(&last.token) && is_blank(&token.token) => {
-                // Some dialects want a line's end between two strings.
+                // Some dialects concatenate two strings only if there is a newline between them.
                 if token.token == Token::Whitespace(Whitespace::Newline) {
                     last.token = token.token;
                 }
@@ -87,7 +88,7 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
 /// Checks the length of a statement's text.
 ///
 /// # Errors
-/// If it is longer than its limit.
+/// If the text is longer than the limit.
 pub fn check_bytes(options: &ConfigOptions, sql: &str) -> Result<()> {
     let limit = limits(options).statement_bytes;
     match sql.len() > limit {
@@ -99,7 +100,7 @@ pub fn check_bytes(options: &ConfigOptions, sql: &str) -> Result<()> {
     }
 }
 
-/// The limits of a session; the defaults, if it has no settings of ours.
+/// The limits of a session; the defaults if the session has no `tet` settings.
 fn limits(options: &ConfigOptions) -> Limits {
     let config = options.extensions.get::<TetConfig>();
     config
@@ -119,7 +120,7 @@ fn is_recursion(error: &DataFusionError) -> bool {
 }
 
 fn balance(statement: &mut Statement) {
-    // Visiting never stops early.
+    // The visitor never breaks.
     let _ = match statement {
         Statement::Statement(statement) => statement.visit(&mut Balance),
         Statement::CopyTo(copy) => match &mut copy.source {
@@ -131,7 +132,7 @@ fn balance(statement: &mut Statement) {
     };
 }
 
-/// Gives a future the stack that planning deep trees needs, whatever thread it runs on.
+/// Polls a future with enough stack for planning deep trees, on any thread.
 pub async fn with_stack<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {

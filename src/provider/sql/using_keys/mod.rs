@@ -1,4 +1,4 @@
-//! The columns of `USING` and `NATURAL` joins, as the SQL standard defines them.
+//! The columns of `USING` and `NATURAL` joins, as defined by the SQL standard.
 
 mod syntax;
 
@@ -22,18 +22,23 @@ use crate::provider::sql::using_keys::syntax::{
 };
 use crate::provider::sql::variable_names::plan_statement;
 
-/// Plans a statement as [`SessionState::create_logical_plan`] does, except that a statement beyond the session's
-/// [budget] is refused, long chains of AND and OR are balanced, and the key of a `USING` or `NATURAL` join is one column.
+/// Plans a statement as [`SessionState::create_logical_plan`] does, with these differences:
 ///
-/// DataFusion 55.2 takes the left table's key for it, which is NULL in rows of a RIGHT or FULL join that have no partner;
-/// for `SELECT *` it takes that of the table whose name sorts first; and in WHERE the key is ambiguous. Here it is the right
-/// table's key of a RIGHT join, the first of both that is not NULL of a FULL join, and the left table's otherwise. Keys that
-/// are qualified with a table's name stay what they are.
+/// - A statement that exceeds the session's [budget] is rejected, and long chains of AND and OR are
+///   balanced.
+/// - The key of a `USING` or `NATURAL` join is one column, as in the SQL standard. An unqualified
+///   key is the right table's key in a RIGHT join, the first non-null key of both tables in a FULL
+///   join, and the left table's key otherwise. Keys that are qualified with a table's name are not
+///   affected.
+/// - The values of a table over one array, whose column is `value`, can be referred to by the name
+///   of the array: `SELECT avg(t2m) FROM t2m`. Columns and aliases with that name take precedence,
+///   and `SELECT *` is not changed.
+/// - `IS DISTINCT FROM` binds more strongly than AND, and tuples in IN lists may contain any
+///   expressions.
 ///
-/// In addition, the values of a table over one array, whose column is `value`, are found under the name of the array:
-/// `SELECT avg(t2m) FROM t2m`. Columns and aliases of the name have precedence, and `SELECT *` is not changed.
-///
-/// `IS DISTINCT FROM` binds more strongly than AND, and tuples in IN lists may hold any expressions.
+/// DataFusion 55.2 uses the left table's key in all joins, which is NULL in rows of a RIGHT or FULL
+/// join without a partner. `SELECT *` returns the key of the table whose name sorts first, and in
+/// WHERE the key is ambiguous.
 ///
 /// ```
 /// # use datafusion::prelude::SessionContext;
@@ -73,11 +78,12 @@ struct Scope {
     is_recursive: bool,
 }
 
-/// Rewrites `USING` and `NATURAL` joins as `ON` joins, and every reference to one of their keys as an expression over the
-/// joined tables. Joins whose tables or keys cannot be resolved stay, for DataFusion to report.
+/// Rewrites `USING` and `NATURAL` joins as `ON` joins, and every reference to one of their keys as
+/// an expression over the joined tables. Joins whose tables or keys cannot be resolved are left for
+/// DataFusion to report.
 struct Rewriter<'a> {
     state: &'a SessionState,
-    /// `SELECT * FROM t`
+    /// The parsed query `SELECT * FROM t`, from which other queries are made.
     template: Query,
 }
 
@@ -100,14 +106,15 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Rewrites the queries in a node of the syntax tree, and those in them.
+    /// Rewrites the queries nested in a node of the syntax tree, at any depth.
     fn nested_queries<'b>(
         &'b self,
         node: &'b mut (impl VisitMut + Send),
         scope: &'b Scope,
     ) -> BoxFuture<'b, ()> {
         async move {
-            // Planning is asynchronous, visiting is not.
+            // The queries are taken out and put back, because planning is asynchronous and visitors
+            // are not.
             let mut queries = Vec::new();
             exchange(node, &mut |query| {
                 queries.push(std::mem::replace(query, self.template.clone()));
@@ -190,7 +197,7 @@ impl Rewriter<'_> {
             return;
         };
         for sort in sorts {
-            // The name of an output column is that column.
+            // In ORDER BY, a name refers to an output column first.
             let is_output = matches!(&sort.expr, Expr::Identifier(name) if {
                 let name = self.normalize(name);
                 select.projection.iter().any(|item| self.name_of(item).as_ref() == Some(&name))
@@ -201,7 +208,8 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Rewrites the joins of tables and returns the columns; `None` if that is not possible.
+    /// Rewrites the joins of tables and returns their columns; `None` if a join cannot be
+    /// rewritten.
     fn joined<'b>(
         &'b self,
         tables: &'b mut TableWithJoins,
@@ -302,7 +310,7 @@ impl Rewriter<'_> {
                 Kept::Both => coalesce(column.expr.clone(), of_right),
             };
         }
-        // Without common columns, NATURAL stays.
+        // A NATURAL join without common columns is not rewritten.
         if let Some(condition) = condition {
             *constraint = JoinConstraint::On(condition);
         }
@@ -317,7 +325,8 @@ impl Rewriter<'_> {
         Some(left)
     }
 
-    /// The items of a SELECT, with all columns in place of `*`, and keys under their names.
+    /// Rewrites the items of a SELECT: expands `*` to all columns, and makes keys one column under
+    /// their own name. Returns `None` if an item cannot be rewritten.
     fn projection(&self, items: &[SelectItem], columns: &[Column]) -> Option<Vec<SelectItem>> {
         let mut projection = Vec::new();
         for item in items {
@@ -342,7 +351,8 @@ impl Rewriter<'_> {
                 SelectItem::QualifiedWildcard(..) => true,
                 other => *other != item && self.name_of(other).as_ref() == Some(&key.name),
             };
-            // DataFusion refuses `a.k` beside a `k` of no table. The latter goes by its expression.
+            // DataFusion rejects `a.k` beside an unqualified `k`, so the key is named by its
+            // expression.
             if projection.iter().any(has_its_name) {
                 for other in projection.iter_mut().filter(|other| **other == item) {
                     *other = SelectItem::UnnamedExpr(key.expr.clone());
@@ -379,7 +389,7 @@ impl Rewriter<'_> {
             left_out.extend(&except.additional_elements);
         }
         let left_out: Vec<_> = left_out.iter().map(|name| self.normalize(name)).collect();
-        // Names that are not there are for DataFusion to report.
+        // DataFusion reports unknown names.
         if !left_out
             .iter()
             .all(|name| the_only(columns, name).is_some())
@@ -409,7 +419,7 @@ impl Rewriter<'_> {
         Some(items.into_iter().map(|(_, item)| item).collect())
     }
 
-    /// The keys among columns that their names alone identify.
+    /// The keys that are identified by their name alone.
     fn keys(&self, columns: &[Column]) -> Keys {
         let is_key = |column: &&Column| column.is_key && the_only(columns, &column.name).is_some();
         let columns = columns.iter().filter(is_key).cloned();

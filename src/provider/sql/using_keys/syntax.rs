@@ -1,4 +1,4 @@
-//! Parts of the syntax tree of joins.
+//! Helpers for the syntax trees of joins.
 
 use std::ops::ControlFlow;
 
@@ -13,29 +13,31 @@ use datafusion::sql::sqlparser::ast::{
 #[derive(Debug, Clone)]
 pub(super) struct Column {
     pub name: String,
-    /// Its value, in terms of the tables' own columns.
+    /// The value of the column, in terms of the columns of single tables.
     pub expr: Expr,
-    /// Is `true` for the key of a `USING` or `NATURAL` join.
+    /// `true` for the key of a `USING` or `NATURAL` join.
     pub is_key: bool,
 }
 
-/// The rows of which table a join always keeps, and so the key of which one is never missing.
+/// The table of which a join keeps every row, and whose key is therefore never NULL-padded. Inner
+/// joins count as `Left`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     Left,
     Right,
     Both,
-    /// Those of the left table, and the right table's columns are gone.
+    /// The left table; the join has no columns of the right table.
     OnlyLeft,
-    /// Those of the right table, and the left table's columns are gone.
+    /// The right table; the join has no columns of the left table.
     OnlyRight,
 }
 
-/// Puts the values of keys in place of their names.
+/// A visitor that replaces the names of keys by their values.
 pub(super) struct Keys {
     pub columns: Vec<Column>,
     pub normalizes: bool,
-    /// How many queries deep the visit is. Names in nested queries are first those of the nested query's tables.
+    /// The number of queries around the visited expression. Names in nested queries refer to the
+    /// tables of the nested query first.
     pub depth: usize,
 }
 
@@ -74,7 +76,8 @@ pub(super) fn replace_in(node: &mut impl VisitMut, keys: &Keys) {
     let _ = node.visit(&mut keys);
 }
 
-/// Calls a function for the outermost queries of a node, before what is in them is visited.
+/// Calls a function for each outermost query of a node, before the contents of the query are
+/// visited.
 struct Outermost<'a> {
     change: &'a mut dyn FnMut(&mut Query),
     depth: usize,
@@ -130,7 +133,7 @@ pub(super) fn constraint(operator: &mut JoinOperator) -> Option<(Kept, &mut Join
     })
 }
 
-/// The index of the only column of a name.
+/// Returns the index of the column with this name, if there is exactly one.
 pub(super) fn the_only(columns: &[Column], name: &str) -> Option<usize> {
     let mut same = columns.iter().enumerate();
     let mut same = same.by_ref().filter(|(_, column)| column.name == name);
@@ -165,7 +168,7 @@ fn quoted(name: &str) -> Ident {
     Ident::with_quote('"', name)
 }
 
-/// The column of a table.
+/// A reference to a column, qualified with its table.
 pub(super) fn column(table: Option<&TableReference>, name: &str) -> Expr {
     let Some(table) = table else {
         return Expr::Identifier(quoted(name));

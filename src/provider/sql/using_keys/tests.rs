@@ -1,4 +1,4 @@
-//! Answers of `USING` and `NATURAL` joins.
+//! Results of `USING` and `NATURAL` joins.
 
 use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -43,7 +43,7 @@ async fn run(ctx: &SessionContext, sql: &str) -> Result<(Vec<String>, Vec<String
     Ok((names, texts(&batches)))
 }
 
-/// The answers are those of PostgreSQL.
+/// The expected rows are those of PostgreSQL.
 #[tokio::test]
 async fn keys_are_one_column() {
     let ctx = session().await;
@@ -188,7 +188,7 @@ async fn columns_keep_their_names() {
     );
 }
 
-/// What cannot be resolved is for DataFusion to report.
+/// DataFusion reports names that cannot be resolved.
 #[tokio::test]
 async fn errors_are_datafusions() {
     let ctx = session().await;

@@ -8,7 +8,7 @@ const C: &str = r#"{"kind":"value_postings","dataset_id":2,"dtype":1,"postings":
     {"value_le":"0000c03f","chunks":[[0]]},
     {"value_le":"00000080","chunks":[[0]]},
     {"value_le":"0000003f","chunks":[]}]}"#;
-/// Entries of other kinds, which may say anything.
+/// Entries of other kinds, whose contents are ignored.
 const OTHERS: &str = r#"
     {"kind":"coord_label_postings","dataset_id":"x","axis":0,"postings":[{"label":"a","chunks":[[0]]}]},
     {"axis":0,"postings":[1],"dataset_id":99,"kind":"sorted_axis_range"},
@@ -30,7 +30,7 @@ fn error(index: &str) -> String {
 
 #[test]
 fn values_and_their_chunks_are_found() {
-    // Keys in the order of the alphabet, too.
+    // Keys in alphabetical order are accepted, too.
     let a = r#"{"dataset_id":0,"dtype":5,"kind":"value_postings","postings":[
         {"chunks":[[1,1],[0,0]],"value_le":"0A"}, {"unknown":[{}],"chunks":[[0,1]],"value_le":"03"}]}"#;
     let sample = with_documents(None, Some(&json(&[OTHERS, a, C])));
@@ -127,7 +127,8 @@ fn one_wrong_entry_spoils_them_all() {
 fn a_record_that_claims_too_many_chunks_takes_no_memory() {
     let sample = with_documents(None, Some(&json(&[B])));
     let mut bytes = std::fs::read(&sample.path).unwrap();
-    // The shape of `b`: 40 bytes, the record of `a` (56 bytes), four words, the padded name.
+    // The file offset of `b`'s shape: 40 bytes before the records, 56 bytes for the record of `a`,
+    // four `u32` fields, and the padded name.
     let place = 40 + 56 + 16 + 8;
     assert_eq!(bytes[place..place + 8], 4u64.to_le_bytes());
     bytes[place..place + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());

@@ -3,7 +3,7 @@ use crate::format::tet::testing::{cells, data, with_documents};
 use crate::format::tet::{ChunkReader, OpenOptions};
 
 const ACCESS: [Access; 2] = [Access::Mmap, Access::Pread];
-/// Every chunk of the sample but `a`'s last one.
+/// Entries for all chunks of the sample except the last chunk of `a`.
 const ENTRIES: [&str; 6] = [
     r#"{"dataset_id":0,"chunk_index":[0,0],"element_count":6,"null_count":0,"min_le":"00","max_le":"06"}"#,
     r#"{"dataset_id":0,"chunk_index":[0,1],"element_count":2,"null_count":0,"min_le":"03","max_le":"07"}"#,
@@ -24,7 +24,7 @@ fn error(zone_maps: &str) -> String {
     let sample = with_documents(Some(zone_maps), None);
     let file = sample.open();
     let [first, second] = ACCESS.map(|access| file.zone_maps(access).unwrap_err().to_string());
-    // The second time it is the one that was kept.
+    // The second call returns the cached error.
     assert_eq!(first, second);
     let other = sample.open().zone_maps(Access::Pread).unwrap_err();
     assert_eq!(first, other.to_string());
@@ -204,7 +204,7 @@ fn a_broken_reference_spoils_no_more_than_the_zone_maps() {
         let mut bytes = original.clone();
         let reference = format!(r#"{{"offset":{offset},"len":{length}}}"#);
         append_footer(&mut bytes, &format!(r#"{{"zone_maps_ref":{reference}}}"#));
-        // A new file each time: the last one may still be mapped.
+        // Use a new file each time, since the previous one may still be mapped.
         let path = sample.folder.path().join(offset.to_string());
         std::fs::write(&path, &bytes).unwrap();
         let file = TetFile::open(&path, OpenOptions::default()).unwrap();
