@@ -1,4 +1,4 @@
-//! Comparing the answers that the formats give to the same query.
+//! Compares the answers of different formats to the same query.
 
 use std::cmp::Ordering;
 
@@ -11,8 +11,9 @@ use crate::Result;
 /// Sums in another order differ in their last digits.
 const RELATIVE_TOLERANCE: f64 = 1e-6;
 
-/// An answer as numbers, in an order that does not depend on that of its rows. Those of the first layout are kept until all have
-/// been measured, and should not be what takes most of the memory.
+/// An answer as numbers, in an order independent of that of its rows. Compact, since the answers of
+/// the first layout are kept until all layouts have been measured and must not dominate the memory
+/// figures.
 #[derive(Debug)]
 pub struct Answer {
     numbers: Vec<f64>,
@@ -20,7 +21,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The numbers of an answer. Keys come before values in its columns.
+    /// Converts an answer to numbers. Key columns must precede value columns.
     pub fn new(batches: &[RecordBatch]) -> Result<Self> {
         let columns = batches.first().map_or(1, RecordBatch::num_columns).max(1);
         let mut unordered = Vec::new();
@@ -51,7 +52,7 @@ impl Answer {
         })
     }
 
-    /// Rows of the answer.
+    /// The number of rows of the answer.
     pub fn rows(&self) -> usize {
         self.numbers.len() / self.columns
     }
@@ -72,7 +73,7 @@ impl Answer {
         Ok(())
     }
 
-    /// The same of its last column, in the order of the keys.
+    /// Fails if the last column, in key order, differs from the given values.
     pub fn check_values(&self, values: &[f64]) -> Result<()> {
         if self.rows() != values.len() {
             return Err(format!("{} rows and {} rows", self.rows(), values.len()).into());

@@ -1,4 +1,5 @@
-//! The same work without an engine, over the same mapped bytes: what hand-written loops and zstd take.
+//! Measures the same work without DataFusion, over the same mapped bytes: hand-written loops and bare
+//! zstd.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +10,7 @@ use tet_sql::format::tet::{ChunkRow, Dtype, OpenOptions, TetFile};
 
 use crate::{Result, probe};
 
-/// A file's only dataset, of three axes, and its map.
+/// The only dataset of a file, with three axes, and the file's memory map.
 #[derive(Debug)]
 pub struct Chunks {
     map: Mmap,
@@ -19,7 +20,7 @@ pub struct Chunks {
     dtype: Dtype,
 }
 
-/// What an average is by.
+/// The group keys of an average.
 #[derive(Debug, Clone, Copy)]
 pub enum By {
     Nothing,
@@ -28,7 +29,7 @@ pub enum By {
 }
 
 impl Chunks {
-    /// Maps a file.
+    /// Opens a file and maps it.
     pub fn open(path: &Path) -> Result<Self> {
         let file = TetFile::open(path, OpenOptions::default())?;
         let [dataset] = file.datasets() else {
@@ -51,7 +52,8 @@ impl Chunks {
         })
     }
 
-    /// Gives every chunk to one of so many threads, each with a state of its own.
+    /// Distributes the chunks over the given number of threads, each with a state of its own.
+    /// Returns all states.
     fn each<S: Send>(
         &self,
         threads: usize,
@@ -89,8 +91,8 @@ impl Chunks {
         Ok(())
     }
 
-    /// Averages of all cells of a raw file, whose extents are multiples of its chunks', by simple loops. Of no cell it is asked
-    /// whether it is missing.
+    /// Returns averages of all cells of a raw file by simple loops, without checks for missing
+    /// cells. The extents must be multiples of those of the chunks.
     pub fn averages(&self, by: By, threads: usize) -> Result<Vec<f64>> {
         match self.dtype {
             Dtype::F32 => self.averages_of(by, threads, |cell| f32::from_le_bytes(cell).into()),
@@ -142,7 +144,7 @@ impl Chunks {
 }
 
 fn sum<const SIZE: usize>(cells: &[[u8; SIZE]], load: impl Fn([u8; SIZE]) -> f64) -> f64 {
-    // Several sums at once, since a single one would wait for each addition.
+    // Several independent sums, since a single one would wait for each addition.
     let mut sums = [0.0; 16];
     let (blocks, rest) = cells.as_chunks::<16>();
     for cells in blocks {

@@ -1,42 +1,42 @@
-//! What was aimed at, and how far the figures are from it.
+//! Performance targets, and the figures measured against them.
 
 use std::collections::BTreeMap;
 
 use crate::report::Report;
 
-/// Ratios of queries to what they are measured by, each with the names of both, by what was asked of them.
+/// For each target, the measured figures with their names.
 #[derive(Debug, Default)]
 pub struct Bars(BTreeMap<Bar, Vec<(String, f64)>>);
 
-/// An aim.
+/// A performance target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bar {
-    /// Of the bandwidth of the probe.
+    /// Bandwidth of a query, as a fraction of the probe's.
     Bandwidth,
-    /// Whole processes: times the probe.
+    /// Time of a fresh process, as a multiple of the probe's in a fresh process.
     FreshProcess,
-    /// Times the average of all cells.
+    /// Time of a grouped average, as a multiple of the average of all cells.
     Grouped,
-    /// Times the same without a bound on the values.
+    /// Time with a bound on the values, as a multiple of the same query without.
     Bounded,
-    /// Of the speed of bare decompression.
+    /// Speed on compressed data, as a fraction of bare decompression.
     Decompression,
-    /// Times as many rows per second as from Parquet.
+    /// Rows per second, as a multiple of Parquet's.
     Rows,
-    /// Times as fast as over Parquet.
+    /// Speed of an average by lat and lon, as a multiple of the speed over Parquet.
     Parquet,
     /// Milliseconds of a small query.
     Small,
-    /// Milliseconds of planning, over 80,000 chunks.
+    /// Milliseconds of planning over 80,000 chunks.
     PlanningSome,
-    /// The same over a million.
+    /// Milliseconds of planning over a million chunks.
     PlanningAll,
-    /// The most mebibytes.
+    /// Peak of anonymous memory in mebibytes.
     Memory,
 }
 
 impl Bar {
-    /// What it is called, what was asked, and whether that is the most.
+    /// Returns the name, the target value, and `true` if the value is an upper bound.
     fn asked(self) -> (&'static str, f64, bool) {
         match self {
             Self::Bandwidth => (
@@ -64,7 +64,7 @@ impl Bars {
         self.0.entry(bar).or_default().push((name.into(), figure));
     }
 
-    /// Adds what follows from the lines of the table.
+    /// Adds the figures that follow from the lines of the report.
     pub fn add_lines(&mut self, report: &Report, many_chunks: u64) {
         let raw = "raw mmap";
         for (query, bar) in [
@@ -104,7 +104,7 @@ impl Bars {
         }
     }
 
-    /// Prints what was asked and the worst of what was found.
+    /// Prints each target with the worst figure, or with all that miss it.
     pub fn print(&self) {
         println!("\n| figure | asked | worst | of | |\n| --- | --: | --: | --- | --- |");
         for (bar, figures) in &self.0 {

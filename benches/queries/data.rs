@@ -1,4 +1,4 @@
-//! The files that are queried: the same cells in every format.
+//! The files to query: the same cells in every format.
 
 use std::f64::consts::TAU;
 use std::path::{Path, PathBuf};
@@ -17,25 +17,26 @@ use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
 use crate::Result;
 use crate::options::{Options, Size};
 
-/// To be raised when the cells change, so that files of before are not taken for new ones.
+/// Must be incremented when the cells change, so that old files are not reused.
 const RECIPE: u32 = 1;
-/// The level of the zstd file, zstd's default and that of DataFusion's Parquet writer.
+/// The compression level of the zstd file: the default of zstd and of DataFusion's Parquet writer.
 pub const ZSTD_LEVEL: i32 = 3;
-/// Cells per chunk in the file of many chunks.
+/// The number of cells per chunk in the file of many chunks.
 const MANY_CHUNKS_CELLS: u64 = 10;
 
-/// Where the files are.
+/// The paths of the files.
 #[derive(Debug)]
 pub struct Files {
     pub raw: PathBuf,
     pub zstd: PathBuf,
     pub parquet: PathBuf,
     pub many_chunks: PathBuf,
-    /// The same with zone maps.
+    /// The file of many chunks, with zone maps.
     pub many_zones: PathBuf,
 }
 
-/// Writes the files that are not there yet. Each gets its name when it is whole, and the name says what is in it.
+/// Writes the files that do not exist yet. The name of a file encodes its content, and a file gets
+/// its name only when it is complete.
 pub async fn generate(options: &Options) -> Result<Files> {
     let Size {
         shape: [time, lat, lon],
@@ -86,7 +87,7 @@ pub async fn generate(options: &Options) -> Result<Files> {
     Ok(files)
 }
 
-/// The file with the same cells in another layout, written if it is not there yet.
+/// Returns the file with the same cells in another layout, and writes it if it does not exist yet.
 pub fn layout(
     options: &Options,
     chunk_shape: [u64; 3],
@@ -124,8 +125,9 @@ fn is_missing(path: &Path) -> bool {
     missing
 }
 
-/// Something like temperatures in kelvin: warm around the middle latitude, waves along the longitudes that drift with
-/// time, a season, and noise of a tenth of a kelvin that makes the last bits of each value as random as measured ones.
+/// Synthetic temperatures in kelvin: warm around the middle latitude, waves along the longitudes
+/// that drift with time, a season, and noise of a tenth of a kelvin that makes the last bits of
+/// each value as random as measured ones.
 #[derive(Debug, Clone)]
 struct Temperatures {
     shape: [u64; 3],
@@ -198,7 +200,7 @@ fn write_array(
                     let value = field.value(time, lat, lon);
                     match dtype {
                         Dtype::F64 => cells.extend_from_slice(&f64::from(value).to_le_bytes()),
-                        // In hundredths of a kelvin, one in a thousand missing.
+                        // In hundredths of a degree Celsius, one cell in a thousand missing.
                         Dtype::I16 => {
                             let number = (time * size.shape[1] + lat) * size.shape[2] + lon;
                             let packed = if number.is_multiple_of(1000) {
@@ -242,7 +244,8 @@ fn write_many_chunks(path: &Path, side: u64, has_zones: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes the rows ordered by time, lat, lon, one latitude after another, with the writer's default settings.
+/// Writes the rows ordered by time, lat, lon, one latitude after another, with the writer's default
+/// settings.
 async fn write_parquet(path: &Path, size: &Size, field: Temperatures) -> Result<()> {
     let schema = Arc::new(Schema::new(vec![
         Field::new("time", DataType::Int64, false),
@@ -256,7 +259,7 @@ async fn write_parquet(path: &Path, size: &Size, field: Temperatures) -> Result<
         field,
     };
     let table = StreamingTable::try_new(schema, vec![Arc::new(rows)])?;
-    // The extension decides that this is one file.
+    // With this extension, DataFusion writes a single file.
     let unfinished = path.with_extension("unfinished.parquet");
     let Some(target) = unfinished.to_str() else {
         return Err(format!("{} is no UTF-8", unfinished.display()).into());
@@ -268,7 +271,7 @@ async fn write_parquet(path: &Path, size: &Size, field: Temperatures) -> Result<
     Ok(())
 }
 
-/// The cells as a stream of rows, made as it is read.
+/// The cells as a stream of rows, generated as the stream is read.
 #[derive(Debug)]
 struct Rows {
     schema: SchemaRef,
@@ -285,7 +288,7 @@ impl PartitionStream for Rows {
         let [times, lats, lons] = self.shape;
         let schema = Arc::clone(&self.schema);
         let field = self.field.clone();
-        // A batch per time and eight latitudes, of 4096 rows at full size.
+        // One batch per time and eight latitudes, which is 4096 rows at full size.
         let batches = (0..times * lats / 8).map(move |number| {
             let time = number / (lats / 8);
             let first_lat = number % (lats / 8) * 8;

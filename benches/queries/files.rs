@@ -11,10 +11,11 @@ use crate::options::Options;
 use crate::report::Report;
 use crate::{Result, session};
 
-/// Hours, latitudes and longitudes of a file.
+/// The numbers of hours, latitudes and longitudes of a file.
 const SHAPE: [u64; 3] = [24, 8, 8];
 
-/// Times the opening of all files as one table, the first query over it, which reads the coordinates, and later ones.
+/// Measures opening all files as one table, the first query, which reads the coordinates, and later
+/// queries.
 pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let count = options.size.files;
     let data = format!("{count} files");

@@ -1,5 +1,5 @@
-//! Aggregates over the same cells in chunks of different shapes, of different types, raw and compressed, beside what the
-//! memory and zstd allow.
+//! Aggregates over the same cells in chunks of different shapes, of different types, raw and
+//! compressed, compared with the limits set by memory bandwidth and zstd.
 
 #[cfg(unix)]
 use std::hint::black_box;
@@ -18,7 +18,7 @@ use crate::{Result, data, session, set_access};
 #[cfg(unix)]
 use crate::{bare, probe};
 
-/// What is asked of each layout.
+/// The queries to run on each layout.
 const QUERIES: [(&str, &str); 14] = [
     ("avg", "SELECT avg(value) FROM {t}"),
     ("sum", "SELECT sum(value) FROM {t}"),
@@ -57,7 +57,7 @@ const QUERIES: [(&str, &str); 14] = [
     ),
 ];
 
-/// The layouts, each with the name of its table and whether it is compressed.
+/// Returns the layouts: table name, chunk shape, type, and `true` if compressed.
 fn layouts(options: &Options) -> Vec<(String, [u64; 3], Dtype, bool)> {
     let [time, lat, lon] = options.size.shape;
     let shapes = [
@@ -81,7 +81,8 @@ fn layouts(options: &Options) -> Vec<(String, [u64; 3], Dtype, bool)> {
     layouts
 }
 
-/// Runs all queries on all layouts, in turn with what the memory or zstd allows, and checks that the answers agree.
+/// Runs all queries on all layouts, alternating with a probe of the limit, and checks that the
+/// answers agree.
 pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let ctx = &session(options, &[]).await?;
     set_access(ctx, Access::Mmap).await?;
@@ -94,7 +95,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
         let table = format!("layout{number}");
         ctx.register_tet(table.as_str().into(), &path, TetOptions::new())
             .await?;
-        // In the packed type, 300 K and 26.85 degrees are the same.
+        // The packed type has 2685 where the others have 300 K: hundredths of a degree Celsius.
         let warm = if dtype == Dtype::I16 { "2685" } else { "300" };
         let queries = QUERIES.map(|(_, sql)| sql.replace("{t}", &table).replace("{w}", warm));
         let (bound, found) = bounded(ctx, &path, &queries, is_compressed, options).await?;
@@ -134,7 +135,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What the figures of a layout are to each other, and to what they are bound by.
+/// Adds the ratios of the figures of a layout to one another and to the measured limit.
 fn add_ratios(
     bars: &mut Bars,
     name: &str,
@@ -176,7 +177,7 @@ fn add_ratios(
     }
 }
 
-/// Runs the queries in turn with a probe of the memory, or with nothing but decompression.
+/// Runs the queries, alternating with a probe of memory bandwidth or with bare decompression.
 #[cfg(unix)]
 async fn bounded(
     ctx: &SessionContext,
@@ -214,8 +215,8 @@ async fn bounded(
     Ok((None, found))
 }
 
-/// What hand-written loops take, whose answers are those of the engine. But for integers, of which the engine leaves missing
-/// ones out.
+/// Measures hand-written loops and checks that their answers equal those of the queries. Integers
+/// are not checked, since the loops do not skip missing cells.
 #[cfg(unix)]
 fn loops(
     path: &Path,

@@ -1,10 +1,10 @@
-//! What the figures were measured on.
+//! The machine that the figures were measured on.
 
 use std::process::Command;
 
 use crate::options::Options;
 
-/// Says what runs where.
+/// Returns a description of the machine, the compiler and the sizes.
 pub fn describe(options: &Options) -> String {
     let [time, lat, lon] = options.size.shape;
     let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into());
@@ -32,7 +32,8 @@ pub fn describe(options: &Options) -> String {
     )
 }
 
-/// The load averages over 1, 5 and 15 minutes: other work makes figures worse.
+/// Returns the load averages over 1, 5 and 15 minutes: other work on the machine distorts the
+/// figures.
 pub fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_else(|_| "unknown".into());
     let averages: Vec<_> = text.split_whitespace().take(3).collect();

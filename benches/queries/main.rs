@@ -1,9 +1,11 @@
-//! Times and memory of queries over the same cells as raw and as zstd-compressed `.tet` and as Parquet, in one process.
+//! Times and memory of queries over the same cells as raw and as zstd-compressed `.tet` and as
+//! Parquet, in one process.
 //!
-//! `cargo bench` runs everything, at first writing about 13 GB of files; `cargo bench -- --quick` is a
-//! smoke test over small arrays. `TET_SQL_BENCH_DATA` names the folder of the files, which are kept;
-//! `TET_SQL_BENCH_THREADS`, `TET_SQL_BENCH_RUNS` and `TET_SQL_BENCH_QUICK` do as the options of the same name. Other
-//! arguments choose what is run: parts of "QUERY, DATA" as in the table, such as `'avg, raw mmap'`.
+//! `cargo bench` runs everything and at first writes about 13 GB of files. `cargo bench -- --quick`
+//! is a smoke test over small arrays. `TET_SQL_BENCH_DATA` names the directory of the files, which
+//! are kept. `TET_SQL_BENCH_THREADS`, `TET_SQL_BENCH_RUNS` and `TET_SQL_BENCH_QUICK` set the
+//! options of the same names. Other arguments select what to run by substrings of "QUERY, DATA" as
+//! shown in the table, such as `'avg, raw mmap'`.
 //!
 //! Fails if the formats disagree on an answer.
 
@@ -56,8 +58,9 @@ fn main() -> Result<()> {
         .worker_threads(options.threads)
         .enable_all()
         .build()?;
-    // On one of the runtime's threads, as a server runs queries: with this thread there would be one more than processors, and two
-    // workers would at times be given the same one for some milliseconds.
+    // Run on one of the runtime's threads, as a server does. Together with the main thread there
+    // would be one thread more than processors, and two workers would at times share one for some
+    // milliseconds.
     runtime.block_on(runtime.spawn(run(options)))?
 }
 
@@ -67,7 +70,8 @@ async fn run(options: Options) -> Result<()> {
     println!("{}\n", machine::describe(options));
     print_sizes(&files)?;
     let report = &mut Report::start();
-    // First what takes most memory: some of what others had stays with the allocator.
+    // Start with what needs the most memory, since the allocator keeps some of what earlier
+    // measurements freed.
     files::measure(options, report).await?;
     formats(&files, options, report).await?;
     layouts::measure(options, report).await?;
@@ -87,7 +91,8 @@ async fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// A session of its own for each part of the table: what one keeps in memory is not the next one's.
+/// Opens a separate session for each part of the table, so that nothing is cached from one part to
+/// the next.
 async fn session(options: &Options, tables: &[(&str, &Path)]) -> Result<SessionContext> {
     let config = SessionConfig::new().with_target_partitions(options.threads);
     let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
@@ -98,7 +103,7 @@ async fn session(options: &Options, tables: &[(&str, &Path)]) -> Result<SessionC
     Ok(ctx)
 }
 
-/// The same rows in all formats.
+/// Measures queries over the same rows in all formats.
 async fn formats(files: &Files, options: &Options, report: &mut Report) -> Result<()> {
     let ctx = session(options, &[("raw", &files.raw), ("zstd", &files.zstd)]).await?;
     let parquet = files.parquet.to_string_lossy();
@@ -129,11 +134,11 @@ fn print_sizes(files: &Files) -> Result<()> {
     Ok(())
 }
 
-/// The queries, with `{table}` in place of the table.
+/// Returns the queries, with `{table}` in place of the table.
 fn queries(size: &Size) -> Vec<(&'static str, String)> {
     let [time, lat, lon] = size.shape;
     let side = size.slice_side;
-    // Within one chunk, and around a corner where four meet.
+    // Slices within one chunk, and around a corner where four chunks meet.
     let inside = size.chunk_shape[1] / 4;
     let corner = size.chunk_shape[1] - side / 2;
     assert!(inside + side <= size.chunk_shape[1] && corner + side <= lat.min(lon));
@@ -199,7 +204,7 @@ async fn set_access(ctx: &SessionContext, access: Access) -> Result<()> {
     Ok(())
 }
 
-/// The command from start to exit, if it is there and answers.
+/// Measures the command from start to exit.
 fn whole_process(options: &Options, report: &mut Report) -> Result<()> {
     const NAME: &str = "tet-sql -c 'SELECT 1'";
     if !options.wants(NAME) {

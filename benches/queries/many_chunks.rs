@@ -1,4 +1,5 @@
-//! What does not depend on the cells: opening a file, and planning over very many chunks.
+//! Measures opening a file and planning over very many chunks, neither of which depends on the
+//! cells.
 
 use tet_sql::{Access, ArrayTable, TetOptions};
 
@@ -8,7 +9,7 @@ use crate::options::Options;
 use crate::report::Report;
 use crate::{Result, session, set_access};
 
-/// Opens the file of many chunks, takes one chunk of it, some, and all.
+/// Opens the file of many chunks, and queries one chunk, some chunks, and all chunks.
 pub async fn measure(files: &Files, options: &Options, report: &mut Report) -> Result<()> {
     let path = &files.many_chunks;
     let tables = [
@@ -19,12 +20,12 @@ pub async fn measure(files: &Files, options: &Options, report: &mut Report) -> R
     let side = options.size.many_chunks_side;
     let chunks = side * side;
     let open = format!("open {chunks} chunks");
-    // 80,000 of a million.
+    // 80,000 of a million chunks.
     let some = side * 2 / 25;
     let middle = side / 2;
     let from = "FROM many_chunks WHERE";
     let zones = "FROM many_zones WHERE";
-    // Half of either.
+    // Bounds that select half of all chunks, and half of the chunks that the slice selects.
     let (half, quarter) = (chunks / 2, some * side / 2);
     let queries = [
         (

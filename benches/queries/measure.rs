@@ -1,4 +1,4 @@
-//! Timing.
+//! Measures the time and memory of queries.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use crate::Result;
 use crate::answers::Answer;
 use crate::memory::{self, Peak, Sampler};
 
-/// Times of several runs, in their order.
+/// The times of several runs, in order.
 #[derive(Debug, Default, Clone)]
 pub struct Times(Vec<Duration>);
 
 impl Times {
-    /// Runs something a number of times.
+    /// Runs a closure a number of times.
     pub fn of<T>(runs: usize, mut work: impl FnMut() -> Result<T>) -> Result<Self> {
         let mut times = Self::default();
         for _ in 0..runs {
@@ -29,18 +29,18 @@ impl Times {
         Ok(times)
     }
 
-    /// All of several.
+    /// Concatenates several sets of times.
     pub fn all<'a>(times: impl IntoIterator<Item = &'a Self>) -> Self {
         let times = times.into_iter().flat_map(|times| times.0.iter().copied());
         Self(times.collect())
     }
 
-    /// Adds that of one more run.
+    /// Adds the time of one more run.
     pub fn push(&mut self, time: Duration) {
         self.0.push(time);
     }
 
-    /// The median, the least and the most.
+    /// Returns the median, the min and the max.
     pub fn summary(&self) -> [Duration; 3] {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -51,8 +51,8 @@ impl Times {
         ]
     }
 
-    /// The median of what these times are to others, run by run: whatever slowed one of the two down for a while is likely
-    /// to have slowed the other down, too.
+    /// Returns the median of the ratios to other times, run by run: a temporary slowdown of the
+    /// machine is likely to affect both times of a pair.
     pub fn ratio(&self, others: &Self) -> f64 {
         let pairs = self.0.iter().zip(&others.0);
         let mut ratios: Vec<f64> = pairs
@@ -63,7 +63,7 @@ impl Times {
     }
 }
 
-/// Runs a query: once to warm up and for its answer, and then for its figures.
+/// Runs a query once to warm up and for its answer, then for its figures.
 pub async fn query(ctx: &SessionContext, sql: &str, runs: usize) -> Result<(Figures, Answer)> {
     let (batches, ..) = run(ctx, sql).await?;
     let answer = Answer::new(&batches)?;
@@ -77,8 +77,8 @@ pub async fn stream(ctx: &SessionContext, sql: &str, runs: usize) -> Result<(Fig
     Ok((figures(runs, || drain(ctx, sql)).await?, rows))
 }
 
-/// Does something once under the eyes of the memory sampler, and then for its times, with nobody watching. It tells its time
-/// up to the physical plan, and in all.
+/// Runs `work` once with the memory sampler and then, for its times, without. `work` returns the
+/// time up to the physical plan and the total time.
 async fn figures<T, F>(runs: usize, work: impl Fn() -> F) -> Result<Figures>
 where
     F: Future<Output = Result<(T, Duration, Duration)>>,
@@ -97,7 +97,7 @@ where
     })
 }
 
-/// The memory of one run.
+/// Measures the peak memory of one run.
 async fn peak<T, F>(work: impl Fn() -> F) -> Result<Option<Peak>>
 where
     F: Future<Output = Result<T>>,
@@ -110,16 +110,16 @@ where
     Ok(peak)
 }
 
-/// A query that was run in turn with others, and with something that is not a query.
+/// The figures of a query that alternated with another measurement.
 pub struct Turns {
     pub figures: Figures,
     pub answer: Answer,
-    /// Of the other thing, each time right before the query.
+    /// The times of the other measurement, each taken right before the query.
     pub others: Times,
 }
 
-/// Runs queries in turn, and something else ahead of each of them, so that all of them see the same ups and downs of the
-/// machine.
+/// Runs the queries in turn, with `other` before each of them, so that varying load on the machine
+/// affects all of them alike.
 pub async fn in_turn(
     ctx: &SessionContext,
     queries: &[String],
@@ -181,7 +181,7 @@ async fn drain(ctx: &SessionContext, sql: &str) -> Result<(u64, Duration, Durati
     Ok((rows, planning, start.elapsed()))
 }
 
-/// The answer, the time up to the physical plan, and the time up to the answer.
+/// Returns the answer, the time up to the physical plan, and the time up to the answer.
 async fn run(ctx: &SessionContext, sql: &str) -> Result<(Vec<RecordBatch>, Duration, Duration)> {
     let start = Instant::now();
     let plan = ctx.sql(sql).await?.create_physical_plan().await?;
@@ -190,7 +190,7 @@ async fn run(ctx: &SessionContext, sql: &str) -> Result<(Vec<RecordBatch>, Durat
     Ok((batches, planning, start.elapsed()))
 }
 
-/// What was measured of one query on one format.
+/// The figures of one query on one format.
 #[derive(Debug)]
 pub struct Figures {
     pub total: Times,
@@ -199,7 +199,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Of something that is not a query.
+    /// The figures of a measurement that is not a query.
     pub fn only(total: Times) -> Self {
         Self {
             total,

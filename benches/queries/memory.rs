@@ -1,38 +1,38 @@
-//! Anonymous memory of this process: what it has allocated, without the files that it maps.
+//! Anonymous memory of this process: its allocations, without the files that it maps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two looks.
+/// The time between two samples.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// With fewer looks than this during a query, its peak may have been missed.
+/// With fewer samples than this during a query, its peak may have been missed.
 const FEW_SAMPLES: usize = 5;
 
 /// Anonymous memory during a query, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Peak {
-    /// Before the query.
+    /// The memory in use before the query.
     pub before: u64,
-    /// The most seen.
+    /// The maximum of all samples.
     pub peak: u64,
     samples: usize,
 }
 
 impl Peak {
-    /// What the query came to on top of what the process had.
+    /// The memory that the query used in addition to what the process had.
     pub fn growth(&self) -> u64 {
         self.peak - self.before
     }
 
-    /// Whether the query was too short to be looked at often enough.
+    /// Returns `true` if the query was too short for enough samples.
     pub fn is_uncertain(&self) -> bool {
         self.samples < FEW_SAMPLES
     }
 }
 
-/// Looks at the memory once per millisecond on a thread of its own.
+/// Samples the memory once per millisecond on a thread of its own.
 pub struct Sampler {
     before: u64,
     is_over: Arc<AtomicBool>,
@@ -40,7 +40,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts to look; `None` where the system does not tell.
+    /// Starts sampling. Returns `None` if the system does not report memory.
     pub fn start() -> Option<Self> {
         let before = anonymous_bytes()?;
         let is_over = Arc::new(AtomicBool::new(false));
@@ -61,7 +61,7 @@ impl Sampler {
         })
     }
 
-    /// What was seen. The answer of the query should still be held.
+    /// Stops sampling. The query's answer should still be alive, so that it is counted.
     pub fn finish(self) -> Option<Peak> {
         let last = anonymous_bytes()?;
         self.is_over.store(true, Ordering::Relaxed);
@@ -83,8 +83,8 @@ fn anonymous_bytes() -> Option<u64> {
     Some(kibibytes << 10)
 }
 
-/// Gives memory that the allocator keeps for later back to the system, so that earlier queries do not hide what the
-/// next one takes.
+/// Returns the allocator's free memory to the system, so that earlier queries do not hide what the
+/// next one allocates.
 pub fn release_unused() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

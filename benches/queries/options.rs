@@ -1,22 +1,22 @@
-//! What the benchmark is asked to do.
+//! The options of the benchmark.
 
 use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 use crate::Result;
 
-/// Cells and chunks of the arrays to be queried.
+/// The sizes of the arrays to query.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// Extents of the array over time, lat, lon.
+    /// The extents of the array over time, lat, lon.
     pub shape: [u64; 3],
-    /// Extents of its chunks.
+    /// The extents of the array's chunks.
     pub chunk_shape: [u64; 3],
-    /// Positions per side of the square that the slice queries take from one time.
+    /// The side length of the square that slice queries select from one time.
     pub slice_side: u64,
-    /// Chunks along each of the first two axes of the file of many chunks.
+    /// The number of chunks along each of the first two axes of the file of many chunks.
     pub many_chunks_side: u64,
-    /// Files that are one table.
+    /// The number of files in the table of many files.
     pub files: u64,
 }
 
@@ -36,14 +36,14 @@ const QUICK: Size = Size {
     files: 100,
 };
 
-/// What the environment and the arguments ask for.
+/// The options given by arguments and environment.
 #[derive(Debug)]
 pub struct Options {
     pub size: Size,
     pub threads: usize,
     pub runs: usize,
     pub folder: PathBuf,
-    /// Only what has one of these in its name; all of it, if there are none.
+    /// Only measurements whose names contain one of these are run. If empty, all are.
     filters: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ impl Options {
                 "--threads" => threads = Some(value()?),
                 "--runs" => runs = Some(value()?),
                 "--data" => folder = Some(value()?),
-                // Cargo says so to every benchmark.
+                // Cargo passes this to every benchmark.
                 "--bench" => {}
                 _ if argument.starts_with('-') => {
                     return Err(format!("unknown option {argument}; usage: {USAGE}").into());
@@ -97,7 +97,7 @@ impl Options {
         })
     }
 
-    /// Whether something of this name is to be measured.
+    /// Returns `true` if a measurement of this name is to be run.
     pub fn wants(&self, name: &str) -> bool {
         self.filters.is_empty() || self.filters.iter().any(|filter| name.contains(filter))
     }

@@ -1,4 +1,5 @@
-//! A probe of memory bandwidth: the greatest of all numbers of a mapped file, by vectors, on several threads.
+//! A probe of memory bandwidth: computes the maximum of all numbers of a mapped file with SIMD on
+//! several threads.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,11 +16,11 @@ use crate::measure::{Figures, Times};
 use crate::options::Options;
 use crate::report::Report;
 
-/// Cells that a thread takes at a time.
+/// The number of cells that a thread takes at a time.
 const PIECE: usize = 1 << 19;
 const ARGUMENT: &str = "--probe";
 
-/// The file that this process is asked to do nothing but probe.
+/// Returns the file to probe if this process was started only for that.
 pub fn asked_for() -> Option<PathBuf> {
     let mut arguments = std::env::args_os().skip(1);
     arguments
@@ -28,7 +29,7 @@ pub fn asked_for() -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// Maps the file and looks at it once.
+/// Maps the file and runs the probe once.
 pub fn in_a_process_of_its_own(path: &Path) -> Result<()> {
     let threads = std::env::var("TET_SQL_BENCH_THREADS").ok();
     let threads = threads.map_or(Ok(2), |threads| threads.parse())?;
@@ -36,13 +37,13 @@ pub fn in_a_process_of_its_own(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A map of a file.
+/// Maps a file into memory.
 pub fn map(path: &Path) -> Result<Mmap> {
-    // SAFETY: the file is the benchmark's own, and nobody writes to it while it runs.
+    // SAFETY: the file belongs to the benchmark, and nothing writes to it while the benchmark runs.
     Ok(unsafe { Mmap::map(&File::open(path)?)? })
 }
 
-/// The greatest number of a map of f32, headers and all.
+/// Returns the maximum of a mapped file read as f32, headers included.
 pub fn greatest(map: &[u8], threads: usize) -> f32 {
     let cells = map.as_chunks::<4>().0;
     let next = AtomicUsize::new(0);
@@ -78,7 +79,7 @@ fn greatest_of(cells: &[[u8; 4]]) -> f32 {
     most.into_iter().fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// The probe and an average in turn, each in a new process that faults the whole file in.
+/// Alternates the probe and an average, each in a new process that faults the whole file in.
 pub fn fresh(path: &Path, options: &Options, report: &mut Report) -> Result<()> {
     const PROBE: &str = "fresh process: probe";
     const AVERAGE: &str = "fresh process: avg";

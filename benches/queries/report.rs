@@ -8,15 +8,15 @@ use crate::memory::Peak;
 
 const WIDTHS: [usize; 8] = [27, 19, 10, 10, 10, 11, 13, 11];
 
-/// What has been measured so far.
+/// The figures measured so far.
 #[derive(Debug, Default)]
 pub struct Report {
     lines: Vec<Line>,
-    /// What the lines are to each other.
+    /// The figures measured against performance targets.
     pub bars: Bars,
 }
 
-/// One line.
+/// A line of the table.
 #[derive(Debug)]
 pub struct Line {
     pub query: String,
@@ -28,7 +28,7 @@ pub struct Line {
 }
 
 impl Report {
-    /// An empty table, whose head is printed.
+    /// Prints the head of the table and returns an empty report.
     pub fn start() -> Self {
         print_line(&[
             "query",
@@ -44,7 +44,7 @@ impl Report {
         Self::default()
     }
 
-    /// Adds a line, and prints it.
+    /// Adds a line and prints it.
     pub fn add(&mut self, query: &str, data: &str, figures: &Figures) {
         let summary = figures.total.summary();
         let [median, least, most] = summary.map(milliseconds);
@@ -72,12 +72,12 @@ impl Report {
         });
     }
 
-    /// All lines.
+    /// Returns all lines.
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// The line of a query and some data.
+    /// Returns the line of a query on some data.
     pub fn line(&self, query: &str, data: &str) -> Option<&Line> {
         let mut lines = self.lines.iter();
         lines.find(|line| line.query == query && line.data == data)

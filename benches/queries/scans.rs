@@ -1,4 +1,4 @@
-//! Rows as they stream by: every row of the table, counted and dropped.
+//! Row scans: every row of the table is streamed, counted and dropped.
 
 use datafusion::prelude::SessionContext;
 use tet_sql::Access;
@@ -21,7 +21,7 @@ const QUERIES: [(&str, &str); 4] = [
     ),
 ];
 
-/// Streams the rows of each table, and checks that there are as many in each.
+/// Streams the rows of each table and checks that all tables return the same number.
 pub async fn measure(ctx: &SessionContext, options: &Options, report: &mut Report) -> Result<()> {
     for (name, sql) in QUERIES {
         let mut first = None;
@@ -43,7 +43,7 @@ pub async fn measure(ctx: &SessionContext, options: &Options, report: &mut Repor
     zip(ctx, options, report).await
 }
 
-/// The raw and the compressed array, cell by cell.
+/// Measures zip joins of the raw and the compressed array.
 async fn zip(ctx: &SessionContext, options: &Options, report: &mut Report) -> Result<()> {
     const JOIN: &str = "FROM raw r JOIN zstd z USING (time, lat, lon)";
     set_access(ctx, Access::Mmap).await?;

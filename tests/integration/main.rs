@@ -1,5 +1,6 @@
-//! Integration tests, in one binary since each links the whole engine. Their truths are independent of this crate:
-//! NumPy's arrays, the `tetration` crate, the engine over exploded rows, arithmetic.
+//! Integration tests, in one binary because each binary links all of DataFusion. Expected values
+//! are independent of this crate: NumPy arrays, the `tetration` crate, DataFusion over the same
+//! cells as rows, and arithmetic.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

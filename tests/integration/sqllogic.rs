@@ -1,11 +1,13 @@
-//! Runs `queries/*.slt`: the cookbook, and the golden tests of what SQL answers.
+//! Runs `queries/*.slt`: the cookbook, and golden tests of SQL answers.
 //!
-//! Every file has a session of its own, built as the `tet-sql` command builds its own, with two files registered:
-//! `tests/data/weather_small.tet` as the default schema `weather`, and a file of forecasts that is written here as the
-//! schema `second`. In the SQL, `${data}` stands for the folder `tests/data`, and `${scratch}` for an empty folder.
+//! Every file has a session of its own, configured like those of the `tet-sql` command, with two
+//! files registered: `tests/data/weather_small.tet` as the default schema `weather`, and a file of
+//! forecasts, written here, as the schema `second`. In the SQL, `${data}` stands for the directory
+//! `tests/data`, and `${scratch}` for an empty directory.
 //!
-//! With the environment variable `TET_SQL_COMPLETE=1` the expected answers are rewritten by those that the program
-//! gives. Read the difference: an answer is only golden once somebody has found out that it is right.
+//! With the environment variable `TET_SQL_COMPLETE=1`, the expected answers are replaced by those
+//! that the program gives. Review the diff: an answer is golden only once its correctness has been
+//! checked.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +23,8 @@ use tempfile::TempDir;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
 use tet_sql::{TetConfig, TetOptions, TetSessionExt, create_logical_plan, enable_tet};
 
-/// The least size of a partition in the sessions of the command: the engine's own default.
+/// The minimum size in bytes of a partition in the command's sessions, which is DataFusion's
+/// default.
 const USUAL_PARTITION: usize = 10 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,8 +32,8 @@ async fn queries() {
     run(&query_files(), USUAL_PARTITION, is_completing()).await;
 }
 
-/// Files as small as these are scanned in one piece. Cut into as many as may be, they must give the same answers; only
-/// the plans differ.
+/// Files as small as these are scanned in a single partition by default. With as many partitions as
+/// possible the answers must be the same; only the plans differ.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queries_over_many_partitions() {
     if is_completing() {
@@ -72,7 +75,7 @@ async fn run(paths: &[PathBuf], least_partition: usize, complete: bool) {
                 .await
                 .unwrap();
         } else if let Err(error) = runner.run_file_async(path).await {
-            // Names the file and the line.
+            // The error names the file and the line.
             failures.push(error.to_string());
         }
         runner.shutdown_async().await;
@@ -94,7 +97,7 @@ impl Database {
         let mut config = SessionConfig::new()
             .with_information_schema(true)
             .with_option_extension(TetConfig::default())
-            // Plans must not depend on the machine.
+            // Fix the number of partitions, since plans depend on it.
             .with_target_partitions(4);
         config.options_mut().optimizer.repartition_file_min_size = least_partition;
         let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
@@ -103,7 +106,8 @@ impl Database {
             ctx.register_tet_file_as(schema, path, TetOptions::new())
                 .await?;
         }
-        // Only now, or the session would have made an empty schema of that name.
+        // Set this only after registration: the session would otherwise have created an empty
+        // schema of that name.
         let state = ctx.state_ref();
         state
             .write()
@@ -114,7 +118,7 @@ impl Database {
         Ok(Self { ctx, scratch })
     }
 
-    /// The folders that stand behind the placeholders.
+    /// The placeholders and the directories they stand for.
     fn folders(&self) -> [(&'static str, String); 2] {
         [
             ("${data}", data_folder().display().to_string()),
@@ -133,7 +137,7 @@ impl AsyncDB for Database {
         for (placeholder, folder) in self.folders() {
             sql = sql.replace(placeholder, &folder);
         }
-        // As the command does.
+        // Create the plan as the command does.
         let plan = create_logical_plan(&self.ctx.state(), &sql).await?;
         let query = self.ctx.execute_logical_plan(plan).await?;
         let types: Vec<_> = query
@@ -157,7 +161,7 @@ impl AsyncDB for Database {
             format_rows(batch, &mut rows)?;
         }
         for cell in rows.iter_mut().flatten() {
-            // A plan's paths are written without the slash in front.
+            // DataFusion omits the leading slash of paths in plans.
             for (placeholder, folder) in self.folders() {
                 *cell = cell.replace(folder.trim_start_matches('/'), placeholder);
             }
@@ -175,7 +179,7 @@ impl AsyncDB for Database {
     }
 }
 
-/// The type of a column, as the letter behind `query` tells it.
+/// The type of a column, written as a letter after `query`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Column {
     Boolean,
@@ -244,7 +248,8 @@ fn format_rows(batch: &RecordBatch, rows: &mut Vec<Vec<String>>) -> Result<()> {
     Ok(())
 }
 
-/// A plan as one row of text per line. The kind of each plan is only told where there are several.
+/// Formats plans as one row of text per line. The kind of a plan is shown only if there are several
+/// plans.
 fn plan_rows(plans: &[Vec<String>]) -> DBOutput<Column> {
     let mut rows = Vec::new();
     for plan in plans {
@@ -259,7 +264,7 @@ fn plan_rows(plans: &[Vec<String>]) -> DBOutput<Column> {
     }
 }
 
-/// Lines count as they are written, since a plan's indentation means something.
+/// Keeps leading whitespace, since a plan's indentation is significant.
 #[expect(clippy::ptr_arg, reason = "a `Normalizer` takes it so")]
 fn normalize(line: &String) -> String {
     line.trim_end().to_string()
@@ -278,13 +283,14 @@ fn data_folder() -> PathBuf {
     package_folder().join("tests/data")
 }
 
-/// Writes the second file: forecasts on a part of the first file's grid, and a correction for some of its stations.
+/// Writes the second file: forecasts on a part of the first file's grid, and a correction for some
+/// of its stations.
 ///
-/// - `temperature` (f64): the 24 hours from noon of the first day, four latitudes, three longitudes, 12 hours by 2
-///   latitudes by 3 longitudes in a chunk. The forecast for hour `h` of that day, latitude number `i` and longitude
-///   number `j` is `h / 2 + i - j / 4`; there is none (NaN) for the first hour at the first place.
-/// - `calibration` (i16, fill -1): tenths of a hectopascal to add to the pressure of four stations, one of which the
-///   first file does not have, and one of which has no correction.
+/// - `temperature` (f64): the 24 hours from noon of the first day, four latitudes and three
+///   longitudes, in chunks of 12 x 2 x 3. The forecast for hour `h` of that day at latitude index
+///   `i` and longitude index `j` is `h / 2 + i - j / 4`. The very first cell is NaN.
+/// - `calibration` (i16, fill value -1): tenths of a hectopascal to add to the pressure of four
+///   stations. One of them is not in the first file, and one has no correction.
 fn write_second(path: &Path) -> Result<()> {
     let times: Vec<_> = (12..36)
         .map(|hour| format!("2024-01-{:02}T{:02}:00:00Z", 1 + hour / 24, hour % 24))

@@ -1,4 +1,4 @@
-//! Filters that become known while a query runs, and the chunks that aggregates in array space need not read for them.
+//! Dynamic filters on aggregates in array space: chunks that a filter rules out are not read.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use tet_sql::provider::aggregate::ArrayAggregateExec;
 use crate::cells;
 use crate::support::sql::{metric, rows, run, sample, texts};
 
-/// 20 times of 3 latitudes and 4 longitudes, in chunks of one map each; and times that are few.
+/// A grid of 20 times, 3 latitudes and 4 longitudes with one chunk per time, and a table `few` with
+/// three times to join on.
 async fn weather() -> (tempfile::TempDir, SessionContext) {
     let spec = DatasetSpec::new("v", Dtype::F32, &[20, 3, 4], &[1, 3, 4])
         .with_dim_names(["time", "lat", "lon"])
@@ -39,22 +40,22 @@ async fn keys_of_a_join_rule_out_chunks_of_an_aggregate() {
             "SELECT a.time, lat, m FROM few JOIN (SELECT time, lat, max(value) m FROM v GROUP BY lat, time) a ON a.time = column1",
             2,
         ),
-        // Groups by an expression, here over two chunks each.
+        // Grouped by an expression, where each key covers two chunks.
         (
             "SELECT t, m FROM few JOIN (SELECT time / 2 t, avg(value) m FROM v GROUP BY 1) a ON t = column1",
             2,
         ),
-        // Through stages of the engine's, and a union.
+        // Through a union and the two-stage aggregate that DataFusion plans above it.
         (
             "SELECT a.time, m FROM few JOIN (SELECT time, avg(value) m FROM (SELECT * FROM v UNION ALL SELECT * FROM v) GROUP BY time) a ON a.time = column1",
             4,
         ),
-        // Row by row.
+        // An aggregate that works row by row.
         (
             "SELECT a.time, m FROM few JOIN (SELECT time, median(value) m FROM v WHERE lat + lon > 1 GROUP BY time) a ON a.time = column1",
             2,
         ),
-        // The time that is asked for is not what is grouped by.
+        // The join key is not a group key, so its dynamic filter cannot skip chunks.
         (
             "SELECT m, n FROM few JOIN (SELECT lat, count(value) n, max(time) m FROM v GROUP BY lat) a ON m = column1",
             20,
@@ -83,7 +84,8 @@ async fn keys_of_a_join_rule_out_chunks_of_an_aggregate() {
     }
 }
 
-/// In sessions where the rule comes last, the scan has the filter already.
+/// The aggregate rule also takes over a dynamic filter that DataFusion has already pushed into the
+/// scan.
 #[tokio::test]
 async fn as_the_last_rule() {
     use datafusion::execution::SessionStateBuilder;
@@ -116,10 +118,10 @@ async fn as_the_last_rule() {
     assert_eq!(ran.metric("chunks_pruned_by_dynamic_filter"), 18);
 }
 
-/// A filter that goes on changing is looked at between chunks.
+/// A dynamic filter that is updated during execution is evaluated again before each chunk.
 #[tokio::test]
 async fn filters_that_change_are_followed() {
-    // Chunks large enough that others may run between two of them.
+    // The chunks are large enough for the operator to yield between two of them.
     let spec = DatasetSpec::new("v", Dtype::U8, &[8, 512, 1024], &[1, 512, 1024])
         .with_dim_names(["time", "lat", "lon"]);
     let datasets = [(spec, vec![1; 8 << 19])];
@@ -159,7 +161,7 @@ async fn filters_that_change_are_followed() {
         ),
         (3, 5)
     );
-    // The plan can be run again.
+    // The plan can be executed again.
     let again = collect(plan, ctx.task_ctx()).await.unwrap();
     assert_eq!(texts(&again)[..3], ["0 524288", "1 524288", "2 524288"]);
 }

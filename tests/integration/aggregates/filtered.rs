@@ -1,5 +1,5 @@
-//! Aggregates of some rows only: filters of aggregates, and predicates over values, that are not asked of one row after
-//! another. Against the same cells as rows.
+//! Aggregates with `FILTER` clauses and value predicates that run on chunks instead of row by row.
+//! Each answer is compared with the same cells stored as rows.
 
 use std::sync::Arc;
 
@@ -16,9 +16,12 @@ use crate::support::sql::{open, register_rows, rows, run, write};
 const SHAPE: [u64; 3] = [6, 5, 4];
 const AXES: [(&str, usize); 3] = [("day", 6), ("lat", 5), ("lon", 4)];
 
-/// `v`, of floats, of which every seventh is missing and day 4 as a whole; `w`, of integers, of which every fifth is; `u`,
-/// the same without a value that marks missing ones. Chunks are a day each, but for `w`. As `rows_v` and so on the same
-/// cells as rows.
+/// A file with three arrays, and the tables `rows_v`, `rows_w` and `rows_u` with the same cells as
+/// rows.
+///
+/// - `v`: floats in one chunk per day. Every seventh cell and all of day 4 are missing.
+/// - `w`: integers in smaller chunks. Every fifth cell is missing.
+/// - `u`: the integers of `w` in one chunk per day and without a fill value, so no cell is missing.
 async fn sample() -> (TempDir, SessionContext) {
     let missing = |n: usize| n % 7 == 3 || n / 20 == 4;
     let floats = || (0..120).map(move |n| (!missing(n)).then_some((n * 13 % 40) as f32 - 9.0));
@@ -54,7 +57,7 @@ async fn sample() -> (TempDir, SessionContext) {
     (folder, ctx)
 }
 
-/// The operator that aggregates, as EXPLAIN shows it.
+/// The EXPLAIN line of the `ArrayAggregateExec` in a query's plan.
 async fn operator(ctx: &SessionContext, sql: &str) -> String {
     let plan = rows(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
     let lines = plan.iter().flat_map(|row| row.lines());
@@ -63,8 +66,8 @@ async fn operator(ctx: &SessionContext, sql: &str) -> String {
     line.trim().trim_start_matches("physical_plan ").to_string()
 }
 
-/// Checks that an aggregation of `{t}` is answered without a look at single rows, as of rows in memory, and tells how many
-/// chunks it reads.
+/// Checks that a query on `{t}` aggregates without going row by row and returns what the same rows
+/// in memory return. Returns the number of chunks read.
 async fn reads(ctx: &SessionContext, table: &str, sql: &str) -> usize {
     let ours = sql.replace("{t}", table);
     let operator = operator(ctx, &ours).await;
@@ -78,7 +81,7 @@ async fn reads(ctx: &SessionContext, table: &str, sql: &str) -> usize {
     let reads = ran.reads();
     let theirs = sorted(theirs);
     assert_eq!(sorted(ran.rows), theirs, "{ours}");
-    // And where nothing is known, so that no chunk is left out.
+    // Without zone maps no chunk is skipped; the result must be the same.
     rows(ctx, "SET tet.zone_maps = false").await;
     let unknown = rows(ctx, &ours).await;
     rows(ctx, "SET tet.zone_maps = true").await;
@@ -101,7 +104,7 @@ async fn rows_are_counted_by_their_values() {
             "SELECT day, lon, count(*) FILTER (WHERE value BETWEEN 2 AND 7) FROM {t} WHERE value < 6 GROUP BY day, lon",
             12,
         ),
-        // Every value is above, so that it is known how many there are.
+        // The zone maps prove that every value passes, so the counts need no read.
         (
             "u",
             "SELECT day, count(lat) FILTER (WHERE value > -1000) FROM {t} GROUP BY day",
@@ -126,7 +129,7 @@ async fn rows_are_counted_by_their_values() {
 async fn filters_over_dimensions_restrict_cells() {
     let (_folder, ctx) = sample().await;
     for (table, sql, expected) in [
-        // Chunks that no aggregate needs are not read, and counts of rows need none.
+        // Chunks that no aggregate needs are not read, and row counts need no chunk at all.
         ("v", "SELECT avg(value) FILTER (WHERE day >= 5) FROM {t}", 1),
         (
             "v",
@@ -148,7 +151,7 @@ async fn filters_over_dimensions_restrict_cells() {
             "SELECT lon, lat, min(value) FILTER (WHERE lat % 2 = 0), count(value) FILTER (WHERE lat <> 3) FROM {t} WHERE lon < 3 GROUP BY lon, lat",
             5,
         ),
-        // With values as well, and with a predicate that leaves groups out.
+        // Combined with value predicates, and with a `WHERE` clause that removes groups.
         (
             "v",
             "SELECT lat, count(*) FILTER (WHERE value > 3 AND day > 2), sum(value) FILTER (WHERE day < 2 AND value < 20) FROM {t} WHERE value > 0 GROUP BY lat",
@@ -172,7 +175,8 @@ async fn filters_over_dimensions_restrict_cells() {
         operator(&ctx, sql).await,
         @"ArrayAggregateExec: mode=Single, gby=[], aggr=[avg(v.value) FILTER (WHERE v.day >= Int64(4)), avg(v.value)], tet=v, slice=[day: all, lat: all, lon: all], chunks=6 of 6"
     );
-    // What fails on some coordinate, or is over several of them, is asked of rows.
+    // Predicates that may fail on some coordinate, or that use several dimensions, are evaluated
+    // row by row.
     for sql in [
         "SELECT sum(value) FILTER (WHERE lat < lon) FROM {t}",
         "SELECT sum(value) FILTER (WHERE 6 / lat > 2) FROM {t} WHERE lat * lon > 0",
@@ -187,7 +191,7 @@ async fn filters_over_dimensions_restrict_cells() {
     );
 }
 
-/// Over files with axes of their own each.
+/// Filters on dimensions of a table of several files, each with its own axis.
 #[tokio::test]
 async fn filters_over_dimensions_of_many_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -259,7 +263,8 @@ async fn predicates_that_come_to_sets_of_values() {
             }
         }
     }
-    // Chunks that are known are not read: a day is missing, and the others are somewhere between.
+    // Chunks whose statistics decide the predicate are not read: day 4 is entirely missing, and
+    // every other chunk has known bounds and a known count of missing cells.
     for (sql, expected) in [
         (
             "SELECT count(*) FROM {t} WHERE value IS NULL AND day = 4",
@@ -286,7 +291,7 @@ async fn predicates_that_come_to_sets_of_values() {
         operator(&ctx, sql).await,
         @"ArrayAggregateExec: mode=Single, gby=[], aggr=[avg(v.value)], predicate=value@3 != -9, tet=v, slice=[day: all, lat: all, lon: all], chunks=5 of 6, pruned_by_zone_map=1"
     );
-    // Many values apart from each other are rather looked for in rows.
+    // A long list of separate values is looked up row by row instead.
     let many: Vec<String> = (0..20).map(|n| (n * 2).to_string()).collect();
     let sql = format!(
         "SELECT sum(value) FROM v WHERE value IN ({})",

@@ -1,4 +1,4 @@
-//! Aggregates in array space: which plans are taken, what they read, and that they are right where that is hard.
+//! Aggregates in array space: which plans are replaced, what they read, and difficult inputs.
 
 use datafusion::prelude::SessionContext;
 use tet_sql::TetOptions;
@@ -8,7 +8,7 @@ use tetration::catalog::embed_indexes_in_tet;
 use crate::cells;
 use crate::support::sql::{error, open, rows, run, sample, session, write};
 
-/// The physical plan of a query, a node per line.
+/// The physical plan of a query, one node per line.
 async fn plan(ctx: &SessionContext, sql: &str) -> String {
     let explained = rows(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
     let physical = explained
@@ -17,7 +17,7 @@ async fn plan(ctx: &SessionContext, sql: &str) -> String {
     physical.unwrap_or_else(|| panic!("{explained:?}")).clone()
 }
 
-/// Cells 0 to 119 of 4 times, 5 latitudes and 6 longitudes, in chunks that divide nothing evenly.
+/// Cells 0 to 119 of 4 times, 5 latitudes and 6 longitudes, in chunks that divide no axis evenly.
 fn weather() -> (DatasetSpec, Vec<u8>) {
     let spec = DatasetSpec::new("v", Dtype::F32, &[4, 5, 6], &[3, 2, 4])
         .with_dim_names(["time", "lat", "lon"])
@@ -25,7 +25,7 @@ fn weather() -> (DatasetSpec, Vec<u8>) {
     (spec, cells!((0..120).map(|n| n as f32)))
 }
 
-/// The engine's own answer, in the same session.
+/// The answer of DataFusion's own aggregate in the same session.
 async fn engine(ctx: &SessionContext, sql: &str) -> Vec<String> {
     rows(ctx, "SET tet.array_aggregates = false").await;
     let answer = rows(ctx, sql).await;
@@ -95,7 +95,8 @@ async fn what_is_taken_and_what_is_left() {
             true,
             "",
         ),
-        // What fails on a coordinate of no row that is left does not fail.
+        // An expression that fails only on a coordinate without remaining rows does not fail the
+        // query.
         (
             "SELECT 100 / lon, count(*) FROM v WHERE lon <> 0 AND value > 5 GROUP BY 1",
             true,
@@ -111,7 +112,8 @@ async fn what_is_taken_and_what_is_left() {
             false,
             "",
         ),
-        // By values, by more than one dimension, with an order, with chance, or with sets of groups.
+        // Left to DataFusion: grouping by values or by expressions of several dimensions, ordered
+        // aggregates, volatile functions, grouping sets.
         ("SELECT value, count(*) FROM v GROUP BY value", false, ""),
         (
             "SELECT lat + lon, count(*) FROM v GROUP BY lat + lon",
@@ -152,7 +154,7 @@ async fn what_is_taken_and_what_is_left() {
             );
         }
     }
-    // Sessions that were not made for it aggregate as they always do.
+    // Sessions without the rule keep DataFusion's aggregate.
     let plain = SessionContext::new();
     let path = _folder.path().join("sample.tet");
     tet_sql::TetSessionExt::register_tet(&plain, "v".into(), &path, TetOptions::new())
@@ -230,7 +232,7 @@ async fn zone_maps_tell_what_they_can() {
             2,
         ),
         ("SELECT min(value), count(value) FROM v WHERE x > 3", 2),
-        // Chunks without a value are left out, and so are groups.
+        // Chunks without a value are skipped, and their groups do not appear.
         (
             "SELECT count(*), count(value), avg(value) FROM v WHERE value IS NOT NULL",
             2,
@@ -243,7 +245,8 @@ async fn zone_maps_tell_what_they_can() {
             "SELECT count(value) FILTER (WHERE value IS NOT NULL), avg(value) FILTER (WHERE value IS NOT NULL) FROM v",
             2,
         ),
-        // Day 0 is constant, of day 1 nothing counts, of day 2 not all does; day 3 is above.
+        // Day 0 is constant and day 1 is missing: both need no read. Day 2 passes in part and is
+        // read. Day 3 lies above the bound.
         ("SELECT count(value), max(value) FROM v WHERE value < 25", 1),
     ] {
         let (known, read) = (run(&with, sql).await, run(&without, sql).await);
@@ -252,7 +255,8 @@ async fn zone_maps_tell_what_they_can() {
     }
 }
 
-/// Sums of 16-bit numbers are kept in 32 bits for a while; there are chunks in which that would not do.
+/// Sums of 16-bit integers are accumulated in 32 bits in short runs. These chunks are large enough
+/// to overflow 32 bits if a run is too long.
 #[tokio::test]
 async fn long_sums_of_short_numbers() {
     for (dtype, shape, chunk) in [
@@ -280,7 +284,7 @@ async fn long_sums_of_short_numbers() {
     }
 }
 
-/// Numbers that are far from zero and close to each other.
+/// Variances of values far from zero and close to each other keep their precision.
 #[tokio::test]
 async fn deviations_keep_their_digits() {
     let spec = DatasetSpec::new("v", Dtype::F64, &[1000, 10], &[30, 10]).with_dim_names(["a", "b"]);
@@ -292,7 +296,7 @@ async fn deviations_keep_their_digits() {
     assert_eq!(rows(&ctx, by_b).await, ["0.5"]);
 }
 
-/// What is no number, and what is infinite, in few places of much that is ordinary.
+/// A few NaN and infinite cells among many ordinary ones.
 #[tokio::test]
 async fn odd_numbers_among_many() {
     let numbers = |n: u32| match n {
@@ -315,13 +319,13 @@ async fn odd_numbers_among_many() {
     ] {
         assert_eq!(rows(&ctx, sql).await, engine(&ctx, sql).await, "{sql}");
     }
-    // Groups of nothing but infinite numbers, of which the engine finds finite extremes.
+    // Groups that hold only infinities, for which DataFusion returns finite extremes.
     let sql =
         "SELECT min(value), max(value) FROM v WHERE a = 45 AND b IN (0, 1) GROUP BY b ORDER BY b";
     assert_eq!(rows(&ctx, sql).await, ["inf inf", "-inf -inf"]);
 }
 
-/// Values that count as NaN are compared by the engine.
+/// When NaN counts as a value, comparisons follow DataFusion, row by row.
 #[tokio::test]
 async fn nan_as_a_value_is_left_to_the_engine() {
     let spec = DatasetSpec::new("v", Dtype::F32, &[2, 2], &[1, 2]).with_dim_names(["a", "b"]);
@@ -372,7 +376,8 @@ async fn wide_tables_and_many_files() {
     }
 }
 
-/// A rule that comes last must not take away what plans above count on: partitions by hash, orders.
+/// When the rule runs last, it must preserve the hash partitioning and the order that operators
+/// above rely on.
 #[tokio::test]
 async fn as_the_last_rule() {
     use std::sync::Arc;
@@ -413,7 +418,7 @@ async fn as_the_last_rule() {
     drop(folder);
 }
 
-/// The functions that the engine does not have, against arithmetic.
+/// Functions that DataFusion does not have, checked against arithmetic by hand.
 #[tokio::test]
 async fn functions_of_arrays() {
     let spec = DatasetSpec::new("v", Dtype::F64, &[2, 3], &[1, 2])

@@ -1,4 +1,5 @@
-//! Chunks whose part of an aggregate is known without reading them, against the same cells as rows.
+//! Chunks whose aggregates follow from statistics without a read. Each answer is compared with the
+//! same cells stored as rows.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::support::sql::{open, register_rows, rows, run, write};
 const AXES: [(&str, usize); 3] = [("day", 5), ("lat", 3), ("lon", 4)];
 const PER_DAY: usize = 12;
 
-/// Days: one that is the same everywhere, one of zeros, one that is missing, one of different cells, another constant.
+/// Five days of one chunk each: constant, zero, missing, varying, and another constant.
 fn days<T: Copy>(constants: [T; 3], missing: T, number: impl Fn(usize) -> T) -> Vec<T> {
     let day = |cell: usize| match cell / PER_DAY {
         0 => constants[0],
@@ -46,7 +47,7 @@ async fn constant_and_missing_chunks_are_not_read() {
     let i64s = days([1 << 61, 0, -1], 1, |n| n as i64);
     let none_missing: Vec<i64> = i64s.clone();
     let u64s = days([3 << 61, 0, 3], 9, |n| n as u64);
-    // Zeros of one sign, and a fill value of which there is none elsewhere.
+    // A negative zero and a positive zero, each constant within its chunk.
     let zeros = days([-0.0, 0.0, 1.0], f32::NAN, |n| n as f32);
     let cases: [(&str, Dtype, Vec<u8>, ArrayRef, bool); 7] = [
         (
@@ -132,8 +133,8 @@ async fn constant_and_missing_chunks_are_not_read() {
                 "WHERE day <> 3 GROUP BY lon % 2, day / 2",
                 (4, 0),
             ),
-            // Where all that is asked for is how many there are, they need not be the same; and they are not even asked
-            // where none can be missing.
+            // A count of values needs only the number of missing cells, not constant chunks. Arrays
+            // that cannot have missing cells need no statistics either.
             (
                 "lon, count(value)",
                 "WHERE lat = 1 GROUP BY lon",
@@ -153,7 +154,7 @@ async fn constant_and_missing_chunks_are_not_read() {
                 rows
             };
             let theirs = rows(&ctx, &sql("theirs")).await;
-            // Of zeros of either sign, which the engine takes for equal, it shows any.
+            // DataFusion treats zeros of either sign as equal and may show either.
             let plain = |rows: Vec<String>| -> Vec<String> {
                 rows.iter().map(|row| row.replace("-0.0", "0.0")).collect()
             };
@@ -167,7 +168,7 @@ async fn constant_and_missing_chunks_are_not_read() {
     }
 }
 
-/// Where a chunk has a few missing cells, the others may all be the same; it is read for sums all the same.
+/// A chunk with missing cells is read for sums, even if all its other cells are equal.
 #[tokio::test]
 async fn chunks_with_some_missing_cells_are_read() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Groups of the rows of many files, and aggregates of dimensions: what follows from axes is computed of axes.
+//! Groups across many files, and aggregates of dimensions, which are computed from the axes.
 
 use std::path::Path;
 
@@ -12,12 +12,13 @@ const FILES: u64 = 50;
 const LATS: u64 = 40;
 const LONS: u64 = 50;
 
-/// The value at a time, a latitude and a longitude.
+/// The value at the given time, latitude and longitude.
 fn value(time: u64, lat: u64, lon: u64) -> i16 {
     (time * 10 + (lat * LONS + lon) % 7) as i16
 }
 
-/// A file with a time step each, all on the same grid but for every other one, whose latitudes are moved if that is wanted.
+/// Writes one file per time step, all on the same grid. With `is_moved`, every other file has its
+/// latitudes shifted by 1000.
 fn files(folder: &Path, is_moved: bool) {
     for time in 0..FILES {
         let offset = if is_moved { time % 2 * 1000 } else { 0 };
@@ -44,7 +45,7 @@ async fn table(folder: &Path) -> SessionContext {
     ctx
 }
 
-/// The operator that aggregates, with what it expects.
+/// The EXPLAIN line of the `ArrayAggregateExec` in a query's plan, with its statistics.
 async fn operator(ctx: &SessionContext, sql: &str) -> String {
     let plan = rows(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
     let mut lines = plan.iter().flat_map(|row| row.lines());
@@ -57,7 +58,7 @@ async fn files_on_one_grid_have_the_groups_of_one_file() {
     let folder = tempfile::tempdir().unwrap();
     files(folder.path(), false);
     let ctx = table(folder.path()).await;
-    // Were every file to have places of its own, there would be 50 * 50 times as many groups: more than may be.
+    // Files that share a grid share its groups. Separate groups per file would exceed the limit.
     for (keys, groups) in [
         ("lat, lon", LATS * LONS),
         ("lat, lon % 10", LATS * LONS),
@@ -104,8 +105,8 @@ async fn files_on_two_grids_have_the_groups_of_two() {
     assert_eq!(rows(&ctx, &check).await, expected);
 }
 
-/// Four files whose times and latitudes overlap in part, whose longitudes repeat, and which have no value where all of
-/// them are even.
+/// A table of four files whose times and latitudes partly overlap and whose longitudes repeat.
+/// Cells where all three coordinates are even are NaN.
 async fn overlapping(folder: &Path) -> SessionContext {
     let labels = |numbers: &[i64]| numbers.iter().map(ToString::to_string).collect::<Vec<_>>();
     let parts: [(&[i64], &[i64]); 4] = [
@@ -146,12 +147,13 @@ async fn overlapping(folder: &Path) -> SessionContext {
         folder.display()
     );
     rows(&ctx, &create).await;
-    // The same rows in memory, where the engine aggregates.
+    // A copy of the rows in memory, which DataFusion aggregates.
     rows(&ctx, "CREATE TABLE m AS SELECT * FROM t").await;
     ctx
 }
 
-/// By whatever rows are grouped, and wherever the files overlap, the answers are those of the same rows in memory.
+/// Aggregates of dimensions equal those of the same rows in memory, for all group keys and
+/// overlapping files.
 #[tokio::test]
 async fn aggregates_of_dimensions_come_from_axes() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,7 +192,7 @@ async fn aggregates_of_dimensions_come_from_axes() {
                 let plan = rows(&ctx, &format!("EXPLAIN FORMAT INDENT {ours}"))
                     .await
                     .concat();
-                // Nothing is left of a slice without a row.
+                // A slice without rows leaves no aggregate in the plan.
                 if slice != " WHERE time > 9" {
                     assert!(plan.contains("by_axis=[count(DISTINCT"), "{sql}: {plan}");
                     assert!(!plan.contains("by_row"), "{sql}: {plan}");
@@ -208,7 +210,8 @@ async fn aggregates_of_dimensions_come_from_axes() {
     }
 }
 
-/// What is of the file, of nothing, or under a union; and what only rows tell.
+/// Aggregates of the file column, of constants and over a union come from the axes. Those that
+/// depend on single rows do not.
 #[tokio::test]
 async fn which_aggregates_come_from_axes() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,7 +242,7 @@ async fn which_aggregates_come_from_axes() {
             "by_axis=[count(DISTINCT t.time)]",
             true,
         ),
-        // Of several dimensions, or of rows that values decide on.
+        // Arguments of several dimensions, and rows that a value predicate selects, need rows.
         (
             "SELECT count(DISTINCT lat + lon), avg(value) FROM {t}",
             "",
@@ -275,7 +278,7 @@ async fn which_aggregates_come_from_axes() {
         theirs.sort();
         assert_eq!(ours, theirs, "{sql}");
     }
-    // A filter leaves out what the argument fails on.
+    // The filter removes the coordinate on which the argument would fail.
     let filtered =
         "SELECT lat, sum(100 / time) FILTER (WHERE time <> 0) FROM t GROUP BY lat ORDER BY lat";
     let slice = "SELECT lat, sum(100 / time) FROM m WHERE time <> 0 GROUP BY lat ORDER BY lat";

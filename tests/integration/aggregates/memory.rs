@@ -1,4 +1,4 @@
-//! What becomes of aggregates in array space when memory is short. Expected values are closed forms.
+//! Aggregates in array space under memory limits. Expected values are closed forms.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::support::sql::{metric, run, write};
 
 const EXTENTS: [u64; 3] = [50, 100, 100];
 
-/// Cells 0, 1, 2 and so on in chunks of a map each, in a session of so much memory and so many partitions.
+/// Cells numbered from 0 in one chunk per time, in a session with the given memory limit and number
+/// of partitions.
 async fn limited(bytes: usize, partitions: usize) -> (tempfile::TempDir, SessionContext) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("v.tet");
@@ -42,7 +43,7 @@ async fn limited(bytes: usize, partitions: usize) -> (tempfile::TempDir, Session
     (folder, ctx)
 }
 
-/// A group per cell.
+/// Aggregates with one group per cell.
 const CELLS: &str = "SELECT count(*), sum(s), min(time + lat + lon), sum(c) FROM \
     (SELECT time, lat, lon, sum(value) s, count(*) c FROM v GROUP BY time, lat, lon)";
 
@@ -59,8 +60,8 @@ async fn groups_beyond_memory_are_left_to_the_engine() {
     }
 }
 
-/// A union has an operator for each of its inputs, each with a plan of the engine's for that input alone; an answer whose
-/// order is declared has it in any case.
+/// Falling back to DataFusion does not change the result, also where each input of a union falls
+/// back on its own, and where the declared order must be kept.
 #[tokio::test]
 async fn what_is_left_to_the_engine_is_the_same() {
     let both = "(SELECT * FROM v UNION ALL SELECT time, lat, lon, value * 2 FROM v)";
@@ -82,7 +83,7 @@ async fn what_is_left_to_the_engine_is_the_same() {
     }
 }
 
-/// There are as many workers as there is memory for: each has results of all groups.
+/// Every worker holds the partial states of all groups, so memory limits the number of workers.
 #[tokio::test]
 async fn fewer_workers_where_memory_is_short() {
     let by_place = "SELECT count(*), sum(s) FROM \
@@ -97,8 +98,8 @@ async fn fewer_workers_where_memory_is_short() {
     }
 }
 
-/// Accumulators are made of all groups at once, which takes memory ahead of any row: here half a million times some
-/// hundred bytes.
+/// Accumulators are created for all groups up front. Half a million of them at a few hundred bytes
+/// each exceed the limit before any chunk is read, so DataFusion takes over.
 #[tokio::test]
 async fn accumulators_are_made_where_there_is_memory_for_them() {
     let (_folder, ctx) = limited(64 << 20, 2).await;
@@ -106,20 +107,21 @@ async fn accumulators_are_made_where_there_is_memory_for_them() {
     let frame = ctx.sql(sql).await.unwrap();
     let plan = frame.create_physical_plan().await.unwrap();
     let mut batches = plan.execute(0, ctx.task_ctx()).unwrap();
-    // What the engine makes of it is its own.
+    // The result of DataFusion's plan is not tested here.
     assert!(futures::poll!(batches.next()).is_pending());
     let metric = |name| metric(&plan, name);
     assert_eq!((metric("left_to_engine"), metric("chunks_read")), (1, 0));
 }
 
-/// 10,000 histograms of half a mebibyte each are not made; how many values there are in each bin is known with less.
+/// 10,000 histograms of half a mebibyte each exceed the memory limit. Until then, a group needs
+/// memory only for its distinct values, not for all its bins.
 #[tokio::test]
 async fn histograms_take_the_memory_of_their_values_until_they_are_made() {
     let (_folder, ctx) = limited(64 << 20, 2).await;
     let sql = "SELECT lat, lon, histogram(value, 0, 500000, 65536) AS h FROM v GROUP BY lat, lon";
     let error = ctx.sql(sql).await.unwrap().collect().await.unwrap_err();
     assert!(error.to_string().contains("Resources exhausted"), "{error}");
-    // Of 100 groups with 5,000 different values each, by rows and by cells.
+    // 100 groups of 5,000 distinct values each fit, computed by cell and by row.
     for from in ["v", "(SELECT * FROM v WHERE value + lon >= 0)"] {
         let sql = format!(
             "SELECT count(*), sum(n) FROM (SELECT unnest(h) AS n FROM \
@@ -129,11 +131,11 @@ async fn histograms_take_the_memory_of_their_values_until_they_are_made() {
     }
 }
 
-/// Values that workers have kept are counted while they are put together.
+/// Merging the values of several workers counts against the memory limit.
 #[tokio::test]
 async fn medians_of_several_workers_keep_to_their_memory() {
     let sql = "SELECT median(value), count(*) FROM v";
-    // Half a million numbers of four bytes.
+    // Half a million values of four bytes.
     let (_folder, ctx) = limited(64 << 20, 4).await;
     assert_eq!(run(&ctx, sql).await.rows, ["249999.5 500000"]);
     let (_folder, ctx) = limited(3 << 20, 4).await;

@@ -1,4 +1,4 @@
-//! The order that the rows of aggregates in array space come in, and what is declared of it.
+//! The order of the rows of aggregates in array space, and the ordering that their plans declare.
 
 use datafusion::prelude::SessionContext;
 use tet_sql::TetOptions;
@@ -7,7 +7,7 @@ use tet_sql::format::tet::{DatasetSpec, Dtype};
 use crate::cells;
 use crate::support::sql::{rows, sample};
 
-/// An ascending, a descending and an unsorted axis.
+/// A grid with an ascending, a descending and an unsorted axis.
 fn axes() -> (DatasetSpec, Vec<u8>) {
     let spec = DatasetSpec::new("v", Dtype::I32, &[4, 3, 5], &[1, 3, 5])
         .with_dim_names(["time", "lat", "lon"])
@@ -28,8 +28,8 @@ async fn set(ctx: &SessionContext, name: &str, value: impl std::fmt::Display) {
     rows(ctx, &format!("SET {name} = {value}")).await;
 }
 
-/// Whether a sort is left, in all ways that scans can be told to declare their order, and that the rows are those of the
-/// engine's own aggregate, one by one.
+/// Plans need no sort where the group order follows from sorted axes, with and without declared
+/// scan orderings. All rows equal those of DataFusion's aggregate, in order.
 #[tokio::test]
 async fn groups_come_in_the_order_of_sorted_axes() {
     let (_folder, _, ctx) = sample(&[axes()], TetOptions::new()).await;
@@ -90,7 +90,8 @@ async fn groups_come_in_the_order_of_sorted_axes() {
                 let found = plan(&ctx, sql).await;
                 assert!(found.contains("ArrayAggregateExec"), "{found}");
                 let has_sort = found.contains("SortExec");
-                // What scans declare may be more than is found out of the groups.
+                // With declared scan orderings, plans may also avoid a sort where the groups alone
+                // do not prove the order.
                 assert!(has_sort != is_sorted || (declared && !is_sorted), "{found}");
                 let answer = rows(&ctx, sql).await;
                 set(&ctx, "tet.declare_ordering", false).await;
@@ -102,7 +103,7 @@ async fn groups_come_in_the_order_of_sorted_axes() {
     }
 }
 
-/// With more above an aggregate than an order: the engine's limits, windows and joins, whatever they make of it.
+/// Limits, windows, joins and unions above an ordered aggregate return DataFusion's rows.
 #[tokio::test]
 async fn what_counts_on_the_order_is_right() {
     let (_folder, _, ctx) = sample(&[axes()], TetOptions::new()).await;
@@ -138,7 +139,7 @@ async fn what_counts_on_the_order_is_right() {
     }
 }
 
-/// Coordinates of one file may come between those of another.
+/// The coordinates of several files may interleave, so their groups need a sort.
 #[tokio::test]
 async fn several_files_are_not_in_order() {
     let folder = tempfile::tempdir().unwrap();
@@ -160,7 +161,7 @@ async fn several_files_are_not_in_order() {
     let sql = "SELECT t, sum(value) FROM v GROUP BY t ORDER BY t";
     assert!(plan(&ctx, sql).await.contains("SortExec"));
     assert_eq!(rows(&ctx, sql).await, ["0 1", "1 1", "2 5", "3 5"]);
-    // Of one file they are.
+    // The groups of a single file are in order.
     let sql = "SELECT file <> '', t, sum(value) FROM v WHERE file LIKE '%a.tet' GROUP BY file, t ORDER BY t";
     let found = plan(&ctx, sql).await;
     assert!(

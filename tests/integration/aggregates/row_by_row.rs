@@ -1,4 +1,5 @@
-//! Aggregates that the engine's accumulators compute: the memory that they take, and what may fail.
+//! Aggregates that run DataFusion's accumulators row by row: their memory accounting and their
+//! errors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +22,7 @@ use crate::support::sql::{error, rows, sample};
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// A count that notes how often it is asked for its size.
+/// A count that records how often DataFusion asks for its size.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Counting(Signature);
 
@@ -81,7 +82,7 @@ impl Accumulator for Count {
     }
 }
 
-/// Of many groups it takes long to find out: not after every chunk.
+/// `size` is expensive for many groups, so it is not called after every chunk.
 #[tokio::test]
 async fn accumulators_are_seldom_asked_for_their_size() {
     let spec = DatasetSpec::new("v", Dtype::F32, &[900, 10], &[1, 10]);
@@ -109,7 +110,7 @@ async fn accumulators_that_outgrow_memory_are_an_error() {
             .unwrap();
         for groups in ["", "GROUP BY dim_0"] {
             let sql = format!("SELECT median(value) FROM v {groups}");
-            // The engine, to which it is left then, has no more.
+            // The fallback to DataFusion has the same memory limit and fails too.
             let message = error(&ctx, &sql).await;
             assert!(message.contains("Resources exhausted"), "{message}");
         }
@@ -117,7 +118,7 @@ async fn accumulators_that_outgrow_memory_are_an_error() {
     }
 }
 
-/// An expression that fails on a coordinate fails a query only if it has rows there.
+/// An expression that fails on a coordinate fails the query only if rows remain there.
 #[tokio::test]
 async fn groups_fail_only_where_there_are_rows() {
     let spec = DatasetSpec::new("v", Dtype::F32, &[3, 2], &[3, 2])

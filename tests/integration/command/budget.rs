@@ -1,9 +1,9 @@
-//! Statements that ask for too much.
+//! Statements that exceed a limit on the command line.
 
 use super::*;
 use crate::hostile::statements::statements;
 
-/// One after another in a process that goes on, and has not lost what it knew.
+/// All hostile statements run in one process, which keeps its session state.
 #[test]
 fn hostile_statements_are_refused_one_after_another() {
     let statements = statements();

@@ -1,10 +1,11 @@
-//! Plans as text, with a sentence in front.
+//! EXPLAIN output of the command: a summary sentence, then the plan as text.
 
 use super::*;
 
 const MEAN: &str = "SELECT avg(value) FROM temperature WHERE lat > 20";
 
-/// The chunks that the index has for some latitudes, and all of them; and the bytes of the former.
+/// The number of chunks with latitudes above 20, the number of all chunks, and the stored bytes of
+/// the former, according to `tet_chunks`.
 fn stored() -> [u64; 3] {
     let sql = "SELECT count(*) FILTER (WHERE greatest(lat_first, lat_last) > 20), count(*), \
                sum(stored_bytes) FILTER (WHERE greatest(lat_first, lat_last) > 20) FROM tet_chunks('temperature')";
@@ -51,7 +52,7 @@ fn explain_is_text_with_a_sentence_in_front() {
         output.starts_with(&sentence) && output.contains("┌──"),
         "{output}"
     );
-    // What is for programs has the rows that DataFusion gives.
+    // Formats for programs return the rows that DataFusion returns.
     let output = answer(&[WEATHER, "--format", "csv", "-c", &explain]);
     assert!(output.starts_with("plan_type,plan\n"), "{output}");
 }
@@ -106,7 +107,7 @@ fn a_sentence_tells_what_else_is_done() {
             assert!(sentence.contains(part), "{sql}: {sentence}");
         }
     }
-    // Nothing is said of what has no arrays.
+    // Plans without arrays have no summary sentence.
     let output = answer(&["-c", "EXPLAIN SELECT 1"]);
     assert!(output.starts_with("logical plan\n"), "{output}");
 }

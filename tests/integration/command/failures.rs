@@ -1,4 +1,4 @@
-//! What is said of what is wrong, and the status then.
+//! Error messages, hints and exit statuses.
 
 use super::*;
 
@@ -131,7 +131,7 @@ fn coordinates_that_are_not_there_are_hinted_at() {
         assert_eq!(output.status.code(), Some(0), "{predicate}");
         assert_eq!(text(&output.stderr), expected, "{predicate}");
     }
-    // Columns of other tables have no coordinates.
+    // Columns of tables that are not arrays have no coordinates, so they get no hint.
     let query = "SELECT count(*) FROM temperature AS t JOIN (VALUES (7.5)) AS s(lat) ON t.lat < s.lat WHERE s.lat = 8";
     let output = run(&[WEATHER, "--format", "csv", "-c", query]);
     assert_eq!(text(&output.stderr), "");

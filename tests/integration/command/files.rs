@@ -1,4 +1,4 @@
-//! Results that become files, and files that stay as they are.
+//! Results written to files, and files that must not be overwritten.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn results_become_files_by_their_ending() {
             std::fs::remove_file(left[0].path()).unwrap();
         }
     }
-    // Those of rows replace what is there, also by nothing.
+    // Row formats replace an existing file, also with an empty result.
     for name in ["b.parquet", "b.arrow"] {
         let file = path(name);
         for (condition, expected) in [("true", "n\n1\n"), ("false", "n\n0\n")] {
@@ -54,7 +54,7 @@ fn results_become_files_by_their_ending() {
         std::fs::read_to_string(path("b.csv")).unwrap(),
         "[{\"x\":1}]\n"
     );
-    // One file of rows holds one result.
+    // Parquet and Arrow files hold a single result.
     let twice = complaint(&[
         "-o",
         &path("c.parquet"),
@@ -93,7 +93,7 @@ fn a_result_that_breaks_off_is_no_result() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
     fails(&["-o", path, "-c", "SELECT 1 AS x", "-c", broken]);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n1\n");
-    // A result may take the place of what it is made of.
+    // A result may replace the file it is computed from.
     let table = format!(
         "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{path}' OPTIONS (format.has_header true)"
     );
@@ -240,7 +240,8 @@ fn unknown_endings_are_refused_with_those_that_are_known() {
     let told = complaint(&["-c", &format!("COPY (SELECT 1 AS x) TO '{}'", path("o"))]);
     assert!(told.contains("STORED AS names one"), "{told}");
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
-    // A format that is given holds under any name; no ending is a table of characters.
+    // An explicit format applies whatever the file's extension. Without a format or a known
+    // extension, the result is a text table.
     let file = path("o.dat");
     answer(&["--format", "csv", "-o", &file, "-c", "SELECT 1 AS x"]);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n1\n");

@@ -1,4 +1,4 @@
-//! How results look.
+//! The layout of results in each output format.
 
 use super::*;
 

@@ -1,10 +1,10 @@
-//! Results of very many rows.
+//! Results with very many rows.
 
 use std::io::{BufRead, BufReader};
 
 use super::*;
 
-/// A trillion rows.
+/// A query with a trillion rows.
 const ENDLESS: &str =
     "SELECT a.value AS n, b.value AS m FROM range(1000000) a CROSS JOIN range(1000000) b";
 
@@ -27,7 +27,7 @@ fn tables_are_written_as_their_rows_come() {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // Far more than are kept to be measured.
+        // Far more lines than the command buffers to compute column widths.
         let lines: Vec<String> = lines.take(50_000).map(Result::unwrap).collect();
         assert!(
             lines[1].contains(" n ") && lines[1].contains(" m "),

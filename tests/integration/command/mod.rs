@@ -28,14 +28,14 @@ fn run_with_input(arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
         .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        // The tests are nobody's sessions.
+        // Keep the developer's own configuration out of the tests.
         .env("XDG_CONFIG_HOME", "/nowhere")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The command may end without reading it all.
+    // The command may exit before it has read all of its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -44,7 +44,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Standard output of a run that must succeed and say nothing else.
+/// Runs the command, which must succeed with an empty standard error. Returns its standard output.
 fn answer(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert_eq!(text(&output.stderr), "", "{arguments:?}");
@@ -52,7 +52,7 @@ fn answer(arguments: &[&str]) -> String {
     text(&output.stdout).to_string()
 }
 
-/// Standard error of a run that must fail with status 1.
+/// Runs the command, which must fail with status 1. Returns its standard error.
 fn complaint(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}");

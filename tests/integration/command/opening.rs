@@ -1,4 +1,4 @@
-//! The files of a session.
+//! Opening and closing the files of a session.
 
 use super::*;
 
@@ -114,7 +114,7 @@ fn options_of_opening_and_reading() {
             assert_eq!(answer(&arguments), expected);
         }
     }
-    // A file whose footer alone is broken.
+    // A file in which only the footer is broken.
     let broken = "tests/data/edge/footer_bad_json.tet";
     let output = run(&[broken, "-c", "SELECT 1"]);
     assert!(
@@ -169,7 +169,7 @@ fn files_of_all_formats_are_opened() {
     let named = format!("other={lines}");
     let count = ["--format", "csv", "-c", "SELECT sum(n) AS n FROM other"];
     assert_eq!(answer(&[&[named.as_str()], &count[..]].concat()), "n\n3\n");
-    // At the prompt, and never over what is read.
+    // Files of lines can be opened at the prompt, and `.output` never overwrites an open input.
     let script = format!(
         ".open {lines}\n.open {lines} AS b\nSELECT count(*) AS n FROM lines, b;\n.output {lines}\n"
     );
@@ -189,7 +189,7 @@ fn arrays_of_a_hierarchy_are_reached_by_their_path() {
     let copy = format!("COPY (SELECT * FROM temperature) TO '{store}'");
     let csv = ["--format", "csv", "-c"];
     answer(&[&[WEATHER], &csv[..], &[copy.as_str()]].concat());
-    // With its coordinates, which lie beside it.
+    // Coordinate arrays beside an array of a store are found.
     for location in [
         format!("{store}/temperature"),
         format!("{store}/temperature/"),

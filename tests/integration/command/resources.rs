@@ -1,4 +1,4 @@
-//! Memory, and what is left behind of it on disk.
+//! Memory limits, temporary files and signals.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn an_interrupted_statement_leaves_nothing_behind() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Until it spills.
+    // Wait until the sort spills.
     let spills = || {
         let entries = folder.path().read_dir().unwrap();
         entries.flatten().any(|entry| {
@@ -67,7 +67,7 @@ fn an_interrupted_copy_takes_its_file_away() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 
-/// As `nohup` starts it.
+/// A hang-up ends the command, unless it was started with SIGHUP ignored, as `nohup` does.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_closed_terminal_ends_it_unless_that_is_ignored() {
@@ -75,7 +75,7 @@ fn a_closed_terminal_ends_it_unless_that_is_ignored() {
 
     for (trap, code) in [("trap '' HUP", 0), (":", 129)] {
         if code == 129 && tet_sql::format::ignores_hang_ups() {
-            // So are these tests, and no shell can change that.
+            // The test process itself ignores SIGHUP, and no shell can undo that for its children.
             continue;
         }
         let mut child = Command::new("sh")
@@ -114,7 +114,7 @@ fn a_small_memory_limit_still_sorts() {
 
 #[test]
 fn memory_is_limited() {
-    // Four million rows to be sorted fit neither into the limit nor onto the disk that they may use.
+    // Sorting four million rows exceeds both the memory limit and the disk limit for spilling.
     let sort = "SET datafusion.runtime.max_temp_directory_size = '1M'; \
                 SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY value % 1000003) AS n \
                 FROM range(4000000))";

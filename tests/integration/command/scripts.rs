@@ -1,4 +1,4 @@
-//! Statements of scripts, of standard input, and those that run again.
+//! Statements from scripts and standard input, and statements that are run again.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn statements_are_answered_as_they_come() {
     let mut input = child.stdin.take().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
     for number in ["1", "2"] {
-        // The answer is there before the input has an end.
+        // Each answer is written before the input ends.
         writeln!(input, "SELECT\n{number} AS x;").unwrap();
         assert_eq!(output.next().unwrap().unwrap(), "x");
         assert_eq!(output.next().unwrap().unwrap(), number);

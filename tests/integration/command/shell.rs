@@ -1,8 +1,8 @@
-//! Meta-commands, and statements that are the command's own.
+//! Meta-commands, and statements that the command implements itself.
 
 use super::*;
 
-/// The lines of a table, each as its cells.
+/// Runs a query and splits its output into rows of cells, header included.
 fn rows(sql: &str) -> Vec<Vec<String>> {
     let output = answer(&[WEATHER, "--format", "tsv", "-c", sql]);
     let cells = |line: &str| line.split('\t').map(str::to_owned).collect();
@@ -35,7 +35,7 @@ fn tables_are_listed_with_what_they_hold() {
         rows.contains("\nweather_small,temperature,\"(time: 48, lat: 10, lon: 20)\",Float32,"),
         "{rows}"
     );
-    // Coordinate arrays are not in the way.
+    // Coordinate arrays are listed in a line of their own at the end.
     let output = answer(&["tests/data/coordvars.tet", "-c", ".tables"]);
     let last = output.lines().last().unwrap();
     assert!(last.starts_with("  coordinates: "), "{output}");
@@ -196,7 +196,7 @@ fn headers_are_short_where_they_are_read() {
         markdown.starts_with("| avg(value) | 1 | count(*) + 1 |\n"),
         "{markdown}"
     );
-    // What is for programs has the names that other statements find the columns by.
+    // Formats for programs keep the column names that other statements can refer to.
     let csv = answer(&[WEATHER, "--format", "csv", "-c", sql]);
     assert!(csv.starts_with("avg(temperature.value),Int64(1),"), "{csv}");
 }
@@ -225,7 +225,8 @@ fn columns_are_summarized() {
     assert!(output.contains("\ndouble,Int64,2,4,2,3.0,"), "{output}");
 }
 
-/// An array is summarized on its axes and stored cells, its rows by DataFusion.
+/// SUMMARIZE reads an array's axes and stored cells directly, and DataFusion summarizes a query's
+/// rows. Both must agree.
 #[test]
 fn an_array_is_summarized_as_its_rows_are() {
     let array = rows("SUMMARIZE temperature");
@@ -233,7 +234,7 @@ fn an_array_is_summarized_as_its_rows_are() {
     assert_eq!(array[0], rows[0]);
     assert_eq!(array.len(), 5);
     for (array, rows) in array[1..].iter().zip(&rows[1..]) {
-        // Names, types, extremes, count and nulls.
+        // Names, types, min, max, count and nulls.
         for column in [0, 1, 2, 3, 10, 11] {
             assert_eq!(array[column], rows[column], "{array:?} {rows:?}");
         }

@@ -1,4 +1,4 @@
-//! `tet-sql` at a terminal: what is typed, and what is shown.
+//! `tet-sql` at a terminal: keys typed and text shown.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use rexpect::session::{PtySession, spawn_with_options};
 
 const WEATHER: &str = "tests/data/weather_small.tet";
 const PROMPT: &str = "tet> ";
-/// More than a busy machine needs.
+/// In milliseconds, ample for a busy machine.
 const TIMEOUT: u64 = 60_000;
 const CONTROL_D: &str = "\u{4}";
 
@@ -47,10 +47,10 @@ impl Terminal {
         terminal
     }
 
-    /// Waits for a text, and returns what came before it.
+    /// Waits for a text and returns the output before it.
     fn sees(&mut self, text: &str) -> String {
         match self.session.exp_string(text) {
-            // Read a byte at a time, as if each were a character.
+            // `rexpect` reads each byte as one character.
             Ok(before) => {
                 let bytes = before.chars().map(|byte| byte as u8).collect();
                 String::from_utf8(bytes).unwrap()
@@ -64,10 +64,10 @@ impl Terminal {
         self.session.flush().unwrap();
     }
 
-    /// Enters a line, and returns what is shown up to the next prompt.
+    /// Enters a line and returns the output up to the next prompt.
     fn answers(&mut self, line: &str) -> String {
         self.types(&format!("{line}\r"));
-        // The line itself, and what it is redrawn as.
+        // Skip the echo of the line, which may be redrawn as it is typed.
         let last = line.chars().last().unwrap().to_string();
         self.sees(&last);
         self.sees("\r\n");
@@ -112,7 +112,7 @@ fn statements_have_several_lines() {
     terminal.sees("-> ");
     let shown = terminal.answers(";");
     assert!(shown.contains("a\\nb"), "{shown}");
-    // Given up, and nothing is left of it.
+    // Ctrl-C discards the unfinished statement.
     terminal.types("SELECT (\r");
     terminal.sees("(> ");
     terminal.types("\u{3}");
@@ -159,7 +159,7 @@ fn a_query_is_interrupted_and_the_session_goes_on() {
     terminal.types(
         "SELECT count(*) FROM range(1000000) a JOIN range(1000000) b ON a.value < b.value;\r",
     );
-    // A bar, since it takes its time.
+    // The progress bar appears because the query takes long.
     terminal.sees("2 s");
     terminal.types("\u{3}");
     terminal.sees("cancelled");
@@ -171,7 +171,7 @@ fn a_query_is_interrupted_and_the_session_goes_on() {
 
 #[test]
 fn what_is_taller_than_the_screen_goes_through_a_pager() {
-    // A pager that shows the first line it gets, and that it was there.
+    // A stand-in for a pager, which marks the first three lines.
     let pager = [("PAGER", "sed -u -e 's/^/paged: /' -e 3q")];
     let mut terminal = Terminal::open(&[], &pager);
     let shown = terminal.answers("SELECT 1 AS x;");
@@ -215,7 +215,7 @@ fn the_history_is_kept_and_hints() {
     terminal.leaves();
     let mut terminal = Terminal::open_at(home, &[], &state);
     terminal.types("SELECT 123");
-    // The rest is offered, and taken.
+    // The rest of the line is suggested, and the right arrow key accepts it.
     terminal.sees("45 AS remembered;");
     terminal.types("\u{1b}[C\r");
     let shown = terminal.sees("1 row in");
@@ -245,7 +245,7 @@ fn make_executable(path: &Path) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// The output of a command at a terminal, control characters included.
+/// Runs a command at a terminal and returns its output, control characters included.
 fn written(arguments: &[&str], program: &str) -> String {
     let mut command = Command::new(program);
     command
@@ -256,7 +256,7 @@ fn written(arguments: &[&str], program: &str) -> String {
         .env("PAGER", "");
     let options = Options::new().timeout_ms(Some(TIMEOUT));
     let mut session = spawn_with_options(command, options).unwrap();
-    // Read a byte at a time, as if each were a character.
+    // `rexpect` reads each byte as one character.
     let text = session.exp_eof().unwrap();
     let bytes = text.chars().map(|byte| byte as u8);
     String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
@@ -267,7 +267,7 @@ fn a_file_tells_the_terminal_nothing() {
     use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hostile.tet");
-    // Sets the title of the window.
+    // An escape sequence that would set the window's title.
     let hostile = |text: &str| format!("{text}\u{1b}]0;owned\u{7}\u{202e}");
     let spec = DatasetSpec::new(hostile("name"), Dtype::U8, &[2], &[2])
         .with_dim_names([hostile("dim")])

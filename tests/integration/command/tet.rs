@@ -1,4 +1,5 @@
-//! The `tet` command, and the checks behind `tet verify`, against what the reference says of the same files.
+//! The `tet` command and the checks behind `tet verify`, compared with the verdicts of the
+//! `tetration` reference implementation on the same files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Edge cases with the exit status of the reference's verify.
+/// The edge case files, each with `true` if the reference implementation accepts it.
 fn reactions() -> Vec<(String, bool)> {
     let text = fs::read_to_string(data("edge/reference-reactions.txt")).unwrap();
     let mut reactions = Vec::new();
@@ -50,7 +51,8 @@ fn reactions() -> Vec<(String, bool)> {
 
 #[test]
 fn what_the_reference_refuses_is_refused_and_more() {
-    // Where the reference sees nothing: metadata that does not fit, and payloads where none can lie.
+    // Errors that the reference implementation does not detect: inconsistent metadata, and payloads
+    // at invalid offsets.
     let missed = [
         "footer_json_array",
         "meta_wrong_dim_count",
@@ -100,7 +102,8 @@ fn a_zone_map_that_lies_is_caught() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let mut bytes = fs::read(data("weather_small.tet")).unwrap();
-    // The maximum of the first chunk, a step lower: the reference takes it.
+    // Change one digit of the maximum of the first chunk. The reference implementation does not
+    // notice.
     let document = bytes
         .windows(8)
         .position(|window| window == b"\"max_le\"")
@@ -118,7 +121,7 @@ fn a_zone_map_that_lies_is_caught() {
         ("zone_maps", Some(&[0, 0, 0][..]))
     );
     assert!(finding.message.contains("the zone map says"), "{finding:?}");
-    // So is a cell that changed under it.
+    // The unchanged file is sound.
     fs::copy(data("weather_small.tet"), &path).unwrap();
     assert!(deep(&path).ok);
 }
@@ -168,7 +171,7 @@ fn info_shows_what_there_is() {
     assert_eq!(rows["chunks"].as_array().unwrap().len(), count);
     assert_eq!(chunks.lines().count(), count + 3);
     assert_eq!(rows["datasets"][0]["name"], "temperature");
-    // A file that cannot be queried is shown as far as it goes, and says where it breaks.
+    // `tet info` shows as much as can be read of a broken file, and where reading fails.
     let broken = tet(&["info", "edge/idx_ver2.tet"]);
     assert_eq!(broken.status.code(), Some(1));
     assert!(text(&broken.stdout).contains("f32"), "{broken:?}");
@@ -206,7 +209,8 @@ fn repairs_mend_what_lies_behind_the_payloads() {
             .position(|window| window == text.as_bytes())
             .unwrap()
     };
-    // A sound file is left alone, also with --apply, which is where the reference takes its metadata away.
+    // A sound file is left alone, also with `--apply`. The reference implementation removes its
+    // metadata there.
     let bytes = restart(&|_| {});
     let sound = tet(&["repair", file, "--apply"]);
     assert!(sound.status.success());
@@ -261,10 +265,11 @@ fn repairs_mend_what_lies_behind_the_payloads() {
             "{name}"
         );
         assert_eq!(folder.path().read_dir().unwrap().count(), 2, "{name}");
-        // But for the flags, which a footer that is gone no longer has.
+        // Payloads are unchanged. The first 16 bytes hold the flags, which change when the footer
+        // is removed.
         assert_eq!(payloads()[16..], before[16..72_287], "{name}");
     }
-    // What is wrong with the data is not touched.
+    // Errors in the data are not repaired.
     fs::copy(data("edge/zstd_empty.tet"), &path).unwrap();
     let broken = tet(&["repair", file, "--apply"]);
     assert_eq!(broken.status.code(), Some(1));
@@ -299,7 +304,7 @@ fn locks_of_publications_that_stopped_are_put_aside() {
     assert!(text(&tet(&["repair", file]).stdout).contains("nothing to repair"));
 }
 
-/// A digit of an index that is another one makes queries wrong: each is found, and mended.
+/// Changing any digit of a secondary index is detected, and the file can be repaired.
 #[test]
 fn indexes_are_compared_with_cells_and_labels() {
     for (name, kind) in [
@@ -326,7 +331,7 @@ fn digits_of_an_index(name: &str, kind: &str) {
         .filter(|place| sound[*place].is_ascii_digit())
         .collect();
     assert!(digits.len() > 100, "{}", digits.len());
-    // Some of them.
+    // A sample of about 40 digits.
     for place in digits.iter().step_by(digits.len() / 40) {
         let mut bytes = sound.clone();
         bytes[*place] = match bytes[*place] {
@@ -345,7 +350,7 @@ fn digits_of_an_index(name: &str, kind: &str) {
     assert!(applied.status.success(), "{applied:?}");
     assert!(text(&applied.stdout).starts_with("drop_secondary_index: "));
     assert!(deep(&path).ok);
-    // As it is, it is sound.
+    // The unchanged file is sound.
     fs::write(&path, &sound).unwrap();
     let report = deep(&path);
     assert!(report.ok, "{report:?}");
@@ -354,7 +359,8 @@ fn digits_of_an_index(name: &str, kind: &str) {
     assert!(check.unwrap().note.contains("compared with their cells"));
 }
 
-/// What is left of a truncated file's last chunk is no footer, and stays.
+/// Repairing a truncated file must not mistake the rest of its last chunk for a footer and cut it
+/// off.
 #[test]
 fn truncated_files_keep_what_is_left() {
     let folder = tempfile::tempdir().unwrap();
@@ -406,7 +412,7 @@ fn zone_maps_are_made_and_taken_away() {
         "{shown}"
     );
     assert!(!shown.contains("secondary index"));
-    // A file without any footer gets one, and loses it again.
+    // A file without a footer gets one.
     fs::copy(data("edge/ok.tet"), &path).unwrap();
     assert!(tet(&["index", file]).status.success());
     assert!(
@@ -475,7 +481,7 @@ fn zarr_directories_are_shown_and_checked() {
         text(&verified.stdout)
     );
     assert!(text(&verified.stdout).contains(": sound; "));
-    // A chunk that cannot be decoded.
+    // Truncate a chunk so that it cannot be decoded.
     let chunks = path.join("temperature/c");
     let mut chunk = chunks;
     while chunk.is_dir() {

@@ -1,4 +1,5 @@
-//! `COPY ... TO 'file.tet'`: what rows become, that the file reads back as the same table, and that the reference agrees.
+//! `COPY ... TO 'file.tet'`: rows become arrays, the file reads back as the same table, and
+//! `tetration` agrees.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +29,8 @@ fn tet_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Copies; a `.tet` file is checked by the reference.
+/// Runs COPY, and returns the rows of its answer. `tetration` verifies the file if it is a `.tet`
+/// file.
 async fn copy(ctx: &SessionContext, query: &str, path: &Path, options: &str) -> Vec<String> {
     let format = path.extension().unwrap().to_str().unwrap();
     let sql = format!(
@@ -78,7 +80,7 @@ async fn tables_of_the_corpus_come_back_as_they_were() {
                 continue;
             }
             let frame = ctx.sql(&format!("SELECT * FROM {table}")).await.unwrap();
-            // Files that are broken on purpose.
+            // Skips files that are broken on purpose.
             if frame.collect().await.is_err() {
                 continue;
             }
@@ -99,7 +101,8 @@ async fn tables_of_the_corpus_come_back_as_they_were() {
                 schema(&ctx, &table).await,
                 types(&schema(&ctx, &table).await),
             );
-            // A table of one dataset, or a wide one with the same columns, which come in the order of the file.
+            // The copy is a table of one dataset, or a wide table with the same columns in the
+            // order of the file.
             let sorted_types = |schema: &SchemaRef| {
                 let mut types = types(schema);
                 types.sort_by(|one, other| one.0.cmp(&other.0));
@@ -134,7 +137,7 @@ async fn tables_of_the_corpus_come_back_as_they_were() {
     assert!(copied > 20, "{copied}");
 }
 
-/// A session with little memory, and temporary files.
+/// Creates a session with little memory and with temporary files.
 fn small_session(bytes: usize) -> SessionContext {
     let runtime = RuntimeEnvBuilder::new().with_memory_limit(bytes, 1.0);
     let config = SessionConfig::new()
@@ -144,7 +147,8 @@ fn small_session(bytes: usize) -> SessionContext {
     enable_tet(ctx, TetOptions::new())
 }
 
-/// Cells of a grid of 40 times, 30 latitudes and 50 longitudes, some of them missing, in an order or shuffled.
+/// Returns a query for a grid of 40 times, 30 latitudes and 50 longitudes with some cells missing,
+/// in the given order.
 fn grid(order: &str) -> String {
     format!(
         "(SELECT to_timestamp_seconds(1700000000 + t * 60) AS time, CAST(y AS DOUBLE) / 2 AS lat, x AS lon, \
@@ -203,7 +207,7 @@ async fn rows_come_in_any_order_and_need_not_be_complete() {
         .await;
         let expected = format!("60000 {0} {0} 0 199", truth.len());
         assert_eq!(all, [expected]);
-        // Minutes of more than 64 times are numbers with a unit; 30 latitudes are labels.
+        // The 30 latitudes are stored as labels, so they have no dataset of their own.
         let file = TetFile::open(&path, OpenOptions::default()).unwrap();
         let metadata = file.metadata(file.dataset("n").unwrap()).unwrap();
         assert_eq!(metadata.attrs["_FillValue"], "255");
@@ -267,7 +271,7 @@ async fn attributes_names_and_zone_maps() {
     };
     assert_eq!(attributes("t2m"), "long_name=air temperature units=K");
     assert_eq!(attributes("tmax"), "long_name=daily maximum units=K");
-    // The zone maps are those that the reference makes.
+    // The zone maps equal those that `tetration` makes.
     let copy_of = folder.path().join("indexed.tet");
     std::fs::copy(&path, &copy_of).unwrap();
     embed_indexes_in_tet(&copy_of, 0).unwrap();
@@ -279,7 +283,8 @@ async fn attributes_names_and_zone_maps() {
         text[start..end].to_string()
     };
     assert_eq!(zone_maps(&path), zone_maps(&copy_of));
-    // Its engine answers as ours, of all cells and of those whose zone maps do not rule them out.
+    // `tetration` gives the same sums, of all cells and of those whose zone maps do not rule them
+    // out.
     let reference = Reference::open(&path);
     let ours = rows(
         &ctx,
@@ -302,7 +307,7 @@ async fn attributes_names_and_zone_maps() {
     )
     .await;
     assert_eq!(found, truth);
-    // A single column called value takes the name of its dataset, and its attributes.
+    // A single column called `value` takes the name and the attributes of its dataset.
     let path = folder.path().join("copy.tet");
     copy(
         &ctx,
@@ -436,7 +441,8 @@ async fn fill_values_never_hide_values() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let ctx = open(&data().join("weather_small.tet"), TetOptions::new()).await;
-    // Pressures are i16 with the fill value -32768, which the column brings along; so do those of other sign.
+    // The column carries its fill value -32768 along. The queries produce values equal to the fill
+    // value, and values of the opposite sign.
     let query = "(SELECT time, station, CASE WHEN station = 'KSEA' THEN CAST(-32768 AS SMALLINT) ELSE value END AS value \
                  FROM pressure)";
     for query in [

@@ -1,4 +1,5 @@
-//! `COPY` to arrays: which columns become dimensions, in which order their coordinates lie, and how chunks are stored.
+//! `COPY` to arrays: which columns become dimensions, the order of their coordinates, and how
+//! chunks are stored.
 
 use std::path::Path;
 
@@ -9,7 +10,8 @@ use tet_sql::{Access, TetOptions};
 
 use crate::support::sql::{error, open, rows, write};
 
-/// The source: `lat` descends, `lon` starts at 180, `station` has no order at all. The value of a cell is its number.
+/// Creates the source: `lat` descends, `lon` starts at 180, and `station` has no order. The value
+/// of a cell is its row-major index.
 async fn source(folder: &Path) -> SessionContext {
     let path = folder.join("source.tet");
     let spec = DatasetSpec::new("t2m", Dtype::I32, &[2, 3, 4, 3], &[1, 3, 2, 3])
@@ -29,7 +31,7 @@ async fn copied(ctx: &SessionContext, query: &str, path: &Path, options: &str) -
     TetFile::open(path, OpenOptions::default()).unwrap()
 }
 
-/// The dataset of values, which follows those of coordinates.
+/// Returns the value dataset, which follows the coordinate datasets.
 fn values(file: &TetFile) -> &Dataset {
     file.datasets().last().unwrap()
 }
@@ -53,7 +55,7 @@ async fn axes_keep_the_order_of_their_source() {
     assert_eq!(labels(&file, "lat"), ["90.0", "0.0", "-90.0"]);
     assert_eq!(labels(&file, "lon"), ["180", "270", "0", "90"]);
     assert_eq!(labels(&file, "station"), ["KSEA", "EGLL", "RJTT"]);
-    // Cell by cell the same array.
+    // The cells are in the same order as in the source.
     let chunk = |file: &TetFile| {
         let dataset = &file.datasets()[0];
         let stored = file.chunk(dataset, &[0, 0, 0, 0], Access::Pread).unwrap();
@@ -69,7 +71,7 @@ async fn axes_keep_the_order_of_their_source() {
     };
     assert_eq!(chunk(&file), (0..72).collect::<Vec<_>>());
     for (query, expected) in [
-        // Whatever the rows go through.
+        // The order of the source survives groupings, sorts, joins, unions and filters.
         (
             "SELECT lat, lon, avg(value) AS mean FROM t2m GROUP BY lat, lon",
             ["90.0 0.0 -90.0", "180 270 0 90"],
@@ -92,7 +94,7 @@ async fn axes_keep_the_order_of_their_source() {
             "SELECT lat, lon, max(value) AS m FROM t2m WHERE lat < 50 AND lon <> 270 GROUP BY lat, lon",
             ["0.0 -90.0", "180 0 90"],
         ),
-        // What is computed has no order of its own.
+        // Computed coordinates have no order in the source, so they are sorted.
         (
             "SELECT lat + 1 AS lat, (lon + 180) % 360 - 180 AS lon, max(value) AS m FROM t2m GROUP BY 1, 2",
             ["-89.0 1.0 91.0", "-180 -90 0 90"],
@@ -112,7 +114,7 @@ async fn axes_keep_the_order_of_their_source() {
     assert_eq!(labels(&sorted, "lat"), ["-90.0", "0.0", "90.0"]);
     assert_eq!(labels(&sorted, "lon"), ["0", "90", "180", "270"]);
     assert_eq!(labels(&sorted, "station"), ["EGLL", "KSEA", "RJTT"]);
-    // Two files, one after another.
+    // The coordinates of two files read as one table follow the order of the files.
     for (name, condition) in [("1.tet", "lat > 0"), ("2.tet", "lat <= 0")] {
         let part = folder.path().join(name);
         copied(
@@ -155,7 +157,8 @@ async fn keys_of_a_grouping_are_dimensions() {
              FROM t2m GROUP BY 1)",
             "hour",
         ),
-        // A function of coordinates that are there is a value, of others a dimension.
+        // A function of coordinates in the output is a value. A function of a coordinate that is
+        // not in the output is a dimension.
         (
             "SELECT time, lat, lon, station, date_part('hour', time) AS hour, value FROM t2m",
             "time lat lon station",
@@ -168,7 +171,7 @@ async fn keys_of_a_grouping_are_dimensions() {
             "SELECT lat, lon, cos(radians(lat)) AS weight, value FROM t2m WHERE time = '2024-01-01' AND station = 'KSEA'",
             "lat lon",
         ),
-        // So it is with rows.
+        // Rows that come from no array follow the same rules.
         (
             "SELECT a, b, sum(c) AS s, count(*) AS n FROM (VALUES (1, 2.5, 3), (1, 3.5, 4)) t(a, b, c) GROUP BY a, b",
             "a b",
@@ -184,7 +187,8 @@ async fn keys_of_a_grouping_are_dimensions() {
         let cells: u64 = values(&file).shape().iter().product();
         assert_eq!(found, [cells.to_string()], "{query}");
     }
-    // What may be either is asked back, with dimensions that can be copied from the message.
+    // A column that may be a dimension or a value is an error, with options that can be copied from
+    // the message.
     let query = "SELECT lat, lon, station, time, n, value FROM t2m, (VALUES (1), (2)) v(n)";
     let sql = format!("COPY ({query}) TO '{}'", path.display());
     let told = error(&ctx, &sql).await;

@@ -1,4 +1,4 @@
-//! What COPY carries along beside cells: attributes of coordinates, times that are values.
+//! Metadata that COPY carries along with the cells: attributes of coordinates, and times as values.
 
 use tet_sql::format::tet::{DatasetSpec, Dtype, OpenOptions, TetFile};
 use tet_sql::{TetOptions, annotated_schema};
@@ -55,7 +55,7 @@ async fn attributes_of_coordinates_travel() {
             some("time of day"),
             "{format}"
         );
-        // The numbers are times.
+        // The column holds timestamps, so `units` no longer applies.
         assert_eq!(attribute("time", "units"), None, "{format}");
         let all = rows(&copied, "SELECT * FROM t ORDER BY 1, 2").await;
         assert_eq!(all[3], "2000-01-01T06:00:00 45.5 6", "{format}");
@@ -83,7 +83,7 @@ async fn times_are_values_like_others() {
     assert_eq!(rows(&ctx, all).await, expected);
     let later = "SELECT n FROM f.seen WHERE value > '2024-01-01T12:00:00'";
     assert_eq!(rows(&ctx, later).await, ["2"]);
-    // Numbers to those who know nothing of it.
+    // Readers that do not decode times see numbers with `units`.
     let file = TetFile::open(&target, OpenOptions::default()).unwrap();
     let dataset = file.dataset("seen").unwrap();
     assert_eq!(dataset.dtype(), Some(Dtype::I64));

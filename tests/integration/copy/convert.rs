@@ -1,4 +1,4 @@
-//! From one file format to another, and back.
+//! Conversions from one file format to another, and back.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ async fn done(from: &Path, to: &Path) -> Converted {
     result.unwrap_or_else(|error| panic!("{} to {}: {error}", from.display(), to.display()))
 }
 
-/// The rows of every dataset of a file, with the types of its columns.
+/// Returns the name, the column types and the rows of every dataset.
 async fn tables(path: &Path, names: &[String]) -> Vec<(String, Vec<String>, Vec<String>)> {
     let ctx = open(path, TetOptions::new()).await;
     let mut tables = Vec::new();
@@ -87,7 +87,7 @@ async fn arrays_come_back_from_zarr_as_they_were() {
     }
 }
 
-/// Chunks are cut anew whatever they were, in however little memory.
+/// A conversion can change any chunk shape to any other, in however little memory.
 #[tokio::test]
 async fn chunks_are_cut_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -176,7 +176,7 @@ async fn rows_become_arrays_and_rows_again() {
         converted(&at(from), &at(to), &one).await.unwrap();
         assert_eq!(rows(&session(), &sql(&at(to))).await, expected, "{to}");
     }
-    // A dataset behind a #, as everywhere.
+    // `#` selects a dataset, as in quoted paths.
     let named = format!("{}#elevation", at("a.tet").display());
     let result = done(Path::new(&named), &at("b.parquet")).await;
     assert_eq!(result.cells, expected.len() as u64);

@@ -1,4 +1,4 @@
-//! Odd names, shapes and folders in conversions: nothing is lost, and what cannot be kept is told.
+//! Conversions of odd names, shapes and directories: nothing is lost silently.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ async fn converted(from: &Path, to: &Path) -> Result<Converted, String> {
     result.map_err(|error| describe(&error))
 }
 
-/// What is a pattern elsewhere, or part of a URL, is a name here.
+/// Characters that mean something in glob patterns or URLs are literal in file names.
 #[tokio::test]
 async fn names_are_names() {
     let folder = tempfile::tempdir().unwrap();
@@ -136,7 +136,8 @@ async fn missing_texts_and_texts_of_two_dimensions() {
     assert!(error.contains("line has missing texts"), "{error}");
 }
 
-/// Sixty-four attributes are all that a `.tet` file has room for: those that say what cells mean go first.
+/// A `.tet` dataset holds at most 64 attributes. Those that define the meaning of its cells are
+/// kept first.
 #[cfg(feature = "zarr")]
 #[tokio::test]
 async fn the_fill_value_is_never_left_out() {
@@ -164,7 +165,7 @@ async fn the_fill_value_is_never_left_out() {
     assert_eq!(rows(&ctx, sql).await, ["2 1"]);
 }
 
-/// A hierarchy of two small documents may claim any number of cells.
+/// A hierarchy of small metadata documents may claim any number of cells.
 #[cfg(feature = "zarr")]
 #[tokio::test]
 async fn absent_chunks_cost_no_memory() {
@@ -201,7 +202,8 @@ async fn absent_chunks_cost_no_memory() {
     assert_eq!(rows(&ctx, "SELECT count(*) FROM v").await, ["68719476736"]);
 }
 
-/// The file is mended or replaced that a link leads to, not the link.
+/// Indexing or replacing a file through a link changes the file that the link leads to, and keeps
+/// the link.
 #[cfg(unix)]
 #[tokio::test]
 async fn links_stay_links() {

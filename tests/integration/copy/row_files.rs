@@ -1,11 +1,11 @@
-//! `COPY` to files of rows: they are there as a whole, or as they were before.
+//! `COPY` to row files: a target is written completely, or left as it was.
 
 use std::fs;
 use std::path::Path;
 
 use crate::support::sql::{error, rows, session};
 
-/// Fails on its last rows.
+/// A query that fails on its last rows.
 const BROKEN: &str =
     "SELECT value, 1 / (value - 90000) AS x FROM generate_series(1, 100000) t(value)";
 
@@ -34,7 +34,7 @@ async fn a_copy_that_fails_leaves_nothing() {
         let found = rows(&ctx, &format!("SELECT x FROM '{}'", path.display())).await;
         assert_eq!(found, ["1"], "{ending}");
         assert_eq!(names(folder.path()), [format!("a.{ending}")]);
-        // Over what it reads.
+        // COPY may replace the file that its query reads.
         let more = format!("SELECT x + 1 AS x FROM '{}'", path.display());
         rows(&ctx, &copy(&more)).await;
         let found = rows(&ctx, &format!("SELECT x FROM '{}'", path.display())).await;
@@ -61,7 +61,7 @@ async fn so_it_is_with_a_directory_of_files() {
         rows(&ctx, &copy(query)).await;
         assert_eq!(names(folder.path()), ["by"]);
         assert_eq!(names(&target), ["value=1"]);
-        // More files beside those that are there.
+        // A second COPY adds files beside the existing ones.
         assert_eq!(names(&target.join("value=1")).len(), count);
     }
 }
@@ -75,7 +75,7 @@ async fn a_place_that_cannot_be_written_is_told() {
     let mut permissions = closed.metadata().unwrap().permissions();
     permissions.set_readonly(true);
     fs::set_permissions(&closed, permissions).unwrap();
-    // To root nothing is closed.
+    // Root can write to read-only directories.
     let is_root = fs::write(closed.join("probe"), "").is_ok();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();

@@ -1,15 +1,16 @@
-//! What a page shows, beside what the program writes.
+//! Compares the output shown in a page with the output of the program.
 
 /// A line that stands for any number of lines.
 const ELISION: &str = "...";
-/// How the program begins the names of its temporary folders, behind which six letters follow.
+/// The prefix of the program's temporary directories, followed by six letters.
 const TEMPORARY: &str = "tet-sql-";
 const TEMPORARY_LETTERS: usize = 6;
-/// What times of EXPLAIN ANALYZE end in, the longest first.
+/// Units of the times in EXPLAIN ANALYZE, the longest first.
 const UNITS: [&str; 4] = ["ns", "µs", "ms", "s"];
 
-/// Whether the page shows what the program wrote, but for what cannot be the same twice: the names of temporary folders, and
-/// times. With times, and with lines that are left out, the width of columns changes.
+/// Returns `true` if the page shows what the program wrote, apart from temporary directories and
+/// times. Times and omitted lines change column widths, so runs of padding are then compared as one
+/// character.
 pub fn is_shown(shown: &str, written: &str) -> bool {
     let is_loose = has_times(written) || shown.lines().any(|line| line == ELISION);
     let lines =
@@ -34,7 +35,7 @@ fn settled(line: &str, is_loose: bool) -> String {
     }
     let mut settled = String::new();
     for character in without_times(&line).chars() {
-        // Columns are as wide as what is in them needs it.
+        // Collapse padding, since column widths depend on their content.
         if !matches!(character, ' ' | '-') || !settled.ends_with(character) {
             settled.push(character);
         }
@@ -42,7 +43,7 @@ fn settled(line: &str, is_loose: bool) -> String {
     settled
 }
 
-/// The line with the names of temporary folders replaced.
+/// Replaces the paths of temporary directories in a line by `(temporary)`.
 fn without_folders(line: &str) -> String {
     let mut settled = String::new();
     let mut rest = line;
@@ -53,7 +54,7 @@ fn without_folders(line: &str) -> String {
             .count();
         let end = place + TEMPORARY.len() + name;
         if name == TEMPORARY_LETTERS && rest[end..].starts_with('/') {
-            // With the folder that they are in.
+            // Replace the parent directories too.
             let start = rest[..place].rfind([' ', '\'', '"']).map_or(0, |at| at + 1);
             settled.push_str(&rest[..start]);
             settled.push_str("(temporary)");
@@ -65,7 +66,7 @@ fn without_folders(line: &str) -> String {
     settled + rest
 }
 
-/// The line without the seconds that a command took, as in `2736 cells in 0.1 s`.
+/// Removes the seconds that a command took from a line such as `2736 cells in 0.1 s`.
 fn without_seconds(line: &str) -> String {
     let seconds = line
         .strip_suffix(" s")
@@ -80,7 +81,7 @@ fn has_times(text: &str) -> bool {
     text.lines().any(|line| without_times(line) != line)
 }
 
-/// The line without the times of metrics, such as `elapsed_compute=1.74ms`.
+/// Removes the times of metrics, such as `elapsed_compute=1.74ms`, from a line.
 fn without_times(line: &str) -> String {
     let mut settled = String::new();
     let mut rest = line;

@@ -1,4 +1,5 @@
-//! The messages of `docs/errors.md` that are about files in `tests/data/edge` are those that the command writes.
+//! The messages in `docs/errors.md` about files in `tests/data/edge` are those that the command
+//! writes.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,11 +7,11 @@ use std::process::Command;
 use crate::documentation::page::Page;
 use crate::documentation::repository;
 
-/// How many messages there are of this kind.
+/// The number of messages that the test must find.
 const MESSAGES: usize = 19;
-/// What the page leaves out of a message.
+/// Marks an omission within a message.
 const LEFT_OUT: &str = "...";
-/// Files whose messages come of other statements than the one that is run here.
+/// Files whose documented messages come from statements other than the one run here.
 const OTHERS: [&str; 2] = ["empty32.tet", "ok.tet"];
 
 #[test]
@@ -36,10 +37,10 @@ fn messages_about_files_are_what_the_command_writes() {
     assert_eq!(found, MESSAGES);
 }
 
-/// The message in the first column of a table's row.
+/// Returns the message in the first column of a table row.
 fn message(line: &str) -> Option<&str> {
     let cell = line.strip_prefix("| `")?;
-    // A message with backticks in it stands between two of them.
+    // A message that contains backticks is enclosed in two of them.
     match cell.strip_prefix('`') {
         Some(cell) => cell.split_once("`` |"),
         None => cell.split_once("` |"),
@@ -47,7 +48,7 @@ fn message(line: &str) -> Option<&str> {
     .map(|(message, _)| message.trim())
 }
 
-/// What the command says of a file when it reads all of it.
+/// Returns what the command writes to standard error when it reads the whole file.
 fn complaints(folder: &Path, file: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
         .current_dir(folder)

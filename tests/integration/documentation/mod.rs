@@ -1,17 +1,19 @@
 //! Runs every example of `README.md` and of the pages under `docs`.
 //!
-//! - A block of `sql` is run by `tet-sql --demo`, all blocks of a page in one process and so in one session. A block of
-//!   `text` right behind it is its output.
-//! - A block of `console` has commands behind `$ `, each with its output, standard error included. They are run once the
-//!   SQL of their page has been.
-//! - A block of `sh` is a script that has to succeed.
-//! - All of a page happens in a folder of its own, empty at first: a page can read the files that it has written. A page
-//!   `docs/recipes/time.md` begins with the files that `docs/recipes.md` left.
+//! - `sql` blocks are run by `tet-sql --demo`, all blocks of a page in one session. A `text` block
+//!   directly after one is its output.
+//! - `console` blocks contain commands after `$ `, each followed by its output, standard error
+//!   included. They run after the SQL blocks of the page.
+//! - `sh` blocks are scripts that must succeed.
+//! - Each page runs in a directory of its own and can read the files it has written. The directory
+//!   is empty at first, except that `docs/recipes/time.md` starts with the files that
+//!   `docs/recipes.md` left.
 //! - In an output, a line `...` stands for any number of lines.
-//! - Blocks of `rust` are documentation tests of the library, by an attribute in `src/lib.rs`.
+//! - `rust` blocks are documentation tests of the library, included by an attribute in
+//!   `src/lib.rs`.
 //!
-//! With the environment variable `TET_SQL_COMPLETE=1` outputs are replaced by those that the program gives. Read the
-//! difference.
+//! With the environment variable `TET_SQL_COMPLETE=1`, outputs in the pages are replaced by the
+//! program's actual output. Review the diff afterwards.
 
 mod compare;
 mod messages;
@@ -28,11 +30,11 @@ use std::thread;
 use page::{Example, Page};
 use tempfile::TempDir;
 
-/// Blocks that are not run, by page and kind: how many, for the reasons given here.
+/// The number of blocks that are not run, by page and kind, with the reason for each.
 const NOT_RUN: [(&str, &str, usize); 9] = [
-    // Cargo, and files that the reader has.
+    // Cargo commands, and commands on the reader's files.
     ("README.md", "sh", 4),
-    // A part of examples/embed.rs, which is compiled.
+    // An excerpt of `examples/embed.rs`, which is compiled.
     ("README.md", "rust", 1),
     // Documentation tests.
     ("docs/embedding.md", "rust", 6),
@@ -40,7 +42,7 @@ const NOT_RUN: [(&str, &str, usize); 9] = [
     ("docs/embedding.md", "toml", 1),
     // The benchmark, which takes long.
     ("docs/performance.md", "sh,ignore", 1),
-    // A server, which has tests of its own, and its clients, which tests/clients/adbc.py stands for.
+    // The server, which has its own tests, and its clients, covered by `tests/clients/adbc.py`.
     ("docs/serve.md", "python", 2),
     ("docs/serve.md", "sh,ignore", 4),
     ("docs/serve.md", "text", 2),
@@ -48,7 +50,7 @@ const NOT_RUN: [(&str, &str, usize); 9] = [
     ("docs/tour.md", "sh,ignore", 1),
 ];
 
-/// The files that README.md speaks of.
+/// Creates the files that `README.md` refers to.
 const README_FILES: &str = "
     COPY time_lat_lon TO 'weather.tet' STORED AS TET;
     COPY (SELECT time, lat, lon, value AS t2m FROM temperature) TO 'era5/2024-01.tet' STORED AS TET;
@@ -61,7 +63,7 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 fn every_example_gives_what_the_page_shows() {
     let folders = Folders::default();
     let mut names = page_names();
-    // A page before those in the folder of its name.
+    // A page runs before the pages in the directory of its name.
     names.sort_by_key(|name| name.matches('/').count());
     let failures = Mutex::new(Vec::new());
     for depth in 0..=2 {
@@ -133,12 +135,12 @@ fn links_lead_to_pages_and_every_page_is_in_the_contents() {
     }
 }
 
-/// The folders in which pages were run, by the pages' names.
+/// The directories in which pages were run, by page name.
 #[derive(Default)]
 struct Folders(Mutex<BTreeMap<String, TempDir>>);
 
 impl Folders {
-    /// A folder with what the page above the named one has left.
+    /// Creates a directory that starts with the files of the parent page, if there is one.
     fn make(&self, name: &str) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         if name == "README.md" {
@@ -168,12 +170,12 @@ fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// Runs a page and tells what is not as it shows it, or rewrites it.
+/// Runs a page and returns a message for each difference, or rewrites the page.
 fn run(page: &Page, folders: &Folders) -> Vec<String> {
     let examples = page.examples();
     let folder = folders.make(&page.name);
     let mut failures = Vec::new();
-    // What each example wrote, and where the page shows it.
+    // The output of each example, with the lines of the page that show it.
     let mut outputs: Vec<(Range<usize>, String)> = Vec::new();
     run_sql(page, &examples, folder.path(), &mut outputs, &mut failures);
     for example in &examples {
@@ -229,7 +231,8 @@ fn run_sql(
     if queries.is_empty() {
         return;
     }
-    // The output of each block goes into a file of its own; the last of them tells where it failed.
+    // Each block writes to an output file of its own, so the last existing file tells which block
+    // failed.
     let answers = tempfile::tempdir().unwrap();
     let answer = |number: usize| answers.path().join(format!("{number}.txt"));
     let mut script = String::new();
@@ -246,7 +249,7 @@ fn run_sql(
     let file = answers.path().join("page.sql");
     fs::write(&file, script).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tet-sql"));
-    // Plans must not depend on the machine.
+    // Fix the number of threads, since plans depend on it.
     command.args(["--demo", "--threads", "2", "-f"]).arg(&file);
     let done = finish(&mut command, folder);
     let begun = (0..queries.len()).filter(|number| answer(*number).exists());
@@ -264,10 +267,10 @@ fn run_sql(
     }
 }
 
-/// Runs a command line, with the built programs on the path.
+/// Runs a command line with the built programs on the path.
 fn shell(line: &str, folder: &Path) -> Output {
     let mut command = Command::new("sh");
-    // One stream, as on a terminal.
+    // Merge standard error into standard output, as on a terminal.
     command.args(["-c", &format!("exec 2>&1\n{line}")]);
     finish(&mut command, folder)
 }
@@ -316,7 +319,7 @@ fn page_names() -> Vec<String> {
     names
 }
 
-/// The targets of links to files, without those in code.
+/// The targets of links to files, except links in code.
 fn links(lines: &[String]) -> Vec<String> {
     let mut targets = Vec::new();
     let mut is_code = false;
@@ -339,7 +342,7 @@ fn links(lines: &[String]) -> Vec<String> {
     targets
 }
 
-/// What a heading is linked by: its letters in lower case, with dashes between words.
+/// The link anchor of a heading: its title in lower case, with dashes between words.
 fn anchor_of(line: &str) -> Option<String> {
     let title = line.trim_start_matches('#');
     if title.len() == line.len() {

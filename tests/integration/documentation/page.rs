@@ -1,4 +1,4 @@
-//! A page of Markdown, and the fenced blocks in it.
+//! Parses a Markdown page and its fenced code blocks.
 
 use std::fs;
 use std::ops::Range;
@@ -16,27 +16,27 @@ pub struct Page {
 /// A fenced block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// What stands behind the fence: `sql`, `text`, `sh,ignore`, ...
+    /// The info string after the opening fence: `sql`, `text`, `sh,ignore`, ...
     pub info: String,
-    /// The lines between the fences, counted from 0.
+    /// The line numbers between the fences, counted from 0.
     pub lines: Range<usize>,
 }
 
 /// An example that can be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Example {
-    /// SQL, and where its output stands, if the page shows it.
+    /// SQL statements, with their output if the page shows it.
     Sql {
         /// The statements.
         sql: Range<usize>,
-        /// Their output.
+        /// The output of the statements.
         output: Option<Range<usize>>,
     },
-    /// A command of a console, which may span lines, and its output.
+    /// A console command, which may span several lines, with its output.
     Command {
-        /// Lines of the command, the first of which begins with `$ `.
+        /// The lines of the command. The first begins with `$ `.
         command: Range<usize>,
-        /// Its output, up to the next command.
+        /// The output, up to the next command.
         output: Range<usize>,
     },
     /// A script that only has to succeed.
@@ -55,18 +55,18 @@ impl Page {
         }
     }
 
-    /// The lines of a range, each with its end.
+    /// Returns the given lines, each with a line feed.
     pub fn text(&self, lines: &Range<usize>) -> String {
         let lines = self.lines[lines.clone()].iter();
         lines.map(|line| format!("{line}\n")).collect()
     }
 
-    /// All lines.
+    /// Returns all lines.
     pub fn lines(&self) -> &[String] {
         &self.lines
     }
 
-    /// All fenced blocks, in their order.
+    /// Returns all fenced blocks in order.
     pub fn blocks(&self) -> Vec<Block> {
         let mut blocks = Vec::new();
         let mut open: Option<(usize, &str)> = None;
@@ -92,7 +92,7 @@ impl Page {
         blocks
     }
 
-    /// The examples that can be run, in their order.
+    /// Returns all runnable examples in order.
     pub fn examples(&self) -> Vec<Example> {
         let blocks = self.blocks();
         let mut examples = Vec::new();
@@ -115,7 +115,7 @@ impl Page {
         examples
     }
 
-    /// The blocks that are not run: neither an example nor the output of one.
+    /// Returns the blocks that are neither an example nor the output of one.
     pub fn blocks_not_run(&self) -> Vec<Block> {
         let examples = self.examples();
         let mut blocks = self.blocks();
@@ -132,7 +132,7 @@ impl Page {
         blocks
     }
 
-    /// Writes the page with other lines in some places, which come in their order.
+    /// Writes the page with the given lines replaced. The ranges must be in ascending order.
     pub fn rewrite(&self, places: &[(Range<usize>, String)]) {
         let mut text = String::new();
         let mut next = 0;
@@ -145,7 +145,7 @@ impl Page {
         fs::write(&self.path, text).unwrap();
     }
 
-    /// Whether nothing stands between two blocks.
+    /// Returns `true` if only blank lines separate two blocks.
     fn follows(&self, block: &Block, next: &Block) -> bool {
         let between = &self.lines[block.lines.end + 1..next.lines.start - 1];
         between.iter().all(|line| line.trim().is_empty())
@@ -175,7 +175,8 @@ impl Page {
     }
 }
 
-/// Whether a shell would run these lines rather than wait for more: no quote is open, and no backslash ends them.
+/// Returns `true` if a shell would run these lines rather than wait for more: no quote is open, and
+/// the last line does not end in a backslash.
 fn is_whole(command: &str) -> bool {
     let mut quote = None;
     let mut escaped = false;

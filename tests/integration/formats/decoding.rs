@@ -1,4 +1,4 @@
-//! Values that are not the stored numbers: texts behind codes, and packed values.
+//! Values that differ from the stored numbers: strings stored as category codes, and packed values.
 
 use tet_sql::format::tet::{Dtype, OpenOptions, TetFile};
 use tet_sql::{ArrayTable, TetOptions, Unpack};
@@ -86,7 +86,8 @@ async fn packed_values_are_unpacked_on_request() {
         rows(&ctx, "SELECT value FROM t WHERE value < 273").await,
         ["271.0"]
     );
-    // Converted data is unpacked already, and its attributes are stale: why this is never done unasked.
+    // The converted file holds unpacked values, but kept its packing attributes. Unpacking it again
+    // gives wrong values, which is why values are only unpacked on request.
     let path = data("converted/netcdf_cf_3d_nc.tet");
     let plain = rows(
         &open(&path, TetOptions::new()).await,

@@ -1,4 +1,5 @@
-//! Both ways between this crate and `tetration`: files that one writes and the other reads, made while the test runs.
+//! Interoperability of this crate and `tetration` in both directions, with files written during the
+//! test.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,8 @@ use crate::support::cells::{
     ACCESS, Cell, OpenFile, assert_same, counted, from_column, from_stored, number,
 };
 
-/// Shapes with chunk shapes: dividing, not dividing, larger than the shape, of every rank from 1 to 4.
+/// Shapes with chunk shapes that divide the shape, do not divide it, or exceed it, of every rank
+/// from 1 to 4.
 const GEOMETRIES: [(&[u64], &[u64]); 6] = [
     (&[10], &[3]),
     (&[6, 4], &[2, 2]),
@@ -26,7 +28,8 @@ const GEOMETRIES: [(&[u64], &[u64]); 6] = [
     (&[1], &[100]),
 ];
 
-/// Cells of a type, small enough that every sum of them is exact in f64, and different for every dataset.
+/// Returns cells of a type. They differ between datasets, and are small enough that every sum is
+/// exact in f64.
 fn stored_cells(dtype: Dtype, shape: &[u64], seed: u64) -> Vec<u8> {
     let count: u64 = shape.iter().product();
     (0..count)
@@ -52,7 +55,7 @@ fn stored_cells(dtype: Dtype, shape: &[u64], seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// The type's number in the format.
+/// Returns the tag of a type in the format.
 fn dtype_tag(dtype: Dtype) -> u32 {
     let tags = tetration::catalog::DATASET_DTYPE_TAG_V1;
     match dtype {
@@ -78,7 +81,7 @@ struct Sample {
     cells: Vec<u8>,
 }
 
-/// A dataset of every type in every geometry.
+/// Returns a dataset of every type in every geometry.
 fn samples() -> Vec<Sample> {
     let mut samples = Vec::new();
     for dtype in Dtype::ALL {
@@ -95,7 +98,7 @@ fn samples() -> Vec<Sample> {
     samples
 }
 
-/// Compares both ways to read all cells, and the SQL aggregates, with the cells that were written.
+/// Compares the cells of the table, and their SQL sum, with the cells that were written.
 async fn assert_reads(
     file: &OpenFile,
     dataset: &str,
@@ -165,7 +168,8 @@ async fn we_read_the_footers_of_tetration() {
     let axis = |labels: &[&str]| CoordAxisV1 {
         labels: labels.iter().map(|label| label.to_string()).collect(),
     };
-    // Labels by name, by number and by length; 400 attributes' worth of text makes the metadata spill.
+    // Labels belong to an axis by its name, by its index, or by its length. The long attributes
+    // make the metadata spill.
     for (spills, labels) in [
         (
             false,
@@ -196,7 +200,7 @@ async fn we_read_the_footers_of_tetration() {
                     .collect(),
             ),
         };
-        // A second entry, of a dataset that is not there, to bring the footer over 64 KiB.
+        // A second entry, for a dataset that does not exist, takes the footer over 64 KiB.
         let mut all = BTreeMap::from([("a".to_string(), metadata.clone())]);
         if spills {
             all.insert("absent".to_string(), metadata);
@@ -251,7 +255,8 @@ async fn we_read_the_footers_of_tetration() {
     }
 }
 
-/// Its writer session, which is also what `tet convert` uses: footer version 2, with zone maps and indexes.
+/// The writer session is also what the `tet convert` of `tetration` uses. It writes footer version
+/// 2 with zone maps and indexes.
 #[tokio::test]
 async fn we_read_the_writer_session_of_tetration() {
     let folder = tempfile::tempdir().unwrap();
@@ -321,7 +326,8 @@ async fn tetration_reads_us() {
                 (sample.dtype, sample.shape)
             );
             assert!(array.bytes == sample.cells, "{name}: cells differ");
-            // The level changes bytes, not answers.
+            // The compression level changes the stored bytes but not the answers, so only raw and
+            // level 3 are queried.
             if [-5, 19]
                 .map(|level| Compression::Zstd { level })
                 .contains(&compression)
@@ -369,7 +375,7 @@ async fn tetration_reads_our_payloads_in_any_order() {
             .collect::<Vec<_>>()
     };
     writer.write_chunk(0, &[2], &cells(&[5])).unwrap();
-    // Two bytes in, so unaligned.
+    // The payload starts two bytes after the previous one, so it is not aligned.
     writer.write_chunk(1, &[1], &7.5f64.to_le_bytes()).unwrap();
     writer.write_chunk(0, &[0], &cells(&[1, 2])).unwrap();
     writer
@@ -461,7 +467,7 @@ async fn tetration_reads_our_footers() {
         assert_eq!(a.coords.as_ref().unwrap()["1"].labels, places);
         assert_eq!(reference.array("a").bytes, cells);
 
-        // The same slice, by label there (the end is exclusive) and by coordinate here.
+        // Both sum one slice: `tetration` by label, where the end is exclusive, SQL by coordinate.
         let json = r#"{"dataset":"a","selection":[{"start_label":"2024-01-02"},{"start_label":"x","stop_label":"z"}],"sum":[]}"#;
         let theirs = reference.query(json).operation_sum;
         let filter = "time >= '2024-01-02' AND place IN ('x', 'y')";

@@ -1,4 +1,4 @@
-//! The file formats, against the programs that define them.
+//! The file formats, tested against the programs that define them.
 
 pub mod corpus;
 pub mod decoding;

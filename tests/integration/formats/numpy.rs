@@ -1,4 +1,4 @@
-//! NumPy's files as tables. What they hold is said in `tests/data/npy/make.py`.
+//! NumPy files as tables. `tests/data/npy/make.py` describes their contents.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ async fn ask(file: &str, sql: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn numbers_of_every_order() {
-    // 0 to 11.5 by halves, in two by three by four cells.
+    // The values are 0 to 11.5 in steps of 0.5, in an array of shape 2 x 3 x 4.
     for file in ["c_order.npy", "fortran_order.npy"] {
         let sums = ask(
             file,
@@ -49,7 +49,7 @@ async fn numbers_of_every_order() {
     assert_eq!(ask("empty.npy", "SELECT count(*) FROM FILE").await, ["0"]);
 }
 
-/// Names that lead out of the archive would do so wherever it is converted to.
+/// A member name that leads out of the archive would also lead out of the target of a conversion.
 #[test]
 fn members_with_names_that_lead_elsewhere_are_left_out() {
     use std::io::Write;
@@ -92,7 +92,7 @@ async fn times_and_texts() {
     assert_eq!(ask("texts.npy", texts).await, [" 1", "Köln 2", "Rome 1"]);
 }
 
-/// The arrays of an archive know their coordinates from each other, once dimensions are named.
+/// Once the dimensions are named, arrays of an archive serve as coordinates of other arrays.
 #[tokio::test]
 async fn archives_are_schemas() {
     for file in ["stored.npz", "compressed.npz"] {
@@ -155,7 +155,7 @@ async fn changed_files_are_survived() {
             let mut random = Random(seed);
             let mut bytes = whole.clone();
             for _ in 0..=random.below(3) {
-                // The interesting part is in front, and, of archives, behind.
+                // Half of the changes hit the first 128 bytes, where the header is.
                 let place = match random.below(2) {
                     0 => random.below(bytes.len().min(128)),
                     _ => random.below(bytes.len()),

@@ -1,4 +1,4 @@
-//! Packages as `tetration` publishes them.
+//! Packages as published by `tetration`.
 
 use std::path::Path;
 
@@ -35,7 +35,8 @@ fn a_published_generation_stays_open_when_the_next_one_is_published() {
     assert_eq!(second.generation(), Some(2));
     assert_eq!(first.datasets().len(), 3);
     for file in [&first, &second] {
-        // Embedded; the documents beside the data say the same.
+        // The indexes are embedded in the data file. The index documents beside the file have the
+        // same content.
         assert!(file.footer().has_zone_maps() && file.footer().has_secondary_index());
         assert_complete(file);
         assert!(file.value_postings(Access::Mmap).unwrap().is_some());
@@ -82,7 +83,8 @@ async fn a_package_is_a_file_to_sql() {
     let stations = "WHERE station = 'KSEA'";
     let count = format!("SELECT count(*) FROM {quoted} {stations}");
     assert_eq!(crate::support::sql::rows(&ctx, &count).await, ["48"]);
-    // A folder of packages, and the table of a package that stays with its generation.
+    // A directory of packages can be registered, and its tables keep the generation that was
+    // current then.
     let options = tet_sql::TetOptions::new();
     let found = tet_sql::TetSessionExt::register_tet_folder(&ctx, folder.path(), options)
         .await
@@ -91,7 +93,7 @@ async fn a_package_is_a_file_to_sql() {
     publish(&package, 2, &data("specials_f64.tet"));
     let sql = "SELECT count(*) FROM weather.pressure WHERE station = 'KSEA'";
     assert_eq!(crate::support::sql::rows(&ctx, sql).await, ["48"]);
-    // Opened anew, it is the next generation.
+    // A package that is opened again has the next generation.
     let message = crate::support::sql::error(&ctx, &count).await;
     assert!(message.contains("no dataset \"pressure\""), "{message}");
 }

@@ -1,4 +1,4 @@
-//! The `tetration` crate as an independent reader.
+//! The `tetration` crate as an independent reader of `.tet` files.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub struct Reference {
     pub summary: TetFileSummaryV1,
 }
 
-/// A dataset as the `tetration` crate decodes it: row-major cells.
+/// A dataset as decoded by the `tetration` crate, row-major.
 pub struct ReferenceArray {
     pub dtype: Dtype,
     pub shape: Vec<u64>,
@@ -34,8 +34,10 @@ impl Reference {
         datasets.map(|dataset| dataset.name.clone()).collect()
     }
 
-    /// All cells of a dataset. The crate decodes the chunks, and says where they belong; they are put together here,
-    /// since it cannot put an array together that has NaN in it.
+    /// Returns all cells of a dataset.
+    ///
+    /// The crate decodes the chunks and reports their indices. They are assembled here because the
+    /// crate cannot assemble an array that contains NaN.
     pub fn array(&self, dataset: &str) -> ReferenceArray {
         let id = self
             .names()
@@ -86,7 +88,7 @@ impl Reference {
     }
 }
 
-/// The crate's verdict on a file, with every chunk decoded.
+/// Returns the crate's verification report for a file, with every chunk decoded.
 pub fn verify(path: &Path) -> TetVerifyReport {
     verify_tet_file_with_options(path, VerifyOptions { deep_decode: true }).unwrap()
 }

@@ -1,4 +1,5 @@
-//! Repairs of footers that a fuzzer came up with: what they must never do to the cells before them.
+//! Repairs of broken footers that a fuzzer found. A repair must never damage the cells before the
+//! footer.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ const DEEP: VerifyOptions = VerifyOptions {
     threads: 1,
 };
 
-/// A copy of a file, in a folder that lives as long as it is needed.
+/// Copies a file from `tests/data/footers` into a temporary directory.
 fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -26,7 +27,7 @@ fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// The footer claims regions that are larger than what lies behind the payloads.
+/// The footer claims regions that are larger than the space after the payloads.
 #[test]
 fn payloads_are_not_cut_by_a_footer_that_claims_them() {
     for name in ["lost_all.tet", "lost_payload.tet"] {
@@ -40,7 +41,7 @@ fn payloads_are_not_cut_by_a_footer_that_claims_them() {
         }
         assert_eq!(fs::read(&path).unwrap(), before, "{name}");
         assert_eq!(folder.path().read_dir().unwrap().count(), 1, "{name}");
-        // The cells are there all along.
+        // The cells are intact and readable.
         let options = OpenOptions {
             ignore_footer: true,
             ..OpenOptions::default()
@@ -59,12 +60,13 @@ fn a_file_without_datasets_keeps_its_superblock() {
     let repaired = repair(&path, true, DEEP).unwrap();
     assert_eq!(repaired.steps[0].name, "cut_footer");
     assert!(repaired.report.ok, "{repaired:?}");
-    // But for the flags, which say that there is a footer.
+    // The first 12 bytes are unchanged. The flags after them record whether there is a footer.
     assert_eq!(fs::read(&path).unwrap()[..12], before[..12]);
     assert_eq!(path.metadata().unwrap().len(), 32);
 }
 
-/// More findings than are kept do not hide that a dataset cannot be read.
+/// A report keeps a limited number of findings. An unreadable dataset counts even if its finding is
+/// not kept.
 #[test]
 fn zone_maps_are_dropped_where_not_all_cells_can_be_read() {
     let (_folder, path) = copy("many_warnings.tet");
@@ -72,7 +74,8 @@ fn zone_maps_are_dropped_where_not_all_cells_can_be_read() {
     assert_eq!(repaired.steps[0].name, "drop_zone_maps", "{repaired:?}");
 }
 
-/// A footer of version 1 has no indexes, whatever it names: what it names is not brought to life.
+/// A version 1 footer has no indexes, even if it has keys for them. Indexing must not activate what
+/// these keys name.
 #[tokio::test]
 async fn no_index_comes_out_of_a_footer_that_has_none() {
     let (_folder, path) = copy("version_1_with_index.tet");
@@ -85,7 +88,8 @@ async fn no_index_comes_out_of_a_footer_that_has_none() {
     assert!(file.footer().has_zone_maps() && !file.footer().has_secondary_index());
 }
 
-/// What a footer says beside what we know is kept to the letter, also what not every parser takes.
+/// Footer keys that tet-sql does not know are kept verbatim, even those with values that not every
+/// JSON parser accepts.
 #[test]
 fn unknown_keys_are_kept() {
     for (name, kept) in [

@@ -1,4 +1,5 @@
-//! Writing: nothing half-written is ever seen, and misuse is named.
+//! `TetWriter`: a partly written file is never visible, and misuse is an error that names the
+//! mistake.
 
 use std::path::Path;
 
@@ -51,7 +52,7 @@ fn the_target_changes_when_a_file_is_finished_and_not_before() {
     assert_eq!(std::fs::read(&path).unwrap(), b"what was there");
     assert_eq!(names_in(folder.path()), ["a.tet"]);
 
-    // A chunk is missing.
+    // Chunk 0 is never written.
     let mut writer = TetWriter::create(&path, two_chunks()).unwrap();
     writer.write_chunk(0, &[1], &[3]).unwrap();
     assert_says(
@@ -133,7 +134,7 @@ fn misuse_of_chunks_is_named() {
     assert_says(writer.write_dataset(1, &[]), &["no dataset number 1"]);
     writer.write_chunk(0, &[1], &[3]).unwrap();
     assert_says(writer.write_chunk(0, &[1], &[3]), &[place, "written twice"]);
-    // None of this has spoiled the file.
+    // None of these errors has damaged the file.
     writer.write_chunk(0, &[0], &[1, 2]).unwrap();
     writer.finish().unwrap();
     TetFile::open(&path, OpenOptions::default()).unwrap();

@@ -1,5 +1,5 @@
-//! Statements that ask for too much, and long ones that do not. The truths are arithmetic, and the same question asked
-//! with IN.
+//! Statements that exceed the planning budget, and long ones that do not. Expected values come from
+//! arithmetic.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use datafusion::common::Result;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::{TetOptions, create_logical_plan, enable_tet};
 
-/// A session with the numbers 0 to 99 as the table `t`.
+/// Creates a session with the numbers 0 to 99 as the table `t`.
 async fn session() -> SessionContext {
     let config = SessionConfig::new().with_target_partitions(2);
     let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
@@ -21,7 +21,7 @@ async fn set(ctx: &SessionContext, setting: &str) {
     frame.collect().await.unwrap();
 }
 
-/// The rows of a statement, planned within the session's budget.
+/// Returns the rows of a statement, planned within the session's budget.
 async fn rows(ctx: &SessionContext, sql: &str) -> Result<String> {
     let plan = create_logical_plan(&ctx.state(), sql).await?;
     let frame = ctx.execute_logical_plan(plan).await?;
@@ -30,7 +30,7 @@ async fn rows(ctx: &SessionContext, sql: &str) -> Result<String> {
     Ok(rows.join("\n"))
 }
 
-/// The error of a statement.
+/// Returns the error of a statement, and panics if the statement succeeds.
 async fn refusal(ctx: &SessionContext, sql: &str) -> String {
     match rows(ctx, sql).await {
         Ok(rows) => panic!("{}: {rows}", &sql[..sql.len().min(60)]),
@@ -38,13 +38,14 @@ async fn refusal(ctx: &SessionContext, sql: &str) -> String {
     }
 }
 
-/// CTEs a0, a1 and so on, each made of the one before.
+/// Returns CTEs a0, a1 and so on, each built from the previous one.
 fn chain(count: usize, first: &str, next: impl Fn(usize) -> String) -> String {
     let further = (1..count).map(|n| format!(", a{n} AS ({})", next(n - 1)));
     format!("WITH a0 AS ({first}){}", further.collect::<String>())
 }
 
-/// On a thread with as much stack as those of the command have: executing a chain of AND takes it, not only planning.
+/// Runs on a thread with as much stack as the threads of the command: a long chain of AND needs
+/// stack for execution, not only for planning.
 #[test]
 fn long_chains_mean_what_they_say() {
     let answered = std::thread::Builder::new().stack_size(64 << 20).spawn(|| {
@@ -59,10 +60,10 @@ async fn long_chains() {
     let started = Instant::now();
     let values = (0..10_000).map(|n| 3 * n + 1);
     let ors: Vec<String> = values.map(|value| format!("x = {value}")).collect();
-    // 1, 4, ... 97
+    // Matches 1, 4, ..., 97.
     let sql = format!("SELECT count(*), sum(x) FROM t WHERE {}", ors.join(" OR "));
     assert_eq!(rows(&ctx, &sql).await.unwrap(), "33 1617");
-    // Neither equality nor a list of constants, and NULL in between.
+    // The terms are neither equalities nor lists of constants, and have nulls in between.
     let terms: Vec<String> = (0..1000)
         .map(|n| format!("(x > {n} AND x < {n} + 2 AND x % 3 = 1) OR x = nullif({n}, {n})"))
         .collect();
@@ -77,7 +78,7 @@ async fn long_chains() {
         ands.join(" AND ")
     );
     assert_eq!(rows(&ctx, &sql).await.unwrap(), "50 49");
-    // Quadratic planning takes half an hour.
+    // Quadratic planning would take half an hour.
     assert!(started.elapsed().as_secs() < 600);
 }
 
@@ -144,7 +145,7 @@ async fn statements_over_the_budget_are_refused() {
         let error = refusal(&ctx, &sql).await;
         assert!(error.contains(setting), "{}: {error}", &sql[..60]);
     }
-    // Nothing is wrong with the same that is used once.
+    // A chain that uses each CTE only once stays within the budget.
     let sql = chain(40, "SELECT 1 AS x", doubled("SELECT x + 1 AS x FROM @"));
     assert_eq!(
         rows(&ctx, &format!("{sql} SELECT x FROM a39"))
@@ -171,7 +172,7 @@ async fn views_are_counted_wherever_they_are_used() {
             break;
         }
     }
-    // Each has twice the nodes of the one before, and a few of its own.
+    // Each view has twice the plan nodes of the previous one, and a few more.
     let (step, error) = refused.unwrap();
     assert!((10..15).contains(&step), "{step}");
     assert!(error.contains("tet.max_plan_nodes"), "{error}");
@@ -215,7 +216,7 @@ async fn limits_are_settings() {
     assert!(error.to_string().contains("tet.max_plan_nodes"), "{error}");
 }
 
-/// Planning on a thread with the two megabytes that threads have as a rule.
+/// Plans on a thread with the usual stack of 2 MiB.
 #[test]
 fn planning_needs_no_stack_of_its_callers() {
     let planned = std::thread::spawn(|| {

@@ -22,7 +22,8 @@ use tet_sql::{Access, TetOptions, TetSchema, TetSessionExt};
 
 use crate::support::sql;
 
-/// A file of one dataset `a` in a folder that goes when the first value is dropped.
+/// Writes a file of one dataset `a` in a temporary directory, which is deleted when the returned
+/// guard is dropped.
 fn file(spec: DatasetSpec, cells: &[u8]) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("f.tet");
@@ -77,7 +78,8 @@ fn a_chunk_that_cannot_be_is_an_error() {
             "{error}"
         );
     }
-    // The chunk extents are the last 16 bytes of the directory: 40 + 24 for the head and the name + 16 for the shape.
+    // The chunk extents are the last 16 bytes of the directory: 40 + 24 for the head and the name +
+    // 16 for the shape.
     let mut bytes = good;
     assert_eq!(bytes[80], 1);
     bytes[80] = 0;
@@ -93,7 +95,8 @@ fn a_chunk_that_cannot_be_is_an_error() {
     );
 }
 
-/// What is known of a chunk is known without a look at it. It may claim to have more cells than there is memory for.
+/// Statistics answer queries without reading the chunk, even if it claims more cells than fit in
+/// memory.
 #[tokio::test]
 async fn a_huge_chunk_that_is_known_takes_no_memory() {
     let cells = 1u64 << 40;
@@ -103,7 +106,7 @@ async fn a_huge_chunk_that_is_known_takes_no_memory() {
     ] {
         let (_folder, path) = file(DatasetSpec::new("a", Dtype::F32, &[4], &[4]), &[0; 16]);
         let mut bytes = std::fs::read(&path).unwrap();
-        // The shape and the chunk's extent.
+        // The shape of the array and the extent of the chunk.
         for at in [64, 72] {
             assert_eq!(bytes[at..at + 8], 4u64.to_le_bytes());
             bytes[at..at + 8].copy_from_slice(&cells.to_le_bytes());
@@ -138,7 +141,8 @@ async fn a_huge_chunk_that_is_known_takes_no_memory() {
     }
 }
 
-/// What a payload claims to decode to must not be allocated before it does, above the 32 MiB that are decoded at once.
+/// Chunks above 32 MiB are decompressed in steps. The decompressed size that a payload claims must
+/// not be allocated in advance.
 #[test]
 fn garbage_that_claims_to_be_large_is_an_error() {
     let cells = 64u64 << 20;
@@ -167,7 +171,7 @@ fn garbage_that_claims_to_be_large_is_an_error() {
     }
 }
 
-/// One row per chunk fills no batch for long; the scan gives way between chunks all the same.
+/// With one row per chunk, a batch takes long to fill. The scan still yields between chunks.
 #[tokio::test]
 async fn a_scan_can_be_cancelled_between_chunks() {
     let spec = DatasetSpec::new("a", Dtype::U8, &[500, 1000], &[1, 1000])
@@ -223,7 +227,7 @@ async fn long_lists_are_solved_at_once() {
     assert_eq!(count.value(0), expected);
 }
 
-/// An asynchronous function that gives its argument back.
+/// An async function that returns its argument.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Later(Signature);
 

@@ -1,4 +1,4 @@
-//! Files, statements and circumstances that are hostile.
+//! Hostile files, statements and circumstances.
 
 pub mod budget;
 pub mod files;

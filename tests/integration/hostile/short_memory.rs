@@ -1,4 +1,4 @@
-//! Plans of DataFusion that have to do with less memory than they would like.
+//! DataFusion plans that have to run with less memory than they ask for.
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Int64Type;
@@ -9,7 +9,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use std::sync::Arc;
 use tet_sql::{TetOptions, enable_tet};
 
-/// A session with this many bytes for queries.
+/// Creates a session with a memory pool of the given size.
 fn session(bytes: usize, batch_size: usize) -> SessionContext {
     let mut config = SessionConfig::new()
         .with_target_partitions(4)
@@ -38,9 +38,10 @@ fn numbers(batches: &[RecordBatch]) -> Vec<i64> {
         .collect()
 }
 
-/// Pairs of 500 rows of a kilobyte, each side repartitioned.
+/// Returns a query that joins 500 rows of one kilobyte with themselves, with both inputs
+/// repartitioned.
 fn pairs(join: &str) -> String {
-    // Not by `repeat`, which reserves the memory of its values.
+    // A literal, since SQL's `repeat` would reserve memory for its values.
     let text = "x".repeat(1000);
     let side =
         format!("(SELECT value, '{text}' || value AS text FROM range(500) WHERE value % 7 < 7)");
@@ -57,7 +58,7 @@ async fn nested_loop_joins_spill_or_say_that_memory_is_short() {
         let counted = run(&context, &pairs("INNER")).await;
         assert_eq!(numbers(&counted.unwrap()), [expected], "{bytes}");
     }
-    // The row 0 of the left side has no match.
+    // Row 0 of the left input has no match.
     let counted = run(&session(64 << 20, 100), &pairs("LEFT")).await;
     assert_eq!(numbers(&counted.unwrap()), [expected + 1]);
     match run(&session(256 << 10, 100), &pairs("LEFT")).await {

@@ -1,13 +1,13 @@
-//! Statements of an attacker, for the command and for the server.
+//! Statements of an attacker, for the command line and for the server.
 
-/// CTEs a0, a1 and so on, each made of the one before, which is `@`.
+/// Returns CTEs a0, a1 and so on, each built from the previous one, for which `next` has an `@`.
 fn chain(first: &str, next: &str) -> String {
     let further =
         (1..40).map(|n| format!(", a{n} AS ({})", next.replace('@', &format!("a{}", n - 1))));
     format!("WITH a0 AS ({first}){}", further.collect::<String>())
 }
 
-/// Statements of less than a mebibyte, and what the error of each names.
+/// Returns statements of less than 1 MiB, each with the setting that its error names.
 pub fn statements() -> Vec<(String, &'static str)> {
     let operators = "tet.max_expression_operators";
     let nodes = "tet.max_plan_nodes";

@@ -1,7 +1,9 @@
-//! Generated joins of tables whose columns have the same names, against the same joins with every column renamed.
+//! Generated joins of tables that share column names, compared with the same joins after renaming
+//! every column.
 //!
-//! The truth is DataFusion over rows in memory, in a session that pushes no filter down, in one partition, and in which no
-//! two columns of a query share a name. `TET_SQL_JOINS` sets the number of queries, `TET_SQL_SEED` the first seed.
+//! The expected rows come from DataFusion over rows in memory, in one partition, without filter
+//! pushdown, and with unique column names in each query. `TET_SQL_JOINS` sets the number of
+//! queries, `TET_SQL_SEED` the first seed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,20 +20,20 @@ use crate::support::sql::{register_rows, rows, write};
 use crate::tables::exploded::Random;
 
 const AXES: [(&str, usize); 3] = [("time", 4), ("lat", 5), ("lon", 6)];
-/// Three arrays, and a Parquet file of the first.
+/// Three arrays, and a Parquet file with the rows of a fourth.
 const TABLES: [&str; 4] = ["a", "b", "c", "parquet"];
 
 fn axes(table: &str) -> &'static [(&'static str, usize)] {
     if table == "c" { &AXES[1..] } else { &AXES }
 }
 
-/// The cells of an array; NaN is null.
+/// The cells of an array. NaN stands for null.
 fn values(table: &str) -> Vec<f64> {
     let mut random = Random(table.len() as u64 + u64::from(table.as_bytes()[0]));
     let count = axes(table).iter().map(|(_, length)| length).product();
     let mut value = || match random.below(6) {
         0 if table != "b" => f64::NAN,
-        // Runs of chunks whose minimum and maximum exclude most others.
+        // Only twelve distinct values, so that joins and predicates on values match some rows.
         _ => random.below(12) as f64 - 3.0,
     };
     (0..count).map(|_| value()).collect()
@@ -77,7 +79,7 @@ fn write_arrays(path: &Path) {
     embed_indexes_in_tet(path, 1).unwrap();
 }
 
-/// A session over arrays, under one of several settings.
+/// A session over the array file and the Parquet file. Each bit of `setting` switches one option.
 async fn tested(path: &Path, parquet: &Path, setting: usize) -> SessionContext {
     let is = |bit: usize| setting & bit != 0;
     let optimizer = "datafusion.optimizer";
@@ -116,7 +118,7 @@ async fn tested(path: &Path, parquet: &Path, setting: usize) -> SessionContext {
     ctx
 }
 
-/// A session over rows in memory that pushes nothing down.
+/// A session over the same rows in memory, without the filter pushdown rules.
 fn truth() -> SessionContext {
     let config = SessionConfig::new().with_target_partitions(1);
     let state = SessionStateBuilder::new()
@@ -135,13 +137,13 @@ fn truth() -> SessionContext {
 
 /// A table of a FROM clause: its name, its alias and its columns.
 struct Source {
-    /// Without columns and alias.
+    /// The SQL of the table, without alias and column list.
     table: String,
     alias: char,
     columns: Vec<&'static str>,
 }
 
-/// A query with `{x.lat}` for each column.
+/// A query with a placeholder such as `{x.lat}` for each column.
 struct Template {
     sql: String,
     sources: Vec<Source>,
@@ -161,7 +163,7 @@ impl Template {
                 false => column.to_string(),
             };
             let names: Vec<_> = columns.iter().map(|column| renamed(column)).collect();
-            // The columns of arrays need no other names.
+            // Arrays keep their column names unless all columns are renamed.
             let list = match renames || table.starts_with('(') {
                 true => format!("({})", names.join(", ")),
                 false => String::new(),
@@ -204,7 +206,7 @@ fn value(source: &Source) -> String {
     format!("{{{}.value}}", source.alias)
 }
 
-/// A condition over one or two tables, most of which are true of nulls.
+/// A random predicate over one or two tables. Most kinds can be true for nulls.
 fn condition(random: &mut Random, sources: &[Source]) -> String {
     let one = random.pick(sources);
     let other = random.pick(sources);
@@ -303,7 +305,7 @@ fn query(random: &mut Random) -> Template {
                 named.join(", ")
             )
         }
-        // Groups of same-named columns, joined once more.
+        // Groups by same-named columns, joined with another table.
         2 => {
             let (one, other) = (&chosen[0], &chosen[1]);
             let groups = match one == other {

@@ -1,4 +1,4 @@
-//! Joins of tables whose columns have the same names, and of tables of unknown size.
+//! Joins of tables that share column names, and joins with tables of unknown size.
 
 mod generated;
 mod same_names;

@@ -1,4 +1,5 @@
-//! Filters above joins apply to the column that they name, although another one has the same name.
+//! Filters above a join apply to the column they name, even if the other table has a column of the
+//! same name.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +11,7 @@ use tet_sql::{TetOptions, TetSessionExt, enable_tet};
 use crate::cells;
 use crate::support::sql::{rows, run as run_in, write};
 
-/// The rows that the command answers with, in a directory, without their header.
+/// Runs the command in a directory and returns the rows of its answer, without the header.
 fn run(directory: &Path, arguments: &[&str]) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
         .args(["--format", "csv", "--no-init"])
@@ -33,7 +34,7 @@ fn demo(sql: &str) -> Vec<String> {
 fn in_subquery_above_a_join_filters_the_side_that_it_names() {
     let sql = "SELECT count(x.lat) FROM temperature x JOIN humidity y ON x.time=y.time AND x.lon=y.lon \
                WHERE y.lat IN (SELECT l FROM (VALUES (50),(60)) z(l)) AND x.time='2024-01-01' AND x.lon=0";
-    // Each of the 19 latitudes of one array with two of the other.
+    // Each of the 19 latitudes of one array joins two of the other.
     assert_eq!(demo(sql), ["38"]);
 }
 
@@ -41,7 +42,7 @@ fn in_subquery_above_a_join_filters_the_side_that_it_names() {
 fn predicates_that_null_satisfies_above_outer_joins() {
     let on = "ON x.time=y.time AND x.lat=y.lat AND x.lon=y.lon";
     let joined = |kind: &str| format!("temperature x {kind} JOIN humidity y {on}");
-    // The cells of `temperature` that are missing, and where `humidity` is more than 50.
+    // The cells where `temperature` is missing and `humidity` is above 50.
     for (kind, predicate) in [
         ("RIGHT", "x.value IS NULL AND y.value>50"),
         ("FULL", "x.value IS NULL AND y.value>50"),
@@ -57,7 +58,7 @@ fn predicates_that_null_satisfies_above_outer_joins() {
         );
         assert_eq!(demo(&sql).len(), 16, "{sql}");
     }
-    // Against the same cells under names of their own.
+    // Compared with the same cells under unique names.
     let renamed = |array: &str, alias: &str| {
         format!(
             "(SELECT time AS {alias}t, lat AS {alias}a, lon AS {alias}o, value AS {alias}v FROM {array}) {alias}"
@@ -138,7 +139,8 @@ fn lists_are_not_compared_with_columns_of_other_types() {
     assert_eq!(run(folder.path(), &["-c", sql]).len(), expected.count());
 }
 
-/// Sessions of [`enable_tet`] are right over any tables, those of DataFusion are not.
+/// Sessions prepared by [`enable_tet`] answer correctly over any tables; plain DataFusion sessions
+/// do not.
 #[tokio::test]
 async fn tables_in_memory_too() {
     let tables = [
@@ -164,8 +166,8 @@ async fn tables_in_memory_too() {
     assert_ne!(rows(&theirs, sql).await, right);
 }
 
-/// In a session with DataFusion's own rules, filters that become known while a query runs may be those of another table's
-/// column. Scans refuse them there.
+/// With DataFusion's own rules, a dynamic filter may refer to a same-named column of another table.
+/// Scans refuse dynamic filters in such sessions and read every chunk.
 #[tokio::test]
 async fn other_sessions_read_every_chunk() {
     let folder = tempfile::tempdir().unwrap();

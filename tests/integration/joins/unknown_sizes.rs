@@ -1,4 +1,4 @@
-//! Arrays are the probe side of joins with tables whose size is not known.
+//! In joins with tables of unknown size, arrays are the probe side.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use tet_sql::{TetOptions, TetSessionExt};
 use crate::cells;
 use crate::support::sql::{rows, run, session, write};
 
-/// An array of 40 days of 5,000 values, more than DataFusion collects unasked, and files that name three of the days.
+/// An array of 40 days with 5,000 values each, too many rows for DataFusion to collect by default,
+/// and files that name two of the days and one that does not exist.
 async fn sample(directory: &Path, partitions: usize) -> SessionContext {
     let path = directory.join("days.tet");
     let spec =
@@ -61,7 +62,7 @@ async fn the_array_is_probed_and_reads_what_the_keys_name() {
                 "10000",
             ),
         ] {
-            // With values, that nothing but reading tells.
+            // Aggregates of values need to read chunks.
             let sql = format!("SELECT count(*), sum(value) FROM {from}");
             let ran = run(&ctx, &sql).await;
             let days = [3, 17].map(|day| (day * 5000..(day + 1) * 5000).sum::<i64>() as f64);
@@ -75,11 +76,11 @@ async fn the_array_is_probed_and_reads_what_the_keys_name() {
             let file = plan.find("few.").unwrap();
             assert!(file < plan.find("tet=v").unwrap(), "{plan}");
         }
-        // Rows that have no partner are those of the array: all of it is read, but still not collected.
+        // Rows without a match come from the array: all of it is read, but not collected.
         let sql = "SELECT count(name), count(*), sum(value) FROM v LEFT JOIN csv ON v.day = csv.k";
         let ran = run(&ctx, sql).await;
         assert_eq!(ran.rows, ["10000 200000 19999900000.0"]);
-        // Joins without equal keys, and without any.
+        // A join with an inequality, and a cross join.
         let sql = "SELECT count(*) FROM v JOIN csv ON v.day > csv.k";
         let plan = rows(&ctx, &format!("EXPLAIN FORMAT INDENT {sql}"))
             .await
@@ -93,7 +94,8 @@ async fn the_array_is_probed_and_reads_what_the_keys_name() {
     }
 }
 
-/// A table that may well be larger than the array is not collected, and settings keep the order as written.
+/// A table that may be larger than the array is not collected. With `join_reordering` off, the
+/// sides stay as written.
 #[tokio::test]
 async fn sides_stay_where_that_is_better() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Joins of arrays on all of their dimensions: which become one scan of both, what that reads, and that the answers are
-//! the engine's.
+//! Joins of arrays on all dimensions (zip joins): which become a single scan of both arrays, what
+//! the scan reads, and that the answers equal DataFusion's.
 
 use datafusion::prelude::SessionContext;
 use tet_sql::TetOptions;
@@ -11,8 +11,8 @@ use crate::support::sql::{open, rows, run, sample};
 
 const LATITUDES: [&str; 5] = ["-20", "-10", "0", "10", "20"];
 
-/// Three arrays over time, lat and lon in chunks of different shapes; `c` has a missing cell and `shifted` other
-/// latitudes. `few` lacks a time, and `flat` the time.
+/// Arrays over time, lat and lon in chunks of different shapes. `c` has a missing cell, `shifted`
+/// has other latitudes, `repeated` has a duplicate latitude, and `flat` has no time axis.
 fn datasets() -> Vec<(DatasetSpec, Vec<u8>)> {
     let dimensions = ["time", "lat", "lon"];
     let spec = |name: &str, dtype, chunks: &[u64; 3]| {
@@ -52,7 +52,7 @@ fn datasets() -> Vec<(DatasetSpec, Vec<u8>)> {
     ]
 }
 
-/// Whether the plan of a query joins nothing.
+/// Returns `true` if the plan zips the arrays and contains no join.
 async fn is_zipped(ctx: &SessionContext, sql: &str) -> bool {
     let plan = rows(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
     let plan = plan.iter().find(|row| row.starts_with("physical_plan"));
@@ -61,7 +61,7 @@ async fn is_zipped(ctx: &SessionContext, sql: &str) -> bool {
     plan.contains("zip(")
 }
 
-/// The engine's own answer, sorted.
+/// DataFusion's own answer, sorted.
 async fn engine(ctx: &SessionContext, sql: &str) -> Vec<String> {
     rows(ctx, "SET tet.zip_joins = false").await;
     let mut answer = rows(ctx, sql).await;
@@ -91,12 +91,13 @@ async fn joins_on_all_dimensions_become_one_scan() {
         (format!("SELECT * FROM (SELECT * FROM a WHERE lat > 0) a LEFT JOIN b {ON}"), true),
         (format!("SELECT count(*) FROM a JOIN b {ON}"), true),
         (format!("SELECT a.lat, avg(a.value - b.value), count(*) FROM a JOIN b {ON} WHERE b.value > 9 GROUP BY a.lat"), true),
-        // Rows of one side only.
+        // Outer joins in which some cells of an array have no match.
         (format!("SELECT * FROM a LEFT JOIN (SELECT * FROM b WHERE lat > 0) b {ON}"), false),
         (format!("SELECT * FROM a LEFT JOIN (SELECT * FROM b WHERE value > 3) b {ON}"), false),
         (format!("SELECT * FROM a LEFT JOIN b {ON} AND a.value > b.value"), false),
         (format!("SELECT * FROM a FULL JOIN (SELECT * FROM b WHERE value > 3) b {ON}"), false),
-        // Not every dimension, or not each with itself, or not the same coordinates, or one that comes twice.
+        // Not zipped: joins that leave out a dimension, match different dimensions, have different
+        // or duplicate coordinates, or limit the rows of an input.
         ("SELECT a.value, b.value FROM a JOIN b USING (time, lat)".into(), false),
         ("SELECT a.value, b.value FROM a JOIN b ON a.time = b.lon AND a.lat = b.lat AND a.lon = b.time".into(), false),
         ("SELECT a.value, b.value FROM a JOIN b ON a.time = b.time + 1 AND a.lat = b.lat AND a.lon = b.lon".into(), false),
@@ -116,7 +117,7 @@ async fn joins_on_all_dimensions_become_one_scan() {
 #[tokio::test]
 async fn a_zip_reads_every_chunk_once() {
     let (_folder, path, ctx) = sample(&datasets(), TetOptions::new()).await;
-    // Twelve chunks of each.
+    // Each array has twelve chunks.
     let ran = run(
         &ctx,
         "SELECT a.value, c.value FROM a JOIN c USING (time, lat, lon)",
@@ -126,14 +127,15 @@ async fn a_zip_reads_every_chunk_once() {
     assert_eq!(ran.metric("chunks_total"), 12);
     let ran = run(&ctx, "SELECT count(*) FROM a JOIN b USING (time, lat, lon)").await;
     assert_eq!((ran.reads(), ran.rows), (0, vec!["120".to_string()]));
-    // A slice of one side is one of both.
+    // A slice of one array applies to both.
     let sql = "SELECT a.value, c.value FROM a JOIN c USING (time, lat, lon) WHERE a.lat = 20";
     let ran = run(&ctx, sql).await;
     assert_eq!((ran.rows.len(), ran.reads()), (24, 8));
     let sql = "SELECT a.lat, avg(a.value + c.value) FROM a JOIN c USING (time, lat, lon) WHERE a.lat = 20 GROUP BY a.lat";
     let ran = run(&ctx, sql).await;
     assert_eq!((ran.reads(), ran.rows), (8, vec!["20 0.0".to_string()]));
-    // Zone maps of either side rule out chunks of both: above 89 lie the 30 cells of the last time.
+    // The zone maps of either array rule out chunks of both. The 30 cells above 89 belong to the
+    // last time.
     embed_indexes_in_tet(&path, 1).unwrap();
     let ctx = open(&path, TetOptions::new()).await;
     let sql = "SELECT c.value FROM a JOIN c USING (time, lat, lon) WHERE a.value > 89";
@@ -145,12 +147,13 @@ async fn a_zip_reads_every_chunk_once() {
 #[tokio::test]
 async fn joins_that_would_cost_more_or_fail_are_left() {
     let (_folder, _, ctx) = sample(&datasets(), TetOptions::new()).await;
-    // The condition must not see the rows that a side leaves out.
+    // A join filter must not be evaluated on rows that a filter of one input removes: it would
+    // divide by zero.
     let sql = "SELECT a.value FROM a JOIN (SELECT * FROM b WHERE value <> 0) b ON a.time = b.time AND a.lat = b.lat \
                AND a.lon = b.lon AND CAST(a.value AS INT) / b.value > 2";
     assert!(!is_zipped(&ctx, sql).await);
     assert!(!rows(&ctx, sql).await.is_empty());
-    // Every chunk of one would be decoded for every chunk of the other.
+    // Zipping would decode every chunk of one array for every chunk of the other.
     let array = |name: &str, chunks: &[u64; 2]| {
         let spec = DatasetSpec::new(name, Dtype::F64, &[2048, 2048], chunks);
         (spec.with_dim_names(["y", "x"]), vec![0; 2048 * 2048 * 8])
@@ -171,7 +174,7 @@ async fn projections_that_use_each_other_twice_stay_linear() {
             number + 1
         ));
     }
-    // Planned at all, within the memory that there is.
+    // Planning must finish within the available memory.
     rows(&ctx, &format!("EXPLAIN {with} SELECT x FROM c30")).await;
     rows(&ctx, &format!("EXPLAIN {with} SELECT avg(x) FROM c30")).await;
 }

@@ -1,4 +1,4 @@
-//! Filters, and the chunks that are not read for them.
+//! Filter pushdown, and the chunks that it skips.
 
 pub mod null_logic;
 pub mod opening;

@@ -1,4 +1,5 @@
-//! A file with a very long chunk index: opening it, and reading one chunk, must not read the index.
+//! Opens a file with a very long chunk index. Neither opening it nor reading one chunk may read the
+//! whole index.
 
 use std::sync::Arc;
 
@@ -8,10 +9,10 @@ use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
 
 use crate::support::cells::{ACCESS, OpenFile, from_column};
 
-/// Cells along each of two axes, each cell a chunk: 104 bytes of index per cell.
+/// The extent of both axes. Each cell is a chunk of its own, with 104 bytes in the index.
 const EXTENT: u64 = 1000;
 
-/// A metric of a plan, summed over its nodes and their partitions.
+/// Returns a metric of a plan, summed over all nodes and partitions.
 fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> Option<usize> {
     let own = plan.metrics().and_then(|metrics| metrics.sum_by_name(name));
     let inputs = plan
@@ -71,7 +72,7 @@ async fn one_chunk_of_a_million() {
             assert_eq!(metric(&plan, "chunks_read"), Some(1));
             assert_eq!(metric(&plan, "bytes_read"), Some(1));
         }
-        // No chunk at all is read for what the axes know.
+        // Queries that the axes can answer read no chunk at all.
         let plan = file
             .ctx
             .sql("SELECT count(*) FROM f.a WHERE dim_1 < 10")

@@ -1,4 +1,4 @@
-//! Chunks that are ruled out by what is known of their values: by zone maps, by value postings, and while a query runs.
+//! Chunks that are pruned by zone maps, by value postings and by dynamic filters.
 
 use std::path::Path;
 
@@ -11,7 +11,8 @@ use crate::cells;
 use crate::support::cells::data;
 use crate::support::sql::{open, rows, run, write};
 
-/// Days 0 to 9 of ten cells in a chunk each: day d holds 10 d to 10 d + 9. Day 4 is all missing, day 5 by half.
+/// Writes days 0 to 9 with one chunk of ten cells each: day d holds 10 d to 10 d + 9. All of day 4
+/// and half of day 5 are missing.
 fn days(path: &Path, fill: Option<&str>) {
     let missing = |n: i32| n / 10 == 4 || (n / 10 == 5 && n % 2 == 0);
     let numbers = (0..100).map(|n| if missing(n) { -999.0 } else { n as f32 });
@@ -31,7 +32,8 @@ fn days(path: &Path, fill: Option<&str>) {
     embed_indexes_in_tet(path, 0).unwrap();
 }
 
-/// The rows of a query, which are the same without zone maps, and the chunks that it reads with and without.
+/// Returns the rows of a query, which must be the same without zone maps, and the number of chunks
+/// read with and without them.
 async fn reads(
     with: &SessionContext,
     without: &SessionContext,
@@ -81,7 +83,7 @@ async fn zone_maps_drop_chunks() {
             ("value > 90 OR day = 2", 19, 2),
             ("NOT (value < 90)", 10, 1),
             ("value > 60 AND day < 7", 9, 1),
-            // Nothing can be said ahead of these.
+            // Zone maps cannot prune for these predicates.
             ("sqrt(value) > 9.9", 1, 10),
             ("value > x * 100", 0, 10),
         ] {
@@ -118,7 +120,7 @@ async fn zone_maps_answer_minimum_maximum_and_count() {
         ("day BETWEEN 3 AND 5", "30.0 59.0 15 30", 0),
         ("day IN (4, 8)", "80.0 89.0 10 20", 0),
         ("day = 4", "NULL NULL 0 10", 0),
-        // Of parts of chunks nothing exact is known.
+        // The statistics of a chunk are not exact for a part of its cells.
         ("x < 5 AND day > 7", "80.0 94.0 10 10", 2),
         ("value > 50 AND day = 6", "60.0 69.0 10 10", 0),
         ("value > 65 AND day > 4", "66.0 99.0 34 34", 1),
@@ -129,7 +131,8 @@ async fn zone_maps_answer_minimum_maximum_and_count() {
     }
 }
 
-/// A zone map leaves missing cells out of its bounds. Where they count as values, it knows nothing of their chunks.
+/// The bounds in a zone map exclude missing cells. Where missing cells are read as values, the zone
+/// map cannot prune their chunks.
 #[tokio::test]
 async fn missing_cells_that_are_read_as_values() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,7 +159,7 @@ async fn missing_cells_that_are_read_as_values() {
     .await;
     assert_eq!(found, ["-999.0 99.0 100"]);
 
-    // NaN as a value is the greatest of all in the engine's order.
+    // NaN as a value is the maximum in DataFusion's order.
     let path = folder.path().join("nan.tet");
     let spec = DatasetSpec::new("v", Dtype::F64, &[4], &[2]);
     write(&path, &[(spec, cells!([1.0, f64::NAN, 2.0, 3.0]))]);
@@ -177,8 +180,9 @@ async fn missing_cells_that_are_read_as_values() {
     );
 }
 
-/// The reference compares an f32 fill value of 1e20 as a double and so finds no missing cell, unless it has zone maps
-/// (tetration 0.8.3). The cells are the same either way, and so are our answers.
+/// The reference implementation compares an f32 fill value of 1e20 as a double and so finds no
+/// missing cell, unless the file has zone maps (tetration 0.8.3). The cells are the same either
+/// way, and so must our answers be.
 #[tokio::test]
 async fn answers_do_not_depend_on_indexes() {
     let folder = tempfile::tempdir().unwrap();
@@ -265,14 +269,15 @@ async fn broken_indexes_are_left_unused_and_named() {
     days(&path, Some("-999"));
     let intact = std::fs::read(&path).unwrap();
     let text = String::from_utf8_lossy(&intact).into_owned();
-    // A bound that is greater than the other, a count of another chunk, no JSON: each of them in place.
+    // Corrupt the zone map in place: a wrong element count, a wrong null count, and invalid JSON.
     for (found, broken) in [
         ("\"element_count\": 10", "\"element_count\": 11"),
         ("\"null_count\": 10", "\"null_count\": 11"),
         ("\"chunks\": [", "\"chunks\": {"),
     ] {
         let at = text.find(found).unwrap();
-        // The text before it may hold bytes that are no text, each of which became three.
+        // The index in the lossy text is too high if invalid UTF-8 comes earlier, so search the
+        // bytes.
         let at = intact
             .windows(found.len())
             .position(|window| window == found.as_bytes())
@@ -302,13 +307,13 @@ async fn joins_top_rows_and_subqueries_drop_chunks_as_they_run() {
     let ctx = open(&path, TetOptions::new()).await;
     let dynamic = "chunks_pruned_by_dynamic_filter";
 
-    // The keys of the small side of a join, exactly: 2 and 7, not what lies between.
+    // The join keys 2 and 7 prune exactly, not just by their min and max.
     let sql = "SELECT k.day, max(v.value) FROM (VALUES (2.0), (7.0)) AS k(day) JOIN v ON v.day = k.day GROUP BY 1 ORDER BY 1";
     let ran = run(&ctx, sql).await;
     assert_eq!(ran.rows, ["2.0 29.0", "7.0 79.0"]);
     assert_eq!((ran.reads(), ran.metric(dynamic)), (2, 8));
 
-    // By values as well.
+    // Join keys on values prune as well.
     let sql =
         "SELECT v.day FROM (VALUES (CAST(33 AS FLOAT))) AS k(value) JOIN v ON v.value = k.value";
     let ran = run(&ctx, sql).await;
@@ -317,8 +322,8 @@ async fn joins_top_rows_and_subqueries_drop_chunks_as_they_run() {
     ctx.sql("SET datafusion.execution.batch_size = 10")
         .await
         .unwrap();
-    // The first rows by value, in batches that are no larger than a chunk: once they are found, chunks that only hold
-    // more are passed over.
+    // Top-k by value in batches no larger than a chunk: once the first rows are found, chunks with
+    // only larger values are skipped.
     let ran = run(
         &ctx,
         "SELECT value FROM v WHERE value IS NOT NULL ORDER BY value LIMIT 3",
@@ -329,7 +334,7 @@ async fn joins_top_rows_and_subqueries_drop_chunks_as_they_run() {
     let ran = run(&ctx, "SELECT max(value) FROM v WHERE x < 9").await;
     assert_eq!(ran.rows, ["98.0"]);
 
-    // Chunks come in the order of what is asked for (but not through a FilterExec, which does not pass it on).
+    // Chunks are read in the requested order. A FilterExec in between would not pass the order on.
     for (order, first) in [
         ("day DESC", "9.0"),
         ("day DESC, x", "9.0"),
@@ -343,7 +348,7 @@ async fn joins_top_rows_and_subqueries_drop_chunks_as_they_run() {
         assert!(ran.reads() <= 2, "{sql}: {}", ran.reads());
     }
 
-    // A subquery's value is known by the time that the scan starts.
+    // The result of a scalar subquery is known when the scan starts.
     let sql = "SELECT count(*), min(value) FROM v WHERE day = (SELECT max(day) FROM v)";
     let ran = run(&ctx, sql).await;
     assert_eq!(ran.rows, ["10 90.0"]);
@@ -358,19 +363,19 @@ async fn joins_top_rows_and_subqueries_drop_chunks_as_they_run() {
     assert_eq!(ran.rows, ["5"]);
     assert_eq!(ran.reads(), 1);
 
-    // Parameters are known when a statement is executed.
+    // The values of parameters are known when a statement is executed.
     ctx.sql("PREPARE one(DOUBLE, FLOAT) AS SELECT value FROM v WHERE day = $1 AND value > $2")
         .await
         .unwrap();
     let ran = run(&ctx, "EXECUTE one(3.0, 36.5)").await;
     assert_eq!(ran.rows, ["37.0", "38.0", "39.0"]);
     assert_eq!((ran.reads(), ran.metric("chunks_pruned_by_slice")), (1, 9));
-    // The plan can be run again, with the filter's values of the second run.
+    // The plan can be executed again with other parameter values.
     let ran = run(&ctx, "EXECUTE one(9.0, 98.0)").await;
     assert_eq!(ran.rows, ["99.0"]);
 }
 
-/// Rows that a limit took are not those that a filter above it would rather have had.
+/// A dynamic filter from above a limit must not change the rows that the limit selects.
 #[tokio::test]
 async fn a_limit_in_the_scan_comes_before_filters_from_above() {
     let folder = tempfile::tempdir().unwrap();
@@ -391,7 +396,7 @@ async fn a_limit_in_the_scan_comes_before_filters_from_above() {
     }
 }
 
-/// Zeros of both signs are one value to some of the engine's comparisons, and two to others.
+/// Some of DataFusion's comparisons treat zeros of both signs as equal, others as distinct.
 #[tokio::test]
 async fn lists_with_zeros_do_not_drop_chunks_of_zeros() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a scan reads and does not read, by its metrics.
+//! Checks by metrics what scans read and skip.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use tet_sql::provider::catalog::settings::options::ReadOptions;
 use tet_sql::{Access, ArrayTable, TetOptions, TetSessionExt, Unpack};
 use tetration::catalog::embed_indexes_in_tet;
 
-/// u16 cells that count up, shape (12, 10, 8) in chunks of (3, 4, 8): 4 x 3 x 1 chunks, the last along `y` clipped.
+/// Writes consecutive u16 cells of shape (12, 10, 8) in chunks of (3, 4, 8): 4 x 3 x 1 chunks, the
+/// last along `y` clipped.
 fn write(path: &Path, compression: Compression) {
     let spec = DatasetSpec::new("a", Dtype::U16, &[12, 10, 8], &[3, 4, 8])
         .with_dim_names(["x", "y", "z"])
@@ -28,7 +29,7 @@ fn write(path: &Path, compression: Compression) {
     writer.finish().unwrap();
 }
 
-/// A session of four partitions, however small the table.
+/// Opens a session with four partitions, however small the table.
 async fn session(path: &Path, access: Access) -> SessionContext {
     let config = SessionConfig::new()
         .with_target_partitions(4)
@@ -114,7 +115,7 @@ async fn coordinates_and_counts_read_no_chunk() {
         "SELECT count(*) FROM a",
         "SELECT count(*), min(x), max(z) FROM a WHERE y > 3",
         "SELECT count(*), count(x) FROM a WHERE x > 100",
-        // No fill value and no NaN: an integer is never null.
+        // An integer array without a fill value has no nulls.
         "SELECT count(value) FROM a",
     ] {
         assert!(scan(&plan(&ctx, sql).await).is_none(), "{sql}");
@@ -169,7 +170,8 @@ async fn partitions_share_the_chunks() {
     write(&path, Compression::Raw);
     let ctx = session(&path, Access::Mmap).await;
     let plan = plan(&ctx, "SELECT value FROM a").await;
-    // Whichever partition is quick goes on with the chunks of the others, each time that the plan runs.
+    // Partitions share the chunks, so the first partition that is polled reads them all, each time
+    // the plan is executed.
     for order in [[0, 1, 2, 3], [2, 0, 3, 1]] {
         let mut rows = Vec::new();
         for partition in order {
@@ -180,7 +182,7 @@ async fn partitions_share_the_chunks() {
         assert_eq!(rows, [960, 0, 0, 0]);
     }
     assert_eq!(metric(&plan, "chunks_read"), 24);
-    // Where the order of rows is declared, each keeps to its own.
+    // With a declared ordering, each partition reads only its own chunks.
     ctx.sql("SET tet.declare_ordering = true").await.unwrap();
     let plan = self::plan(&ctx, "SELECT value FROM a").await;
     let stream = plan.execute(1, ctx.task_ctx()).unwrap();
@@ -245,7 +247,7 @@ async fn a_dropped_stream_stops_within_a_chunk() {
     assert_eq!(metric(&plan, "chunks_read"), 1);
 
     let ctx = SessionContext::new();
-    // A chunk above 32 MiB is decompressed in steps, and the stream gives way between them.
+    // A chunk above 32 MiB is decompressed in steps, and the stream yields between them.
     let path = folder.path().join("large.tet");
     let cells: Vec<u8> = (0..66u32 << 20).map(|cell| (cell >> 12) as u8).collect();
     let spec = DatasetSpec::new("large", Dtype::U8, &[2, 33 << 20], &[1, 33 << 20])
@@ -325,7 +327,8 @@ fn blocks_have_rows_bytes_and_statistics() {
     assert!(blocks.block_rows(6).is_err());
 }
 
-/// The engine simplifies filters after it has been told that they are exact: here to NULL and to false.
+/// DataFusion may simplify a filter after the scan has declared it exact, here to NULL and to
+/// false.
 #[tokio::test]
 async fn a_filter_that_becomes_a_constant_is_obeyed() {
     let folder = tempfile::tempdir().unwrap();
@@ -349,7 +352,7 @@ async fn a_filter_that_becomes_a_constant_is_obeyed() {
     }
 }
 
-/// Zero times infinity is not a number, and bounds nothing.
+/// Zero times infinity is NaN and cannot be a bound.
 #[tokio::test]
 async fn zone_maps_of_infinities_scaled_by_zero_are_left_unused() {
     let folder = tempfile::tempdir().unwrap();

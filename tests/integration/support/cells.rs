@@ -1,5 +1,5 @@
-//! Cells as bit patterns, in which tests compare what they read with what they expect: exact, and with the same kind of
-//! equality for all types.
+//! Cells as bit patterns, the form in which tests compare results with expected values: exact, and
+//! with the same equality for all types.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,20 +19,21 @@ use tet_sql::provider::catalog::settings::options::ReadOptions;
 use tet_sql::provider::source::GridSource;
 use tet_sql::{Access, TetOptions, TetSchema, TetSessionExt};
 
-/// Both ways to read a file; no answer may depend on which.
+/// Both ways to read a file. No answer may depend on the access mode.
 pub const ACCESS: [Access; 2] = [Access::Mmap, Access::Pread];
 
-/// The bit pattern of a value in its column's type, zero-extended; `None` for NULL.
+/// The bit pattern of a value in its column's type, zero-extended. `None` for null.
 pub type Cell = Option<u64>;
 
-/// A file of the test data.
+/// Returns the path of a file in `tests/data`.
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data")
         .join(name)
 }
 
-/// Stored cells as their column's cells; f16 is widened, by arithmetic.
+/// Converts stored cells to the cells of the SQL column. Cells of f16 are widened to f32 by
+/// arithmetic.
 pub fn from_stored(dtype: Dtype, bytes: &[u8]) -> Vec<Cell> {
     bytes
         .chunks_exact(dtype.size() as usize)
@@ -48,7 +49,7 @@ pub fn from_stored(dtype: Dtype, bytes: &[u8]) -> Vec<Cell> {
         .collect()
 }
 
-/// The f32 of an f16, from their definitions in IEEE 754.
+/// Returns the bits of the f32 equal to an f16, from the definitions in IEEE 754.
 fn widened(half: u64) -> u32 {
     let sign = ((half >> 15) as u32) << 31;
     let exponent = (half >> 10) as i32 & 0x1f;
@@ -60,7 +61,7 @@ fn widened(half: u64) -> u32 {
     }
 }
 
-/// A cell of a dataset as a number.
+/// Converts a cell to f64. Integers beyond 2^53 are rounded.
 pub fn number(dtype: Dtype, cell: u64) -> f64 {
     match dtype {
         Dtype::F16 | Dtype::F32 => f32::from_bits(cell as u32).into(),
@@ -72,7 +73,7 @@ pub fn number(dtype: Dtype, cell: u64) -> f64 {
     }
 }
 
-/// The type of a dataset's value column.
+/// Returns the Arrow type of a dataset's value column.
 pub fn column_type(dtype: Dtype) -> DataType {
     match dtype {
         Dtype::F16 | Dtype::F32 => DataType::Float32,
@@ -87,7 +88,7 @@ pub fn column_type(dtype: Dtype) -> DataType {
     }
 }
 
-/// The cells of a column.
+/// Returns the cells of a column.
 pub fn from_column(column: &ArrayRef) -> Vec<Cell> {
     macro_rules! bits {
         ($type:ty, $bits:expr) => {
@@ -112,7 +113,7 @@ pub fn from_column(column: &ArrayRef) -> Vec<Cell> {
     }
 }
 
-/// Compares cell by cell, and names the first that differs.
+/// Panics if two lists of cells differ, and names the first cell that does.
 #[track_caller]
 pub fn assert_same(found: &[Cell], expected: &[Cell], what: &str) {
     assert_eq!(found.len(), expected.len(), "{what}: number of cells");
@@ -121,7 +122,7 @@ pub fn assert_same(found: &[Cell], expected: &[Cell], what: &str) {
     }
 }
 
-/// A session in which a file is the schema `f`.
+/// A session with one file registered as the schema `f`.
 pub struct OpenFile {
     pub ctx: SessionContext,
     pub schema: Arc<TetSchema>,
@@ -131,7 +132,8 @@ pub struct OpenFile {
 impl OpenFile {
     /// Opens and registers a file.
     pub async fn open(path: &Path, options: TetOptions) -> datafusion::error::Result<Self> {
-        // Small batches, so that chunks are cut, and partitions even on a machine with one core.
+        // Small batches, so that a chunk spans several. A fixed number of partitions, so that plans
+        // are partitioned even on a machine with one core.
         let config = SessionConfig::new()
             .with_batch_size(97)
             .with_target_partitions(3);
@@ -149,21 +151,24 @@ impl OpenFile {
         self.ctx.sql(sql).await?.collect().await
     }
 
-    /// The one cell of a query's one row, as text; NULL as `NULL`.
+    /// Returns the only value of a query as text, null as `NULL`.
     pub async fn answer(&self, sql: &str) -> String {
         let batches = self.query(sql).await.unwrap();
         let row = batches.iter().find(|batch| batch.num_rows() == 1).unwrap();
         text(row.column(0)).remove(0)
     }
 
-    /// The query's answer as a number; `None` for NULL.
+    /// Returns the only value of a query as a number, null as `None`.
     pub async fn number(&self, sql: &str) -> Option<f64> {
         let answer = self.answer(sql).await;
         (answer != "NULL").then(|| answer.parse().unwrap())
     }
 
-    /// All cells of a dataset in row-major order, whatever the order of the rows: each is put where its coordinates
-    /// say. `labels` are the coordinates along each axis as text; axes without any count from zero.
+    /// Returns all cells of a dataset in row-major order, whatever the order of the rows: the
+    /// coordinates of a row decide which cell it is.
+    ///
+    /// `labels` are the coordinates along each axis, as text. For axes without labels, use
+    /// [`counted`].
     pub async fn table(&self, dataset: &str, labels: &[Vec<String>]) -> Vec<Cell> {
         let sql = format!("SELECT * FROM f.\"{dataset}\"");
         let batches = self.query(&sql).await.unwrap();
@@ -203,17 +208,17 @@ impl OpenFile {
         cells
     }
 
-    /// What only a `.tet` file has.
+    /// Opens the file as a [`TetFile`], for what only `.tet` files have.
     pub fn tet(&self) -> TetFile {
         TetFile::open(self.schema.path(), OpenOptions::default()).unwrap()
     }
 
-    /// A dataset as a grid.
+    /// Opens a dataset as an [`ArrayDataset`].
     pub fn grid(&self, dataset: &str) -> ArrayDataset {
         ArrayDataset::try_new(self.schema.file(), dataset, &self.options).unwrap()
     }
 
-    /// The cells of a window of a dataset, read around the SQL engine.
+    /// Reads a slice of a dataset directly, without SQL.
     pub fn window(&self, dataset: &str, window: &Window) -> Vec<Cell> {
         let options = ReadOptions {
             access: self.options.access.unwrap_or_default(),
@@ -230,7 +235,7 @@ impl OpenFile {
     }
 }
 
-/// A column as text; NULL as `NULL`.
+/// Formats the values of a column, null as `NULL`.
 pub fn text(column: &ArrayRef) -> Vec<String> {
     let column = cast(column, &DataType::Utf8).unwrap();
     column
@@ -240,7 +245,7 @@ pub fn text(column: &ArrayRef) -> Vec<String> {
         .collect()
 }
 
-/// The coordinates of axes without labels, as text.
+/// Returns the indices along each axis as text, the coordinates of axes without labels.
 pub fn counted(shape: &[u64]) -> Vec<Vec<String>> {
     shape
         .iter()

@@ -1,4 +1,4 @@
-//! Counts what the tests of this binary allocate, thread by thread.
+//! A global allocator that records what each thread of the test binary allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -6,18 +6,19 @@ use std::cell::Cell;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The system's allocator, with a look at every size.
+/// The system allocator, with every size recorded.
 struct Counting;
 
 thread_local! {
     static LARGEST: Cell<usize> = const { Cell::new(0) };
-    /// Allocated less freed by this thread; below zero if it frees what others allocated.
+    /// Bytes that this thread allocated minus bytes that it freed. Negative if it freed memory of
+    /// other threads.
     static HELD: Cell<isize> = const { Cell::new(0) };
     static MOST_HELD: Cell<isize> = const { Cell::new(0) };
 }
 
 fn note(allocated: usize, freed: usize) {
-    // A thread that ends may allocate after its values are gone.
+    // An exiting thread may still allocate after its thread-locals are destroyed.
     let noted = LARGEST.try_with(|largest| largest.set(largest.get().max(allocated)));
     let held = HELD.try_with(|held| {
         held.set(held.get() + allocated as isize - freed as isize);
@@ -28,43 +29,43 @@ fn note(allocated: usize, freed: usize) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator as it is.
+// SAFETY: every call is forwarded to the system allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size(), 0);
-        // SAFETY: as required of the caller.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note(layout.size(), 0);
-        // SAFETY: as required of the caller.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         note(0, layout.size());
-        // SAFETY: as required of the caller.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note(size, layout.size());
-        // SAFETY: as required of the caller.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
 
-/// What a thread allocated while a function ran.
+/// The memory that a thread allocated while a function ran.
 #[derive(Debug, Clone, Copy)]
 pub struct Allocated {
-    /// Bytes of the largest single allocation.
+    /// Size of the largest single allocation in bytes.
     pub largest: usize,
-    /// The most bytes held at a time.
+    /// Maximum number of bytes held at the same time.
     pub most_held: usize,
 }
 
-/// Runs a function, and tells what this thread allocated for it.
+/// Runs a function, and returns its result with the memory that this thread allocated for it.
 pub fn measure<T>(run: impl FnOnce() -> T) -> (T, Allocated) {
     let before = HELD.get();
     LARGEST.set(0);

@@ -1,4 +1,4 @@
-//! Helpers of the tests.
+//! Helpers shared by the integration tests.
 
 pub mod cells;
 pub mod memory;

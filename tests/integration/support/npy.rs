@@ -1,4 +1,5 @@
-//! NumPy's `.npy` and `.npz` files, so that tests compare with arrays that this project did not write.
+//! A reader for NumPy's `.npy` and `.npz` files, which give tests expected arrays that this project
+//! did not write.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,7 +9,7 @@ use tet_sql::format::tet::Dtype;
 
 use crate::support::cells::{self, Cell};
 
-/// An array as NumPy saved it: little-endian, row-major.
+/// An array as NumPy saved it, little-endian and row-major.
 #[derive(Debug, Clone)]
 pub struct NpyArray {
     pub dtype: Dtype,
@@ -22,7 +23,7 @@ impl NpyArray {
         Self::parse(&std::fs::read(path).unwrap())
     }
 
-    /// Parses format version 1.0: magic, version, the header's length in two bytes, the header, the cells.
+    /// Parses format version 1.0: magic number, version, header length in two bytes, header, cells.
     fn parse(file: &[u8]) -> Self {
         assert_eq!(&file[..8], b"\x93NUMPY\x01\x00");
         let header_end = 10 + usize::from(u16::from_le_bytes([file[8], file[9]]));
@@ -63,12 +64,12 @@ impl NpyArray {
         }
     }
 
-    /// The cells as a table gives them when nothing reads as NULL.
+    /// Returns the cells of the table when no cell reads as null.
     pub fn raw_cells(&self) -> Vec<Cell> {
         cells::from_stored(self.dtype, &self.bytes)
     }
 
-    /// The cells as a table gives them, where those that are NaN or equal to the fill value are NULL.
+    /// Returns the cells of the table when NaN and the fill value read as null.
     pub fn cells(&self, fill: Option<f64>) -> Vec<Cell> {
         let numbers = self.numbers();
         self.raw_cells()
@@ -78,7 +79,7 @@ impl NpyArray {
             .collect()
     }
 
-    /// The cells as f64; integers beyond 2^53 are rounded.
+    /// Returns the cells as f64. Integers beyond 2^53 are rounded.
     pub fn numbers(&self) -> Vec<f64> {
         self.raw_cells()
             .into_iter()
@@ -87,12 +88,12 @@ impl NpyArray {
     }
 }
 
-/// Reads a `.npz` file whose members are stored, as `numpy.savez` stores them.
+/// Reads a `.npz` file with uncompressed members, as written by `numpy.savez`.
 pub fn open_npz(path: &Path) -> BTreeMap<String, NpyArray> {
     let file = std::fs::read(path).unwrap();
     let u16_at = |at: usize| usize::from(u16::from_le_bytes(file[at..at + 2].try_into().unwrap()));
     let u32_at = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize;
-    // The central directory is the one place with the sizes: numpy leaves them out of the local headers.
+    // NumPy leaves the sizes out of the local headers, so only the central directory has them.
     let end = file
         .windows(4)
         .rposition(|four| four == b"PK\x05\x06")
@@ -115,7 +116,7 @@ pub fn open_npz(path: &Path) -> BTreeMap<String, NpyArray> {
     arrays
 }
 
-/// Where the cells of `array[a:b, c:d, ...]` lie in a row-major array of this shape, in the slice's order.
+/// Returns the row-major indices of the cells of `array[a:b, c:d, ...]`, in the order of the slice.
 pub fn slice_positions(shape: &[u64], ranges: &[Range<u64>]) -> Vec<usize> {
     let mut positions = vec![0];
     for (extent, range) in shape.iter().zip(ranges) {

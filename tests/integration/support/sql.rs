@@ -1,4 +1,4 @@
-//! Writing small files and asking them, in few words.
+//! Short helpers to write small files and to query them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tet_sql::format::tet::{DatasetSpec, TetWriter};
 use tet_sql::provider::aggregate::ArrayAggregateExec;
 use tet_sql::{TetOptions, TetSessionExt, enable_tet};
 
-/// Writes datasets with their cells, row-major.
+/// Writes a file of datasets, each with its cells in row-major order.
 pub fn write(path: &Path, datasets: &[(DatasetSpec, Vec<u8>)]) {
     let specs = datasets.iter().map(|(spec, _)| spec.clone()).collect();
     let mut writer = TetWriter::create(path, specs).unwrap();
@@ -23,7 +23,7 @@ pub fn write(path: &Path, datasets: &[(DatasetSpec, Vec<u8>)]) {
     writer.finish().unwrap();
 }
 
-/// The cells of some numbers: `cells!(1f32, 2.5)`.
+/// Returns the little-endian bytes of numbers: `cells!([1f32, 2.5])`.
 #[macro_export]
 macro_rules! cells {
     ($values:expr) => {
@@ -34,7 +34,8 @@ macro_rules! cells {
     };
 }
 
-/// A session that can open files by itself. Of one partition, so that rows come in their order.
+/// Creates a session that can open files by path. It has one partition, so that rows keep their
+/// order.
 pub fn session() -> SessionContext {
     let config = SessionConfig::new()
         .with_target_partitions(1)
@@ -43,7 +44,7 @@ pub fn session() -> SessionContext {
     enable_tet(SessionContext::new_with_config(config), TetOptions::new())
 }
 
-/// The tables of a file, in a session whose default schema it is.
+/// Creates a session with a file registered as `f`, the default schema.
 pub async fn open(path: &Path, options: TetOptions) -> SessionContext {
     let ctx = session();
     ctx.register_tet_file_as("f", path, options).await.unwrap();
@@ -53,7 +54,8 @@ pub async fn open(path: &Path, options: TetOptions) -> SessionContext {
     ctx
 }
 
-/// A file of these datasets in a folder that lives as long as the session is needed.
+/// Writes datasets to a file in a temporary directory, and opens the file. The directory is deleted
+/// when the returned guard is dropped.
 pub async fn sample(
     datasets: &[(DatasetSpec, Vec<u8>)],
     options: TetOptions,
@@ -65,7 +67,7 @@ pub async fn sample(
     (folder, path, ctx)
 }
 
-/// The same cells as rows in memory: integers from 0 on along each dimension, and `value`.
+/// Registers the cells of an array as rows in memory: the indices along each axis, and `value`.
 pub fn register_rows(ctx: &SessionContext, name: &str, axes: &[(&str, usize)], value: ArrayRef) {
     let mut columns = Vec::new();
     let mut step = value.len();
@@ -81,7 +83,7 @@ pub fn register_rows(ctx: &SessionContext, name: &str, axes: &[(&str, usize)], v
     ctx.register_table(name, Arc::new(table)).unwrap();
 }
 
-/// The rows of an answer, columns joined by a blank.
+/// Formats each row as its values separated by spaces.
 pub fn texts(batches: &[RecordBatch]) -> Vec<String> {
     let options = FormatOptions::default().with_null("NULL");
     let mut rows = Vec::new();
@@ -98,14 +100,14 @@ pub fn texts(batches: &[RecordBatch]) -> Vec<String> {
     rows
 }
 
-/// The rows of a query.
+/// Returns the rows of a query, formatted by [`texts`].
 pub async fn rows(ctx: &SessionContext, sql: &str) -> Vec<String> {
     let frame = ctx.sql(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
     let batches = frame.collect().await;
     texts(&batches.unwrap_or_else(|e| panic!("{sql}: {e}")))
 }
 
-/// Why a query cannot be answered.
+/// Returns the error of a query, and panics if the query succeeds.
 pub async fn error(ctx: &SessionContext, sql: &str) -> String {
     match ctx.sql(sql).await {
         Err(error) => error.to_string(),
@@ -116,7 +118,7 @@ pub async fn error(ctx: &SessionContext, sql: &str) -> String {
     }
 }
 
-/// A query that was run, with what its scans did.
+/// The rows of a query that was run, with the plan that has its metrics.
 pub struct Ran {
     pub rows: Vec<String>,
     plan: Arc<dyn ExecutionPlan>,
@@ -133,18 +135,18 @@ pub async fn run(ctx: &SessionContext, sql: &str) -> Ran {
 }
 
 impl Ran {
-    /// Chunks that were read. None as well, if nothing was left to scan.
+    /// Returns the number of chunks read. Zero also if the plan has no scan left.
     pub fn reads(&self) -> usize {
         self.metric("chunks_read")
     }
 
-    /// A metric, summed over all scans.
+    /// Returns a metric, summed over all scans.
     pub fn metric(&self, name: &str) -> usize {
         metric(&self.plan, name)
     }
 }
 
-/// A metric of a plan, summed over all of its scans.
+/// Returns a metric of a plan, summed over all of its scans.
 pub fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
     let own = if plan.is::<DataSourceExec>() || plan.is::<ArrayAggregateExec>() {
         let metrics = plan.metrics().unwrap();

@@ -1,4 +1,4 @@
-//! Attributes are kept out of plans and reach results.
+//! Attributes stay out of plans but reach results.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tet_sql::{TetOptions, TetSessionExt, annotated_schema, result_schema};
 use crate::cells;
 use crate::support::sql::{open, rows, sample, session};
 
-/// Two arrays whose attributes differ, and a coordinate with attributes.
+/// Two arrays with different attributes, and a coordinate array with attributes.
 fn arrays() -> [(DatasetSpec, Vec<u8>); 3] {
     let lat = DatasetSpec::new("lat", Dtype::F64, &[3], &[3])
         .with_dim_names(["lat"])
@@ -58,7 +58,7 @@ async fn aggregates_over_unions_of_different_arrays() {
         let sql = format!("SELECT count(*) FROM (SELECT DISTINCT lat FROM {both})");
         assert_eq!(rows(ctx, &sql).await, ["3"]);
     }
-    // Tables in memory have the attributes of what they were made of.
+    // Tables in memory keep the attributes of the query that created them.
     for sql in [
         "CREATE TABLE datafusion.public.a AS SELECT * FROM t",
         "CREATE TABLE datafusion.public.b AS SELECT * FROM rain",
@@ -77,7 +77,7 @@ async fn aggregates_over_unions_of_different_arrays() {
         .await,
         "K"
     );
-    // And so have files.
+    // Files keep them too.
     for name in ["t", "rain"] {
         let sql = format!(
             "COPY {name} TO '{}/{name}.parquet'",
@@ -92,7 +92,7 @@ async fn aggregates_over_unions_of_different_arrays() {
     assert_eq!(rows(&ctx, &sql).await, ["276.15 12"]);
 }
 
-/// An attribute of a column of a result; empty if there is none.
+/// Returns an attribute of a result column, or an empty string if there is none.
 async fn attribute(ctx: &SessionContext, sql: &str, column: &str, key: &str) -> String {
     let frame = ctx
         .sql(sql)
@@ -156,7 +156,7 @@ async fn attributes_follow_what_keeps_their_meaning() {
             "{expression}"
         );
     }
-    // Through subqueries, joins, unions, sorting.
+    // Through subqueries, joins, unions and sorts.
     for (sql, units) in [
         (
             "SELECT lat, m AS x FROM (SELECT lat, avg(value) AS m FROM t GROUP BY lat) ORDER BY m LIMIT 1",
@@ -194,7 +194,7 @@ async fn attributes_follow_what_keeps_their_meaning() {
     ] {
         assert_eq!(attribute(&ctx, sql, "x", "units").await, units, "{sql}");
     }
-    // A mean is no dimension, and has no fill value.
+    // A mean is not a dimension and has no fill value.
     let sql = "SELECT lat, max(lat) AS north, avg(value) AS x FROM t GROUP BY lat";
     assert_eq!(attribute(&ctx, sql, "x", "_FillValue").await, "");
     let schema = result_schema(ctx.sql(sql).await.unwrap().logical_plan());
@@ -211,7 +211,7 @@ async fn attributes_are_asked_for_in_queries() {
     assert_eq!(rows(&ctx, sql).await, ["4"]);
     let sql = "SELECT map_extract(arrow_metadata(avg(value)), 'long_name') FROM t";
     assert_eq!(rows(&ctx, sql).await, ["[the t]"]);
-    // A table tells them without a query, in any session.
+    // A table reports its attributes without a query, in any session.
     let plain = SessionContext::new();
     plain
         .register_tet_file_as("f", &path, TetOptions::new())
@@ -243,7 +243,8 @@ async fn parquet_reads_back_with_its_dimensions() {
         attribute(&ctx, &read, "lat", "units").await,
         "degrees_north"
     );
-    // Without dims: `step` is a number like any other, `lat` is one with a fraction.
+    // Without `dims`, `rain` is read back from the rows: `step` is an integer dimension, `lat` one
+    // with fractions.
     rows(&ctx, &format!("COPY ({read}) TO '{}'", at("again.tet"))).await;
     let again = open(&folder.path().join("again.tet"), TetOptions::new()).await;
     let sql = "SELECT step, lat, value FROM rain ORDER BY step, lat";
@@ -251,7 +252,7 @@ async fn parquet_reads_back_with_its_dimensions() {
     let file = TetFile::open(folder.path().join("again.tet"), OpenOptions::default()).unwrap();
     let dataset = file.dataset("rain").unwrap();
     assert_eq!(file.metadata(dataset).unwrap().attrs["units"], "mm");
-    // As an external table, and of several files that agree on some attributes.
+    // As an external table, also over several files that share some attributes.
     let sql = format!(
         "CREATE EXTERNAL TABLE datafusion.public.e STORED AS PARQUET LOCATION '{}'",
         at("rain.parquet")
@@ -266,7 +267,7 @@ async fn parquet_reads_back_with_its_dimensions() {
     assert_eq!(attribute(&ctx, &sql, "value", "units").await, "");
 }
 
-/// Numbers as one batch.
+/// Returns a batch with the given values in a column `x`.
 fn batch(values: &[f64]) -> RecordBatch {
     let values: ArrayRef = Arc::new(Float64Array::from(values.to_vec()));
     RecordBatch::try_from_iter([("x", values)]).unwrap()
@@ -289,7 +290,7 @@ async fn nan_in_parquet_stays_nan() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let values = [2.0, f64::NAN, f64::NAN];
     let expected: Vec<_> = values.iter().map(|value| value.to_bits()).collect();
-    // As DataFusion writes it, with a min and a max of 2.
+    // DataFusion writes statistics with a min and a max of 2, which exclude NaN.
     let plain = SessionContext::new();
     let frame = plain.read_batch(batch(&values)).unwrap();
     let options = DataFrameWriteOptions::new().with_single_file_output(true);
@@ -315,7 +316,7 @@ async fn nan_in_parquet_stays_nan() {
         bits(&ctx, "SELECT max(x) FROM p").await,
         [f64::NAN.to_bits()]
     );
-    // As we write it, which other sessions read as well.
+    // Files written by our session are correct in other sessions as well.
     rows(&ctx, &format!("COPY p TO '{}'", at("ours.parquet"))).await;
     plain
         .register_parquet("p", at("ours.parquet"), ParquetReadOptions::default())

@@ -1,4 +1,4 @@
-//! Where coordinates come from, and what odd ones answer.
+//! Sources of coordinates, and queries on unusual coordinates.
 
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tet_sql::{Access, ArrayTable, TetOptions, TetSchema};
@@ -12,7 +12,7 @@ pub fn one(name: &str, dtype: Dtype, length: u64) -> DatasetSpec {
     DatasetSpec::new(name, dtype, &[length], &[length.div_ceil(2)])
 }
 
-/// A dataset of u8 cells that count from zero, on these dimensions.
+/// A dataset of u8 cells that count from zero, with the given dimensions.
 pub fn counting(name: &str, dims: &[&str], shape: &[u64]) -> (DatasetSpec, Vec<u8>) {
     let spec = DatasetSpec::new(name, Dtype::U8, shape, shape);
     let spec = if dims.is_empty() {
@@ -62,7 +62,8 @@ async fn siblings_of_the_dimensions_names() {
     );
     for access in [Access::Mmap, Access::Pread] {
         let ctx = open(&path, TetOptions::new().with_access(access)).await;
-        // Hours since 2024-01-01 in seconds; 2.5 degrees from -90 and from 0.
+        // Times are seconds since 2024-01-01, one per hour. Latitudes start at -90, longitudes at
+        // 0, in steps of 2.5 degrees.
         let found = rows(
             &ctx,
             "SELECT * FROM t2m WHERE time = '2024-01-02T06:00:00' AND lat = 47.5 AND lon >= 355",
@@ -76,7 +77,7 @@ async fn siblings_of_the_dimensions_names() {
                 format!("2024-01-02T06:00:00 47.5 357.5 {}", at(143))
             ]
         );
-        // A coordinate variable is a table like any other, and joins its data.
+        // A coordinate array is a table of its own and joins with its data.
         let found = rows(
             &ctx,
             "SELECT min(t.value), count(*) FROM time t JOIN t2m USING (time) WHERE lat = 0 AND lon = 0",
@@ -96,7 +97,8 @@ async fn siblings_of_the_dimensions_names() {
 
 #[tokio::test]
 async fn datasets_that_the_attribute_coordinates_names() {
-    // HDF5 knows no names of dimensions. The lengths tell which coordinates belong where.
+    // HDF5 has no names of dimensions. The lengths tell which coordinate array belongs to which
+    // axis.
     assert_eq!(
         sources(&data("converted/era.h5.tet"), "t2m", &TetOptions::new()),
         [
@@ -105,7 +107,8 @@ async fn datasets_that_the_attribute_coordinates_names() {
             "dim_2: Float64, dataset lon, by attribute coordinates"
         ]
     );
-    // Here they are all of one length: nothing is guessed until they have names.
+    // All axes of this file have the same length, so no coordinates are assigned until the axes
+    // have names.
     let path = data("converted/h5_cf_3d_h5.tet");
     assert_eq!(
         sources(&path, "temperature", &TetOptions::new()),
@@ -144,7 +147,7 @@ async fn netcdf_keeps_labels_on_the_coordinate_variables_alone() {
             "lon: Float64, dataset lon"
         ]
     );
-    // Its labels are its numbers again, which are times.
+    // The labels of `time` repeat its values, which decode to times.
     assert_eq!(
         sources(&path, "time", &TetOptions::new()),
         ["time: Timestamp(µs), own values"]
@@ -154,7 +157,7 @@ async fn netcdf_keeps_labels_on_the_coordinate_variables_alone() {
         ["lat: Float64, labels"]
     );
     let ctx = open(&path, TetOptions::new()).await;
-    // Stored as f32, and still found as written.
+    // Stored as f32, and found by the decimal as written.
     let found = rows(
         &ctx,
         "SELECT count(*) FROM temperature WHERE lat = -84.19355",
@@ -197,7 +200,7 @@ async fn groups_keep_to_themselves() {
         rows(&ctx, "SELECT * FROM temp").await,
         ["0 0", "1 1", "2 2"]
     );
-    // One of another length is none.
+    // A coordinate array of another length is ignored.
     assert_eq!(
         rows(&ctx, "SELECT * FROM \"c/temp\"").await,
         ["0 0", "1 1", "2 2"]
@@ -310,7 +313,7 @@ async fn times_of_the_cf_conventions() {
         ]
     );
 
-    // What cannot become a timestamp stays a number, with a warning.
+    // Times that cannot be decoded stay numbers, with a warning.
     for (units, calendar, expected) in [
         ("days since 2000-01-01", Some("noleap"), "calendar is"),
         ("days since 2000-01-01", Some("360_day"), "calendar is"),
@@ -337,7 +340,7 @@ async fn times_of_the_cf_conventions() {
             assert_eq!(found, ["4", "5"]);
         }
     }
-    // Numbers are looked at when they are needed, and no earlier.
+    // The values of a coordinate array are checked only when they are needed.
     for (hours, expected) in [
         ([0.0, f64::NAN, 1.0], "NaN"),
         ([0.0, 1e300, 1.0], "1e300"),
@@ -360,7 +363,7 @@ async fn times_of_the_cf_conventions() {
 
 #[tokio::test]
 async fn odd_coordinates_have_plain_answers() {
-    // Repeated and in no order: a slice is a set of positions.
+    // Repeated and unsorted coordinates: a selection may be any set of indices.
     let (_folder, _, ctx) = sample(
         &[
             counting("data", &["x"], &[5]),
@@ -389,7 +392,7 @@ async fn odd_coordinates_have_plain_answers() {
         rows(&ctx, "SELECT x, count(*) FROM data GROUP BY x ORDER BY x").await,
         ["0.5 1", "1.0 1", "2.0 2", "NaN 1"]
     );
-    // A coordinate that is not a number stays one, and is no NULL. The engine takes it for the greatest of all.
+    // A NaN coordinate stays NaN and is not NULL. DataFusion orders it above all other values.
     assert_eq!(
         rows(&ctx, "SELECT value FROM data WHERE isnan(x)").await,
         ["3"]
@@ -431,7 +434,8 @@ async fn dimensions_of_any_name() {
         .await,
         ["1 0 0"]
     );
-    // The value column makes room: it is called after the dataset, and then with an underscore behind.
+    // The value column gives way: it takes the name of the dataset, and then an underscore is
+    // appended.
     let found = rows(
         &ctx,
         "SELECT column_name FROM information_schema.columns \

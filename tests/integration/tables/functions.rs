@@ -1,4 +1,4 @@
-//! Functions that take the place of DataFusion's, at the ends of their types.
+//! Functions that replace DataFusion's, at the limits of their types.
 
 use crate::support::sql::{rows, session};
 

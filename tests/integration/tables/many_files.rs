@@ -1,4 +1,4 @@
-//! Wide tables, and one table over many files.
+//! Wide tables, and tables over many files.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ fn on(name: &str, dtype: Dtype, shape: &[u64], chunks: &[u64]) -> DatasetSpec {
     DatasetSpec::new(name, dtype, shape, chunks)
 }
 
-/// Temperatures and dew points on the same axes in different chunks, beside their coordinates and a mask that has an
-/// axis less.
+/// Temperatures and dew points on the same axes in different chunks, with their coordinate arrays,
+/// and a mask with one axis fewer.
 fn atmosphere() -> Vec<(DatasetSpec, Vec<u8>)> {
     let named = |spec: DatasetSpec| spec.with_dim_names(["time", "lat"]);
     vec![
@@ -70,8 +70,8 @@ async fn datasets_on_the_same_axes_are_one_wide_table() {
         .await;
         assert_eq!(found, ["0 257.0", "6 234.5", "12 203.0", "18 176.0"]);
 
-        // Only what is named is read: 4 chunks of t2m are 2, of d2m 4; the windows are as large as the larger along
-        // each axis, 3 x 3, so that two of them cross chunks of t2m.
+        // Only the named columns are read: t2m has 2 chunks, d2m has 4. The blocks of both together
+        // are 3 x 3, the larger chunk extent along each axis, so two of them cross chunks of t2m.
         let ran = run(&ctx, "SELECT t2m FROM time_lat").await;
         assert_eq!((ran.rows.len(), ran.metric("chunks_total")), (12, 2));
         assert_eq!(ran.metric("bytes_read"), 48);
@@ -91,7 +91,7 @@ async fn wide_tables_of_groups_and_of_taken_names() {
         (spec, vec![1, 2, 3, 4])
     };
     let apart = |name: &str| {
-        // The same names, but another length.
+        // Equal dimension names, but another length.
         let spec = on(name, Dtype::U8, &[1, 2], &[1, 2]).with_dim_names(["x", "y"]);
         (spec, vec![8, 9])
     };
@@ -114,7 +114,7 @@ async fn wide_tables_of_groups_and_of_taken_names() {
         rows(&ctx, "SELECT * FROM \"g/x_y\" WHERE y = 1").await,
         ["0 1 2 2", "1 1 4 4"]
     );
-    // A dataset called so keeps the name, and a column called like a dimension makes room.
+    // A dataset of that name keeps it, and a column with the name of a dimension is renamed.
     assert_eq!(
         rows(&ctx, "SELECT * FROM x_y WHERE x = 0").await,
         ["0 0 1", "0 1 2"]
@@ -127,7 +127,7 @@ async fn wide_tables_of_groups_and_of_taken_names() {
         rows(&ctx, "SELECT * FROM x_y__").await,
         ["0 0 8 8", "0 1 9 9"]
     );
-    // Without names no axes are the same; an option gives them some.
+    // Arrays without dimension names share no axes, unless an option names them.
     assert!(
         error(&ctx, "SELECT * FROM dim_0_dim_1")
             .await
@@ -140,7 +140,8 @@ async fn wide_tables_of_groups_and_of_taken_names() {
     );
 }
 
-/// A year of three months, a file each; the last is shorter.
+/// Writes a year of three months, one file each. The last is shorter. Returns the glob pattern of
+/// the files.
 fn months(folder: &Path) -> String {
     for (number, days) in [(1u8, 3u64), (2, 3), (3, 2)] {
         let first = i32::from(number) * 100;
@@ -191,7 +192,7 @@ async fn many_files_are_one_table() {
     .await;
     assert_eq!(by_file, ["month1.tet 6", "month2.tet 6", "month3.tet 4"]);
 
-    // Files are dropped by their axes, or by their name, before anything of them is read.
+    // Files are pruned by their axes, or by their name, before any chunk is read.
     let ran = run(&ctx, "SELECT value FROM year WHERE day = 201").await;
     assert_eq!(ran.rows, ["202", "203"]);
     assert_eq!(
@@ -217,11 +218,11 @@ async fn many_files_are_one_table() {
     );
     let ran = run(&ctx, "SELECT min(day), max(day), count(*) FROM year").await;
     assert_eq!((ran.reads(), ran.rows), (0, vec!["100 301 16".to_string()]));
-    // A predicate over both.
+    // A predicate over the file column and a dimension.
     let sql = "SELECT value FROM year WHERE (file LIKE '%1.tet' AND day = 100) OR (file LIKE '%2.tet' AND lat = 1)";
     assert_eq!(rows(&ctx, sql).await, ["100", "101", "201", "203", "205"]);
 
-    // A folder is its files, and one file is a table without more ado.
+    // A directory stands for its files, and a single file is a table by itself.
     let whole = folder.path().to_str().unwrap();
     let found = rows(&ctx, &format!("SELECT count(*) FROM '{whole}/month1.tet'")).await;
     assert_eq!(found, ["6"]);
@@ -385,7 +386,8 @@ async fn more_files_than_descriptors() {
     let ran = run(&ctx, "SELECT value FROM v WHERE day IN (0, 999, 2000)").await;
     assert_eq!(ran.rows, ["0", "-499", "1000"]);
     assert_eq!(ran.metric("chunks_read"), 3);
-    // The table outlives any one of its handles, and so do batches that came from maps.
+    // The table does not depend on open file handles, and batches backed by a memory map stay
+    // valid.
     ctx.register_tet_folder(folder.path(), TetOptions::new().with_access(Access::Mmap))
         .await
         .unwrap();
@@ -405,7 +407,8 @@ async fn a_dataset_that_cannot_be_read_does_not_hide_the_only_one_that_can() {
         &[(one("good"), vec![1, 2]), (one("odd"), vec![3, 4])],
     );
     let mut bytes = std::fs::read(&path).unwrap();
-    // The element type of the second record of the directory, which starts behind the 40 bytes ahead of it.
+    // Corrupt the element type in the second record of the directory, which starts after the first
+    // 40 bytes.
     let words = bytes[40..].chunks_exact(4).enumerate();
     let mut types = words.filter(|(_, word)| **word == [5, 0, 0, 0]);
     let dtype = 40 + 4 * types.nth(1).unwrap().0;

@@ -1,4 +1,5 @@
-//! Wide tables over datasets whose chunks differ: every chunk is decoded once, or as near to that as memory allows.
+//! Wide tables over datasets with different chunks: every chunk is decoded once, or as few times as
+//! memory allows.
 
 use datafusion::prelude::SessionContext;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype};
@@ -9,8 +10,9 @@ use crate::support::sql::{rows, run, sample};
 
 const EXTENTS: [u64; 3] = [64, 256, 320];
 
-/// Three datasets on the same axes, two of which come to a window of 63 MB where they are read together: `a` by maps, 64
-/// chunks, `b` by series, 80, and `c` as `a`. The cells count from zero, in `c` downwards.
+/// Three datasets on the same axes. `a` and `c` have 64 chunks of one map each, `b` has 80 chunks
+/// of series. A block of `a` and `b` together would take 63 MB. Cells count from zero, in `c`
+/// downwards.
 async fn wide(
     compression: Compression,
     access: Access,
@@ -38,7 +40,7 @@ async fn chunks_are_decoded_once() {
     let count = EXTENTS.iter().product::<u64>() as i64;
     let sum = count * (count - 1) / 2;
     for (sql, expected, reads) in [
-        // Chunks there are: 64 of a and of c, 8 x 10 of b.
+        // There are 64 chunks of `a`, 64 of `c`, and 8 x 10 of `b`.
         ("SELECT sum(a) FROM time_lat_lon", format!("{sum}"), 64),
         ("SELECT sum(b) FROM time_lat_lon", format!("{sum}"), 80),
         (
@@ -61,7 +63,7 @@ async fn chunks_are_decoded_once() {
             format!("{sum} {sum}"),
             64 + 80,
         ),
-        // Of equal chunks, also where an expression spans both.
+        // Equal chunks are decoded once, also where an expression uses both datasets.
         (
             "SELECT sum(a + c) FROM time_lat_lon",
             "0".to_string(),
@@ -80,7 +82,7 @@ async fn chunks_are_decoded_once() {
     ] {
         let ran = run(&ctx, sql).await;
         if sql.contains("lat < 32") {
-            // 8 times of 32 latitudes and 320 longitudes.
+            // 8 times, 32 latitudes and 320 longitudes.
             let cells = (0..8i64).map(|time| time * 81_920).map(|first| {
                 let row = 32 * 320i64;
                 first * row + row * (row - 1) / 2
@@ -92,7 +94,7 @@ async fn chunks_are_decoded_once() {
         }
         assert_eq!(ran.reads(), reads, "{sql}");
     }
-    // Row by row, by scans: windows are cut for what is read.
+    // Row scans choose their blocks by the columns they read.
     for (columns, reads) in [("a", 64), ("b", 80), ("lat, c", 64), ("a, c", 128)] {
         let sql = format!("SELECT {columns} FROM time_lat_lon WHERE lon = 7");
         let ran = run(&ctx, &sql).await;
@@ -102,7 +104,8 @@ async fn chunks_are_decoded_once() {
     }
 }
 
-/// Where an expression spans attributes whose chunks differ along all axes, windows are made that decode least.
+/// If an expression combines datasets whose chunks differ along all axes, the blocks are chosen
+/// to decode the fewest chunks.
 #[tokio::test]
 async fn chunks_are_decoded_few_times_where_attributes_are_put_together() {
     let (_folder, ctx) = wide(Compression::Zstd { level: 1 }, Access::Mmap, EXTENTS).await;
@@ -112,11 +115,12 @@ async fn chunks_are_decoded_few_times_where_attributes_are_put_together() {
     )
     .await;
     assert_eq!(ran.rows, [format!("0 {}", EXTENTS.iter().product::<u64>())]);
-    // A window of all cells would take 42 MB; halves of it are read, so that the series are decoded twice.
+    // A block of all cells would take 42 MB. Two blocks are read instead, so the chunks of `b` are
+    // decoded twice.
     assert_eq!(ran.reads(), 64 + 2 * 80);
 }
 
-/// However windows are put together, from whatever: the cells are the same.
+/// The cells are the same however blocks are assembled from chunks.
 #[tokio::test]
 async fn windows_are_put_together_cell_by_cell() {
     for compression in [Compression::Raw, Compression::Zstd { level: 1 }] {

@@ -1,4 +1,4 @@
-//! What `tet convert` makes of HDF5, NetCDF and Zarr files.
+//! Files that the `tet convert` of `tetration` made from HDF5, NetCDF and Zarr files.
 
 use tet_sql::TetOptions;
 use tet_sql::format::tet::Dtype;
@@ -56,7 +56,7 @@ const FILES: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The cells that are there, as numbers.
+/// Returns the non-null cells as numbers.
 fn numbers(dtype: Dtype, cells: &[Cell]) -> Vec<f64> {
     cells
         .iter()
@@ -91,8 +91,8 @@ async fn every_cell_is_tetrations() {
                 let cells = from_stored(array.dtype, &array.bytes);
                 assert_windows_same(&raw, dataset, &cells);
 
-                // Only `temperature` has a fill value. From HDF5 its missing cells came as NaN, from NetCDF as they
-                // were.
+                // Only `temperature` has a fill value. The conversion from HDF5 replaced it by NaN,
+                // the conversion from NetCDF kept it.
                 let is_there = |cell: &Cell| {
                     let value = number(array.dtype, cell.unwrap());
                     !value.is_nan() && (*dataset != "temperature" || value != -9999.0)
@@ -120,7 +120,8 @@ async fn every_cell_is_tetrations() {
                     (sum - expected).abs() <= 1e-9 * magnitude,
                     "{what}: {sum}, expected {expected}"
                 );
-                // With NaN among the cells its sum is NaN; fill values it adds like any other.
+                // `tetration` adds fill values like other values, and its sum is NaN if any cell is
+                // NaN.
                 let json = format!("{{\"dataset\":\"{dataset}\",\"sum\":[]}}");
                 let expected = reference.query(&json).operation_sum.unwrap();
                 if !expected.is_nan() {
@@ -144,7 +145,8 @@ async fn rows_are_where_their_coordinates_say() {
     ] {
         let path = data(&format!("converted/{name}"));
         let array = Reference::open(&path).array(dataset);
-        // Positions, since some coordinates of these files would be times.
+        // Indices instead of coordinates, because some coordinates of these files would be decoded
+        // as times.
         let options = TetOptions::new()
             .with_decode_coords(false)
             .with_nan_as_null(false)

@@ -48,7 +48,8 @@ async fn extremes_and_counts_are_numpys() {
     for dtype in Dtype::ALL {
         let array = NpyArray::open(&data(&format!("dtypes/dtype_{dtype}.npy")));
         let cells: Vec<_> = array.cells(None).into_iter().flatten().collect();
-        // Integers are compared as such: f64 cannot tell the largest of them from their neighbours.
+        // Integers are compared as integers: f64 cannot distinguish the largest of them from their
+        // neighbours.
         let order = |a: &&u64, b: &&u64| match dtype {
             Dtype::I64 => (**a as i64).cmp(&(**b as i64)),
             Dtype::U64 => a.cmp(b),

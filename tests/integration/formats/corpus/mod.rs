@@ -1,4 +1,5 @@
-//! The files in `tests/data`, which the `tetration` crate wrote, against the NumPy arrays they were made from.
+//! The files in `tests/data`, which the `tetration` crate wrote, against the NumPy arrays they were
+//! made from.
 
 mod converted;
 mod dtypes;
@@ -11,8 +12,8 @@ use tet_sql::provider::source::GridSource;
 use crate::support::cells::{Cell, OpenFile, assert_same};
 use crate::support::npy::slice_positions;
 
-/// Compares windows of a dataset with the same slices of its array: the whole, every chunk, and boxes that cut across
-/// chunks, single cells among them.
+/// Compares slices of a dataset with the same slices of its array: the whole array, every chunk,
+/// and random boxes that cross chunk boundaries, some of them single cells.
 fn assert_windows_same(file: &OpenFile, dataset: &str, expected: &[Cell]) {
     let grid = file.grid(dataset);
     let grid = grid.chunk_grid();
@@ -30,7 +31,8 @@ fn assert_windows_same(file: &OpenFile, dataset: &str, expected: &[Cell]) {
         }
         break;
     }
-    // Any sequence that is the same on every run will do; this is Knuth's MMIX generator. Large arrays get fewer boxes.
+    // Knuth's MMIX generator. Any sequence that is the same on every run would do. Large arrays get
+    // fewer boxes.
     let mut state = 0x5eed_u64;
     let mut below = |limit: u64| {
         state = state
@@ -56,7 +58,7 @@ fn assert_windows_same(file: &OpenFile, dataset: &str, expected: &[Cell]) {
     }
 }
 
-/// Compares all cells of a dataset, read as one window, with its array.
+/// Compares all cells of a dataset, read as one slice, with its array.
 fn assert_whole_same(file: &OpenFile, dataset: &str, expected: &[Cell]) {
     let grid = file.grid(dataset);
     let ranges = grid.chunk_grid().shape().iter().map(|extent| 0..*extent);

@@ -1,4 +1,4 @@
-//! Files with values or footers that are easily got wrong.
+//! Files with values or footers that are easy to get wrong.
 
 use tet_sql::TetOptions;
 use tet_sql::format::tet::Dtype;
@@ -39,7 +39,7 @@ async fn zeros_of_both_signs_nan_and_infinities() {
             ("SELECT min(value) FROM f.a", "-inf"),
             ("SELECT max(value) FROM f.a", "inf"),
             ("SELECT count(*) FROM f.a WHERE value IS NULL", "1"),
-            // Zeros are equal, whatever their sign; tetration tells them apart.
+            // In SQL, zeros are equal whatever their sign. `tetration` distinguishes them.
             ("SELECT count(*) FROM f.a WHERE value = 0", "2"),
             ("SELECT count(*) FROM f.a WHERE value <> 0", "3"),
             ("SELECT count(*) FROM f.a WHERE value < 0", "1"),
@@ -70,7 +70,7 @@ async fn integers_beyond_2_to_the_53_are_exact() {
         let file = OpenFile::open(&data("big_i64.tet"), options).await.unwrap();
         assert_same(&file.table("a", &counted(&[6])).await, &cells, "a");
         assert_windows_same(&file, "a", &cells);
-        // tetration computes in f64: its greatest value is 2^63, and 2^53 + 1 equals 2^53 there.
+        // `tetration` computes in f64, where the max is 2^63, and 2^53 + 1 equals 2^53.
         for (sql, expected) in [
             ("SELECT sum(value) FROM f.a".to_string(), sum),
             ("SELECT max(value) FROM f.a".to_string(), i64::MAX),
@@ -89,9 +89,10 @@ async fn integers_beyond_2_to_the_53_are_exact() {
     }
 }
 
-/// The fill value is the text `1e20`, the cells are the nearest f32, which is not 1e20. The reference compares in f64
-/// and finds no missing cell, except where its zone maps, which compare bytes, do: it counts 5 or 6 cells above 3,
-/// depending on whether the index is there. Four are.
+/// The fill value is the text `1e20`, and the cells hold the nearest f32, which is not exactly
+/// 1e20. `tetration` compares in f64 and finds no fill value, except in its zone maps, which
+/// compare bytes: it counts 5 or 6 cells above 3, depending on whether the index exists. The right
+/// count is 4.
 #[tokio::test]
 async fn a_fill_value_that_f32_cannot_hold() {
     let values = [1.0, 2.0, 1e20, 4.0, 5.0, 1e20, 7.0, 8.0];
@@ -131,7 +132,8 @@ async fn a_fill_value_that_f32_cannot_hold() {
     }
 }
 
-/// What the reference left behind when it refused to write 65 labels for an axis: the data, whole, and no footer.
+/// `tetration` refuses to write 65 labels for an axis, and leaves a file with all of the data and
+/// no footer.
 #[tokio::test]
 async fn a_file_whose_labels_were_refused_still_has_its_cells() {
     let values: Vec<f32> = (0u8..65).map(f32::from).collect();
@@ -150,7 +152,7 @@ async fn a_file_whose_labels_were_refused_still_has_its_cells() {
     }
 }
 
-/// What converted files look like: coordinates in datasets of their own, too long for labels.
+/// Converted files store coordinates in datasets of their own, since they are too long for labels.
 #[tokio::test]
 async fn coordinate_variables_are_datasets() {
     let path = data("coordvars.tet");

@@ -1,4 +1,5 @@
-//! `weather_small.tet`, its relatives with an older footer and without any, and what NumPy says of its arrays.
+//! `weather_small.tet`, its variants with an older footer and without a footer, and the NumPy
+//! arrays they were made from.
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::catalog::SchemaProvider;
@@ -8,7 +9,7 @@ use super::assert_windows_same;
 use crate::support::cells::{ACCESS, OpenFile, assert_same, counted, data};
 use crate::support::npy::open_npz;
 
-/// The files, whether they have a footer, and their datasets. All hold the same arrays.
+/// The files, each with whether it has a footer, and its datasets. All files hold the same arrays.
 const FILES: [(&str, bool, &[&str]); 3] = [
     (
         "weather_small.tet",
@@ -27,7 +28,7 @@ const FILES: [(&str, bool, &[&str]); 3] = [
     ),
 ];
 
-/// The coordinates along each axis, with the dimension's name, as they were when the file was made.
+/// Returns the dimension name and the coordinates of each axis, as given to the writer of the file.
 fn axes(dataset: &str) -> Vec<(&'static str, Vec<String>)> {
     let hours = (0..48).map(|hour| format!("2024-01-{:02}T{:02}:00:00Z", 1 + hour / 24, hour % 24));
     let time = ("time", hours.collect());
@@ -40,7 +41,7 @@ fn axes(dataset: &str) -> Vec<(&'static str, Vec<String>)> {
     vec![time, ("lat", lat.collect()), ("lon", lon.collect())]
 }
 
-/// The fill values of the datasets that have one.
+/// Returns the fill value of a dataset, if it has one.
 fn fill(dataset: &str) -> Option<f64> {
     match dataset {
         "humidity" => Some(-9999.0),
@@ -59,7 +60,8 @@ async fn every_cell_is_numpys() {
             let options = options.with_nan_as_null(false).with_fill_as_null(false);
             let raw = OpenFile::open(&data(name), options).await.unwrap();
             let mut tables = datasets.to_vec();
-            // The two on the same axes are a wide table as well; without names none are the same.
+            // `temperature` and `humidity` have the same axes, so they also form a wide table.
+            // Without dimension names, no axes count as the same.
             tables.extend((has_footer && datasets.contains(&"humidity")).then_some("time_lat_lon"));
             assert_eq!(file.schema.table_names(), tables);
             for dataset in datasets {
@@ -133,7 +135,8 @@ async fn coordinates_spell_the_labels() {
             .unwrap();
         let arrays = open_npz(&data("weather_small.npz"));
         for dataset in ["temperature", "humidity", "pressure"] {
-            // Numbers and texts spell themselves; times come without the Z, which every label has.
+            // Numbers and strings are formatted as in their labels. Timestamps come without the Z
+            // that every label has.
             let labels: Vec<Vec<String>> = axes(dataset)
                 .into_iter()
                 .map(|(_, labels)| {
@@ -194,12 +197,12 @@ async fn every_figure_of_the_expected_answers() {
                     questions.push((sql.to_string(), value));
                 }
                 "temperature_gt_25_sum" => {
-                    // The sum over nothing, which NumPy takes for zero and SQL for NULL.
+                    // The sum of no values is zero in NumPy and null in SQL.
                     let sql = "SELECT coalesce(sum(value), 0) FROM f.temperature WHERE value > 25";
                     questions.push((sql.to_string(), value));
                 }
                 "humidity_slice_t10_15_lat2_4" => {
-                    // time[10:15], lat[2:4], as ranges of coordinates.
+                    // time[10:15] and lat[2:4] as ranges of coordinates.
                     let sql = "SELECT sum(value) FROM f.humidity WHERE time >= '2024-01-01T10:00:00' \
                                AND time < '2024-01-01T15:00:00' AND lat BETWEEN -25 AND -15";
                     questions.push((sql.to_string(), value));
@@ -209,7 +212,7 @@ async fn every_figure_of_the_expected_answers() {
             for (sql, expected) in questions {
                 let found = file.number(&sql).await.unwrap();
                 let expected = expected.as_f64().unwrap();
-                // NumPy and the engine add in different orders.
+                // NumPy and SQL add in different orders.
                 let tolerance = 1e-9 * expected.abs();
                 assert!(
                     (found - expected).abs() <= tolerance,
@@ -224,7 +227,7 @@ async fn every_figure_of_the_expected_answers() {
 
 #[tokio::test]
 async fn the_three_files_answer_the_same() {
-    // The same question by position: labels of one file are numbers in another.
+    // One slice is queried in each file: by coordinates or, without a footer, by indices.
     let mut answers = Vec::new();
     for (name, has_footer, _) in FILES {
         for access in ACCESS {

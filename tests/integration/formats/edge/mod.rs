@@ -1,5 +1,7 @@
-//! Small files that are unusual, or broken in one way each. What the reference says of them is in
-//! `tests/data/edge/reference-reactions.txt`; where we differ from it, the table says why.
+//! Small files that are unusual, or broken in one way each.
+//!
+//! `tests/data/edge/reference-reactions.txt` records what `tetration` does with each file. Where
+//! tet-sql differs, [`CASES`] says why.
 
 mod table;
 
@@ -41,7 +43,7 @@ async fn every_file_meets_its_outcome() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Opens a file and asks for the sum of its first dataset.
+/// Opens a file and queries the sum of its first dataset.
 async fn check(name: &str, outcome: &Outcome, access: Access) -> Result<(), String> {
     let path = data(&format!("edge/{name}.tet"));
     let opened = OpenFile::open(&path, TetOptions::new().with_access(access)).await;
@@ -64,7 +66,8 @@ async fn check(name: &str, outcome: &Outcome, access: Access) -> Result<(), Stri
     let Some(first) = first else {
         return Ok(());
     };
-    // The engine has no table references with an empty name; such a dataset can be given another one.
+    // DataFusion has no table reference with an empty name. Such a dataset can be registered under
+    // another name.
     let table = if first.is_empty() {
         let options = TetOptions::new().with_access(access);
         let registered = file.ctx.register_tet("unnamed".into(), &path, options);
@@ -103,7 +106,7 @@ fn error_has(error: &impl std::fmt::Display, words: &str) -> Result<(), String> 
     Err(format!("\"{error}\", expected: {words}"))
 }
 
-/// The cells are none the worse for names and labels that do not fit them.
+/// Names and labels that do not fit the shape are ignored, and the cells stay readable.
 #[tokio::test]
 async fn names_and_labels_that_do_not_fit_are_left_unused() {
     for (name, words, columns) in [
@@ -140,10 +143,10 @@ async fn names_and_labels_that_do_not_fit_are_left_unused() {
     }
 }
 
-/// Where the chunk that is wrong is not touched, the rest can be had, as in the reference.
+/// A query that does not touch the broken chunk succeeds, as in `tetration`.
 #[tokio::test]
 async fn one_bad_chunk_leaves_the_others_readable() {
-    // The first chunk holds the first two columns, the second the third.
+    // The first chunk holds the first two columns, the second chunk the third.
     for (name, first_chunk, words) in [
         (
             "missing_chunk",
@@ -175,7 +178,8 @@ async fn one_bad_chunk_leaves_the_others_readable() {
     }
 }
 
-/// A file may claim a grid of 2^51 chunks or a chunk that unpacks to 256 MiB: nothing may be made for that.
+/// A file may claim a grid of 2^51 chunks, or a chunk that decompresses to 256 MiB. The claim alone
+/// must not allocate memory.
 #[tokio::test]
 async fn claims_of_size_cost_nothing() {
     for access in ACCESS {
@@ -209,7 +213,7 @@ async fn claims_of_size_cost_nothing() {
     }
 }
 
-/// The data of a file whose footer alone is broken can be had by leaving the footer unread.
+/// If only the footer is broken, `ignore_footer` makes the data readable.
 #[tokio::test]
 async fn broken_footers_can_be_left_unread() {
     let names = [

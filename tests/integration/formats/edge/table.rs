@@ -1,14 +1,16 @@
-//! What is to happen with each file.
+//! The expected outcome for each file.
 
-/// What is to happen with a file.
+/// The expected outcome for a file.
 pub enum Outcome {
-    /// The file cannot be opened; the error has these words.
+    /// The file cannot be opened. The error contains this text.
     RefusedAtOpen(&'static str),
-    /// The file opens, its only dataset is left out, and asking for it gives an error with these words.
+    /// The file opens without its only dataset. A query of the dataset fails with an error that
+    /// contains this text.
     LeftOut(&'static str),
-    /// The file opens, `count(*)` of its only dataset `a` is this, and reading all values fails with these words.
+    /// The file opens, and its only dataset `a` has this number of rows. Reading all values fails
+    /// with an error that contains this text.
     RefusedWhenRead(u64, &'static str),
-    /// The file has these tables, and the first of them so many rows with this sum.
+    /// The file has these tables. The first one has this number of rows, and values with this sum.
     Answers(&'static [&'static str], u64, Option<f64>),
     /// The file opens and has no table.
     Empty,
@@ -21,9 +23,9 @@ const TWO: Outcome = Answers(&["a"], 2, Some(3.0));
 /// A dataset `a` of two rows and three columns, which hold 1 to 6 in some order.
 const SIX: Outcome = Answers(&["a"], 6, Some(21.0));
 
-/// File, outcome, reason.
+/// File name, outcome, and reason.
 pub const CASES: &[(&str, Outcome, &str)] = &[
-    // Files without datasets, or without even a superblock.
+    // Files without datasets, or without a complete superblock.
     (
         "zero_bytes",
         RefusedAtOpen("file length is 0 bytes"),
@@ -75,7 +77,7 @@ pub const CASES: &[(&str, Outcome, &str)] = &[
         TWO,
         "reserved fields are to be ignored by readers",
     ),
-    // Directory.
+    // Dataset directory.
     (
         "ndim_0",
         RefusedAtOpen("dataset_count is 1"),
@@ -209,7 +211,8 @@ pub const CASES: &[(&str, Outcome, &str)] = &[
         Answers(&["a"], 4, Some(1.0 + 2.0 + 1.0 + 2.0)),
         "the same, whole",
     ),
-    // "TETR" as an f32 is 227924049920, exactly; layout version 1 is the smallest denormal.
+    // The chunk is the start of the superblock. The bytes "TETR" are the f32 227924049920 exactly;
+    // the layout version 1 is the smallest denormal, which does not change the sum.
     (
         "payload_in_superblock",
         Answers(&["a"], 2, Some(227_924_049_920.0)),

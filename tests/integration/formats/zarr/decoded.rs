@@ -1,4 +1,4 @@
-//! What the numbers of arrays stand for, packed, unsigned or missing, against xarray.
+//! Decoding of packed, unsigned and missing values, against xarray.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use tet_sql::{TetOptions, TetSchema, Unpack};
 use super::stores::{document, unpacked};
 use crate::support::sql::{error, open, rows, session};
 
-/// The numbers of a query's only column, `None` where it is NULL.
+/// Returns the numbers of a query's only column, null as `None`.
 async fn numbers(ctx: &SessionContext, sql: &str) -> Vec<Option<f64>> {
     let frame = ctx.sql(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
     let batches = frame.collect().await;
@@ -25,7 +25,7 @@ async fn numbers(ctx: &SessionContext, sql: &str) -> Vec<Option<f64>> {
     found
 }
 
-/// The values of a table in the order of its dimensions, all of which ascend.
+/// Returns the values of a table in the order of its dimensions, all of which ascend.
 async fn values(ctx: &SessionContext, table: &str) -> Vec<Option<f64>> {
     let all = ctx.sql(&format!("SELECT * FROM {table}")).await.unwrap();
     let columns: Vec<_> = all.schema().fields().iter().collect();
@@ -55,7 +55,7 @@ async fn values_are_those_of_xarray() {
             let expected = of_xarray(store, name);
             let found = values(&ctx, &format!("\"{name}\"")).await;
             assert_eq!(found, expected, "{store}: {name}");
-            // Reductions of chunks, and of rows.
+            // Aggregates run on chunks, and without `array_aggregates` on rows.
             let there: Vec<f64> = expected.iter().copied().flatten().collect();
             let middle = there.iter().sum::<f64>() / there.len() as f64;
             let above = there.iter().filter(|value| **value > middle).count();
@@ -99,7 +99,7 @@ async fn packed_coordinates_are_unpacked() {
     }
 }
 
-/// A calendar whose dates are no timestamps: the arrays are there, along numbers.
+/// Dates of this calendar are not timestamps, so the coordinates stay numbers.
 #[tokio::test]
 async fn times_that_are_not_decoded_stay_numbers() {
     for store in ["packed_v2.zarr", "packed_v3.zarr"] {
@@ -146,7 +146,8 @@ async fn the_setting_chooses() {
         message.contains("tet.unpack is 'perhaps', expected auto, always or never"),
         "{message}"
     );
-    // Files that are registered follow the setting as it is then; an option goes before it.
+    // A registered table follows the session setting at the time of registration. Its own option
+    // takes precedence.
     let create = |name: &str, unpack: &str| {
         format!(
             "CREATE EXTERNAL TABLE {name} STORED AS ZARR LOCATION '{}' OPTIONS (dataset 't2m'{unpack})",
@@ -182,7 +183,8 @@ async fn converted(input: &Path, output: &Path, unpack: Unpack) -> Vec<String> {
     converted.warnings
 }
 
-/// What is converted reads as what it was made of, in formats whose attributes do not count as well.
+/// A converted file reads as the same values as its source, also in formats where packing
+/// attributes are not applied.
 #[tokio::test]
 async fn conversions_mean_the_same() {
     let (folder, path) = unpacked("packed_v3.zarr");
@@ -197,7 +199,7 @@ async fn conversions_mean_the_same() {
         let table = format!("'{}{dataset}'", output.display());
         assert_eq!(values(&session(), &table).await, expected, "{name}");
     }
-    // From Zarr to Zarr the values stay packed, and their attributes with them.
+    // A conversion from Zarr to Zarr keeps the values packed, and the packing attributes with them.
     let ctx = open(
         &folder.path().join("auto.zarr"),
         TetOptions::new().with_unpack(Unpack::Never),
@@ -275,7 +277,8 @@ fn command(name: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The flag is the session's default, which `.open` and quoted paths obey, and SET changes.
+/// `--unpack` sets the session default, which applies to `.open` and quoted paths. `SET` overrides
+/// it.
 #[test]
 fn the_commands_take_the_flag() {
     let (folder, path) = unpacked("packed_v3.zarr");

@@ -1,4 +1,4 @@
-//! Folders whose metadata or chunks make no sense.
+//! Zarr directories with invalid metadata or chunks.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ fn set(document: &Value, pointer: &str, value: Value) -> Value {
     document
 }
 
-/// Writes a hierarchy with a sound array `a` and one called `b` of this document.
+/// Writes a hierarchy with a valid array `a` and an array `b` with the given metadata document.
 fn hierarchy(folder: &Path, b: &Value) {
     let (name, sound) = match b.get("zarr_format").and_then(Value::as_u64) {
         Some(2) => (".zarray", array_v2()),
@@ -53,7 +53,7 @@ fn hierarchy(folder: &Path, b: &Value) {
     }
 }
 
-/// The warning that an array of this document is left out with.
+/// Returns the warning with which an array with this metadata document is left out.
 fn warning(b: &Value) -> String {
     let folder = tempfile::tempdir().unwrap();
     hierarchy(folder.path(), b);
@@ -182,7 +182,7 @@ fn absurd_sizes_are_refused_before_memory_is_taken() {
         );
         assert!(message.contains("at most 2147483648 bytes"), "{message}");
     }
-    // Texts are counted before they are read.
+    // The size of strings is checked before they are read.
     for dtype in ["<U1000000", "|S1000000"] {
         let document = set(&array_v2(), "/shape", json!([1u64 << 16]));
         let document = set(&document, "/chunks", json!([1u64 << 16]));
@@ -248,7 +248,7 @@ fn broken_chunks_name_their_place() {
             .to_string();
         assert!(message.contains("dataset \"b\""), "{message}");
         assert!(message.contains(expected), "{message}");
-        // The other chunk is absent.
+        // The other chunk is absent, so its cells are fill values.
         let mut cells = Vec::new();
         opened
             .read_chunk(1, &[opened.arrays()[1].chunk_grid()[0] - 1], &mut cells)
@@ -266,7 +266,8 @@ fn broken_chunks_name_their_place() {
     assert!(message.contains("chunk is no file"), "{message}");
 }
 
-/// Codecs upon codecs, each of which could make more of its bytes: no step makes much more than a chunk is.
+/// Each codec of a long chain may expand its input, but no step may produce much more than the
+/// bytes of a chunk.
 #[test]
 fn stacked_codecs_are_bounded_by_the_chunk() {
     use std::io::Write;
@@ -281,7 +282,7 @@ fn stacked_codecs_are_bounded_by_the_chunk() {
     codecs.extend(std::iter::repeat_n(one, COUNT));
     let document = set(&array_v3(), "/codecs", json!(codecs));
     let sound = (0..COUNT).fold(vec![1, 2], |bytes, _| gzip(&bytes));
-    // At the first step 64 MiB, or at one in the middle.
+    // A step that expands to 64 MiB: the first one, or one in the middle.
     let bomb = |outer: usize| (0..outer).fold(gzip(&vec![0; 64 << 20]), |bytes, _| gzip(&bytes));
     for (stored, is_sound) in [(sound, true), (bomb(0), false), (bomb(10), false)] {
         let folder = tempfile::tempdir().unwrap();
@@ -303,14 +304,15 @@ fn stacked_codecs_are_bounded_by_the_chunk() {
 }
 
 fn zstd_frame(bytes: &[u8]) -> Vec<u8> {
-    // Magic, a header for one byte of length, a raw block that is the last.
+    // Magic number, frame header with a one-byte content size, and one raw block marked as the
+    // last.
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x20, bytes.len() as u8];
     frame.extend_from_slice(&((bytes.len() as u32) << 3 | 1).to_le_bytes()[..3]);
     frame.extend_from_slice(bytes);
     frame
 }
 
-/// Bytes and their CRC-32C.
+/// Returns the bytes followed by their CRC-32C.
 fn with_checksum(bytes: &[u8]) -> Vec<u8> {
     let mut checksum = !0u32;
     for byte in bytes {

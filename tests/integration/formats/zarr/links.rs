@@ -1,4 +1,4 @@
-//! Files outside of a hierarchy, which keys or links lead to.
+//! Keys and links that lead out of a Zarr hierarchy.
 #![cfg(unix)]
 
 use std::os::unix::fs::symlink;
@@ -21,7 +21,7 @@ fn write(path: &Path, content: impl AsRef<[u8]>) {
     std::fs::write(path, content).unwrap();
 }
 
-/// An array of four cells, 1 to 4.
+/// Writes an array of the four cells 1 to 4.
 fn array(folder: &Path) {
     write(&folder.join("zarr.json"), document(json!("default")));
     write(&folder.join("c/0"), [1, 2]);
@@ -70,7 +70,7 @@ fn no_key_leads_out_of_the_store() {
         ),
     ] {
         write(&store.join(name).join("zarr.json"), document(keys));
-        // So that the system finds a way back.
+        // The directories must exist for the operating system to resolve the `..` in the keys.
         for chunk in ["c/0", "c/1", "0", "1"] {
             std::fs::create_dir_all(store.join(name).join(chunk)).unwrap();
         }
@@ -104,7 +104,7 @@ fn links_out_of_a_store_are_told_or_refused() {
     for name in ["a", "inside"] {
         array(&store.join(name));
     }
-    // A directory, a chunk, a document, and one that stays within the store.
+    // Links to a directory, a chunk and a metadata document outside, and one link within the store.
     symlink(&outside, store.join("b")).unwrap();
     std::fs::remove_file(store.join("a/c/1")).unwrap();
     symlink(outside.join("c/1"), store.join("a/c/1")).unwrap();
@@ -164,7 +164,7 @@ async fn pipes_are_refused() {
         let error = tet_sql::ArrayTable::open(&path, &tet_sql::TetOptions::new()).unwrap_err();
         assert!(error.to_string().contains("regular file"), "{error}");
     }
-    // Nor are they read as rows.
+    // Tables of row files do not read pipes either.
     let ctx = crate::support::sql::session();
     for name in ["x.csv", "x.parquet"] {
         let path = folder.path().join(name);
@@ -181,7 +181,8 @@ async fn pipes_are_refused() {
     }
 }
 
-/// Whatever gives the path another hierarchy, or the array other metadata, is told; chunks are no mixture.
+/// A query fails if its path leads to another hierarchy, or its array has other metadata, so that
+/// chunks of two stores are never mixed.
 #[test]
 fn a_replaced_or_changed_store_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -196,7 +197,7 @@ fn a_replaced_or_changed_store_is_told() {
         assert_eq!(chunk(&opened, 0, 0), Ok(vec![1, 2]));
         opened
     };
-    // Replaced as a whole.
+    // The whole store is replaced.
     let opened = fresh();
     let other = folder.path().join("other");
     group(&other);
@@ -204,15 +205,15 @@ fn a_replaced_or_changed_store_is_told() {
     std::fs::rename(&store, folder.path().join("old")).unwrap();
     std::fs::rename(&other, &store).unwrap();
     assert!(chunk(&opened, 0, 1).unwrap_err().contains(expected));
-    // Removed and written again, where the system may give the same numbers.
+    // The store is deleted and written again. The file system may reuse the inode numbers.
     let opened = fresh();
     let again = fresh();
     assert!(chunk(&opened, 0, 1).unwrap_err().contains(expected));
     assert_eq!(chunk(&again, 0, 1), Ok(vec![3, 4]));
-    // Gone: absent chunks would be fill values.
+    // The store is deleted. Absent chunks would otherwise read as fill values.
     std::fs::remove_dir_all(&store).unwrap();
     assert!(chunk(&again, 0, 1).unwrap_err().contains(expected));
-    // The metadata of one array.
+    // The metadata of one array changes.
     let opened = fresh();
     write(
         &store.join("a/zarr.json"),
@@ -220,13 +221,13 @@ fn a_replaced_or_changed_store_is_told() {
     );
     assert!(chunk(&opened, 0, 1).unwrap_err().contains(expected));
     assert_eq!(chunk(&opened, 1, 1), Ok(vec![3, 4]));
-    // A chunk alone is what it is now.
+    // If only a chunk changes, its new cells are read.
     let opened = fresh();
     write(&store.join("a/c/1"), [5, 6]);
     assert_eq!(chunk(&opened, 0, 1), Ok(vec![5, 6]));
 }
 
-/// A query over a store that is replaced has rows of one store, and then fails.
+/// A query over a store that is replaced returns rows of the old store only, and then fails.
 #[tokio::test]
 async fn no_answer_mixes_two_stores() {
     use arrow::array::AsArray;

@@ -1,5 +1,5 @@
-//! Zarr folders: what zarr-python and xarray wrote is read as NumPy says, broken folders end in an answer or
-//! an error, and what is written is read again.
+//! Zarr directories: arrays from zarr-python and xarray read as in NumPy, broken directories end in
+//! an answer or an error, and written arrays read back.
 
 mod corpus;
 mod decoded;

@@ -1,6 +1,7 @@
-//! Randomly changed metadata and chunks end in an answer or an error, and cost no more memory than their chunks.
+//! Randomly changed metadata and chunks end in an answer or an error, and take no more memory than
+//! their chunks.
 //!
-//! `TET_SQL_MUTATIONS` sets how many changes are tried, and `TET_SQL_SEED` where they start.
+//! `TET_SQL_MUTATIONS` sets the number of changes, and `TET_SQL_SEED` the first seed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -11,9 +12,9 @@ use super::stores::{document, files, put};
 use crate::support::memory::measure;
 use crate::tables::exploded::Random;
 
-/// The most bytes that a changed store may cost.
+/// Limit of the memory for a changed store, in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// Larger chunks are not read: they may be legal, and cost what they are.
+/// Chunks with more cells are not read: they may be valid, and would need that much memory.
 const MAX_CHUNK_CELLS: u64 = 1 << 20;
 
 /// Opens a store and reads some chunks of each array.
@@ -92,7 +93,7 @@ fn change(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// The files of an array, by name, with the array's own.
+/// The name of an array, and the path and content of each of its files.
 type Files = (String, Vec<(String, Vec<u8>)>);
 
 #[test]
@@ -103,7 +104,7 @@ fn changed_stores_end_in_an_answer_or_an_error() {
     let count = variable("TET_SQL_MUTATIONS", 2000);
     let start = variable("TET_SQL_SEED", 0);
     let stores = document("stores.json");
-    // Each array as a store of its own, so that a change is not lost among others.
+    // Each array becomes a store of its own, so that every change affects the array under test.
     let mut arrays: Vec<Files> = Vec::new();
     for (store, content) in stores.as_object().unwrap() {
         let all = files(content);

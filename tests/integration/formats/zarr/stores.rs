@@ -1,4 +1,5 @@
-//! The folders of the test data, which are kept in one document, and their cells.
+//! Access to the Zarr stores of the test data, which are all kept in one JSON document, and to
+//! their cells.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +9,13 @@ use tempfile::TempDir;
 use tet_sql::format::tet::{Categories, Dtype};
 use tet_sql::format::zarr::ZarrFolder;
 
-/// A document of the test data.
+/// Reads a JSON document from `tests/data/zarr`.
 pub fn document(name: &str) -> Value {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/zarr");
     serde_json::from_slice(&std::fs::read(folder.join(name)).unwrap()).unwrap()
 }
 
-/// All files of a store, by their paths.
+/// Returns the path and content of every file of a store.
 pub fn files(store: &Value) -> Vec<(String, Vec<u8>)> {
     let files = store.as_object().unwrap().iter();
     let content = |value: &Value| match value.get("hex") {
@@ -30,7 +31,7 @@ pub fn files(store: &Value) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-/// Writes files into a folder.
+/// Writes files into a directory.
 pub fn put(folder: &Path, files: &[(String, Vec<u8>)]) {
     for (name, content) in files {
         let path = folder.join(name);
@@ -39,7 +40,7 @@ pub fn put(folder: &Path, files: &[(String, Vec<u8>)]) {
     }
 }
 
-/// A folder with one store, and the store's path.
+/// Unpacks a store into a temporary directory, and returns the path of the store.
 pub fn unpacked(name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -47,7 +48,7 @@ pub fn unpacked(name: &str) -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Calls for each chunk of an array.
+/// Calls a function for each chunk of an array.
 pub fn for_each_chunk(grid: &[u64], mut call: impl FnMut(&[u64])) {
     if grid.contains(&0) {
         return;
@@ -66,13 +67,13 @@ pub fn for_each_chunk(grid: &[u64], mut call: impl FnMut(&[u64])) {
     }
 }
 
-/// All cells of an array, row-major, put together cell by cell.
+/// Returns all cells of an array in row-major order, assembled cell by cell.
 pub fn cells(folder: &ZarrFolder, number: usize) -> Vec<u8> {
     let array = &folder.arrays()[number];
     let size = array.dtype().size() as usize;
     let shape = array.shape();
     let mut all = vec![0xaa; shape.iter().product::<u64>() as usize * size];
-    // What was there before does not matter.
+    // The previous content of the buffer must not matter.
     let mut chunk_cells = vec![1, 2, 3];
     for_each_chunk(&array.chunk_grid(), |chunk| {
         folder.read_chunk(number, chunk, &mut chunk_cells).unwrap();
@@ -103,7 +104,7 @@ pub fn cells(folder: &ZarrFolder, number: usize) -> Vec<u8> {
     all
 }
 
-/// Cells as numbers: integers exactly, as far as 128 bits hold them.
+/// A cell as a number. Integers of all types are exact.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
     Integer(i128),
@@ -129,11 +130,11 @@ pub fn numbers(dtype: Dtype, cells: &[u8]) -> Vec<Number> {
         .collect()
 }
 
-/// The texts of an array of codes.
+/// Returns the strings of an array of category codes.
 pub fn texts(folder: &ZarrFolder, number: usize) -> Vec<String> {
     let array = &folder.arrays()[number];
     assert_eq!(array.dtype(), Dtype::I64);
-    // All of them fit one attribute here.
+    // All categories in the test data fit in one attribute.
     let categories = Categories::parse(&array.metadata().attrs[Categories::ATTRIBUTE]).unwrap();
     let codes = numbers(Dtype::I64, &cells(folder, number));
     codes

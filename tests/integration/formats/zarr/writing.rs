@@ -1,4 +1,4 @@
-//! What is written is read again, and what cannot be written is refused.
+//! Written arrays read back, and arrays that cannot be written are refused.
 
 use std::path::Path;
 
@@ -284,7 +284,7 @@ fn only_zarr_folders_are_replaced() {
     let other = folder.path().join("other");
     let mut writer = create(&other, ZarrVersion::V3, spec("a")).unwrap();
     writer.write_chunk(0, &[0], &[1]).unwrap();
-    // It comes into being while the writer writes.
+    // The directory appears while the writer is writing.
     std::fs::create_dir(&other).unwrap();
     std::fs::write(other.join("precious"), "x").unwrap();
     let message = writer.finish().unwrap_err().to_string();

@@ -1,4 +1,5 @@
-//! Everything that can be done with a file, for files that may be broken anywhere. The fuzz targets do the same.
+//! All operations on a file, for files that may be broken anywhere. The fuzz targets use this
+//! module as well.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use tet_sql::provider::catalog::settings::options::ReadOptions;
 use tet_sql::provider::source::Progress;
 use tet_sql::{Access, ArrayTable, TetOptions, TetSchema};
 
-/// Blocks and rows that are read of a table; a changed shape can claim any number.
+/// Limits for the blocks and rows read from one table. A changed shape can claim any number.
 const MAX_BLOCKS: u64 = 64;
 const MAX_ROWS: usize = 100_000;
-/// Tables of a file that are read or queried.
+/// Limit for the tables of a file that are read or queried.
 const MAX_TABLES: usize = 6;
 
 /// Opens a file and describes its tables.
@@ -38,7 +39,7 @@ pub fn open(path: &Path, access: Access) -> Vec<ArrayTable> {
     tables.collect()
 }
 
-/// Reads what can be read of a file's tables, around the engine. Gives the number of rows.
+/// Reads the tables of a file directly, without SQL, and returns the number of rows read.
 pub fn read(path: &Path, access: Access) -> usize {
     let tables = open(path, access);
     let rows = tables.iter().map(|table| read_table(table, access));
@@ -75,7 +76,8 @@ pub fn read_table(table: &ArrayTable, access: Access) -> Result<usize> {
     Ok(rows)
 }
 
-/// Runs a query over one or two of a file's tables. Which ones, the selector decides. Gives the number of rows.
+/// Runs a query over one or two tables of a file, and returns the number of rows. `selector`
+/// chooses the tables and the query.
 pub fn query(path: &Path, access: Access, selector: usize) -> Result<usize> {
     let tables = open(path, access);
     if tables.is_empty() {
@@ -103,8 +105,8 @@ pub fn query(path: &Path, access: Access, selector: usize) -> Result<usize> {
     Ok(batches.iter().map(|batch| batch.num_rows()).sum())
 }
 
-/// Takes a file apart, checks it as a whole, and mends what can be mended, which leaves no more errors than before. Gives the
-/// number of errors.
+/// Inspects, verifies and repairs a file, and returns the number of errors. A repair must not
+/// increase that number.
 pub fn check(path: &Path, access: Access) -> usize {
     if let Ok(anatomy) = Anatomy::of(path, access)
         && let Some(file) = &anatomy.opened
@@ -127,11 +129,13 @@ pub fn check(path: &Path, access: Access) -> usize {
     errors(&report) as usize
 }
 
-/// Kinds of queries.
+/// Number of different queries.
 pub const QUERIES: usize = 8;
 
-/// A query over the tables `x` and `y`. Numbers are in quotes, since a column may be of texts. None of them answers from dimensions alone with a row per cell, since a file may
-/// rightly claim more cells than a test can wait for.
+/// Returns a query over the tables `x` and `y`.
+///
+/// Numbers are quoted because a column may hold strings. No query returns one row per cell from the
+/// dimensions alone, because a file may legally claim more cells than a test can wait for.
 fn sql(kind: usize, one: &Schema, other: &Schema) -> String {
     let quoted = |schema: &Schema| -> Vec<String> {
         let fields = schema.fields().iter();

@@ -1,8 +1,8 @@
-//! Truncated and randomly changed files end in an answer or in one error: no panic, no hang, no memory that the file does
-//! not justify.
+//! Truncated and randomly changed files end in an answer or in one error: no panic, no hang, and no
+//! memory that the file does not justify.
 //!
-//! `TET_SQL_MUTATIONS` sets how many changes are tried, each under one of the access modes, and `TET_SQL_SEED` where they
-//! start; a failure names its file and seed.
+//! `TET_SQL_MUTATIONS` sets the number of changes, each tried under one of the access modes, and
+//! `TET_SQL_SEED` the first seed. A failure names its file and seed.
 
 pub mod exercise;
 mod original;
@@ -17,12 +17,13 @@ use self::original::{Original, originals};
 use crate::support::memory::measure;
 use crate::tables::exploded::Random;
 
-/// The most bytes that a changed file may cost: the originals are far smaller, and so are the buffers of a scan.
+/// Limit of the memory for a changed file, in bytes. The originals are far smaller, and so are the
+/// buffers of a scan.
 const MAX_BYTES: usize = 64 << 20;
-/// Files below this many bytes are cut at every length.
+/// Files with fewer bytes are truncated at every length.
 const SMALL: usize = 4096;
 
-/// What is done with a changed file.
+/// An operation on a changed file.
 #[derive(Debug, Clone, Copy)]
 enum Exercise {
     Read,
@@ -43,13 +44,13 @@ fn survive(folder: &Path, bytes: &[u8], access: Access, exercise: Exercise, what
     assert!(rows.is_ok(), "{what}");
     assert!(allocated.most_held <= MAX_BYTES, "{what}: {allocated:?}");
     assert!(allocated.largest <= MAX_BYTES, "{what}: {allocated:?}");
-    // Never written in place: a map of it may still be open.
+    // The file is deleted, never overwritten, because a memory map of it may still be open.
     for entry in folder.read_dir().unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
     }
 }
 
-/// What is tried on the changed ones works.
+/// Reads and queries must succeed on intact files. On changed files, their errors are ignored.
 #[test]
 fn the_originals_can_be_read_and_queried() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +72,7 @@ fn the_originals_can_be_read_and_queried() {
 fn every_truncation_is_survived() {
     let folder = tempfile::tempdir().unwrap();
     for Original { name, bytes, .. } in originals() {
-        // Long files are cut at some places.
+        // Long files are truncated at about 1000 lengths.
         let step = match bytes.len() {
             length if length < SMALL => 1,
             length => length / 1000 + 1,
@@ -123,7 +124,7 @@ fn changed(original: &Original, random: &mut Random) -> Vec<u8> {
             1 => bytes[place] = *random.pick(&[0, 1, 0x7f, 0x80, 0xff]),
             2 => bytes[place] = random.next() as u8,
             3 => {
-                // A whole number of the file, at one of the values where arithmetic breaks.
+                // Sets an aligned 8-byte integer to a value at which arithmetic tends to break.
                 let place = place / 8 * 8;
                 let value =
                     *random.pick(&[0, 1, 1 << 31, 1 << 32, 1 << 62, u64::MAX / 8, u64::MAX]);
@@ -131,7 +132,7 @@ fn changed(original: &Original, random: &mut Random) -> Vec<u8> {
                     word.copy_from_slice(&value.to_le_bytes());
                 }
             }
-            // A digit of a document: it stays readable and says something else.
+            // Changes a digit in a JSON document, which stays valid but has another meaning.
             4 => {
                 let digit = bytes[place..].iter().position(u8::is_ascii_digit);
                 if let Some(offset) = digit {

@@ -1,4 +1,4 @@
-//! The files that are changed, and where what lies in them.
+//! The files to be changed, and the regions within each.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tetration::catalog::embed_indexes_in_tet;
 use crate::support::cells::data;
 use crate::tables::exploded::Random;
 
-/// Small files of every kind: layouts, codecs, footers of both versions, labels, broken ones.
+/// Small files of every kind: layouts, codecs, both footer versions, labels, and broken files.
 const FILES: [&str; 8] = [
     "edge/ok.tet",
     "edge/zstd_two_frames.tet",
@@ -25,7 +25,7 @@ const FILES: [&str; 8] = [
 pub struct Original {
     pub name: String,
     pub bytes: Vec<u8>,
-    /// Header, directory, chunk index, payloads, documents, footer, tail.
+    /// Header, dataset directory, chunk index, payloads, JSON documents, footer and tail.
     regions: Vec<Range<usize>>,
 }
 
@@ -39,14 +39,14 @@ impl Original {
         }
     }
 
-    /// A place in the file: regions are equally likely, however long they are.
+    /// Returns a random offset. All regions are equally likely, whatever their length.
     pub fn place(&self, random: &mut Random) -> usize {
         let region = random.pick(&self.regions);
         region.start + random.below(region.len())
     }
 }
 
-/// All of them. Those with everything that a file can have are written now.
+/// Returns all originals. Those with every feature of the format are written by this function.
 pub fn originals() -> Vec<Original> {
     let mut all: Vec<_> = FILES
         .iter()
@@ -60,8 +60,8 @@ pub fn originals() -> Vec<Original> {
     all
 }
 
-/// Two datasets on the same axes, with coordinates of every source; one of categories; zone maps and value postings;
-/// metadata in the footer, or too long for it.
+/// Writes two datasets on the same axes with coordinates of every kind, a dataset of categories,
+/// zone maps and value postings. If `spills`, the metadata is too long for the footer.
 fn write(folder: &Path, name: &str, spills: bool) -> PathBuf {
     let path = folder.join(format!("{name}.tet"));
     let zstd = Compression::Zstd { level: 1 };
@@ -76,7 +76,7 @@ fn write(folder: &Path, name: &str, spills: bool) -> PathBuf {
     let kind = DatasetSpec::new("kind", Dtype::I64, &[4], &[3])
         .with_dim_names(["time"])
         .with_attribute("tetration_categories", categories);
-    // Metadata of more than 64 KiB.
+    // Attributes that make the metadata longer than 64 KiB.
     let notes = if spills { 35 } else { 0 };
     let with_notes = |spec| {
         (0..notes).fold(spec, |spec: DatasetSpec, number| {

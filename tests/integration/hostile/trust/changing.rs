@@ -1,4 +1,5 @@
-//! Files that change while they are open: an answer is that of the file that was opened, or there is an error.
+//! Files that change while they are open. An answer comes from the file that was opened, or is an
+//! error.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,20 +16,21 @@ use tokio::sync::Mutex;
 use super::versions::{self, CELLS, numbers, of_answer, of_values, queries};
 use crate::support::sql::open;
 
-/// Of the tests here, one at a time uses the files that the process keeps open.
+/// Held by each test of this module, because the process has one pool of open files.
 static OPEN_FILES: Mutex<()> = Mutex::const_new(());
 const BOTH: [Access; 2] = [Access::Mmap, Access::Pread];
 
 async fn session(path: &Path, access: Access) -> SessionContext {
     let ctx = open(path, TetOptions::new().with_access(access)).await;
-    // So that a scan is far from its end when its first rows come.
+    // Small batches, so that a scan is far from its end when its first rows arrive.
     ctx.sql("SET datafusion.execution.batch_size = 32")
         .await
         .unwrap();
     ctx
 }
 
-/// The answer to each query: a version of those there were, or an error that names the file.
+/// Runs each query, and returns the version that its answer belongs to, or an error that names the
+/// file.
 async fn ask(ctx: &SessionContext, path: &Path, last: i64) -> Vec<Result<i64, String>> {
     let mut found = Vec::new();
     for query in queries("v") {
@@ -49,7 +51,7 @@ async fn ask(ctx: &SessionContext, path: &Path, last: i64) -> Vec<Result<i64, St
     found
 }
 
-/// A stream of all rows that has given the first of them.
+/// Starts a scan of all rows, and returns the stream with the values of its first batch.
 async fn started(ctx: &SessionContext) -> (SendableRecordBatchStream, Vec<i64>) {
     let frame = ctx.sql("SELECT value FROM v").await.unwrap();
     let mut stream = frame.execute_stream().await.unwrap();
@@ -70,7 +72,7 @@ async fn rest(mut stream: SendableRecordBatchStream, values: &mut Vec<i64>) -> R
     Ok(())
 }
 
-/// Cuts a file where it lies, so that its last chunks are gone.
+/// Truncates a file in place, so that its last chunks are lost. Returns the new length.
 fn truncate(path: &Path) -> u64 {
     let file = File::options().write(true).open(path).unwrap();
     let length = file.metadata().unwrap().len() / 2;
@@ -128,7 +130,7 @@ async fn what_is_appended_changes_nothing() {
     }
 }
 
-/// By a writer, or by COPY in the session that has it open.
+/// Replaces the file, with a `TetWriter` or with COPY in the session that has the file open.
 async fn replace(ctx: &SessionContext, path: &Path, version: i64) {
     match version % 2 {
         0 => versions::write(path, version),
@@ -156,7 +158,7 @@ async fn a_replaced_file_is_read_to_its_end() {
             for answer in ask(&ctx, &path, version).await {
                 assert_eq!(answer, Ok(version - 1));
             }
-            // Whoever names the path means what is there now.
+            // A query by path reads the current file.
             let sql = format!("SELECT value FROM '{}'", path.display());
             let batches = ctx.sql(&sql).await.unwrap().collect().await.unwrap();
             let values = numbers(&batches).into_iter().flatten();
@@ -165,7 +167,8 @@ async fn a_replaced_file_is_read_to_its_end() {
     }
 }
 
-/// The process keeps so many files open: a table whose file was closed, and replaced, has nothing to read.
+/// The process keeps a limited number of files open. A table whose file was closed and replaced
+/// cannot read it again.
 #[tokio::test]
 async fn a_replaced_file_that_was_closed_is_an_error() {
     let _alone = OPEN_FILES.lock().await;
@@ -175,7 +178,8 @@ async fn a_replaced_file_that_was_closed_is_an_error() {
         versions::write(&path, 0);
         let ctx = session(&path, access).await;
         versions::write(&path, 1);
-        // Twice as many as are kept open, and used again.
+        // Twice as many files as are kept open, each read twice, so that the file of the table is
+        // closed.
         let others: Vec<_> = (0..520)
             .map(|number| {
                 let path = folder.path().join(number.to_string());

@@ -1,6 +1,6 @@
-//! Many sessions that read a path while a writer replaces what it leads to.
+//! Many sessions read a path while a writer replaces the file.
 //!
-//! `TET_SQL_CONCURRENCY_SECONDS` sets for how long.
+//! `TET_SQL_CONCURRENCY_SECONDS` sets the duration.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,16 +17,17 @@ use crate::tables::exploded::Random;
 
 const READERS: u64 = 8;
 
-/// What all tasks know.
+/// State shared by all tasks.
 struct Shared {
     path: PathBuf,
-    /// The last version that is in place, and the last one that is being written.
+    /// The last version that has replaced the file.
     written: AtomicI64,
+    /// The last version whose writing has begun.
     begun: AtomicI64,
     is_over: AtomicBool,
     sessions: AtomicU64,
     queries: AtomicU64,
-    /// Answers of a version that was no longer the last one, as they may be.
+    /// Number of answers from a version that is no longer the last one, which is allowed.
     older: AtomicU64,
     replaced: AtomicU64,
 }
@@ -35,7 +36,7 @@ fn new_session(access: Access) -> SessionContext {
     enable_tet(SessionContext::new(), TetOptions::new().with_access(access))
 }
 
-/// Reads until all is over, in one session or another.
+/// Reads until the writer is done, each time in a new session or in one that is kept.
 async fn read(shared: Arc<Shared>, reader: u64) {
     let mut random = Random(reader + 1);
     let path = shared.path.to_str().unwrap();
@@ -44,7 +45,8 @@ async fn read(shared: Arc<Shared>, reader: u64) {
     while !shared.is_over.load(Ordering::Relaxed) {
         let access = *random.pick(&[Access::Mmap, Access::Pread]);
         let before = shared.written.load(Ordering::SeqCst);
-        // A session of its own, or one that has seen many versions; by path, or as a table that is asked more than once.
+        // A new session, or one that has seen many versions. The table is a quoted path, or a
+        // registered table that is queried repeatedly.
         let ctx = match random.below(2) {
             0 => new_session(access),
             _ => kept[usize::from(access == Access::Pread)].clone(),
@@ -80,7 +82,7 @@ async fn read(shared: Arc<Shared>, reader: u64) {
                     if version < after {
                         shared.older.fetch_add(1, Ordering::Relaxed);
                     }
-                    // A table stays what it is.
+                    // A registered table keeps its version.
                     if is_registered {
                         assert_eq!(*opened.get_or_insert(version), version, "{}", query.sql);
                     }
@@ -97,7 +99,7 @@ async fn read(shared: Arc<Shared>, reader: u64) {
     }
 }
 
-/// Writes version after version.
+/// Writes one version after another until `end`.
 async fn write(shared: Arc<Shared>, end: Instant) {
     let ctx = new_session(Access::Mmap);
     let mut random = Random(99);

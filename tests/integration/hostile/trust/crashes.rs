@@ -1,4 +1,5 @@
-//! Commands that are killed at any time leave the old file or the new one, and nothing that looks like either.
+//! Commands that are killed at any time leave the old file or the new one, and no partial file that
+//! could be mistaken for either.
 //!
 //! `TET_SQL_CRASHES` sets how often each command is killed by each signal.
 
@@ -10,9 +11,10 @@ use super::jobs::{Job, changes, conversions, copies};
 use super::number;
 use crate::tables::exploded::Random;
 
-/// Of a signal that cannot be noticed, and of two that can.
+/// SIGKILL cannot be handled, SIGTERM and SIGINT can.
 const SIGNALS: [&str; 3] = ["KILL", "TERM", "INT"];
-/// Statuses of commands that end as they are told to; none, if the signal came before they were looking after it.
+/// Exit statuses of commands that handled SIGINT or SIGTERM. `None` if the signal arrived before
+/// its handler was installed.
 const TOLD: [Option<i32>; 3] = [Some(130), Some(143), None];
 
 #[test]
@@ -54,7 +56,7 @@ fn kill_all(jobs: fn(&Path) -> Vec<Job>) {
     }
 }
 
-/// Kills a run; whether it had come to its end.
+/// Kills a run after a random time, and returns `true` if the target is the new file.
 fn kill(job: &Job, whole: Duration, signal: &str, seed: u64) -> bool {
     let mut random = Random(seed + 1);
     let part = random.below(1000) as u32;
@@ -63,7 +65,8 @@ fn kill(job: &Job, whole: Duration, signal: &str, seed: u64) -> bool {
     let mut child = job.command().spawn().unwrap();
     let mut has_ended = false;
     if random.below(4) > 0 {
-        // From when there is something to leave behind.
+        // Most runs are killed only after the command has created a file that it could leave
+        // behind.
         while job.rest().is_empty() && !has_ended {
             std::thread::sleep(Duration::from_micros(200));
             has_ended = child.try_wait().unwrap().is_some();
@@ -73,7 +76,7 @@ fn kill(job: &Job, whole: Duration, signal: &str, seed: u64) -> bool {
     } else {
         std::thread::sleep(whole * part / 800);
     }
-    // Its number may be another process's once it was waited for.
+    // After a process has been waited for, its id may belong to another process.
     if !has_ended {
         send(&mut child, signal);
     }
@@ -111,19 +114,19 @@ fn send(child: &mut Child, signal: &str) {
         return;
     }
     let (signal, id) = (format!("-{signal}"), child.id().to_string());
-    // A process that has ended, and that nobody has waited for, is there.
+    // A process that has ended but has not been waited for still exists, so the signal can be sent.
     let sent = Command::new("kill").args([signal, id]).status();
     assert!(sent.unwrap().success());
 }
 
-/// Files in a folder and those in it.
+/// Returns the files in a directory and its subdirectories.
 fn files(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
         match path.is_dir() {
             true => found.extend(files(&path)),
-            // Marks a temporary directory as one that its process uses.
+            // Marks a temporary directory as in use by its process.
             false if path.ends_with("in-use") => {}
             false => found.push(path.display().to_string()),
         }

@@ -1,4 +1,5 @@
-//! Writing that fails ends in one line that says where and why, with the old file untouched and nothing left.
+//! Writing that fails ends in a one-line error that says where and why, with the old file untouched
+//! and no other file left.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -7,7 +8,7 @@ use super::jobs::{Job, changes, conversions, copies};
 use super::number;
 use crate::tables::exploded::Random;
 
-/// Units of the shell's limit of file sizes; some shells have one of 1024 bytes.
+/// Bytes per unit of `ulimit -f`. Some shells use units of 1024 bytes.
 const UNIT: u64 = 512;
 
 #[test]
@@ -48,7 +49,7 @@ fn fail_all(jobs: fn(&Path) -> Vec<Job>) {
     }
 }
 
-/// Whether a run has come to its end. If not, it must have failed for this reason.
+/// Returns `true` if a run succeeded. Otherwise the run must have failed cleanly, for this reason.
 fn check(job: &Job, output: &Output, reason: &str, what: &str) -> bool {
     let what = format!("{}, {what}", job.name);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -64,7 +65,7 @@ fn check(job: &Job, output: &Output, reason: &str, what: &str) -> bool {
     assert_eq!(said.lines().count(), 1, "{what}: {said}");
     assert!(said.starts_with("error: "), "{what}: {said}");
     let target = job.target.to_str().unwrap();
-    // Or what does not fit in memory.
+    // The failed write may also be to a spill file.
     let spill = job.spill.to_str().unwrap();
     assert!(
         said.contains(target) || said.contains(spill),
@@ -74,11 +75,11 @@ fn check(job: &Job, output: &Output, reason: &str, what: &str) -> bool {
     false
 }
 
-/// A small file system in memory, gone with this value.
+/// A small file system in memory, unmounted on drop.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// None where it takes rights that the test does not have.
+    /// Mounts the file system. Returns `None` if the test lacks the permission.
     fn mount(path: PathBuf, bytes: u64) -> Option<Self> {
         std::fs::create_dir_all(&path).unwrap();
         let size = format!("size={bytes}");
@@ -131,7 +132,7 @@ fn a_full_disk_fails_cleanly() {
     }
 }
 
-/// Fills a disk but for some bytes.
+/// Fills a disk so that `free` bytes remain.
 fn fill(ballast: &Path, disk: &Path, free: u64) {
     let output = Command::new("df")
         .args(["-P", "-k"])

@@ -11,7 +11,7 @@ use crate::tables::exploded::Random;
 const TET_SQL: &str = env!("CARGO_BIN_EXE_tet-sql");
 const TET: &str = env!("CARGO_BIN_EXE_tet");
 
-/// What is in a file, or in the files of a folder.
+/// The content of a file, or of each file in a directory, by relative path.
 pub type State = BTreeMap<PathBuf, Vec<u8>>;
 
 /// A command that replaces a file.
@@ -19,18 +19,18 @@ pub struct Job {
     pub name: &'static str,
     binary: &'static str,
     arguments: Vec<String>,
-    /// Has only the target in it, and what the command leaves.
+    /// The directory that contains the target, and whatever the command leaves beside the target.
     folder: PathBuf,
     pub target: PathBuf,
-    /// Where the command puts what does not fit in memory.
+    /// The command's directory for spill files.
     pub spill: PathBuf,
     pub old: State,
     pub new: State,
-    /// What the command leaves beside the target on purpose.
+    /// The files that the command leaves beside the target on purpose.
     kept: BTreeMap<PathBuf, State>,
 }
 
-/// The state of what has a name.
+/// Returns the state of a file or directory. A path that does not exist has an empty state.
 pub fn state(path: &Path) -> State {
     let mut state = State::new();
     add(path, path, &mut state);
@@ -48,7 +48,7 @@ fn add(root: &Path, path: &Path, state: &mut State) {
     }
 }
 
-/// Provenance says when a file was written, and so does an archive.
+/// Zeroes the times in provenance records, so that files of two runs compare equal.
 fn forget_times(bytes: &mut [u8]) {
     const KEY: &[u8] = b"\"at\":";
     let places: Vec<_> = bytes
@@ -66,7 +66,8 @@ fn forget_times(bytes: &mut [u8]) {
 }
 
 impl Job {
-    /// A job whose target is, before, what `before` makes of its path.
+    /// Creates a job. `before` writes the old target, and one run of the command records the new
+    /// one.
     fn new(
         folder: &Path,
         name: &'static str,
@@ -105,12 +106,12 @@ impl Job {
         job
     }
 
-    /// The command as it is.
+    /// Returns the command.
     pub fn command(&self) -> Command {
         self.prepared(Command::new(self.binary), &[])
     }
 
-    /// The command, in a shell that does something before.
+    /// Returns the command in a shell that runs `script` first.
     pub fn command_behind(&self, script: &str) -> Command {
         let mut command = Command::new("sh");
         let script = format!("{script}; exec \"$0\" \"$@\"");
@@ -129,7 +130,8 @@ impl Job {
         command
     }
 
-    /// Whether the target is what the command makes of it; else it is the old one.
+    /// Returns `true` if the target is the new one, and `false` if it is the old one. Panics if it
+    /// is neither.
     pub fn is_new(&self, what: &str) -> bool {
         let state = state(&self.target);
         let files: Vec<_> = state.keys().collect();
@@ -141,7 +143,7 @@ impl Job {
         state == self.new
     }
 
-    /// Names of what a run has left that was not to stay.
+    /// Returns the names of entries beside the target that a run should not have left.
     pub fn rest(&self) -> Vec<String> {
         let mut left = self.left();
         left.retain(|name| {
@@ -151,7 +153,7 @@ impl Job {
         left
     }
 
-    /// Names of what is in the target's folder beside it.
+    /// Returns the names of all other entries in the target's directory.
     fn left(&self) -> Vec<String> {
         let entries = self.folder.read_dir().unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name());
@@ -163,7 +165,7 @@ impl Job {
         names
     }
 
-    /// Puts the old one in place again, alone.
+    /// Restores the old target, and deletes everything beside it.
     pub fn restore(&self) {
         for folder in [&self.folder, &self.spill] {
             std::fs::remove_dir_all(folder).unwrap();
@@ -180,7 +182,7 @@ impl Job {
     }
 }
 
-/// A file of chunks that do not compress well.
+/// Writes a file with chunks that do not compress well.
 fn write_input(path: &Path, seed: u64, side: u64) {
     let spec = DatasetSpec::new("v", Dtype::F64, &[side, side], &[16, side])
         .with_dim_names(["a", "b"])
@@ -196,7 +198,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(ToString::to_string).collect()
 }
 
-/// Runs of `tet-sql`.
+/// Returns COPY statements run by `tet-sql`.
 pub fn copies(folder: &Path) -> Vec<Job> {
     let copy = |name, file, settings: &[&str], options: &str| {
         let statement = |target: &str, rows: u64| {
@@ -224,7 +226,7 @@ pub fn copies(folder: &Path) -> Vec<Job> {
     ]
 }
 
-/// Runs of `tet convert`.
+/// Returns runs of `tet convert`.
 pub fn conversions(folder: &Path) -> Vec<Job> {
     let (old, new) = (folder.join("old.tet"), folder.join("new.tet"));
     write_input(&old, 1, 20);
@@ -254,7 +256,7 @@ pub fn conversions(folder: &Path) -> Vec<Job> {
     ]
 }
 
-/// Runs of `tet index` and `tet repair`.
+/// Returns runs of `tet index` and `tet repair`.
 pub fn changes(folder: &Path) -> Vec<Job> {
     let index = Job::new(
         folder,
@@ -264,7 +266,8 @@ pub fn changes(folder: &Path) -> Vec<Job> {
         |job| write_input(&job.target, 3, 300),
         |target| words(&["index", target]),
     );
-    // The footer's document is broken; what is taken away is kept in a file.
+    // The JSON document of the footer is broken. `repair` keeps the bytes it cuts in a separate
+    // file.
     let repair = Job::new(
         folder,
         "repair",

@@ -1,5 +1,6 @@
-//! What must hold when things go wrong: processes that are killed, disks that are full, files that change under their
-//! readers. Whatever happens, a file is the old one or the new one, and an answer is right or an error.
+//! Guarantees when things go wrong: processes are killed, disks are full, files change while they
+//! are read. A file is always either the old one or the new one, and an answer is right or an
+//! error.
 
 mod changing;
 mod concurrency;
@@ -11,7 +12,7 @@ mod failing;
 mod jobs;
 mod versions;
 
-/// A number from the environment.
+/// Returns a number from an environment variable.
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }

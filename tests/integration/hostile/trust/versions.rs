@@ -1,4 +1,5 @@
-//! Versions of a file: each cell tells which one it is of, so that no mixture of two can pass for one.
+//! Versions of a file. Each cell identifies its version, so that a mixture of two versions is
+//! always detected.
 
 use std::path::Path;
 
@@ -8,12 +9,13 @@ use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
 
 /// Extents of the axes `a` and `b`.
 pub const SHAPE: [u64; 2] = [40, 64];
-/// Cells of a version.
+/// Number of cells of a version.
 pub const CELLS: i64 = 40 * 64;
-/// How far one version's cells are from the next one's.
+/// Difference between a cell's values in two consecutive versions.
 const STEP: i64 = 1 << 20;
 
-/// Writes a version in the place of another: odd ones compressed, every third with zone maps.
+/// Writes a version in place of the previous one. Odd versions are compressed, and every third has
+/// zone maps.
 pub fn write(path: &Path, version: i64) {
     let compression = match version % 2 {
         0 => Compression::Raw,
@@ -31,7 +33,7 @@ pub fn write(path: &Path, version: i64) {
     writer.finish().unwrap();
 }
 
-/// A statement that writes a version as COPY does.
+/// Returns a COPY statement that writes a version.
 pub fn copy(path: &Path, version: i64) -> String {
     format!(
         "COPY (SELECT value / {1} AS a, value % {1} AS b, {version} * {STEP} + value AS v FROM range({CELLS})) TO '{0}' \
@@ -41,7 +43,7 @@ pub fn copy(path: &Path, version: i64) -> String {
     )
 }
 
-/// The version that all values are of.
+/// Returns the version of all values, or an error if they belong to several versions.
 pub fn of_values(values: impl IntoIterator<Item = i64>) -> Result<i64, String> {
     let mut versions = values.into_iter().map(|value| value.div_euclid(STEP));
     let first = versions.next().ok_or("no values")?;
@@ -51,13 +53,13 @@ pub fn of_values(values: impl IntoIterator<Item = i64>) -> Result<i64, String> {
     }
 }
 
-/// Queries, each with what it must answer of a version, row by row.
+/// A query, with its expected rows for a version.
 pub struct Query {
     pub sql: String,
     pub answer: fn(i64) -> Vec<Vec<i64>>,
 }
 
-/// The queries of a table, which is called as in SQL, and whose column of values is `value`.
+/// Returns queries of a table, whose name is spelled as in SQL and whose value column is `value`.
 pub fn queries(table: &str) -> Vec<Query> {
     let query = |sql: String, answer| Query { sql, answer };
     vec![
@@ -107,7 +109,7 @@ fn total(version: i64, cells: std::ops::Range<i64>) -> i64 {
     version * STEP * count + cells.sum::<i64>()
 }
 
-/// The rows of an answer of whole numbers.
+/// Returns the rows of an answer that consists of integers.
 pub fn numbers(batches: &[RecordBatch]) -> Vec<Vec<i64>> {
     let rows = batches.iter().flat_map(|batch| {
         let columns: Vec<_> = batch
@@ -127,7 +129,7 @@ pub fn numbers(batches: &[RecordBatch]) -> Vec<Vec<i64>> {
     rows.collect()
 }
 
-/// The version among these that an answer is of.
+/// Returns the version that an answer belongs to, among the given versions.
 pub fn of_answer(
     query: &Query,
     answer: &[Vec<i64>],

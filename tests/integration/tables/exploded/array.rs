@@ -1,4 +1,4 @@
-//! Datasets of every type, with the values at which types end.
+//! Random datasets of every type, including the limits of each type.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use tet_sql::{TetOptions, Unpack};
 use super::axis::TestAxis;
 use super::random::Random;
 
-/// A value of a dataset, in the class of its type.
+/// A value of a dataset, as a float or an integer.
 #[derive(Debug, Clone, Copy)]
 pub enum Number {
     Float(f64),
     Integer(i128),
 }
 
-/// The stored bytes of a number.
+/// Returns the stored bytes of a number.
 pub fn bytes(dtype: Dtype, number: Number) -> Vec<u8> {
     match (dtype, number) {
         (Dtype::F16, Number::Float(value)) => f16::from_f64(value).to_le_bytes().to_vec(),
@@ -33,7 +33,7 @@ pub fn bytes(dtype: Dtype, number: Number) -> Vec<u8> {
     }
 }
 
-/// Numbers as the column of a dataset.
+/// Returns numbers as the column of a dataset.
 pub fn column(dtype: Dtype, numbers: impl Iterator<Item = Option<Number>>) -> ArrayRef {
     let numbers: Vec<_> = numbers.collect();
     let floats = || {
@@ -81,7 +81,7 @@ fn is_float(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F16 | Dtype::F32 | Dtype::F64)
 }
 
-/// The least and the greatest integer of a type.
+/// The min and the max of an integer type.
 fn limits(dtype: Dtype) -> (i128, i128) {
     let bits = dtype.size() * 8;
     match dtype {
@@ -96,7 +96,7 @@ pub struct TestArray {
     dtype: Dtype,
     chunk_shape: Vec<u64>,
     compression: Compression,
-    /// The text of the fill attribute, and what it means in the dataset's type, if anything.
+    /// The text of the fill value attribute, and its value in the dataset's type, if it has one.
     fill: Option<(String, Option<Number>)>,
     packing: Option<(f64, f64)>,
     cells: Vec<Number>,
@@ -108,7 +108,7 @@ impl TestArray {
         Self::of(random, name, shape, dtype)
     }
 
-    /// One of this type, in chunks of up to all cells.
+    /// Generates a dataset of the given type, in chunks of up to all cells.
     pub fn large(random: &mut Random, name: &str, shape: &[usize], dtype: Dtype) -> Self {
         let mut array = Self::of(random, name, shape, dtype);
         for (chunk, extent) in array.chunk_shape.iter_mut().zip(shape) {
@@ -117,7 +117,7 @@ impl TestArray {
                 _ => (1 + random.below(*extent)) as u64,
             };
         }
-        // A chunk has its index row, and there need not be very many.
+        // Limit the number of chunks, since each has an entry in the index.
         while array.chunks(shape) > 500 {
             array.chunk_shape.iter_mut().for_each(|chunk| *chunk *= 2);
         }
@@ -142,13 +142,14 @@ impl TestArray {
         let cells = (0..count)
             .map(|position| {
                 let is_missing = match random.below(8) {
-                    // A run of them, so that some chunks have nothing else.
+                    // Missing cells at the start of the array, so that some chunks have no others.
                     0 => position * 3 < count && percent > 0,
                     _ => random.chance(percent),
                 };
                 match (missing, pattern) {
                     (Some(missing), _) if is_missing => missing,
-                    // So that chunks differ in their values: along the whole, or along the last axis.
+                    // Values that vary along the array, or along the last axis, so that chunks
+                    // differ.
                     (_, 0) => values[position * values.len() / count],
                     (_, 1) => values[position % inner % values.len()],
                     _ => *random.pick(&values),
@@ -170,7 +171,7 @@ impl TestArray {
         }
     }
 
-    /// A dataset of these axes, to be written.
+    /// Returns the specification of the dataset on the given axes.
     pub fn spec(&self, axes: &[TestAxis]) -> DatasetSpec {
         let shape: Vec<_> = axes
             .iter()
@@ -193,13 +194,13 @@ impl TestArray {
         spec
     }
 
-    /// The bytes of all cells.
+    /// Returns the stored bytes of all cells.
     pub fn bytes(&self) -> Vec<u8> {
         let cells = self.cells.iter();
         cells.flat_map(|cell| bytes(self.dtype, *cell)).collect()
     }
 
-    /// All cells as a column, under these options.
+    /// Returns all cells as a column, decoded with the given options.
     pub fn column(&self, options: &TetOptions) -> ArrayRef {
         let fill = match &self.fill {
             Some((_, Some(fill))) if options.fill_as_null != Some(false) => {
@@ -226,7 +227,7 @@ impl TestArray {
     }
 }
 
-/// Small numbers, or those at which arithmetic ends.
+/// Returns a range of small numbers, or numbers at the limits of the type.
 fn palette(random: &mut Random, dtype: Dtype) -> Vec<Number> {
     if random.chance(60) {
         let (first, count) = (random.below(30) as i128, 1 + random.below(40) as i128);
@@ -278,7 +279,7 @@ fn fill(random: &mut Random, dtype: Dtype, values: &[Number]) -> (String, Option
     let float = is_float(dtype);
     match random.below(8) {
         0 => ("none".to_string(), None),
-        // One that is among the values anyway.
+        // A fill value that also occurs among the values.
         1 | 2 => {
             let value = *random.pick(values);
             (text(value), Some(value))
@@ -290,7 +291,7 @@ fn fill(random: &mut Random, dtype: Dtype, values: &[Number]) -> (String, Option
     }
 }
 
-/// What a missing cell is stored as.
+/// Returns the stored number of missing cells.
 fn missing(
     random: &mut Random,
     dtype: Dtype,

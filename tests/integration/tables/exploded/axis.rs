@@ -1,4 +1,4 @@
-//! Axes with coordinates of every kind, and what is written into a file for them.
+//! Random axes with coordinates of every kind, and their encoding in a file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::random::Random;
 
 const HOUR: i64 = 3_600_000_000;
 
-/// How the coordinates of an axis stand in the file.
+/// The encoding of an axis's coordinates in the file.
 #[derive(Debug, Clone)]
 enum Stored {
-    /// Not at all: they count from zero.
+    /// Not stored: the coordinates are the indices.
     Counted,
     Labels(Vec<String>),
-    /// In a dataset of the dimension's name.
+    /// In a dataset with the dimension's name.
     Sibling {
         dtype: Dtype,
         numbers: Vec<Number>,
@@ -34,13 +34,13 @@ enum Stored {
 pub struct TestAxis {
     pub name: String,
     stored: Stored,
-    /// What they are as a column, one per position.
+    /// The coordinates as a column, one per index.
     pub coordinates: ArrayRef,
 }
 
 impl TestAxis {
     pub fn generate(random: &mut Random, number: usize, extent: usize) -> Self {
-        // Ascending, descending, or any order with repeats.
+        // Ascending, descending, or unsorted with repeats.
         let order = random.below(3);
         let steps: Vec<i64> = (0..extent as i64)
             .map(|position| match order {
@@ -73,7 +73,7 @@ impl TestAxis {
                 )
             }
             4 => {
-                // Days of January 1970 count from zero.
+                // Days counted from January 1, 1970.
                 let days =
                     Date32Array::from_iter_values(steps.iter().map(|step| *step as i32 + 10));
                 let text = |day| day_as_text(day).unwrap();
@@ -91,7 +91,7 @@ impl TestAxis {
         }
     }
 
-    /// One of any length: labels are too many for that.
+    /// Generates an axis of any length. It has no labels, whose number is limited.
     pub fn long(random: &mut Random, number: usize, extent: usize) -> Self {
         let order = random.below(4);
         let steps: Vec<i64> = (0..extent as i64)
@@ -116,7 +116,8 @@ impl TestAxis {
         }
     }
 
-    /// The same axis, cut into files at these positions.
+    /// Splits the axis over files. Returns the axis of all files together and the axis of each
+    /// file.
     pub fn cut(&self, parts: &[Range<usize>]) -> (Self, Vec<Self>) {
         let parts: Vec<Self> = parts.iter().map(|part| self.part(part)).collect();
         let coordinates: Vec<_> = parts.iter().map(|part| part.coordinates.as_ref()).collect();
@@ -131,7 +132,7 @@ impl TestAxis {
         let mut part = self.clone();
         part.coordinates = self.coordinates.slice(range.start, range.len());
         match &mut part.stored {
-            // Every file counts on its own.
+            // In every file the indices start at zero.
             Stored::Counted => part.coordinates = counted(range.len()),
             Stored::Labels(labels) => *labels = labels[range.clone()].to_vec(),
             Stored::Sibling { numbers, .. } => *numbers = numbers[range.clone()].to_vec(),
@@ -139,7 +140,7 @@ impl TestAxis {
         part
     }
 
-    /// Adds the labels to a dataset on this axis.
+    /// Adds the labels, if any, to a dataset on this axis.
     pub fn label(&self, spec: DatasetSpec) -> DatasetSpec {
         match &self.stored {
             Stored::Labels(labels) => spec.with_labels(&self.name, labels.clone()),
@@ -147,7 +148,7 @@ impl TestAxis {
         }
     }
 
-    /// The dataset that holds the coordinates, and its cells.
+    /// Returns the dataset that holds the coordinates, and its cells.
     pub fn sibling(&self) -> Option<(DatasetSpec, Vec<u8>)> {
         let Stored::Sibling {
             dtype,
@@ -206,8 +207,8 @@ fn times(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
     (stored, coordinates)
 }
 
-/// Tenths, which no binary float holds exactly: as coordinates they are the decimals that they are written as. A zero has
-/// no sign there.
+/// Generates multiples of a tenth, which no binary float represents exactly: as coordinates they
+/// are the decimals as written. A zero coordinate has no sign.
 fn floats(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
     let special = random.chance(20);
     let mut decimals = Vec::new();
@@ -219,7 +220,7 @@ fn floats(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
             _ => *step as f64 * 1.1,
         });
     }
-    // Of as few digits as are written here.
+    // Round to the digits that are written.
     let decimals: Vec<f64> = decimals
         .into_iter()
         .map(|decimal| match decimal.is_finite() {
@@ -227,7 +228,7 @@ fn floats(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
             false => decimal,
         })
         .collect();
-    // Up to there an f16 has a number for every tenth.
+    // Up to 32, an f16 distinguishes all tenths.
     let fit_in_half = decimals
         .iter()
         .all(|decimal| decimal.abs() <= 32.0 || !decimal.is_finite());
@@ -253,7 +254,7 @@ fn integers(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
         Dtype::U32,
         Dtype::U64,
     ]);
-    // Above what a double or an i64 can hold.
+    // Beyond the exact range of a double, or of an i64.
     let base = match dtype {
         Dtype::U64 if random.chance(30) => i128::from(u64::MAX) - 40,
         Dtype::I64 if random.chance(30) => (1 << 53) + 1,

@@ -20,14 +20,14 @@ use super::axis::TestAxis;
 use super::column::TestColumn;
 use super::random::Random;
 
-/// Cells of the largest arrays. Joins multiply them.
+/// The number of cells of a small array, at most. Joins multiply the rows.
 const MAX_CELLS: usize = 250;
 
-/// Extents of arrays of many cells, along the first axis and so on: beyond those of the tiles and visits that reductions
-/// go by.
+/// Extents of large arrays along each axis, larger than the tiles and runs that reductions process
+/// at a time.
 const LARGE: [&[usize]; 3] = [&[1, 12, 40, 90], &[1, 30, 70], &[3, 600, 700, 1100]];
 
-/// Cells of those, at most.
+/// The number of cells of a large array, at most.
 const MAX_LARGE: usize = 100_000;
 
 /// Arrays on the same axes.
@@ -35,13 +35,13 @@ const MAX_LARGE: usize = 100_000;
 pub struct Case {
     axes: Vec<TestAxis>,
     arrays: Vec<TestArray>,
-    /// The positions of the first axis that each file has.
+    /// The indices along the first axis that each file holds.
     parts: Vec<Range<usize>>,
     has_indexes: bool,
     options: TetOptions,
 }
 
-/// A table of a case: its name with `{t}` in it, which stands for `ours` and `theirs`.
+/// A table of a case. Its name contains `{t}`, which stands for `ours` or `theirs`.
 #[derive(Debug)]
 pub struct TestTable {
     pub name: String,
@@ -50,12 +50,12 @@ pub struct TestTable {
     pub rows: usize,
 }
 
-/// A case in a session. The files are there as long as this is.
+/// A case registered in a session. Dropping this deletes the files.
 pub struct Session {
     pub ctx: SessionContext,
-    /// Whether aggregates are computed in array space.
+    /// `true` if aggregates are computed in array space.
     pub is_enabled: bool,
-    /// One per dataset; then one of all of them, if there are several.
+    /// One table per dataset, then a wide table of all of them if there are several.
     pub tables: Vec<TestTable>,
     _folder: TempDir,
 }
@@ -69,7 +69,7 @@ impl Case {
             *longest -= 1;
         }
         if rank == 1 && random.chance(50) {
-            // As many labels as an axis may have.
+            // Up to the limit on the number of labels of an axis.
             shape[0] += random.below(59);
         }
         let axes = shape
@@ -95,11 +95,12 @@ impl Case {
         }
     }
 
-    /// Arrays of many cells, of one type.
+    /// Generates arrays of many cells, all of one type.
     pub fn large(random: &mut Random, dtype: Dtype) -> Self {
         let mut shape: Vec<_> = LARGE.iter().map(|extents| *random.pick(extents)).collect();
         while shape.iter().product::<usize>() > MAX_LARGE {
-            // The first of the two longest is not the last, which runs lie along.
+            // Shorten the longer of the first two axes. Runs of cells lie along the last, which
+            // keeps its extent.
             let axis = usize::from(shape[1] > shape[0]);
             shape[axis] -= 1;
         }
@@ -143,7 +144,7 @@ impl Case {
         let names: Vec<_> = axes.iter().map(|axis| axis.name.as_str()).collect();
         let mut wide = names.join("_");
         if names.len() == 1 && axes[0].sibling().is_some() {
-            // The coordinates are called so.
+            // The name is taken by a coordinate column.
             wide.push('_');
         }
         let mut tables = Vec::new();
@@ -181,7 +182,7 @@ impl Case {
             ctx.register_table(name.replace("{t}", "theirs"), memory(theirs))
                 .unwrap();
         }
-        // A few rows to join with, from both tables alike.
+        // Small tables to join with, with values drawn from both kinds of tables alike.
         for column in registered[0].dimensions.iter().chain(&registered[0].values) {
             let count = 1 + random.below(4);
             let rows = (0..count).map(|_| random.below(column.values.len()) as u64);
@@ -200,7 +201,7 @@ impl Case {
         }
     }
 
-    /// Writes the files; gives the axes of all of them together.
+    /// Writes the files and returns the axes of all of them together.
     fn write(&self, folder: &Path) -> Vec<TestAxis> {
         let (first, parts) = match self.parts.len() {
             1 => (self.axes[0].clone(), vec![self.axes[0].clone()]),
@@ -235,7 +236,7 @@ impl Case {
         axes
     }
 
-    /// The dimensions, and all rows.
+    /// Returns the dimensions as columns, and all rows.
     fn exploded(
         &self,
         axes: &[TestAxis],
@@ -282,7 +283,7 @@ fn memory(batch: RecordBatch) -> Arc<MemTable> {
     Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap())
 }
 
-/// An axis in up to four parts.
+/// Splits an axis into up to four ranges.
 fn split(random: &mut Random, extent: usize) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let mut start = 0;

@@ -1,4 +1,4 @@
-//! Predicates over one column, made of the values that it has.
+//! Random predicates over one column, with literals drawn from its values.
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::cast;
@@ -13,12 +13,13 @@ const COMPARISONS: [&str; 6] = ["<", "<=", ">", ">=", "=", "<>"];
 #[derive(Debug, Clone)]
 pub struct TestColumn {
     pub name: String,
-    /// Coordinates along an axis, or a value per row.
+    /// The coordinates along an axis, or one value per row.
     pub values: ArrayRef,
-    /// Whether numbers are so few and small that sums of them are exact in any order, and every cast succeeds.
+    /// `true` if the numbers are so few and small that their sums are exact in any order and every
+    /// cast succeeds.
     pub is_tame: bool,
-    /// The engine's least and greatest of numbers among which are NaN depend on the order of rows; those of a group whose
-    /// numbers are all infinite are finite in DataFusion 55.2.
+    /// With NaN among the numbers, DataFusion's `min` and `max` depend on the order of rows. In
+    /// DataFusion 55.2 they are finite for groups that hold only infinities.
     pub has_nan: bool,
     pub has_negative_zero: bool,
 }
@@ -53,7 +54,7 @@ impl TestColumn {
         self.values.data_type().is_integer()
     }
 
-    /// Something that rows can be grouped by: most often the column itself.
+    /// Returns an expression to group by, most often the column itself.
     pub fn key(&self, random: &mut Random) -> String {
         let name = &self.name;
         if random.chance(60) {
@@ -74,7 +75,7 @@ impl TestColumn {
         }
     }
 
-    /// A literal: most often one of the column's values.
+    /// Returns a literal, most often one of the column's values.
     fn literal(&self, random: &mut Random) -> String {
         let row = random.below(self.values.len().max(1));
         if row >= self.values.len() || self.values.is_null(row) {
@@ -103,11 +104,12 @@ impl TestColumn {
     }
 
     fn list(&self, random: &mut Random) -> String {
-        // The engine treats short, longer and long lists each in its own way.
+        // DataFusion evaluates short, medium and long lists differently.
         let length = *random.pick(&[1, 2, 3, 6, 25]);
         let mut literals: Vec<_> = (0..length).map(|_| self.literal(random)).collect();
         if length > 3 {
-            // In these, DataFusion 55.2 tells zeros apart by their signs; anywhere else they are equal.
+            // In lists of this length, DataFusion 55.2 distinguishes zeros by sign; elsewhere zeros
+            // are equal.
             literals.retain(|literal| !literal.contains("'0.0'") && !literal.contains("'-0.0'"));
             if literals.is_empty() {
                 literals.push("4".to_string());
@@ -119,13 +121,13 @@ impl TestColumn {
         literals.join(", ")
     }
 
-    /// A comparison, which no null satisfies.
+    /// Returns a comparison, which is never true for null.
     pub fn comparison(&self, random: &mut Random, alias: &str) -> String {
         let comparison = random.pick(&COMPARISONS);
         format!("{alias}{} {comparison} {}", self.name, self.literal(random))
     }
 
-    /// A predicate; `alias` stands before the column's name.
+    /// Returns a predicate. `alias` precedes the column's name.
     pub fn predicate(&self, random: &mut Random, alias: &str) -> String {
         let name = format!("{alias}{}", self.name);
         let literal = self.literal(random);
@@ -162,7 +164,8 @@ impl TestColumn {
             }
             (_, 0) => format!("CAST({name} AS DOUBLE) {comparison} {number}"),
             (_, 1) => format!("TRY_CAST({name} AS BIGINT) % 3 {comparison} 1"),
-            // What overflows may fail on other rows than the answer's.
+            // Expressions that overflow may fail on rows that are not part of the answer, so they
+            // need a tame column.
             (_, 2) if self.is_tame => format!("CAST({name} AS BIGINT) {comparison} {number}"),
             (_, 3) if self.is_tame => format!("{name} * 2 + 1 {comparison} {number}"),
             _ => format!("coalesce({name}, 7) {comparison} 7"),

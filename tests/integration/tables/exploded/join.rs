@@ -1,13 +1,13 @@
-//! Queries over two tables.
+//! Random queries over two tables.
 
 use super::case::TestTable;
 use super::query::{Query, aggregates};
 use super::random::Random;
 
-/// Rows of a join's answer that are compared one by one.
+/// Joins with more rows are compared by their aggregates instead of row by row.
 const MAX_ROWS: usize = 2_000;
 
-/// A join of two tables of a case.
+/// Generates a join of two tables of a case.
 pub fn join(random: &mut Random, tables: &[TestTable]) -> Query {
     match random.below(6) {
         0 => with_few(random, tables),
@@ -17,7 +17,7 @@ pub fn join(random: &mut Random, tables: &[TestTable]) -> Query {
     }
 }
 
-/// With a few rows of one column, whose values become known while the scan runs.
+/// Joins with a few values of one column, which reach the scan as a dynamic filter.
 fn with_few(random: &mut Random, tables: &[TestTable]) -> Query {
     let table = random.pick(tables);
     let columns: Vec<_> = table.dimensions.iter().chain(&table.values).collect();
@@ -38,7 +38,7 @@ fn with_few(random: &mut Random, tables: &[TestTable]) -> Query {
     }
 }
 
-/// Groups by a dimension, of which a few are asked for.
+/// Groups by a dimension and joins the groups with a few of its values.
 fn groups_with_few(random: &mut Random, tables: &[TestTable]) -> Query {
     let table = random.pick(tables);
     let dimension = random.pick(&table.dimensions);
@@ -55,7 +55,7 @@ fn groups_with_few(random: &mut Random, tables: &[TestTable]) -> Query {
     ))
 }
 
-/// Semi and anti joins.
+/// Generates a semi or anti join.
 fn correlated(random: &mut Random, tables: &[TestTable]) -> Query {
     let (left, right) = (random.pick(tables), random.pick(tables));
     let dimension = &random.pick(&left.dimensions).name;
@@ -101,7 +101,8 @@ fn on_dimensions(random: &mut Random, tables: &[TestTable]) -> Query {
         let condition = left.condition(random, "x.");
         format!("{} x JOIN {} y ON {on}{condition}", left.name, right.name)
     } else {
-        // Behind an outer join only what no null satisfies: DataFusion 55.2 moves the rest to the wrong side.
+        // Above an outer join, use only predicates that are false for null: DataFusion 55.2 pushes
+        // others to the wrong side.
         let condition = match random.chance(40) {
             true => format!(
                 " WHERE {}",

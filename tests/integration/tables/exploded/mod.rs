@@ -1,7 +1,8 @@
-//! Generated queries over generated files answer the same as over the same cells exploded into rows of a `MemTable`.
+//! Generated queries over generated files return the same as over the same cells exploded into the
+//! rows of a `MemTable`.
 //!
-//! `TET_SQL_CASES` sets the number of cases, `TET_SQL_SEED` the first of them, `TET_SQL_LARGE_CASES` the number of those with
-//! many cells; a failure names its seed.
+//! `TET_SQL_CASES` sets the number of cases, `TET_SQL_SEED` the first seed, `TET_SQL_LARGE_CASES`
+//! the number of cases with many cells. A failure names its seed.
 
 mod array;
 mod axis;
@@ -29,17 +30,18 @@ pub(crate) use self::random::Random;
 const QUERIES_PER_CASE: usize = 12;
 const QUERIES_PER_LARGE_CASE: usize = 4;
 
-/// Failures after which no more cases are tried.
+/// The number of failures after which the test stops.
 const MAX_FAILURES: usize = 10;
 
-/// The share of aggregates, in percent, that are computed in array space at least, in sessions where that is on: the
-/// others are over values, over dimensions compared with each other, over joins, or known from statistics.
+/// The minimum percentage of aggregates that must be computed in array space, in sessions where
+/// that is on. The others aggregate joins, group by values, compare dimensions, or are answered
+/// from statistics.
 const LEAST_SHARE: usize = 50;
 
-/// Aggregates below which no share is asked of them.
+/// With fewer aggregates than this, the percentage is not checked.
 const FEW: usize = 100;
 
-/// How many plans had an aggregate, and how many had one in array space.
+/// The number of plans with an aggregate, and of those with one in array space.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     aggregates: usize,
@@ -53,7 +55,7 @@ async fn any_query_answers_as_over_exploded_rows() {
     assert!(tally.aggregates < FEW || share >= LEAST_SHARE, "{tally:?}");
 }
 
-/// Aggregates of arrays of all types, with more cells than are taken at a time anywhere.
+/// Aggregates of arrays of all types, with more cells than any stage processes at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn aggregates_of_many_cells_answer_as_over_exploded_rows() {
     let tally = over_seeds(number("TET_SQL_LARGE_CASES", 10), check_large).await;
@@ -65,7 +67,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Checks so many cases, one for each seed.
+/// Checks the given number of cases, one per seed.
 async fn over_seeds<F>(cases: u64, check: fn(u64) -> F) -> Tally
 where
     F: Future<Output = Result<Tally, String>> + Send + 'static,
@@ -124,14 +126,14 @@ async fn check_large(seed: u64) -> Result<Tally, String> {
 }
 
 async fn compare(session: &Session, query: &Query, tally: &mut Tally) -> Result<(), String> {
-    // The engine fails on some plans of outer joins, whatever the tables.
+    // DataFusion fails on some plans of outer joins, whatever the tables.
     let Ok((_, theirs)) = rows(&session.ctx, query, "theirs").await else {
         return Ok(());
     };
     let (plan, ours) = match rows(&session.ctx, query, "ours").await {
         Ok(ours) => ours,
-        // The engine's estimate of rows, where integers beyond 2^53 are compared with floats. Over exploded rows there
-        // are no bounds to make it of.
+        // DataFusion's selectivity estimate fails where integers beyond 2^53 are compared with
+        // floats. Exploded rows have no bounds, so the estimate is not made for them.
         Err(error) if error.contains("Selectivity is out of limit") => return Ok(()),
         Err(error) => return Err(error),
     };
@@ -163,7 +165,7 @@ async fn compare(session: &Session, query: &Query, tally: &mut Tally) -> Result<
     Ok(())
 }
 
-/// The plan of a query, and its rows as text, sorted unless they come in an order.
+/// Returns the plan of a query and its rows as text, sorted unless the query orders them.
 async fn rows(
     ctx: &SessionContext,
     query: &Query,

@@ -1,17 +1,17 @@
-//! Queries over one table.
+//! Random queries over one table.
 
 use super::case::TestTable;
 use super::column::TestColumn;
 use super::random::Random;
 
-/// A query over tables of which there are two of each name: `{t}` stands for `ours` and `theirs`.
+/// A query over tables that exist twice: `{t}` stands for `ours` or `theirs`.
 #[derive(Debug)]
 pub struct Query {
     pub sql: String,
-    /// Whether the rows come in an order.
+    /// `true` if the query orders its rows.
     pub is_ordered: bool,
-    /// Whether zeros of either sign may stand for one another: the engine takes them for equal, so that which of them a
-    /// group or a minimum shows depends on the order of rows.
+    /// `true` if zeros of either sign count as the same answer. DataFusion treats them as equal, so
+    /// which of them a group or a minimum shows depends on the order of rows.
     pub zeros_are_equal: bool,
 }
 
@@ -45,7 +45,7 @@ impl TestTable {
         names.join(", ")
     }
 
-    /// A predicate of some depth; `alias` stands before every column.
+    /// Returns a predicate nested up to `depth`. `alias` precedes every column.
     pub fn predicate(&self, random: &mut Random, alias: &str, depth: usize) -> String {
         if depth > 0 && random.chance(45) {
             let left = self.predicate(random, alias, depth - 1);
@@ -76,7 +76,7 @@ impl TestTable {
         random.pick(columns).predicate(random, alias)
     }
 
-    /// A WHERE clause, often none.
+    /// Returns a WHERE clause, or an empty string.
     pub fn condition(&self, random: &mut Random, alias: &str) -> String {
         let count = *random.pick(&[0, 1, 1, 2, 3]);
         let predicates: Vec<_> = (0..count)
@@ -88,7 +88,7 @@ impl TestTable {
         }
     }
 
-    /// A WHERE clause over dimensions alone, often none.
+    /// Returns a WHERE clause over dimensions only, or an empty string.
     fn slice(&self, random: &mut Random) -> String {
         if random.chance(40) {
             return String::new();
@@ -115,7 +115,7 @@ impl TestTable {
             4 => Query::summary(format!(
                 "SELECT {list}, {aggregates} FROM {name}{condition} GROUP BY {list}"
             )),
-            // What statistics may answer.
+            // Aggregates that statistics may answer.
             5 | 6 => {
                 let condition = match random.chance(70) {
                     true => self.slice(random),
@@ -129,7 +129,7 @@ impl TestTable {
             7 | 8 => self.top(random, &condition),
             9 => Query::summary(format!("SELECT DISTINCT {list} FROM {name}{condition}")),
             10 => {
-                // Without an order any rows may come, but so many of them.
+                // Without an order any rows may come, but their number is determined.
                 let (limit, offset) = (random.below(30), random.below(5));
                 Query::rows(format!(
                     "SELECT count(*) FROM \
@@ -149,7 +149,7 @@ impl TestTable {
         }
     }
 
-    /// Aggregates of many rows, by up to two dimensions so that there are not as many groups.
+    /// Aggregates many rows by up to two dimensions, which bounds the number of groups.
     pub fn large_query(&self, random: &mut Random) -> Query {
         let condition = match random.chance(30) {
             true => format!(
@@ -161,7 +161,7 @@ impl TestTable {
         self.groups(random, &condition, 2)
     }
 
-    /// Aggregates of all kinds, by so many expressions over dimensions at most.
+    /// Returns aggregates of all kinds, grouped by at most `most` expressions over dimensions.
     fn groups(&self, random: &mut Random, condition: &str, most: usize) -> Query {
         let condition = match random.chance(50) {
             true => self.slice(random),
@@ -213,7 +213,7 @@ impl TestTable {
         ))
     }
 
-    /// An aggregate that does not depend on the order of rows.
+    /// Returns an aggregate that does not depend on the order of rows.
     fn aggregate(&self, random: &mut Random) -> String {
         let all: Vec<_> = self.columns().collect();
         let column = match random.chance(75) {
@@ -250,20 +250,20 @@ impl TestTable {
             8 if column.is_tame => format!("sum(CAST({name} AS DOUBLE))"),
             9 if column.is_tame => {
                 let function = random.pick(&["var_samp", "var_pop", "stddev", "stddev_pop"]);
-                // Its last digits depend on the order of rows.
+                // The last digits depend on the order of rows.
                 return format!("round({function}({name}){filter} * 4096) / 4096");
             }
             10 if column.is_numeric() && !column.has_nan => {
                 let function = random.pick(&["bool_and", "bool_or"]);
                 format!("{function}({name} > 1)")
             }
-            // Wraps around, whatever the order of rows.
+            // Integer sums wrap, whatever the order of rows.
             11 | 12 if column.is_integer() => format!("sum({name})"),
             13 => {
                 let function = random.pick(&["arg_min", "arg_max"]);
                 format!("{function}({}, {name})", random.pick(&all).name)
             }
-            // Powers of two, so that it is exact.
+            // Powers of two, so the product is exact.
             14 if column.is_numeric() && !column.has_nan => {
                 format!("product(CASE WHEN {name} > 1 THEN 2.0 ELSE -0.5 END)")
             }
@@ -283,7 +283,7 @@ impl TestTable {
         aggregate + &filter
     }
 
-    /// An aggregate of expressions over one dimension.
+    /// Returns an aggregate of an expression over one dimension.
     fn of_dimension(&self, random: &mut Random) -> String {
         let dimension = random.pick(&self.dimensions);
         let name = &dimension.name;
@@ -295,7 +295,7 @@ impl TestTable {
             1 if !dimension.has_nan => format!("max({key})"),
             2 if dimension.is_tame => format!("sum({distinct}{name})"),
             3 if dimension.is_tame => format!("avg({distinct}{name})"),
-            // Of NULLs, too.
+            // The argument may be null.
             4 if dimension.is_tame => format!("sum(CASE WHEN {predicate} THEN {name} END)"),
             5 => format!("count(CASE WHEN {predicate} THEN {name} END)"),
             6 => format!("bool_or({predicate})"),
@@ -311,9 +311,9 @@ impl TestTable {
         }
     }
 
-    /// All columns in an order by all of them, so that rows that tie are the same.
+    /// Returns all columns ordered by all of them, so that tied rows are identical.
     fn top(&self, random: &mut Random, condition: &str) -> Query {
-        // For the first rows DataFusion 55.2 takes zeros of either sign for equal, for their order not.
+        // In DataFusion 55.2, top-k treats zeros of either sign as equal but a sort does not.
         let all = self.columns();
         let mut columns: Vec<_> = all.filter(|column| !column.has_negative_zero).collect();
         if columns.is_empty() {
@@ -345,7 +345,7 @@ impl TestTable {
         }
     }
 
-    /// A predicate whose other side is known only once the query runs.
+    /// Returns a predicate that compares a column with a subquery.
     fn subquery(&self, random: &mut Random) -> String {
         let name = &self.name;
         let slice = self.slice(random);
@@ -377,14 +377,14 @@ impl TestTable {
         }
     }
 
-    /// The column of which there are a few values in a table of their own.
+    /// The suffix of the small table that holds values of a column.
     pub fn few<'a>(&self, column: &'a TestColumn) -> &'a str {
         let is_dimension = self.dimensions.iter().any(|one| one.name == column.name);
         if is_dimension { &column.name } else { "value" }
     }
 }
 
-/// Aggregates of value columns that do not depend on the order of rows.
+/// Returns aggregates of value columns that do not depend on the order of rows.
 pub fn aggregates(random: &mut Random, columns: &[TestColumn], alias: &str) -> String {
     let column = random.pick(columns);
     let name = format!("{alias}{}", column.name);

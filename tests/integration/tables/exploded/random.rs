@@ -1,6 +1,6 @@
-//! Numbers that are random, and the same everywhere.
+//! Random numbers that are reproducible on every machine.
 
-/// splitmix64.
+/// The splitmix64 generator.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
         &items[self.below(items.len())]
     }
 
-    /// Some of the items, at least one, in their order.
+    /// Returns a random subset of the items in order, at least one.
     pub(crate) fn some<T: Clone>(&mut self, items: &[T], percent: usize) -> Vec<T> {
         let mut chosen: Vec<T> = items
             .iter()

@@ -1,4 +1,4 @@
-//! What the `tetration` crate says of the same files.
+//! Introspection agrees with the `tetration` crate on the same files.
 
 use std::fs;
 
@@ -10,7 +10,8 @@ use crate::formats::reference::Reference;
 use crate::support::cells::data;
 use crate::support::sql::{open, rows};
 
-/// Files that the reference can read, with chunks of both codecs, clipped ones, and of several datasets.
+/// Files that the reference implementation can read: both codecs, clipped chunks, and several
+/// datasets.
 const FILES: [&str; 6] = [
     "weather_small.tet",
     "coordvars.tet",
@@ -142,7 +143,7 @@ async fn history_and_attributes_are_those_of_the_reference() {
         found.sort();
         assert_eq!(found, expected, "{name}");
     }
-    // Seconds are times as well.
+    // `time` and the seconds in `at` are the same instants.
     let ctx = open(&data("weather_small.tet"), TetOptions::new()).await;
     let sql = "SELECT count(*), bool_and(at::BIGINT = to_unixtime(time)) FROM tet_history()";
     assert!(rows(&ctx, sql).await[0].ends_with(" true"));

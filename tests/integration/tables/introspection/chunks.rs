@@ -1,4 +1,4 @@
-//! The chunks of a table.
+//! Introspection of the chunks of a table.
 
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::UInt64Type;
@@ -30,14 +30,16 @@ async fn zone_maps_are_part_of_the_chunks() {
     assert_eq!(rows(&ctx, sql).await, expected);
     let zones = "SELECT has_zone_maps FROM tet_files()";
     assert_eq!(rows(&ctx, zones).await, ["true"]);
-    // Of the wide table each dataset has its own chunks; what their values have in common is a double.
+    // A wide table lists the chunks of each of its datasets. The common type of their values is a
+    // double.
     let sql = "SELECT dataset, count(*), min(minimum), max(maximum), arrow_typeof(min(minimum)) \
                FROM tet_chunks('day_place') GROUP BY dataset ORDER BY dataset";
     assert_eq!(
         rows(&ctx, sql).await,
         ["v 10 0.0 99.0 Float64", "w 6 0.0 99.0 Float64"]
     );
-    // Not to be trusted where missing values are none, nor wanted.
+    // Zone maps are not used where missing cells are read as values, nor where they are switched
+    // off.
     let counts = "SELECT count(minimum), count(nulls) FROM tet_chunks('v')";
     assert_eq!(rows(&ctx, counts).await, ["9 10"]);
     for (setting, expected) in [("fill_as_null", "9 9"), ("zone_maps", "0 0")] {
@@ -78,7 +80,7 @@ async fn several_files_are_one_table() {
     assert_eq!(rows(&ctx, sql).await, ["public v 3 [4, 2] 6 24 24"]);
     let sql = "SELECT dimension, extent, least, greatest FROM tet_dimensions() ORDER BY position";
     assert_eq!(rows(&ctx, sql).await, ["day 12 0 11", "place 2 0 1"]);
-    // It is no schema.
+    // A table registered on its own is not listed as a file of a schema.
     assert_eq!(rows(&ctx, "SELECT count(*) FROM tet_files()").await, ["0"]);
 }
 
@@ -131,7 +133,7 @@ async fn a_limit_ends_the_look_ups() {
     );
     let sql = "SELECT chunk FROM tet_chunks('v') LIMIT 2 OFFSET 99999";
     assert_eq!(rows(&ctx, sql).await, ["[99999]"]);
-    // A batch is as long as the session wants it, and no longer where chunks are looked up.
+    // Batches follow the session's batch size, and are smaller where chunks are looked up.
     let batches = ctx.sql("SELECT chunk, codec FROM tet_chunks('v')").await;
     let batches = batches.unwrap().collect().await.unwrap();
     assert!(batches.len() > 90);
@@ -150,7 +152,7 @@ async fn a_limit_ends_the_look_ups() {
 
 #[tokio::test]
 async fn what_is_not_asked_for_is_not_looked_up() {
-    // Of the two chunks one has no row in the index.
+    // One of the two chunks has no entry in the index.
     let ctx = open(&data("edge/missing_chunk.tet"), TetOptions::new()).await;
     let table = rows(&ctx, "SELECT table_name FROM tet_datasets()")
         .await
@@ -171,7 +173,8 @@ async fn what_is_not_asked_for_is_not_looked_up() {
     let problems = rows(&ctx, "SELECT problems FROM tet_datasets()").await;
     let expected = "fewer than this dataset has chunks";
     assert!(problems[0].contains(expected), "{problems:?}");
-    // A grid of far more chunks than the file has: counting them needs none, looking them up ends.
+    // A grid of far more chunks than the file has. Counting them needs no look-up, and looking them
+    // up fails early.
     let ctx = open(&data("edge/huge_grid_ok_product.tet"), TetOptions::new()).await;
     let table = rows(&ctx, "SELECT table_name FROM tet_datasets()")
         .await

@@ -1,4 +1,4 @@
-//! Files, and what they say of dimensions.
+//! Introspection of files and their dimensions.
 
 use std::fs;
 
@@ -43,7 +43,7 @@ async fn dimensions_say_how_far_they_go() {
             "one Date32 2024-05-01 2024-05-01 NULL true"
         ]
     );
-    // Coordinates in a dataset of their own, with its attributes.
+    // Coordinates in datasets of their own, with their attributes.
     let ctx = open(&data("coordvars.tet"), TetOptions::new()).await;
     let sql = "SELECT DISTINCT dimension, units FROM tet_dimensions() WHERE units IS NOT NULL ORDER BY dimension";
     let reference = Reference::open(&data("coordvars.tet"));
@@ -102,7 +102,7 @@ async fn no_edge_case_is_too_odd() {
             rows(&ctx, &format!("SELECT * FROM {function}()")).await;
         }
         for table in rows(&ctx, "SELECT table_name FROM tet_datasets()").await {
-            // An answer, or an error that names the file.
+            // The query returns an answer, or an error that names the file.
             let sql = format!("SELECT * FROM tet_chunks('f.{}') LIMIT 10", quoted(&table));
             rows(&ctx, &sql).await;
         }

@@ -1,4 +1,5 @@
-//! The functions that tell what is in files, against the `tetration` crate, the file system and arithmetic.
+//! The functions that describe files, checked against the `tetration` crate, the file system and
+//! arithmetic.
 
 mod agreement;
 mod chunks;
@@ -17,7 +18,8 @@ fn quoted(name: &str) -> String {
     format!("\"{name}\"")
 }
 
-/// Ten days of ten cells in a chunk each: day d holds 10 d to 10 d + 9. Day 4 is all missing.
+/// Writes ten days with one chunk of ten cells each: day d holds 10 d to 10 d + 9. All of day 4 is
+/// missing.
 fn days(path: &Path) {
     let numbers = (0..100).map(|n| if n / 10 == 4 { -999.0 } else { n as f32 });
     let labels = (0..10).map(|day| (100 - day).to_string());

@@ -1,4 +1,4 @@
-//! Names of tables, the standard tables, and views.
+//! Names of tables, the information schema, and views.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ async fn the_standard_tables_are_described() {
     let sql = "SELECT table_name, column_name, units FROM information_schema.columns WHERE units IS NOT NULL AND \
                table_name <> 'time_lat_lon' ORDER BY table_name";
     assert_eq!(rows(&ctx, sql).await, expected);
-    // Through a view, by an alias, with the catalog, and beside a table that is no array.
+    // Through a view, by an alias, with a catalog name, and beside a table that is not an array.
     ctx.sql("CREATE VIEW warm AS SELECT lat, value FROM temperature WHERE value > 20")
         .await
         .unwrap();
@@ -78,7 +78,7 @@ async fn the_standard_tables_are_described() {
     );
     let sql = "SELECT units FROM information_schema.tables WHERE table_name = 'temperature'";
     assert_eq!(rows(&ctx, sql).await, [units.as_str()]);
-    // The engine's own columns are as they were, and those of its other tables.
+    // DataFusion's own columns and the other tables of the information schema are unchanged.
     let plain = SessionContext::new_with_config(SessionConfig::new().with_information_schema(true));
     for table in ["columns", "tables", "views", "schemata"] {
         let sql = format!("SELECT * FROM information_schema.{table}");
@@ -96,10 +96,10 @@ async fn the_standard_tables_are_described() {
         };
         assert_eq!(with.len(), own.len() + added, "{table}");
     }
-    // A common table expression may be called so.
+    // A common table expression may have the name of a table of the information schema.
     let sql = "WITH tables AS (SELECT 1 AS a) SELECT * FROM tables";
     assert_eq!(rows(&ctx, sql).await, ["1"]);
-    // Switched off, they are not there.
+    // The information schema can be switched off.
     let ctx = enable_tet(SessionContext::new(), TetOptions::new());
     let message = error(&ctx, "SELECT * FROM information_schema.tables").await;
     assert!(message.contains("not found"), "{message}");
