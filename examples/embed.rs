@@ -1,6 +1,7 @@
 //! A `.tet` file in an application's own DataFusion session, joined with a CSV table.
 //!
-//! `cargo run --example embed` writes both files into a temporary folder, so that it runs as it is.
+//! `cargo run --example embed` writes both files into a temporary directory, so you can run it as
+//! it is.
 
 use std::error::Error;
 use std::path::Path;
@@ -9,7 +10,7 @@ use datafusion::prelude::{CsvReadOptions, SessionContext};
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
 use tet_sql::{TetOptions, TetSessionExt};
 
-/// What each station is called; the labels on the array's second axis.
+/// The name of each station. The codes are the labels of the array's second axis.
 const STATIONS: [(&str, &str); 3] = [("KSEA", "Seattle"), ("EGLL", "London"), ("YSSY", "Sydney")];
 
 #[tokio::main]
@@ -45,7 +46,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A day of hourly pressures at three stations, with a fill value where a reading is missing.
+/// Writes a day of hourly pressures at three stations, with the fill value where a reading is
+/// missing.
 fn write_pressure(path: &Path) -> Result<(), Box<dyn Error>> {
     let hours = 24;
     let dataset = DatasetSpec::new("pressure", Dtype::I16, &[hours, 3], &[12, 3])

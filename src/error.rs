@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The file, dataset and chunk that an error is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ErrorLocation {
     /// The path of the file.
     pub path: PathBuf,
     /// The dataset, if the error concerns a single one.
@@ -20,7 +20,7 @@ pub struct Place {
     pub chunk: Option<Vec<u64>>,
 }
 
-impl Place {
+impl ErrorLocation {
     /// Locates an error that concerns the whole file.
     pub fn file(path: &Path) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ErrorLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path.display())?;
         if let Some(dataset) = &self.dataset {
@@ -71,7 +71,7 @@ pub enum Error {
     #[error("{place}: cannot {action}: {source}")]
     Io {
         /// The file, dataset and chunk.
-        place: Box<Place>,
+        place: Box<ErrorLocation>,
         /// The operation that failed, worded to follow "cannot": `open`, `read`.
         action: &'static str,
         /// The operating system's error.
@@ -81,7 +81,7 @@ pub enum Error {
     #[error("{place}: {field} is {found}, expected {expected}")]
     Malformed {
         /// The file, dataset and chunk.
-        place: Box<Place>,
+        place: Box<ErrorLocation>,
         /// The field, by its name in the format's specification.
         field: &'static str,
         /// The value found.
@@ -91,7 +91,7 @@ pub enum Error {
     },
     /// The chunk index has no row for a chunk of the grid.
     #[error("{0}: the chunk index has no row for this chunk; the format has no implicit fill")]
-    MissingChunk(Box<Place>),
+    MissingChunk(Box<ErrorLocation>),
     /// The file has no dataset with the requested name.
     #[error("{}: no dataset {name:?}; it has {available}", path.display())]
     NoSuchDataset {
@@ -115,7 +115,7 @@ pub enum Error {
 impl Error {
     /// Returns a function that wraps an [`io::Error`] in [`Error::Io`], for use in `map_err`.
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
-        let place = Box::new(Place::file(path));
+        let place = Box::new(ErrorLocation::file(path));
         move |source| Self::Io {
             place,
             action,
@@ -124,7 +124,7 @@ impl Error {
     }
 
     /// Replaces the file, dataset and chunk of the error by more precise ones.
-    pub(crate) fn at(mut self, better: &Place) -> Self {
+    pub(crate) fn at(mut self, better: &ErrorLocation) -> Self {
         if let Self::Io { place, .. } | Self::Malformed { place, .. } = &mut self {
             **place = better.clone();
         }
@@ -178,7 +178,7 @@ impl Error {
 
     /// Creates an [`Error::Malformed`].
     pub(crate) fn malformed(
-        place: Place,
+        place: ErrorLocation,
         field: &'static str,
         found: impl fmt::Display,
         expected: impl fmt::Display,

@@ -123,7 +123,7 @@ pub use provider::catalog::description::{
 };
 pub use provider::catalog::external::{TetTableFactory, open_location};
 pub use provider::catalog::schema::TetSchema;
-pub use provider::catalog::session::{TetFolder, TetSessionExt, enable_tet};
+pub use provider::catalog::session::{RegisteredDirectory, TetSessionExt, enable_tet};
 pub use provider::catalog::settings::config::TetConfig;
 pub use provider::catalog::settings::options::TetOptions;
 pub use provider::catalog::table::ArrayTable;

@@ -22,7 +22,7 @@ pub struct Chunks {
 
 /// The group keys of an average.
 #[derive(Debug, Clone, Copy)]
-pub enum By {
+pub enum AverageKeys {
     Nothing,
     Time,
     LatLon,
@@ -93,7 +93,7 @@ impl Chunks {
 
     /// Returns averages of all cells of a raw file by simple loops, without checks for missing
     /// cells. The extents must be multiples of those of the chunks.
-    pub fn averages(&self, by: By, threads: usize) -> Result<Vec<f64>> {
+    pub fn averages(&self, by: AverageKeys, threads: usize) -> Result<Vec<f64>> {
         match self.dtype {
             Dtype::F32 => self.averages_of(by, threads, |cell| f32::from_le_bytes(cell).into()),
             Dtype::F64 => self.averages_of(by, threads, f64::from_le_bytes),
@@ -104,16 +104,16 @@ impl Chunks {
 
     fn averages_of<const SIZE: usize>(
         &self,
-        by: By,
+        by: AverageKeys,
         threads: usize,
         load: impl Fn([u8; SIZE]) -> f64 + Copy + Sync,
     ) -> Result<Vec<f64>> {
         let [times, lats, lons] = self.shape;
         let [of_time, of_lat, of_lon] = self.chunk_shape;
         let groups = match by {
-            By::Nothing => 1,
-            By::Time => times,
-            By::LatLon => lats * lons,
+            AverageKeys::Nothing => 1,
+            AverageKeys::Time => times,
+            AverageKeys::LatLon => lats * lons,
         };
         let state = || Ok(vec![0.0; groups]);
         let totals = self.each(threads, state, |totals: &mut Vec<f64>, chunk, stored, _| {
@@ -121,9 +121,9 @@ impl Chunks {
             let rows = stored.as_chunks::<SIZE>().0.chunks_exact(of_lon);
             for (row, cells) in rows.enumerate() {
                 match by {
-                    By::Nothing => totals[0] += sum(cells, load),
-                    By::Time => totals[a * of_time + row / of_lat] += sum(cells, load),
-                    By::LatLon => {
+                    AverageKeys::Nothing => totals[0] += sum(cells, load),
+                    AverageKeys::Time => totals[a * of_time + row / of_lat] += sum(cells, load),
+                    AverageKeys::LatLon => {
                         let first = (b * of_lat + row % of_lat) * lons + c * of_lon;
                         let totals = &mut totals[first..][..of_lon];
                         for (total, cell) in totals.iter_mut().zip(cells) {

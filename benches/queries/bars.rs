@@ -6,11 +6,11 @@ use crate::report::Report;
 
 /// For each target, the measured figures with their names.
 #[derive(Debug, Default)]
-pub struct Bars(BTreeMap<Bar, Vec<(String, f64)>>);
+pub struct Targets(BTreeMap<Target, Vec<(String, f64)>>);
 
 /// A performance target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Bar {
+pub enum Target {
     /// Bandwidth of a query, as a fraction of the probe's.
     Bandwidth,
     /// Time of a fresh process, as a multiple of the probe's in a fresh process.
@@ -35,7 +35,7 @@ pub enum Bar {
     Memory,
 }
 
-impl Bar {
+impl Target {
     /// Returns the name, the target value, and `true` if the value is an upper bound.
     fn asked(self) -> (&'static str, f64, bool) {
         match self {
@@ -58,9 +58,9 @@ impl Bar {
     }
 }
 
-impl Bars {
+impl Targets {
     /// Adds a figure.
-    pub fn add(&mut self, bar: Bar, name: impl Into<String>, figure: f64) {
+    pub fn add(&mut self, bar: Target, name: impl Into<String>, figure: f64) {
         self.0.entry(bar).or_default().push((name.into(), figure));
     }
 
@@ -68,9 +68,9 @@ impl Bars {
     pub fn add_lines(&mut self, report: &Report, many_chunks: u64) {
         let raw = "raw mmap";
         for (query, bar) in [
-            ("rows: *", Bar::Rows),
-            ("rows: value", Bar::Rows),
-            ("avg by lat, lon", Bar::Parquet),
+            ("rows: *", Target::Rows),
+            ("rows: value", Target::Rows),
+            ("avg by lat, lon", Target::Parquet),
         ] {
             let lines = report.line(query, raw).zip(report.line(query, "Parquet"));
             if let Some((line, parquet)) = lines {
@@ -80,7 +80,7 @@ impl Bars {
         }
         for query in ["count(*)", "slice in one chunk", "slice over four chunks"] {
             if let Some(line) = report.line(query, raw) {
-                self.add(Bar::Small, query, line.time.as_secs_f64() * 1e3);
+                self.add(Target::Small, query, line.time.as_secs_f64() * 1e3);
             }
         }
         for line in report.lines() {
@@ -90,16 +90,16 @@ impl Bars {
             let chunks = of_chunks.and_then(|two| two[0].parse::<u64>().ok());
             if let Some((planning, chunks)) = line.planning.zip(chunks) {
                 let bar = if chunks == many_chunks {
-                    Bar::PlanningAll
+                    Target::PlanningAll
                 } else {
-                    Bar::PlanningSome
+                    Target::PlanningSome
                 };
                 self.add(bar, name.as_str(), planning.as_secs_f64() * 1e3);
             }
             if let Some(peak) = line.peak
                 && line.data != "Parquet"
             {
-                self.add(Bar::Memory, name, peak.peak as f64 / f64::from(1 << 20));
+                self.add(Target::Memory, name, peak.peak as f64 / f64::from(1 << 20));
             }
         }
     }

@@ -10,8 +10,8 @@ use tet_sql::format::tet::Dtype;
 use tet_sql::{Access, TetOptions, TetSessionExt};
 
 use crate::answers::Answer;
-use crate::bars::{Bar, Bars};
-use crate::measure::{self, Figures, Times, Turns};
+use crate::bars::{Target, Targets};
+use crate::measure::{self, AlternatingFigures, Figures, Times};
 use crate::options::Options;
 use crate::report::Report;
 use crate::{Result, data, session, set_access};
@@ -137,9 +137,9 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
 
 /// Adds the ratios of the figures of a layout to one another and to the measured limit.
 fn add_ratios(
-    bars: &mut Bars,
+    bars: &mut Targets,
     name: &str,
-    found: &[Turns],
+    found: &[AlternatingFigures],
     is_bound: bool,
     is_compressed: bool,
     dtype: Dtype,
@@ -153,9 +153,9 @@ fn add_ratios(
         if is_bound {
             let ratio = turns.others.ratio(times);
             if is_compressed {
-                bars.add(Bar::Decompression, title.as_str(), ratio);
+                bars.add(Target::Decompression, title.as_str(), ratio);
             } else if dtype == Dtype::F32 && ["avg", "sum", "min", "max"].contains(query) {
-                bars.add(Bar::Bandwidth, title.as_str(), ratio);
+                bars.add(Target::Bandwidth, title.as_str(), ratio);
             }
         }
         if is_compressed {
@@ -170,9 +170,9 @@ fn add_ratios(
             let mut others = QUERIES.iter().zip(found);
             let without = others.find(|((query, _), _)| *query == unbounded);
             let without = without.map_or(average, |(_, turns)| &turns.figures.total);
-            bars.add(Bar::Bounded, title, times.ratio(without));
+            bars.add(Target::Bounded, title, times.ratio(without));
         } else if query.contains(" by ") {
-            bars.add(Bar::Grouped, title, times.ratio(average));
+            bars.add(Target::Grouped, title, times.ratio(average));
         }
     }
 }
@@ -185,7 +185,7 @@ async fn bounded(
     queries: &[String],
     is_compressed: bool,
     options: &Options,
-) -> Result<(Option<&'static str>, Vec<Turns>)> {
+) -> Result<(Option<&'static str>, Vec<AlternatingFigures>)> {
     let (threads, runs) = (options.threads, options.runs);
     if is_compressed {
         let chunks = bare::Chunks::open(path)?;
@@ -210,7 +210,7 @@ async fn bounded(
     queries: &[String],
     _: bool,
     options: &Options,
-) -> Result<(Option<&'static str>, Vec<Turns>)> {
+) -> Result<(Option<&'static str>, Vec<AlternatingFigures>)> {
     let found = measure::in_turn(ctx, queries, options.runs, || Ok(())).await?;
     Ok((None, found))
 }
@@ -222,18 +222,18 @@ fn loops(
     path: &Path,
     name: &str,
     dtype: Dtype,
-    found: &[Turns],
+    found: &[AlternatingFigures],
     options: &Options,
     report: &mut Report,
 ) -> Result<()> {
-    use bare::By;
+    use bare::AverageKeys;
 
     let chunks = bare::Chunks::open(path)?;
     for ((query, _), turns) in QUERIES.iter().zip(found) {
         let by = match *query {
-            "avg" => By::Nothing,
-            "avg by time" => By::Time,
-            "avg by lat, lon" => By::LatLon,
+            "avg" => AverageKeys::Nothing,
+            "avg by time" => AverageKeys::Time,
+            "avg by lat, lon" => AverageKeys::LatLon,
             _ => continue,
         };
         let averages = || chunks.averages(by, options.threads);
@@ -251,6 +251,13 @@ fn loops(
 }
 
 #[cfg(not(unix))]
-fn loops(_: &Path, _: &str, _: Dtype, _: &[Turns], _: &Options, _: &mut Report) -> Result<()> {
+fn loops(
+    _: &Path,
+    _: &str,
+    _: Dtype,
+    _: &[AlternatingFigures],
+    _: &Options,
+    _: &mut Report,
+) -> Result<()> {
     Ok(())
 }

@@ -111,7 +111,7 @@ where
 }
 
 /// The figures of a query that alternated with another measurement.
-pub struct Turns {
+pub struct AlternatingFigures {
     pub figures: Figures,
     pub answer: Answer,
     /// The times of the other measurement, each taken right before the query.
@@ -125,7 +125,7 @@ pub async fn in_turn(
     queries: &[String],
     runs: usize,
     other: impl Fn() -> Result<()>,
-) -> Result<Vec<Turns>> {
+) -> Result<Vec<AlternatingFigures>> {
     let mut found = Vec::with_capacity(queries.len());
     for sql in queries {
         let (batches, ..) = run(ctx, sql).await?;
@@ -136,7 +136,7 @@ pub async fn in_turn(
             planning: Some(Times::default()),
             peak: peak(|| run(ctx, sql)).await?,
         };
-        found.push(Turns {
+        found.push(AlternatingFigures {
             figures,
             answer,
             others: Times::default(),

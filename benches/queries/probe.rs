@@ -11,13 +11,13 @@ use memmap2::Mmap;
 use multiversion::multiversion;
 
 use crate::Result;
-use crate::bars::Bar;
+use crate::bars::Target;
 use crate::measure::{Figures, Times};
 use crate::options::Options;
 use crate::report::Report;
 
 /// The number of cells that a thread takes at a time.
-const PIECE: usize = 1 << 19;
+const CELLS_PER_STEP: usize = 1 << 19;
 const ARGUMENT: &str = "--probe";
 
 /// Returns the file to probe if this process was started only for that.
@@ -50,7 +50,7 @@ pub fn greatest(map: &[u8], threads: usize) -> f32 {
     let work = || {
         let mut most = f32::NEG_INFINITY;
         while let Some(piece) = cells
-            .chunks(PIECE)
+            .chunks(CELLS_PER_STEP)
             .nth(next.fetch_add(1, Ordering::Relaxed))
         {
             most = most.max(greatest_of(piece));
@@ -116,7 +116,7 @@ pub fn fresh(path: &Path, options: &Options, report: &mut Report) -> Result<()> 
     }
     report
         .bars
-        .add(Bar::FreshProcess, "avg", averages.ratio(&probes));
+        .add(Target::FreshProcess, "avg", averages.ratio(&probes));
     report.add(PROBE, "raw", &Figures::only(probes));
     report.add(AVERAGE, "raw", &Figures::only(averages));
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::bars::Bars;
+use crate::bars::Targets;
 use crate::measure::Figures;
 use crate::memory::Peak;
 
@@ -13,7 +13,7 @@ const WIDTHS: [usize; 8] = [27, 19, 10, 10, 10, 11, 13, 11];
 pub struct Report {
     lines: Vec<Line>,
     /// The figures measured against performance targets.
-    pub bars: Bars,
+    pub bars: Targets,
 }
 
 /// A line of the table.

@@ -1,6 +1,7 @@
-//! A sound file in pieces, for targets that change one of them, and what every target asks of a file.
+//! Takes a sound file apart so that targets can change one of its regions, and exercises the reader
+//! on the result.
 
-// Each target uses a part of it.
+// Each target uses only some of these items.
 #![allow(dead_code)]
 
 #[path = "../../tests/integration/hostile/mutations/exercise.rs"]
@@ -17,28 +18,28 @@ use tet_sql::format::tet::{
     ChunkReader, Compression, Dataset, DatasetSpec, Dtype, OpenOptions, TetFile, TetWriter, Zone,
 };
 
-/// Bytes of the header of the chunk index.
+/// The size of the header of the chunk index.
 const HEADER_BYTES: usize = 32;
-/// Bytes of a row of the chunk index.
+/// The size of a row of the chunk index.
 pub const ROW_BYTES: usize = 104;
-/// Where in a row the payload's offset stands.
+/// The offset of the payload offset within a row.
 pub const ROW_OFFSET: usize = 72;
-/// Chunks that are asked for along each dimension of a dataset, besides the last one.
+/// The number of chunks to read along each dimension of a dataset, besides the last one.
 const MAX_CHUNKS: u64 = 3;
-/// Dimensions along which several chunks are asked for.
+/// The number of dimensions along which more than one chunk is read.
 const MAX_DIMENSIONS: usize = 2;
 
-/// The front of a file, taken apart.
-pub struct Parts {
+/// The regions of a file without a footer.
+pub struct FileRegions {
     /// Superblock, directory and header of the chunk index.
     head: Vec<u8>,
-    /// Rows of the chunk index. Offsets count from the first payload.
+    /// Rows of the chunk index. Payload offsets are relative to the first payload.
     pub rows: Vec<u8>,
     pub payloads: Vec<u8>,
 }
 
-impl Parts {
-    /// Takes a file apart that has these datasets and cells, and no footer.
+impl FileRegions {
+    /// Writes a file with the given datasets and cells, without a footer, and takes it apart.
     pub fn of(datasets: Vec<DatasetSpec>, cells: &[Vec<u8>]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("f.tet");
@@ -63,7 +64,7 @@ impl Parts {
         }
     }
 
-    /// A file with these rows and payloads. Rows that are cut off are left out.
+    /// Builds a file with the given rows and payloads. A truncated last row is left out.
     pub fn assemble(&self, rows: &[u8], payloads: &[u8]) -> Vec<u8> {
         let count = rows.len() / ROW_BYTES;
         let rows = &rows[..count * ROW_BYTES];
@@ -82,7 +83,7 @@ impl Parts {
         bytes
     }
 
-    /// Changes shape and chunk shape of the last dataset, which must have a single dimension.
+    /// Sets the shape and the chunk shape of the last dataset, which must have a single dimension.
     pub fn with_last_extent(&self, extent: u64) -> Self {
         let mut head = self.head.clone();
         let end = head.len() - HEADER_BYTES;
@@ -97,7 +98,7 @@ impl Parts {
 }
 
 /// Several datasets of various types, in one and two dimensions, raw and compressed.
-pub fn sample() -> Parts {
+pub fn sample() -> FileRegions {
     let zstd = Compression::Zstd { level: 1 };
     let datasets = vec![
         DatasetSpec::new("a", Dtype::U8, &[3, 4], &[2, 3]),
@@ -117,10 +118,10 @@ pub fn sample() -> Parts {
         [0x3c00u16, 0xfc00].map(u16::to_le_bytes).concat(),
         [0i64, 2, -1, 1].map(i64::to_le_bytes).concat(),
     ];
-    Parts::of(datasets, &cells)
+    FileRegions::of(datasets, &cells)
 }
 
-/// Metadata of the sample: among them the fill value that its zone maps go by.
+/// Metadata of the sample, including the fill value that its zone maps assume.
 pub const METADATA: &str = r#"{"datasets":{
     "a":{"dim_names":["y","x"],"coords":{"y":{"labels":["p","q","r"]}}},
     "b":{"attrs":{"_FillValue":"-1","units":"K"},"dim_names":["x"]}}}"#;
@@ -149,7 +150,7 @@ pub const SECONDARY_INDEX: &str = r#"{"version":1,"generation":0,"packed_sha256"
     {"kind":"value_postings","dataset_id":2,"dtype":1,"postings":[
      {"value_le":"0000c03f","chunks":[[0]]},{"value_le":"00000080","chunks":[[0]]}]}]}"#;
 
-/// Puts a footer of this version behind a file.
+/// Appends a footer of the given version to a file.
 pub fn append_footer(bytes: &mut Vec<u8>, version: u32, json: &[u8]) {
     // The flags of the superblock.
     bytes[12] |= 1;
@@ -159,7 +160,7 @@ pub fn append_footer(bytes: &mut Vec<u8>, version: u32, json: &[u8]) {
     bytes.extend_from_slice(b"THST");
 }
 
-/// Puts a region behind a file. Gives what the footer says of it.
+/// Appends a region to a file. Returns the footer's entry for the region.
 pub fn append_region(bytes: &mut Vec<u8>, key: &str, region: &[u8]) -> String {
     let (offset, length) = (bytes.len(), region.len());
     bytes.extend_from_slice(region);
@@ -172,12 +173,13 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Replaces a number.
+/// Writes a number at a byte offset.
 pub fn set_word(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Writes a file to a folder of its own, since mending leaves there what it takes away, and gives its path to a function.
+/// Writes a file to a directory of its own, since repairs leave what they remove there, and passes
+/// its path to `give`.
 pub fn with_file<T>(bytes: &[u8], give: impl FnOnce(&Path) -> T) -> T {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("f.tet");
@@ -194,20 +196,20 @@ pub fn open(path: &Path, access: Access, ignore_footer: bool) -> Result<Arc<TetF
     TetFile::open(path, options).map(Arc::new)
 }
 
-/// Asks under both access modes, which must give the same answer.
+/// Runs `ask` under both access modes, which must return the same.
 pub fn both<T: PartialEq>(ask: impl Fn(Access) -> T) -> T {
     let [mapped, read] = [Access::Mmap, Access::Pread].map(ask);
     assert!(mapped == read, "access modes differ");
     mapped
 }
 
-/// A result that can be compared with others.
+/// Converts the error to text, so that results can be compared.
 pub fn told<T>(result: Result<T>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }
 
-/// Positions in a dataset's chunk grid: the first ones, the last one, and the one behind it. Of a dataset that cannot be
-/// read, the first.
+/// Returns chunk indices within a dataset's grid: the first few, the last one, and one outside the
+/// grid. For a dataset that cannot be read, a grid of one chunk is assumed.
 pub fn positions(dataset: &Dataset, path: &Path) -> Vec<Vec<u64>> {
     let mut positions = vec![Vec::new()];
     let grid = match dataset.check(path) {
@@ -235,7 +237,7 @@ pub fn positions(dataset: &Dataset, path: &Path) -> Vec<Vec<u64>> {
     positions
 }
 
-/// Reads all cells of a chunk, at once and piece by piece, which must give the same.
+/// Reads all cells of a chunk, at once and in steps, which must return the same.
 pub fn read_chunk(
     reader: &mut ChunkReader,
     dataset: &Dataset,
@@ -266,7 +268,7 @@ pub fn read_chunk(
     Ok((row, cells))
 }
 
-/// Looks up and reads chunks of all datasets, with one reader.
+/// Looks up and reads chunks of all datasets with a single reader.
 pub fn read_chunks(
     file: &Arc<TetFile>,
     access: Access,
@@ -288,7 +290,7 @@ pub fn read_chunks(
     results
 }
 
-/// The zones of chunks of all datasets.
+/// Reads the zones of chunks of all datasets.
 pub fn read_zones(file: &TetFile, access: Access) -> Result<Option<Vec<Option<Zone>>>, String> {
     let Some(zone_maps) = told(file.zone_maps(access))? else {
         return Ok(None);
@@ -313,10 +315,10 @@ pub fn read_zones(file: &TetFile, access: Access) -> Result<Option<Vec<Option<Zo
     Ok(Some(zones))
 }
 
-/// A dataset's values, each with chunks that hold it.
+/// The values of a dataset, each with the ordinals of chunks that hold it.
 pub type Postings = Vec<(u64, Vec<u64>)>;
 
-/// The value postings of all datasets.
+/// Reads the value postings of all datasets.
 pub fn read_postings(
     file: &TetFile,
     access: Access,
@@ -344,20 +346,21 @@ pub fn read_postings(
     Ok(Some(file.datasets().iter().map(of_dataset).collect()))
 }
 
-/// Whether the file of an input is checked as a whole, which takes longer than everything else: one in four is.
+/// Returns `true` for one in four inputs. The others skip the check of the whole file, which takes
+/// longer than everything else.
 pub fn is_checked(input: &[u8]) -> bool {
     let sum = input.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
     sum.is_multiple_of(4)
 }
 
-/// Checks the file of these bytes as a whole, and mends it, which must leave everything up to `payload_end` as it is. Gives
-/// the number of errors that were found first.
+/// Checks the whole file and repairs it, which must leave everything up to `payload_end` unchanged.
+/// Returns the number of errors found before the repair.
 pub fn check(path: &Path, access: Access, bytes: &[u8], payload_end: usize) -> usize {
     let errors = exercise::check(path, access);
     let mended = std::fs::read(path).expect("the file is still there");
     let is_kept = mended.len() >= payload_end
         && mended[..12] == bytes[..12]
-        // Between them are the flags, which say whether there is a footer.
+        // The bytes between hold the flags, which tell whether there is a footer.
         && mended[16..payload_end] == bytes[16..payload_end];
     assert!(is_kept, "what was mended was not behind the payloads");
     errors

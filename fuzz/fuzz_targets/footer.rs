@@ -1,5 +1,6 @@
-//! The input is the JSON of a footer, or of metadata that it refers to, in an otherwise sound file. Its first byte chooses
-//! which, the footer's version, and whether the footer refers to the zone maps and the secondary index that are there.
+//! The input is the JSON of a footer, or of metadata that it refers to, in an otherwise sound file.
+//! Its first byte selects which of the two, the footer's version, and whether the footer refers to
+//! the zone maps and the secondary index.
 
 #![no_main]
 
@@ -13,13 +14,14 @@ use tet_sql::format::tet::repair::anatomy::Anatomy;
 use tet_sql::format::tet::{Categories, LabelRule, TetFile};
 
 use container::{
-    Parts, SECONDARY_INDEX, ZONE_MAPS, append_footer, append_region, both, check, is_checked, open,
+    FileRegions, SECONDARY_INDEX, ZONE_MAPS, append_footer, append_region, both, check, is_checked, open,
     read_chunks, read_postings, read_zones, sample, told, with_file,
 };
 
-static SAMPLE: LazyLock<Parts> = LazyLock::new(sample);
+static SAMPLE: LazyLock<FileRegions> = LazyLock::new(sample);
 
-/// Asks for what the metadata says of each dataset: of those that the file has, in their shapes, of others in any.
+/// Reads the metadata of every dataset. Metadata of datasets that the file does not have is read
+/// with a made-up shape.
 fn describe(file: &TetFile) -> String {
     let mut told = String::new();
     for dataset in file.datasets() {
@@ -88,7 +90,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let errors = check(path, access, &file, payload_end);
         assert!(errors > 0 || opened.is_ok());
-        // A footer that cannot be read is cut off.
+        // A footer that cannot be read is cut off by the repair.
         open(path, access, false).expect("a mended file");
     });
 });

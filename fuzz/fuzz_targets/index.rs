@@ -1,5 +1,5 @@
-//! The input is rows of the chunk index of an otherwise sound file. Its first byte chooses the file; payload offsets count
-//! from the first payload.
+//! The input is rows of the chunk index of an otherwise sound file. Its first byte selects the
+//! file. Payload offsets are relative to the first payload.
 
 #![no_main]
 
@@ -12,15 +12,15 @@ use tet_sql::Access;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 
 use container::{
-    METADATA, Parts, ROW_BYTES, SECONDARY_INDEX, ZONE_MAPS, append_footer, append_region, both,
+    METADATA, FileRegions, ROW_BYTES, SECONDARY_INDEX, ZONE_MAPS, append_footer, append_region, both,
     check, is_checked, open, positions, read_chunks, read_postings, read_zones, sample, told,
     with_file,
 };
 
-/// Files with one dataset, and with several.
-static PARTS: LazyLock<[Parts; 2]> = LazyLock::new(|| {
+/// A file with one dataset, and one with several.
+static PARTS: LazyLock<[FileRegions; 2]> = LazyLock::new(|| {
     let alone = DatasetSpec::new("a", Dtype::U16, &[5, 4], &[2, 3]);
-    [Parts::of(vec![alone], &[(0..40).collect()]), sample()]
+    [FileRegions::of(vec![alone], &[(0..40).collect()]), sample()]
 });
 
 fuzz_target!(|bytes: &[u8]| {
@@ -44,7 +44,7 @@ fuzz_target!(|bytes: &[u8]| {
     let count = (rows.len() / ROW_BYTES) as u64;
     with_file(&file, |path| {
         let (chunks, ..) = both(|access| {
-            // Rows are not looked at on opening.
+            // Rows are not checked when the file is opened.
             let file = open(path, access, false).expect("a sound file but for its rows");
             assert_eq!(file.chunk_rows(), count);
             let mut stored = Vec::new();

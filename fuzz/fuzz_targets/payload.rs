@@ -1,4 +1,5 @@
-//! The input is the zstd payload of a chunk. Its first two bytes choose how many bytes the index promises.
+//! The input is the zstd payload of a chunk. Its first two bytes select the decompressed size that
+//! the index declares.
 
 #![no_main]
 
@@ -10,10 +11,10 @@ use libfuzzer_sys::fuzz_target;
 use tet_sql::Access;
 use tet_sql::format::tet::{ChunkReader, Compression, DatasetSpec, Dtype, TetFile};
 
-use container::{Parts, ROW_BYTES, both, check, open, read_chunk, set_word, told, with_file};
+use container::{FileRegions, ROW_BYTES, both, check, open, read_chunk, set_word, told, with_file};
 
-/// Bytes of the chunk, to which the input adds up to 255: around the sizes of zstd's blocks and of a step of decompression,
-/// and beyond the size from which it is done step by step.
+/// Declared sizes in bytes, to which the input adds up to 255: around the sizes of zstd's blocks
+/// and of a decompression step, and around the size from which chunks are decompressed in steps.
 const SIZES: [u64; 16] = [
     1,
     1,
@@ -32,17 +33,17 @@ const SIZES: [u64; 16] = [
     (33 << 20) - 100,
     (40 << 20) - 100,
 ];
-/// Files with larger chunks are not checked as a whole, which reads them several times more.
+/// Files with larger chunks skip the check of the whole file, which reads them several more times.
 const MAX_CHECKED: u64 = 64 << 10;
 
 /// A raw dataset, and one of a single compressed chunk.
-static PARTS: LazyLock<Parts> = LazyLock::new(|| {
+static PARTS: LazyLock<FileRegions> = LazyLock::new(|| {
     let zstd = Compression::Zstd { level: 1 };
     let datasets = vec![
         DatasetSpec::new("plain", Dtype::U8, &[4], &[4]),
         DatasetSpec::new("packed", Dtype::U8, &[1], &[1]).with_compression(zstd),
     ];
-    Parts::of(datasets, &[vec![1, 2, 3, 4], vec![5]])
+    FileRegions::of(datasets, &[vec![1, 2, 3, 4], vec![5]])
 });
 
 fuzz_target!(|bytes: &[u8]| {
@@ -66,14 +67,14 @@ fuzz_target!(|bytes: &[u8]| {
                 panic!("two datasets");
             };
             let mut reader = ChunkReader::new(Arc::<TetFile>::clone(&file), access);
-            // Not read to its end, and not open any more.
+            // A chunk that is not fully decompressed cannot be read, and its reader can be reused.
             if reader.open(packed, &[0]).is_ok() {
                 assert!(reader.cells(0..1).is_err());
                 assert!(reader.gather(&[], &mut []).is_err());
                 reader.advance().ok();
             }
             let cells = told(read_chunk(&mut reader, packed, &[0]));
-            // What was read before changes nothing.
+            // A failed read must not affect the reads that follow.
             let (_, plain) = read_chunk(&mut reader, plain, &[0]).expect("a sound chunk");
             assert_eq!(plain, [1, 2, 3, 4]);
             let again = told(read_chunk(&mut reader, packed, &[0]));

@@ -1,5 +1,6 @@
-//! The input is the start of a file: superblock, dataset directory and header of the chunk index. Rows, payloads and a
-//! footer follow; a flag that means nothing to readers decides whether the footer is broken.
+//! The input is the start of a file: superblock, dataset directory and header of the chunk index.
+//! Rows, payloads and a footer follow. A flag that readers ignore decides whether the footer is
+//! broken.
 
 #![no_main]
 
@@ -16,19 +17,21 @@ use container::{
     append_footer, both, check, is_checked, open, positions, read_chunks, told, with_file,
 };
 
-/// Bytes of the superblock.
+/// The size of the superblock in bytes.
 const SUPERBLOCK_BYTES: usize = 32;
-/// Rows that follow: the first chunks along the first dimension of the first dataset.
+/// The number of index rows that follow: the first chunks along the first dimension of the first
+/// dataset.
 const ROWS: u64 = 8;
-/// Bytes of their chunks.
+/// The size of each of these chunks in bytes.
 const CHUNK_BYTES: u64 = 8;
-/// Datasets that are looked at.
+/// The maximum number of datasets that are examined.
 const MAX_DATASETS: usize = 12;
-/// The footer: metadata of datasets of the sort that inputs have.
+/// A footer with metadata for dataset names that inputs are likely to have.
 const FOOTER: &str =
     r#"{"history":[],"metadata":{"datasets":{"a":{"dim_names":["x"]},"a/b":{"attrs":{"u":"K"}}}}}"#;
 
-/// Rows and payloads. Nothing tells where they will lie, so the payloads are the first bytes of the file.
+/// Index rows and payloads. The offset at which they end up depends on the input, so the rows refer
+/// to the first bytes of the file as payloads.
 static REST: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut rest = Vec::new();
     for position in 0..ROWS {
@@ -39,7 +42,7 @@ static REST: LazyLock<Vec<u8>> = LazyLock::new(|| {
     rest
 });
 
-/// What can be said of a file.
+/// Describes a file as text.
 fn describe(file: &TetFile) -> String {
     let mut told = String::new();
     for dataset in file.datasets().iter().take(MAX_DATASETS) {
@@ -62,7 +65,7 @@ fn describe(file: &TetFile) -> String {
 fuzz_target!(|bytes: &[u8]| {
     let mut file = [bytes, &REST].concat();
     let payload_end = file.len();
-    // What is shorter than a superblock gets the rest of one from the rows.
+    // If the input is shorter than a superblock, the rows supply the rest.
     append_footer(&mut file, 1, FOOTER.as_bytes());
     // The input decides whether there is a footer, and whether it is broken.
     file[12] = bytes.get(12).copied().unwrap_or(0);
@@ -105,7 +108,7 @@ fuzz_target!(|bytes: &[u8]| {
             && let Ok(file) = mended
             && let Ok((_, _, Some(chunks))) = as_it_is
         {
-            // The last position of each dataset lies outside its grid.
+            // The last chunk index tried for each dataset lies outside its grid.
             let mut chunks = chunks.iter();
             for dataset in file.datasets() {
                 let count = positions(dataset, path).len();

@@ -1,4 +1,5 @@
-//! The input is the zone maps of an otherwise sound file, or its secondary index. Its first byte chooses which.
+//! The input is the zone maps or the secondary index of an otherwise sound file. Its first byte
+//! selects which.
 
 #![no_main]
 
@@ -10,12 +11,12 @@ use libfuzzer_sys::fuzz_target;
 use tet_sql::Access;
 
 use container::{
-    METADATA, Parts, SECONDARY_INDEX, ZONE_MAPS, append_footer, append_region, both, check,
+    METADATA, FileRegions, SECONDARY_INDEX, ZONE_MAPS, append_footer, append_region, both, check,
     is_checked, open, read_postings, read_zones, sample, with_file,
 };
 
-/// The sample, whose own documents are sound.
-static SAMPLE: LazyLock<Parts> = LazyLock::new(|| {
+/// The sample, after a check that its own zone maps and index are sound.
+static SAMPLE: LazyLock<FileRegions> = LazyLock::new(|| {
     let sample = sample();
     let documents = [ZONE_MAPS, SECONDARY_INDEX].map(|document| Some(document.as_bytes()));
     let (file, payload_end) = with_documents(&sample, documents);
@@ -24,8 +25,9 @@ static SAMPLE: LazyLock<Parts> = LazyLock::new(|| {
     sample
 });
 
-/// A file with zone maps and a secondary index. Gives it with the end of its payloads.
-fn with_documents(sample: &Parts, documents: [Option<&[u8]>; 2]) -> (Vec<u8>, usize) {
+/// Builds a file with zone maps and a secondary index. Returns the file and the offset of the end
+/// of its payloads.
+fn with_documents(sample: &FileRegions, documents: [Option<&[u8]>; 2]) -> (Vec<u8>, usize) {
     let mut file = sample.assemble(&sample.rows, &sample.payloads);
     let payload_end = file.len();
     let mut json = format!(r#"{{"history":[],"metadata":{METADATA}"#);
@@ -62,7 +64,7 @@ fuzz_target!(|bytes: &[u8]| {
         let (zones, postings) = both(|access| {
             let file = open(path, access, false).expect("a sound file but for its documents");
             let read = (read_zones(&file, access), read_postings(&file, access));
-            // The second time it is what was kept.
+            // The second read is answered from the cache.
             let again = (read_zones(&file, access), read_postings(&file, access));
             assert_eq!(read, again);
             read
@@ -72,7 +74,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let errors = check(path, access, &file, payload_end);
         assert!(errors > 0 || (zones.is_ok() && postings.is_ok()));
-        // Whatever is wrong with documents can be mended.
+        // All errors in zone maps and indexes can be repaired.
         if errors > 0 {
             let errors = check(path, access, &file, payload_end);
             assert_eq!(errors, 0, "after mending");

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn locations_elsewhere_are_recognised() {
+    fn remote_locations_are_recognised() {
         let advice = remote("s3://bucket/era5.zarr").unwrap();
         assert!(
             advice.contains("aws s3 cp --recursive s3://bucket/era5.zarr era5.zarr"),

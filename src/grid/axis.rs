@@ -120,7 +120,7 @@ impl AxisCoordinates {
         let values = match &self.reader {
             Some(reader) => Coordinates::Values(reader.read()?),
             // Unreachable: without a reader, the values are set on construction.
-            None => Coordinates::COUNT,
+            None => Coordinates::FROM_ZERO,
         };
         Ok(self.values.get_or_init(|| values))
     }
@@ -129,7 +129,7 @@ impl AxisCoordinates {
 impl Axis {
     /// Returns an axis whose coordinates count from zero.
     pub fn counted(name: impl Into<String>, length: u64) -> Self {
-        let coordinates = Arc::new(AxisCoordinates::new(Coordinates::COUNT));
+        let coordinates = Arc::new(AxisCoordinates::new(Coordinates::FROM_ZERO));
         Self::with_coordinates(name, length, coordinates, CoordinateSource::Index)
     }
 

@@ -69,8 +69,8 @@ impl CoordinateColumns {
     pub fn batch(&self, cells: &Cells, start: u64, max_rows: u64) -> Range<u64> {
         let end = match self.cut(max_rows) {
             None => start.saturating_add(max_rows),
-            Some(Cut::Laps(rows)) => start - start % self.lap + rows,
-            Some(Cut::Parts(rows)) => {
+            Some(BatchCut::Laps(rows)) => start - start % self.lap + rows,
+            Some(BatchCut::Parts(rows)) => {
                 let row = start % self.lap;
                 start - row + ((row / rows + 1) * rows).min(self.lap)
             }
@@ -92,12 +92,14 @@ impl CoordinateColumns {
         };
         let start = rows.start % self.lap;
         let (known, start) = match cut {
-            Cut::Laps(_) if axis < self.first => {
+            BatchCut::Laps(_) if axis < self.first => {
                 return cells.coordinates(axis, coordinates, rows);
             }
-            Cut::Parts(_) if axis < self.first => (&mut self.constant[axis], rows.start - start),
-            Cut::Laps(_) => (entry(&mut self.repeated[axis], 0), start),
-            Cut::Parts(part) => {
+            BatchCut::Parts(_) if axis < self.first => {
+                (&mut self.constant[axis], rows.start - start)
+            }
+            BatchCut::Laps(_) => (entry(&mut self.repeated[axis], 0), start),
+            BatchCut::Parts(part) => {
                 let number = (start / part) as usize;
                 (entry(&mut self.repeated[axis], number), start)
             }
@@ -117,22 +119,22 @@ impl CoordinateColumns {
         Ok(values)
     }
 
-    fn cut(&self, max_rows: u64) -> Option<Cut> {
+    fn cut(&self, max_rows: u64) -> Option<BatchCut> {
         if self.lap == 0 || max_rows == 0 {
             None
         } else if self.lap <= max_rows {
-            Some(Cut::Laps(max_rows / self.lap * self.lap))
+            Some(BatchCut::Laps(max_rows / self.lap * self.lap))
         } else {
             // Batches of about equal length, so that the last one is not a small remainder.
             let parts = self.lap.div_ceil(max_rows);
-            (parts <= MOST_BATCHES).then(|| Cut::Parts(self.lap.div_ceil(parts)))
+            (parts <= MOST_BATCHES).then(|| BatchCut::Parts(self.lap.div_ceil(parts)))
         }
     }
 }
 
 /// A way to cut rows into batches.
 #[derive(Debug, Clone, Copy)]
-enum Cut {
+enum BatchCut {
     /// A batch is a whole number of periods, with this many rows in total.
     Laps(u64),
     /// A batch is this many rows of one period.
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_is_the_same_array() {
+    fn repeated_columns_share_an_array() {
         let window = Window::new(vec![0..4, 0..30, 0..20]);
         let cells = Cells::new(
             &window,

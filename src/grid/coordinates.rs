@@ -26,7 +26,7 @@ pub enum Coordinates {
 
 impl Coordinates {
     /// Coordinates that count from zero.
-    pub const COUNT: Self = Self::Index { origin: 0 };
+    pub const FROM_ZERO: Self = Self::Index { origin: 0 };
 
     /// Returns the Arrow type of the coordinates.
     pub fn data_type(&self) -> DataType {

@@ -26,5 +26,5 @@ pub use coordinates::{CoordinateReader, Coordinates};
 pub use index_set::{IndexSet, IndexSetBuilder};
 pub use labels::{infer_labels, text_labels};
 pub use selection::{ChunkSelection, Selection};
-pub use sorted_coordinates::{Key, SortedCoordinates};
+pub use sorted_coordinates::{CoordinateKey, SortedCoordinates};
 pub use written_time::WrittenTime;

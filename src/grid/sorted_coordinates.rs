@@ -15,14 +15,14 @@ const NANOSECONDS_PER_DAY: i128 = 86_400_000_000_000;
 
 /// A coordinate with a measurable distance to others.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub enum Key {
+pub enum CoordinateKey {
     /// A number other than NaN.
     Number(f64),
     /// Nanoseconds since 1970.
     Time(i128),
 }
 
-impl Key {
+impl CoordinateKey {
     /// Returns the key of every number, date or timestamp in the array, with `None` for each null
     /// and NaN. Returns `None` for arrays of other types, whose values have no distance.
     ///
@@ -84,7 +84,7 @@ pub struct SortedCoordinates {
     length: u64,
     coordinates: Coordinates,
     /// The key of each coordinate. Empty for [`Coordinates::Index`], whose keys are computed.
-    keys: Vec<Key>,
+    keys: Vec<CoordinateKey>,
 }
 
 impl SortedCoordinates {
@@ -123,10 +123,10 @@ impl SortedCoordinates {
     fn sort(arrays: &[ArrayRef]) -> Result<Option<Self>, ArrowError> {
         let arrays: Vec<&dyn Array> = arrays.iter().map(Arc::as_ref).collect();
         let values = concat(&arrays)?;
-        let Some(keys) = Key::of(values.as_ref())? else {
+        let Some(keys) = CoordinateKey::of(values.as_ref())? else {
             return Ok(None);
         };
-        let mut sorted: Vec<(Key, u64)> = keys
+        let mut sorted: Vec<(CoordinateKey, u64)> = keys
             .into_iter()
             .zip(0..)
             .filter_map(|(key, index)| Some((key?, index)))
@@ -166,10 +166,10 @@ impl SortedCoordinates {
         }
     }
 
-    fn key(&self, index: u64) -> Key {
+    fn key(&self, index: u64) -> CoordinateKey {
         match self.coordinates {
             Coordinates::Index { origin } => {
-                Key::Number((i128::from(origin) + i128::from(index)) as f64)
+                CoordinateKey::Number((i128::from(origin) + i128::from(index)) as f64)
             }
             // There is a key for every value in memory.
             Coordinates::Values(_) => self.keys[index as usize],
@@ -178,7 +178,7 @@ impl SortedCoordinates {
 
     /// Returns the indices of the largest coordinate at or below `target` and of the smallest one
     /// at or above it.
-    pub fn neighbours(&self, target: Key) -> (Option<u64>, Option<u64>) {
+    pub fn neighbours(&self, target: CoordinateKey) -> (Option<u64>, Option<u64>) {
         // Invariant: coordinates before `low` are below the target, those from `high` on are not.
         let (mut low, mut high) = (0, self.length);
         while low < high {
@@ -194,7 +194,7 @@ impl SortedCoordinates {
 
     /// Returns the index of the coordinate nearest to `target`, or `None` if there are no
     /// coordinates. A tie goes to the larger coordinate, as in xarray and pandas.
-    pub fn nearest(&self, target: Key) -> Option<u64> {
+    pub fn nearest(&self, target: CoordinateKey) -> Option<u64> {
         match self.neighbours(target) {
             (Some(low), Some(high)) if target.is_nearer_to(self.key(low), self.key(high)) => {
                 Some(low)
@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn nearest(coordinates: &SortedCoordinates, target: f64) -> f64 {
-        let index = coordinates.nearest(Key::Number(target)).unwrap();
+        let index = coordinates.nearest(CoordinateKey::Number(target)).unwrap();
         let values = coordinates.take(&UInt64Array::from(vec![index])).unwrap();
         let values = cast(&values, &DataType::Float64).unwrap();
         values.as_primitive::<Float64Type>().value(0)
@@ -247,10 +247,13 @@ mod tests {
             assert_eq!(nearest(&coordinates, target), expected, "{target}");
         }
         assert_eq!(
-            coordinates.neighbours(Key::Number(55.0)),
+            coordinates.neighbours(CoordinateKey::Number(55.0)),
             (Some(1), Some(2))
         );
-        assert_eq!(coordinates.neighbours(Key::Number(61.0)), (Some(2), None));
+        assert_eq!(
+            coordinates.neighbours(CoordinateKey::Number(61.0)),
+            (Some(2), None)
+        );
     }
 
     #[test]
@@ -267,8 +270,8 @@ mod tests {
         let one = axis(Arc::new(TimestampMicrosecondArray::from(vec![0, 10])));
         let other = axis(Arc::new(TimestampMicrosecondArray::from(vec![20, 30])));
         let coordinates = sorted(&[&other, &one]);
-        assert_eq!(coordinates.nearest(Key::Time(24_999)), Some(2));
-        assert_eq!(coordinates.nearest(Key::Time(25_000)), Some(3));
+        assert_eq!(coordinates.nearest(CoordinateKey::Time(24_999)), Some(2));
+        assert_eq!(coordinates.nearest(CoordinateKey::Time(25_000)), Some(3));
     }
 
     #[test]
@@ -276,6 +279,6 @@ mod tests {
         let names = axis(Arc::new(StringArray::from(vec!["a"])));
         assert!(SortedCoordinates::try_new(&[&names]).unwrap().is_none());
         let empty = axis(Arc::new(Float64Array::from(Vec::<f64>::new())));
-        assert_eq!(sorted(&[&empty]).nearest(Key::Number(1.0)), None);
+        assert_eq!(sorted(&[&empty]).nearest(CoordinateKey::Number(1.0)), None);
     }
 }

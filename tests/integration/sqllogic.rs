@@ -25,11 +25,11 @@ use tet_sql::{TetConfig, TetOptions, TetSessionExt, create_logical_plan, enable_
 
 /// The minimum size in bytes of a partition in the command's sessions, which is DataFusion's
 /// default.
-const USUAL_PARTITION: usize = 10 << 20;
+const DEFAULT_MIN_PARTITION_BYTES: usize = 10 << 20;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queries() {
-    run(&query_files(), USUAL_PARTITION, is_completing()).await;
+    run(&query_files(), DEFAULT_MIN_PARTITION_BYTES, is_completing()).await;
 }
 
 /// Files as small as these are scanned in a single partition by default. With as many partitions as

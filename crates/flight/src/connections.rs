@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Connections {
     listener: TcpListener,
     places: Arc<Semaphore>,
-    by_network: Arc<ByNetwork>,
+    by_network: Arc<ConnectionCounts>,
     /// The maximum time until the first admitted request of a connection.
     time: Duration,
     log: Log,
@@ -33,15 +33,15 @@ pub struct Connections {
 
 /// The number of connections of each client address.
 #[derive(Debug)]
-struct ByNetwork {
+struct ConnectionCounts {
     counts: Mutex<HashMap<IpAddr, u32>>,
     most: u32,
 }
 
 /// A connection counted for its address until this is dropped.
 #[derive(Debug)]
-struct Counted {
-    by_network: Arc<ByNetwork>,
+struct CountedConnection {
+    by_network: Arc<ConnectionCounts>,
     network: IpAddr,
 }
 
@@ -51,7 +51,7 @@ impl Connections {
         Self {
             listener,
             places: Arc::new(Semaphore::new(usize::from(options.max_connections))),
-            by_network: Arc::new(ByNetwork {
+            by_network: Arc::new(ConnectionCounts {
                 counts: Mutex::default(),
                 most: u32::from(options.max_per_address),
             }),
@@ -87,7 +87,7 @@ impl Connections {
                     continue;
                 }
             };
-            let Some(counted) = ByNetwork::enter(&self.by_network, address.ip()) else {
+            let Some(counted) = ConnectionCounts::enter(&self.by_network, address.ip()) else {
                 let most = self.by_network.most;
                 self.log.note(&format!(
                     "{address}: connection refused: the address has {most} connections, which is the limit (--max-per-address)"
@@ -111,9 +111,9 @@ impl Connections {
     }
 }
 
-impl ByNetwork {
+impl ConnectionCounts {
     /// Counts a connection, or returns `None` if its address has reached the maximum.
-    fn enter(this: &Arc<Self>, address: IpAddr) -> Option<Counted> {
+    fn enter(this: &Arc<Self>, address: IpAddr) -> Option<CountedConnection> {
         let network = network(address);
         let mut counts = this.lock();
         let count = counts.entry(network).or_default();
@@ -122,7 +122,7 @@ impl ByNetwork {
         }
         *count += 1;
         let by_network = Arc::clone(this);
-        Some(Counted {
+        Some(CountedConnection {
             by_network,
             network,
         })
@@ -133,7 +133,7 @@ impl ByNetwork {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
         let mut counts = self.by_network.lock();
         if let Some(count) = counts.get_mut(&self.network) {
@@ -180,7 +180,7 @@ pub struct Connection {
     deadline: Option<Pin<Box<Sleep>>>,
     log: Log,
     _place: OwnedSemaphorePermit,
-    _counted: Counted,
+    _counted: CountedConnection,
 }
 
 impl Connected for Connection {
@@ -250,11 +250,11 @@ mod tests {
 
     #[test]
     fn an_address_has_only_so_many_connections() {
-        let by_network = Arc::new(ByNetwork {
+        let by_network = Arc::new(ConnectionCounts {
             counts: Mutex::default(),
             most: 2,
         });
-        let enter = |address: &str| ByNetwork::enter(&by_network, address.parse().unwrap());
+        let enter = |address: &str| ConnectionCounts::enter(&by_network, address.parse().unwrap());
         let first = enter("192.0.2.1").unwrap();
         let _second = enter("::ffff:192.0.2.1").unwrap();
         assert!(enter("192.0.2.1").is_none());

@@ -31,7 +31,7 @@ use std::sync::Arc;
 ///     fn check(&self, _context: &SessionContext, sql: &str) -> Result<()> {
 ///         match sql.len() {
 ///             0..=10_000 => Ok(()),
-///             length => plan_err!("the statement has {length} bytes, but at most 10000 are allowed"),
+///             length => plan_err!("the statement has {length} bytes, more than 10000"),
 ///         }
 ///     }
 /// }

@@ -9,7 +9,7 @@ use tonic::Status;
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
 /// The sizes claimed by the header of a message.
-struct Said {
+struct ClaimedSizes {
     rows: u64,
     body_bytes: usize,
 }
@@ -45,7 +45,7 @@ fn header_bytes(stream: &mut &[u8]) -> Result<Option<usize>, Status> {
     }
 }
 
-fn said(header: &[u8]) -> Result<Said, Status> {
+fn said(header: &[u8]) -> Result<ClaimedSizes, Status> {
     let message = root_as_message(header)
         .map_err(|error| wrong(format!("the parameters are broken: {error}")))?;
     let dictionary = message.header_as_dictionary_batch();
@@ -58,7 +58,7 @@ fn said(header: &[u8]) -> Result<Said, Status> {
         return Err(wrong("compressed parameters are not taken"));
     }
     let rows = batch.as_ref().map_or(0, RecordBatch::length);
-    Ok(Said {
+    Ok(ClaimedSizes {
         rows: u64::try_from(rows).map_err(|_| cut())?,
         body_bytes: usize::try_from(message.bodyLength()).map_err(|_| cut())?,
     })
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_claims_to_be_long_is_refused() {
+    fn false_lengths_are_rejected() {
         let bytes = stream(numbers(), IpcWriteOptions::default());
         for length in [1i64 << 60, -1] {
             let mut rest = &bytes[..];

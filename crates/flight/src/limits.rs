@@ -1,7 +1,7 @@
 //! The limits of queries.
 
 use crate::options::Options;
-use crate::runtimes::{Place, Runtimes};
+use crate::runtimes::{RuntimePermit, Runtimes};
 use crate::status::status;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -50,7 +50,7 @@ impl Limits {
     }
 
     /// Waits for a runtime for at most [`Options::wait_limit`].
-    pub async fn place(&self, runtimes: &Runtimes) -> Result<Place, Status> {
+    pub async fn place(&self, runtimes: &Runtimes) -> Result<RuntimePermit, Status> {
         match timeout(self.wait, runtimes.place()).await {
             Ok(place) => place,
             Err(_) => {

@@ -6,7 +6,7 @@ use tonic::transport::ServerTlsConfig;
 
 /// The options of a [`Server`](crate::Server): limits, token and TLS.
 ///
-/// The defaults suit a server on a private network: no token, no TLS, eight queries at a time and
+/// The defaults have no token and no TLS, and allow eight queries at a time and
 /// one minute for each.
 ///
 /// ```

@@ -40,7 +40,7 @@ struct Inner {
     threads: usize,
     places: Arc<Semaphore>,
     /// The idle runtimes.
-    idle: Mutex<Vec<Crew>>,
+    idle: Mutex<Vec<PooledRuntime>>,
     /// Permits for abandoned runtimes.
     abandoned: Arc<Semaphore>,
     /// The runtime that watches busy runtimes.
@@ -64,10 +64,10 @@ impl Runtimes {
     }
 
     /// Waits for permission to use a runtime.
-    pub async fn place(&self) -> Result<Place, Status> {
+    pub async fn place(&self) -> Result<RuntimePermit, Status> {
         let permit = Arc::clone(&self.0.places).acquire_owned().await;
         let permit = permit.map_err(|_| status(Code::Unavailable, "the server is ending"))?;
-        Ok(Place {
+        Ok(RuntimePermit {
             runtimes: Arc::clone(&self.0),
             permit,
         })
@@ -75,18 +75,18 @@ impl Runtimes {
 }
 
 impl Inner {
-    fn idle(&self) -> MutexGuard<'_, Vec<Crew>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<PooledRuntime>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Permission to use one runtime.
-pub struct Place {
+pub struct RuntimePermit {
     runtimes: Arc<Inner>,
     permit: OwnedSemaphorePermit,
 }
 
-impl Place {
+impl RuntimePermit {
     /// Runs a future, and whatever it spawns, on a runtime that nothing else uses.
     pub fn spawn<T: Send + 'static>(
         self,
@@ -95,10 +95,12 @@ impl Place {
         let idle = self.runtimes.idle().pop();
         let crew = match idle {
             Some(crew) => crew,
-            None => Crew::new(self.runtimes.name, self.runtimes.threads).map_err(|error| {
-                let message = format!("the threads of a query cannot be started: {error}");
-                status(Code::ResourceExhausted, &message)
-            })?,
+            None => {
+                PooledRuntime::new(self.runtimes.name, self.runtimes.threads).map_err(|error| {
+                    let message = format!("the threads of a query cannot be started: {error}");
+                    status(Code::ResourceExhausted, &message)
+                })?
+            }
         };
         let work = crew.handle().spawn(work);
         Ok(Task {
@@ -142,7 +144,7 @@ impl<T> Drop for Task<T> {
 /// A borrowed runtime. Dropping the lease returns the runtime to the set once it is idle.
 struct Lease {
     runtimes: Arc<Inner>,
-    borrowed: Option<(Crew, OwnedSemaphorePermit)>,
+    borrowed: Option<(PooledRuntime, OwnedSemaphorePermit)>,
 }
 
 impl Drop for Lease {
@@ -160,7 +162,7 @@ impl Drop for Lease {
 }
 
 /// Waits until a runtime is idle, or abandons it. Holds the permit of the runtime until then.
-async fn reclaim(runtimes: Arc<Inner>, crew: Crew, _permit: OwnedSemaphorePermit) {
+async fn reclaim(runtimes: Arc<Inner>, crew: PooledRuntime, _permit: OwnedSemaphorePermit) {
     let deadline = Instant::now() + PATIENCE;
     let mut pause = Duration::from_millis(1);
     while !crew.is_idle() {
@@ -182,7 +184,7 @@ async fn reclaim(runtimes: Arc<Inner>, crew: Crew, _permit: OwnedSemaphorePermit
 }
 
 /// A runtime and its threads.
-struct Crew {
+struct PooledRuntime {
     /// `None` only while this is dropped.
     runtime: Option<Runtime>,
     threads: Arc<Threads>,
@@ -196,7 +198,7 @@ struct Threads {
     abandoned: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-impl Crew {
+impl PooledRuntime {
     fn new(name: &str, threads: usize) -> std::io::Result<Self> {
         let counted = Arc::new(Threads::default());
         let (starting, stopping) = (Arc::clone(&counted), Arc::clone(&counted));
@@ -245,7 +247,7 @@ impl Threads {
     }
 }
 
-impl Drop for Crew {
+impl Drop for PooledRuntime {
     /// Does not wait for the threads, which may be inside a long poll.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_made_is_refused() {
+    fn foreign_tickets_are_rejected() {
         for bytes in [&b""[..], b"\xff\xff", b"SELECT 1", b"\x0a\x01x"] {
             let bytes = Bytes::from_static(bytes);
             let ticket = TicketStatementQuery {

@@ -1,7 +1,7 @@
 //! An axis with its title, bounds and ticks.
 
 use super::clock::Clock;
-use super::column::{Column, Kind};
+use super::column::{Column, ColumnKind};
 use super::text;
 use super::ticks::{self, Round};
 
@@ -49,9 +49,11 @@ impl Axis {
     /// Returns the axis of a column from `low` to `high`.
     pub fn over(column: &Column, low: f64, high: f64) -> Self {
         let scale = match &column.kind {
-            Kind::Time(clock) => Scale::Times(clock.clone()),
-            Kind::Text => Scale::Texts(column.texts.clone()),
-            Kind::Number { is_integer: true } => Scale::Numbers(round(column, Round::Integer)),
+            ColumnKind::Time(clock) => Scale::Times(clock.clone()),
+            ColumnKind::Text => Scale::Texts(column.texts.clone()),
+            ColumnKind::Number { is_integer: true } => {
+                Scale::Numbers(round(column, Round::Integer))
+            }
             _ => Scale::Numbers(round(column, Round::Decimal)),
         };
         let (low, high) = match &scale {

@@ -1,12 +1,12 @@
 //! Bar charts: one number for each text.
 
 use super::axis::Axis;
-use super::column::{Column, Kind};
+use super::column::{Column, ColumnKind};
 use super::text;
 use super::ticks::Round;
 
 /// The maximum number of bars in a chart.
-pub const MOST_BARS: usize = 40;
+pub const MAX_BARS: usize = 40;
 
 /// A bar chart: one number for each text.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ impl Bars {
             ));
         }
         let means = sums.into_iter().map(|(count, sum)| sum / f64::from(count));
-        let is_integer = matches!(values.kind, Kind::Number { is_integer: true });
+        let is_integer = matches!(values.kind, ColumnKind::Number { is_integer: true });
         Ok(Self::new(
             texts,
             means.collect(),
@@ -75,9 +75,9 @@ impl Bars {
         notes: &mut Vec<String>,
     ) -> Self {
         let all = texts.texts.len();
-        if all > MOST_BARS {
+        if all > MAX_BARS {
             notes.push(format!(
-                "the first {MOST_BARS} of {all} values of {} are drawn",
+                "the first {MAX_BARS} of {all} values of {} are drawn",
                 texts.name
             ));
         }
@@ -86,7 +86,7 @@ impl Bars {
             .iter()
             .cloned()
             .zip(values)
-            .take(MOST_BARS)
+            .take(MAX_BARS)
             .collect();
         let (low, high) = super::column::range(bars.iter().map(|bar| bar.1)).unwrap_or((0.0, 0.0));
         let round = if is_integer {

@@ -1,6 +1,6 @@
 //! Divides the columns of a result into axes and values.
 
-use super::column::{Column, Kind};
+use super::column::{Column, ColumnKind};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
@@ -100,7 +100,7 @@ fn do_identify(columns: &[Column], axes: &[usize]) -> bool {
 /// depths go up. Otherwise the first axis goes up, like the rows of a matrix.
 pub fn across_and_up(first: usize, second: usize, columns: &[Column]) -> (usize, usize) {
     let is_across = |column: &Column| {
-        matches!(column.kind, Kind::Time(_))
+        matches!(column.kind, ColumnKind::Time(_))
             || is_called(column, &["lon", "longitude", "x", "time"], "degrees_east")
     };
     let is_up = |column: &Column| {
@@ -130,7 +130,7 @@ fn is_called(column: &Column, names: &[&str], unit: &str) -> bool {
 /// Returns the columns of a scatter plot: the first two columns of values, or else the first and
 /// last columns that are not texts.
 pub fn pair(columns: &[Column]) -> Result<(usize, usize), String> {
-    let is_drawn = |column: &&usize| columns[**column].kind != Kind::Text;
+    let is_drawn = |column: &&usize| columns[**column].kind != ColumnKind::Text;
     let all: Vec<usize> = (0..columns.len()).collect();
     let is_value =
         |column: &&usize| !columns[**column].kind.is_label() && !columns[**column].is_dimension;
@@ -148,7 +148,11 @@ pub fn pair(columns: &[Column]) -> Result<(usize, usize), String> {
 pub fn measured(columns: &[Column]) -> Result<usize, String> {
     let is_value = |column: &Column| !column.kind.is_label() && !column.is_dimension;
     let found = columns.iter().rposition(is_value);
-    let found = found.or_else(|| columns.iter().rposition(|column| column.kind != Kind::Text));
+    let found = found.or_else(|| {
+        columns
+            .iter()
+            .rposition(|column| column.kind != ColumnKind::Text)
+    });
     found.ok_or_else(|| "a histogram needs a column of numbers or times".to_owned())
 }
 
@@ -158,7 +162,7 @@ pub fn too_many(axes: &[&Column]) -> String {
     let (first, rest) = (&axes[0], axes.len() - 2);
     let value = first.values.iter().copied().find(|value| !value.is_nan());
     let value = match (&first.kind, value) {
-        (Kind::Number { .. } | Kind::Boolean, Some(value)) => first.text(value),
+        (ColumnKind::Number { .. } | ColumnKind::Boolean, Some(value)) => first.text(value),
         (_, Some(value)) => format!("'{}'", first.text(value).replace('\'', "''")),
         (_, None) => "...".to_owned(),
     };

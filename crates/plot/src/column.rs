@@ -19,7 +19,7 @@ const NULL: &str = "NULL";
 
 /// The type of the values of a column.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
+pub enum ColumnKind {
     /// Numbers. An axis of integers has no ticks between integers.
     Number { is_integer: bool },
     /// Booleans as 0 and 1. On an axis, they become texts.
@@ -32,7 +32,7 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl ColumnKind {
     /// Returns the kind of an Arrow type. An unknown time zone is ignored, so that its times are
     /// shown in UTC.
     pub fn of(data_type: &DataType) -> Self {
@@ -78,7 +78,7 @@ pub struct Column {
     /// The `long_name` attribute.
     pub long_name: Option<String>,
     /// The type of the values.
-    pub kind: Kind,
+    pub kind: ColumnKind,
     /// `true` for a dimension of an array.
     pub is_dimension: bool,
     /// `true` if the field is nullable.
@@ -96,11 +96,11 @@ impl Column {
     /// metadata of the field.
     pub fn read(field: &Field, number: usize, batches: &[RecordBatch]) -> Result<Self, String> {
         let attribute = |name: &str| field.metadata().get(name).map(|text| text::clean(text));
-        let kind = Kind::of(field.data_type());
+        let kind = ColumnKind::of(field.data_type());
         let unit = attribute("units");
         let unit = match (&kind, field.data_type()) {
             // The `units` of a time describe its stored encoding, not the decoded values.
-            (Kind::Time(_), _) => None,
+            (ColumnKind::Time(_), _) => None,
             (_, DataType::Duration(_)) => Some("s".to_owned()),
             _ => unit.filter(|unit| !unit.is_empty() && unit != "1"),
         };
@@ -131,7 +131,7 @@ impl Column {
         if let DataType::Dictionary(_, values) = array.data_type() {
             return self.append(&cast(array, values)?, numbers);
         }
-        if self.kind == Kind::Text {
+        if self.kind == ColumnKind::Text {
             let array = cast(array, &DataType::Utf8)?;
             for value in array.as_string::<i32>() {
                 let value = value.unwrap_or(NULL);
@@ -162,10 +162,10 @@ impl Column {
 
     /// Turns booleans into texts, for use as an axis.
     pub fn make_categories(&mut self) {
-        if self.kind != Kind::Boolean {
+        if self.kind != ColumnKind::Boolean {
             return;
         }
-        self.kind = Kind::Text;
+        self.kind = ColumnKind::Text;
         let names = ["false", "true", NULL];
         let mut places: [Option<usize>; 3] = [None; 3];
         for value in &mut self.values {
@@ -181,7 +181,7 @@ impl Column {
     /// Turns values of any kind into texts, in order of appearance.
     pub fn make_texts(&mut self) {
         self.make_categories();
-        if self.kind == Kind::Text {
+        if self.kind == ColumnKind::Text {
             return;
         }
         let mut numbers: HashMap<u64, usize> = HashMap::new();
@@ -199,7 +199,7 @@ impl Column {
         }
         self.texts = texts;
         self.values = places;
-        self.kind = Kind::Text;
+        self.kind = ColumnKind::Text;
     }
 
     /// Keeps the rows of the first `most` texts, sets the values of all others to NaN, and adds a
@@ -224,7 +224,7 @@ impl Column {
     /// Returns `true` if the values descend, as along an axis stored from its max to its min. Times
     /// always count as ascending.
     pub fn is_descending(&self) -> bool {
-        if !matches!(self.kind, Kind::Number { .. }) {
+        if !matches!(self.kind, ColumnKind::Number { .. }) {
             return false;
         }
         let values: Vec<f64> = self
@@ -265,10 +265,10 @@ impl Column {
     /// Formats a value of this column.
     pub fn text(&self, value: f64) -> String {
         match &self.kind {
-            Kind::Text => self.texts.get(value as usize).cloned().unwrap_or_default(),
-            Kind::Time(clock) => clock.text(value),
-            Kind::Boolean => (value != 0.0).to_string(),
-            Kind::Number { .. } | Kind::Other => text::number(value),
+            ColumnKind::Text => self.texts.get(value as usize).cloned().unwrap_or_default(),
+            ColumnKind::Time(clock) => clock.text(value),
+            ColumnKind::Boolean => (value != 0.0).to_string(),
+            ColumnKind::Number { .. } | ColumnKind::Other => text::number(value),
         }
     }
 }

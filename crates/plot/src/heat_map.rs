@@ -56,7 +56,7 @@ impl HeatMap {
                 y.name
             ));
         }
-        let mut grid = [Cut::of(x, COLUMNS), Cut::of(y, ROWS)];
+        let mut grid = [AxisCells::of(x, COLUMNS), AxisCells::of(y, ROWS)];
         let mut means = Means::of(&grid, rows());
         let points = means.counts.iter().filter(|count| **count > 0).count();
         let are_numbers = x.texts.is_empty() && y.texts.is_empty();
@@ -212,7 +212,7 @@ fn spans(axis: &Axis, edges: &[f64], dots: usize) -> Vec<(usize, usize)> {
 
 /// The division of an axis into cells.
 #[derive(Debug)]
-struct Cut {
+struct AxisCells {
     edges: Vec<f64>,
     /// The number of distinct coordinates.
     places: usize,
@@ -220,7 +220,7 @@ struct Cut {
     is_coarse: bool,
 }
 
-impl Cut {
+impl AxisCells {
     /// Divides an axis into one cell per coordinate or text, or into at most `most` cells.
     fn of(column: &Column, most: usize) -> Self {
         if !column.texts.is_empty() {
@@ -315,7 +315,10 @@ struct Means {
 }
 
 impl Means {
-    fn of<'a>(grid: &[Cut; 2], rows: impl Iterator<Item = ((&'a f64, &'a f64), &'a f64)>) -> Self {
+    fn of<'a>(
+        grid: &[AxisCells; 2],
+        rows: impl Iterator<Item = ((&'a f64, &'a f64), &'a f64)>,
+    ) -> Self {
         let columns = grid[0].cells();
         let cells = columns * grid[1].cells();
         let mut means = Self {

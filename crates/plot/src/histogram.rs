@@ -1,7 +1,7 @@
 //! Histograms: the distribution of the values of one column.
 
 use super::axis::{Axis, Scale};
-use super::column::{Column, Kind};
+use super::column::{Column, ColumnKind};
 use super::text;
 use super::ticks::Round;
 
@@ -90,7 +90,7 @@ impl Histogram {
 
 /// Returns round bin bounds that enclose all values.
 fn edges(column: &Column, axis: &Axis, low: f64, high: f64) -> Vec<f64> {
-    let is_integer = matches!(column.kind, Kind::Number { is_integer: true });
+    let is_integer = matches!(column.kind, ColumnKind::Number { is_integer: true });
     let width = width(column, low, high);
     let width = match &axis.scale {
         Scale::Times(_) if (1.0..=86_400.0).contains(&width) => {

@@ -24,10 +24,10 @@ pub use terminal::{Characters, Colours};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use bars::Bars;
-use column::{Column, Kind};
+use column::{Column, ColumnKind};
 use heat_map::HeatMap;
 use histogram::Histogram;
-use lines::{Lines, MOST_LINES};
+use lines::{Lines, MAX_LINES};
 use std::path::Path;
 
 /// The maximum number of texts on a second axis that become one line each without being asked for.
@@ -98,7 +98,7 @@ impl Chart {
     /// | one column of texts or booleans | bars: the number of rows for each value |
     /// | values over one axis of numbers or times | lines |
     /// | values over one axis of texts or booleans | bars |
-    /// | values over two axes, one of them with at most eight texts | a line for each text |
+    /// | values over at most eight texts and an axis of numbers or times | a line for each text |
     /// | values over any other two axes | heat map |
     ///
     /// Dimensions, times and texts are axes; other number columns become axes, from the left, until
@@ -119,7 +119,7 @@ impl Chart {
         let mut notes = Vec::new();
         let mut columns = Vec::new();
         for (number, field) in schema.fields().iter().enumerate() {
-            if Kind::of(field.data_type()) == Kind::Other {
+            if ColumnKind::of(field.data_type()) == ColumnKind::Other {
                 notes.push(format!(
                     "{} is not drawn: it is of type {}",
                     text::clean(field.name()),
@@ -219,7 +219,7 @@ impl Chart {
                     ));
                 }
                 columns[each].make_texts();
-                columns[each].keep_texts(MOST_LINES, &mut notes);
+                columns[each].keep_texts(MAX_LINES, &mut notes);
             }
             (Some(ChartKind::Bars), axes) => {
                 return Err(format!(
@@ -254,7 +254,7 @@ impl Chart {
             [axis] => {
                 leave(
                     &mut values,
-                    MOST_LINES,
+                    MAX_LINES,
                     "there are too many lines",
                     &mut notes,
                 );
@@ -270,7 +270,7 @@ impl Chart {
                 let one_line_each = |texts: &Column, x: &Column| {
                     let most = match kind {
                         None => MOST_TEXTS,
-                        Some(ChartKind::Lines) => MOST_LINES,
+                        Some(ChartKind::Lines) => MAX_LINES,
                         Some(_) => return false,
                     };
                     texts.kind.is_categorical()
@@ -338,8 +338,8 @@ impl Chart {
 
     /// Draws the chart as text, `size` columns wide and lines high, with a newline at the end.
     ///
-    /// The size is clamped to 24 to 1000 columns and 8 to 500 lines. Notes below the chart take up to
-    /// half of the lines; longer notes make the text higher than `size`.
+    /// The size is clamped to 24 to 1000 columns and 8 to 500 lines. Notes below the chart take up
+    /// to half of the lines; longer notes make the text higher than `size`.
     pub fn draw(&self, size: (usize, usize), colours: Colours, characters: Characters) -> String {
         terminal::draw(self, size, colours, characters)
     }

@@ -7,7 +7,7 @@ use super::ticks::Round;
 use std::collections::BTreeSet;
 
 /// The maximum number of lines in a chart.
-pub const MOST_LINES: usize = 16;
+pub const MAX_LINES: usize = 16;
 /// The number of parts that a long line is divided into. Each part keeps at most four points.
 const COLUMNS: usize = 1200;
 
@@ -117,7 +117,7 @@ impl Lines {
         let are_integers = values.iter().all(|column| {
             matches!(
                 column.kind,
-                super::column::Kind::Number { is_integer: true }
+                super::column::ColumnKind::Number { is_integer: true }
             )
         });
         let round = if are_integers {

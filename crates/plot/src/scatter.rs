@@ -1,7 +1,7 @@
 //! Scatter plots: points at the values of two columns.
 
 use super::axis::Axis;
-use super::column::{Column, Kind, range};
+use super::column::{Column, ColumnKind, range};
 use super::lines::{Line, Lines};
 use super::text;
 use super::ticks::Round;
@@ -46,11 +46,11 @@ pub fn points(x: &Column, y: &Column, notes: &mut Vec<String>) -> Result<Lines, 
         ));
     }
     let round = match y.kind {
-        Kind::Number { is_integer: true } => Round::Integer,
+        ColumnKind::Number { is_integer: true } => Round::Integer,
         _ => Round::Decimal,
     };
     let y_axis = match y.kind {
-        Kind::Time(_) => Axis::over(y, low, high),
+        ColumnKind::Time(_) => Axis::over(y, low, high),
         _ => Axis::of_numbers(y.title(), low, high, round).with_room(0.04),
     };
     Ok(Lines {

@@ -110,7 +110,7 @@ pub struct Arguments {
     pub subcommand: Option<Subcommand>,
 }
 
-/// The other commands of the executable. A file of such a name is opened as `./serve`.
+/// The subcommands. To open a file with the name of a subcommand, write `./serve`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Subcommand {
     /// Answer queries over the network: Arrow Flight SQL, as ADBC and JDBC drivers speak it

@@ -32,8 +32,8 @@ mod tet;
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
-use crate::run::{Control, Shell, ShellManner};
-use crate::session::worker_threads::Engine;
+use crate::run::{Control, Shell, ShellOptions};
+use crate::session::worker_threads::WorkerThreads;
 use clap::Parser;
 use std::cell::Cell;
 use std::process::ExitCode;
@@ -87,7 +87,7 @@ fn end(result: Result<(), Failure>) -> ExitCode {
 fn start(arguments: &Arguments) -> Result<(), Failure> {
     session::shutdown::end_tidily()?;
     let threads = arguments.resources.threads();
-    let engine = Engine::new(threads)?;
+    let engine = WorkerThreads::new(threads)?;
     // The demo file lives until the end of this function: dropping it deletes its directory.
     let demo = if arguments.reading.demo {
         Some(engine.run(|_| async { demo::Demo::create() })?)
@@ -111,11 +111,11 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
     };
     let session = engine.run(|_| session::open(settings))?;
     let scripts = script::of_arguments(arguments);
-    let manner = ShellManner {
+    let manner = ShellOptions {
         timings: Cell::new(scripts.is_none() && !arguments.quiet),
         quiet: arguments.quiet,
         read_only: arguments.read_only,
-        ..ShellManner::default()
+        ..ShellOptions::default()
     };
     let shell = Shell::new(engine, session, options, manner);
     if init::run(&shell, arguments)? == Control::Quit {

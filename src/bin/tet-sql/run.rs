@@ -7,10 +7,10 @@ use crate::output::appearance::{Appearance, Format};
 use crate::output::{self, Output, SharedOutput};
 use crate::script::Script;
 use crate::session::Session;
-use crate::session::worker_threads::Engine;
+use crate::session::worker_threads::WorkerThreads;
 use crate::statement::reading::grouped;
-use crate::statement::splitter::{self, Kind};
-use crate::statement::{self, Extent, Manner, Outcome};
+use crate::statement::splitter::{self, ItemKind};
+use crate::statement::{self, Extent, Outcome, StatementOptions};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
 use std::cell::{Cell, RefCell};
@@ -25,12 +25,12 @@ const DEEPEST: usize = 16;
 
 /// The state shared by all statements.
 pub struct Shell {
-    pub(crate) engine: Engine,
+    pub(crate) engine: WorkerThreads,
     pub(crate) context: SessionContext,
     pub(crate) output: SharedOutput,
     /// The options for opening further files.
     pub(crate) options: TetOptions,
-    pub(crate) manner: ShellManner,
+    pub(crate) manner: ShellOptions,
     /// The last query, for commands that run it again.
     pub(crate) last_query: RefCell<Option<String>>,
     /// The last statement of any kind.
@@ -41,7 +41,7 @@ pub struct Shell {
 
 /// The behaviour of a shell.
 #[derive(Debug, Default)]
-pub struct ShellManner {
+pub struct ShellOptions {
     /// `true` if the number of rows and the duration of each statement are reported.
     pub timings: Cell<bool>,
     /// `true` if a script continues after a failure.
@@ -63,7 +63,12 @@ pub enum Control {
 
 impl Shell {
     /// Creates a shell for a session.
-    pub fn new(engine: Engine, session: Session, options: TetOptions, manner: ShellManner) -> Self {
+    pub fn new(
+        engine: WorkerThreads,
+        session: Session,
+        options: TetOptions,
+        manner: ShellOptions,
+    ) -> Self {
         Self {
             engine,
             context: session.context,
@@ -212,9 +217,9 @@ impl Shell {
             let mut changed = None;
             for piece in splitter::split(rest, dialect.as_ref()) {
                 let result = match piece.kind {
-                    Kind::Statement { .. } => self.run_statement(piece.text),
-                    Kind::Meta => self.run_meta(piece.text),
-                    Kind::Sent { end } => self.send(&piece.text[..end], &piece.text[end..]),
+                    ItemKind::Statement { .. } => self.run_statement(piece.text),
+                    ItemKind::Meta => self.run_meta(piece.text),
+                    ItemKind::Sent { end } => self.send(&piece.text[..end], &piece.text[end..]),
                 };
                 let start = text.len() - rest.len() + piece.start(rest);
                 match result.map_err(|failure| placed(failure, name, before, &text[..start])) {
@@ -269,7 +274,7 @@ impl Shell {
     fn execute(&self, sql: &str) -> Result<Outcome, Failure> {
         let context = self.context.clone();
         let output = Arc::clone(&self.output);
-        let manner = Manner {
+        let manner = StatementOptions {
             progress: !self.manner.quiet,
             read_only: self.manner.read_only,
         };

@@ -103,12 +103,12 @@ pub fn is_obeyed(character: char) -> bool {
 /// Stops the terminal from echoing Ctrl-C as `^C`. After a progress bar as wide as the terminal,
 /// the echo would wrap to a new line, and the bar would not be erased. Dropping this restores the
 /// echo.
-pub struct Silence {
+pub struct EchoGuard {
     #[cfg(unix)]
     before: Option<rustix::termios::Termios>,
 }
 
-impl Silence {
+impl EchoGuard {
     /// Disables the echo if standard input is a terminal.
     #[cfg(unix)]
     pub fn begin() -> Self {
@@ -128,7 +128,7 @@ impl Silence {
     }
 }
 
-impl Drop for Silence {
+impl Drop for EchoGuard {
     fn drop(&mut self) {
         #[cfg(unix)]
         if let Some(before) = &self.before {

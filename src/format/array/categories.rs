@@ -86,7 +86,7 @@ impl Categories {
             if !text.trim_start().starts_with('{') {
                 return Err(format!("{} is no JSON object", quoted(text)));
             }
-            let stored: Stored =
+            let stored: CategoriesJson =
                 serde_json::from_str(text).map_err(|error| clipped(&error.to_string()))?;
             missing = missing.or(stored.missing);
             for (label, code) in stored.codes.0 {
@@ -199,7 +199,7 @@ impl Categories {
 }
 
 #[derive(Deserialize)]
-struct Stored {
+struct CategoriesJson {
     codes: Codes,
     missing: Option<i64>,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use memmap2::Mmap;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::dataset::Dataset;
 use crate::format::array::file::{ArrayFile, Payload, StoredChunk};
 use crate::format::io::storage::{Access, Storage};
@@ -52,7 +52,7 @@ enum State {
     /// Raw cells in the memory map.
     Mapped(Arc<Mmap>, Range<usize>, Arc<Storage>),
     /// Raw cells in the file, read on demand.
-    Positioned(Range<u64>, Box<Place>, Arc<Storage>),
+    Positioned(Range<u64>, Box<ErrorLocation>, Arc<Storage>),
     /// Compressed, to be decompressed into `decoded`.
     Compressed(Box<Compressed>),
     /// To be decoded into `decoded` by the file's format.
@@ -70,9 +70,9 @@ struct Encoded {
 
 /// A chunk that is being decompressed.
 struct Compressed {
-    place: Place,
+    place: ErrorLocation,
     raw_bytes: u64,
-    stored: Stored,
+    stored: CompressedBytes,
     /// `None` for chunks of up to [`ONE_CALL_BYTES`].
     decoder: Option<Decoder<'static>>,
     consumed: usize,
@@ -80,12 +80,12 @@ struct Compressed {
 }
 
 /// The stored bytes of a compressed chunk.
-enum Stored {
+enum CompressedBytes {
     Mapped(Arc<Mmap>, Range<usize>, Arc<Storage>),
     Read(Vec<u8>),
 }
 
-impl Stored {
+impl CompressedBytes {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Mapped(map, range, _) => &map[range.clone()],
@@ -143,17 +143,19 @@ impl ChunkReader {
                 match access {
                     Access::Mmap => State::Mapped(storage.map()?, in_map(offset), storage),
                     Access::Pread => {
-                        let place = Place::chunk(storage.path(), dataset.name(), chunk);
+                        let place = ErrorLocation::chunk(storage.path(), dataset.name(), chunk);
                         State::Positioned(range(offset), Box::new(place), storage)
                     }
                 }
             }
             (Payload::Zstd(offset), access) => {
                 let storage = self.file.storage(dataset)?;
-                let place = Place::chunk(storage.path(), dataset.name(), chunk);
+                let place = ErrorLocation::chunk(storage.path(), dataset.name(), chunk);
                 let bytes = match access {
-                    Access::Mmap => Stored::Mapped(storage.map()?, in_map(offset), storage),
-                    Access::Pread => Stored::Read(
+                    Access::Mmap => {
+                        CompressedBytes::Mapped(storage.map()?, in_map(offset), storage)
+                    }
+                    Access::Pread => CompressedBytes::Read(
                         storage
                             .read_range(access, range(offset))
                             .map_err(|error| error.at(&place))?,
@@ -188,7 +190,7 @@ impl ChunkReader {
         match &self.state {
             State::Mapped(map, range, storage) => storage.read_ahead(map, range),
             State::Compressed(compressed) => {
-                if let Stored::Mapped(map, range, storage) = &compressed.stored {
+                if let CompressedBytes::Mapped(map, range, storage) = &compressed.stored {
                     storage.read_ahead(map, range);
                 }
             }
@@ -207,7 +209,7 @@ impl ChunkReader {
                 self.file.decode(dataset, chunk, &mut self.decoded)?;
                 if self.decoded.len() as u64 != encoded.raw_bytes {
                     return Err(Error::malformed(
-                        Place::chunk(self.file.path(), dataset.name(), chunk),
+                        ErrorLocation::chunk(self.file.path(), dataset.name(), chunk),
                         "payload",
                         format!("{} bytes when decoded", self.decoded.len()),
                         format!("{} bytes, those of its cells", encoded.raw_bytes),
@@ -385,7 +387,7 @@ impl Compressed {
     }
 }
 
-fn grow(output: &mut Vec<u8>, length: usize, place: &Place) -> Result<()> {
+fn grow(output: &mut Vec<u8>, length: usize, place: &ErrorLocation) -> Result<()> {
     if output.len() < length {
         output
             .try_reserve(length - output.len())
@@ -395,7 +397,7 @@ fn grow(output: &mut Vec<u8>, length: usize, place: &Place) -> Result<()> {
     Ok(())
 }
 
-fn undecodable(place: &Place, error: &io::Error) -> Error {
+fn undecodable(place: &ErrorLocation, error: &io::Error) -> Error {
     Error::malformed(
         place.clone(),
         "zstd payload",

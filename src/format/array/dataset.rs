@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::dtype::Dtype;
 
 /// An array in a file, cut into a regular grid of chunks.
@@ -78,7 +78,7 @@ impl Dataset {
     /// The element type must be known, the chunk extents above zero, and the size in bytes below
     /// 2^64. A dataset that fails the check does not affect the others of the file.
     pub fn check(&self, path: &Path) -> Result<Dtype> {
-        let place = || Place::dataset(path, &self.name);
+        let place = || ErrorLocation::dataset(path, &self.name);
         let Some(dtype) = self.dtype else {
             return Err(Error::malformed(
                 place(),

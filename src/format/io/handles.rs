@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 /// including connections and spill files.
 const MAX_OPEN_FILES: usize = 256;
 /// The capacity below which [`Pool::shrink`] does not go.
-const LEAST_OPEN_FILES: usize = 16;
+const MIN_OPEN_FILES: usize = 16;
 
 /// The process-wide pool.
 pub(crate) static SHARED: Pool = Pool::new(MAX_OPEN_FILES);
@@ -122,7 +122,7 @@ impl Pool {
     /// Closes all files and lowers the capacity, because the process ran out of file descriptors.
     fn shrink(&self) {
         let mut clock = self.clock();
-        let fewer = (clock.slots.len() / 2).max(LEAST_OPEN_FILES);
+        let fewer = (clock.slots.len() / 2).max(MIN_OPEN_FILES);
         clock.capacity = clock.capacity.min(fewer);
         let closed: Vec<_> = clock.slots.drain(..).map(|slot| slot.take()).collect();
         drop(clock);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_handle_outlives_its_place() {
+    fn a_held_handle_outlives_its_slot() {
         use std::io::Read;
         let folder = tempfile::tempdir().unwrap();
         let pool = pool(1);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_a_closed_file_is_noticed() {
+    fn changes_to_closed_files_are_detected() {
         let folder = tempfile::tempdir().unwrap();
         let pool = pool(8);
         let files = files(folder.path(), 5, pool);
@@ -453,7 +453,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn folders_and_devices_are_refused() {
+    fn directories_and_devices_are_refused() {
         for (path, expected) in [("/", "is a folder"), ("/dev/null", "no regular file")] {
             let error = PooledFile::open(Path::new(path), &SHARED).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");

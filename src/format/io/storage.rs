@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use memmap2::{Mmap, MmapOptions};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::handles::{self, Handle, Pool, PooledFile};
 
 /// The way in which the bytes of a file are read.
@@ -52,7 +52,7 @@ impl FromStr for Access {
 #[derive(Debug)]
 pub struct Storage {
     file: PooledFile,
-    /// One bit per [`ADVISED_PART`] bytes of the file, set once the system was told to read them
+    /// One bit per [`BYTES_PER_ADVISED_BIT`] bytes of the file, set once the system was told to read them
     /// ahead.
     advised: OnceLock<Vec<AtomicU64>>,
 }
@@ -60,7 +60,7 @@ pub struct Storage {
 /// Length below which a range is not advised: systems read this far ahead by themselves.
 const MIN_ADVISED_BYTES: usize = 256 << 10;
 /// Bytes of the file per bit of [`Storage::advised`].
-const ADVISED_PART: usize = 256 << 10;
+const BYTES_PER_ADVISED_BIT: usize = 256 << 10;
 
 impl Storage {
     /// Opens `path` in the process-wide pool.
@@ -103,9 +103,9 @@ impl Storage {
         if range.len() < MIN_ADVISED_BYTES {
             return;
         }
-        let parts = range.start / ADVISED_PART..=(range.end - 1) / ADVISED_PART;
+        let parts = range.start / BYTES_PER_ADVISED_BIT..=(range.end - 1) / BYTES_PER_ADVISED_BIT;
         let advised = self.advised.get_or_init(|| {
-            let words = (map.len() / ADVISED_PART / 64) + 1;
+            let words = (map.len() / BYTES_PER_ADVISED_BIT / 64) + 1;
             std::iter::repeat_with(AtomicU64::default)
                 .take(words)
                 .collect()
@@ -192,7 +192,7 @@ impl Storage {
 
     fn truncated(&self, now: u64) -> Error {
         Error::malformed(
-            Place::file(self.path()),
+            ErrorLocation::file(self.path()),
             "file length",
             format!("now {now} bytes"),
             format!("{} bytes as when it was opened", self.length()),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_survive_that_their_file_is_closed() {
+    fn maps_outlive_their_closed_file() {
         let folder = tempfile::tempdir().unwrap();
         let pool = pool();
         let a = storage(&folder.path().join("a"), b"first", pool);

@@ -12,7 +12,7 @@ use crate::format::io::unfinished::Unfinished;
 /// A new file that has not been renamed to its target yet.
 pub(crate) type TemporaryFile = Unfinished<NamedTempFile>;
 /// A new directory that has not been renamed to its target yet.
-pub(crate) type TemporaryFolder = Unfinished<TempDir>;
+pub(crate) type TemporaryDirectory = Unfinished<TempDir>;
 
 /// Creates a temporary file beside `target`, named `.tet-writing-*.tmp`.
 pub(crate) fn create_beside(target: &Path) -> Result<TemporaryFile> {
@@ -29,7 +29,7 @@ pub(crate) fn create_beside(target: &Path) -> Result<TemporaryFile> {
 }
 
 /// Creates a temporary directory beside `target`, named `.tet-writing-*.tmp`.
-pub(crate) fn create_folder_beside(target: &Path) -> Result<TemporaryFolder> {
+pub(crate) fn create_folder_beside(target: &Path) -> Result<TemporaryDirectory> {
     let mut builder = builder();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
@@ -41,7 +41,7 @@ pub(crate) fn create_folder_beside(target: &Path) -> Result<TemporaryFolder> {
 }
 
 /// Creates the temporary directory `path`. Errors name `target`, which the directory is for.
-pub(crate) fn create_folder(path: &Path, target: &Path) -> Result<TemporaryFolder> {
+pub(crate) fn create_folder(path: &Path, target: &Path) -> Result<TemporaryDirectory> {
     let mut builder = Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));

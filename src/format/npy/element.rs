@@ -16,7 +16,7 @@ const TIME_UNITS: [(&str, &str); 8] = [
 
 /// The kind of a NumPy element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NpyKind {
     /// A number of a type that datasets have.
     Number(Dtype),
     /// A signed byte, widened to two bytes.
@@ -34,7 +34,7 @@ pub(super) enum Kind {
 /// A NumPy element type with its byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Element {
-    pub kind: Kind,
+    pub kind: NpyKind,
     pub is_big_endian: bool,
 }
 
@@ -46,22 +46,22 @@ impl Element {
             _ => ('|', descr),
         };
         let kind = match name {
-            "b1" | "?" | "u1" => Kind::Number(Dtype::U8),
-            "i1" => Kind::Int8,
-            "i2" => Kind::Number(Dtype::I16),
-            "i4" => Kind::Number(Dtype::I32),
-            "i8" => Kind::Number(Dtype::I64),
-            "u2" => Kind::Number(Dtype::U16),
-            "u4" => Kind::Number(Dtype::U32),
-            "u8" => Kind::Number(Dtype::U64),
-            "f2" => Kind::Number(Dtype::F16),
-            "f4" => Kind::Number(Dtype::F32),
-            "f8" => Kind::Number(Dtype::F64),
+            "b1" | "?" | "u1" => NpyKind::Number(Dtype::U8),
+            "i1" => NpyKind::Int8,
+            "i2" => NpyKind::Number(Dtype::I16),
+            "i4" => NpyKind::Number(Dtype::I32),
+            "i8" => NpyKind::Number(Dtype::I64),
+            "u2" => NpyKind::Number(Dtype::U16),
+            "u4" => NpyKind::Number(Dtype::U32),
+            "u8" => NpyKind::Number(Dtype::U64),
+            "f2" => NpyKind::Number(Dtype::F16),
+            "f4" => NpyKind::Number(Dtype::F32),
+            "f8" => NpyKind::Number(Dtype::F64),
             _ => match (name.get(..1)?, name.get(1..)?) {
-                ("M", unit) => Kind::Instant(time_unit(unit)?),
-                ("m", unit) => Kind::Duration(time_unit(unit)?),
-                ("S" | "a", length) => Kind::Bytes(length.parse().ok()?),
-                ("U", length) => Kind::Characters(length.parse().ok()?),
+                ("M", unit) => NpyKind::Instant(time_unit(unit)?),
+                ("m", unit) => NpyKind::Duration(time_unit(unit)?),
+                ("S" | "a", length) => NpyKind::Bytes(length.parse().ok()?),
+                ("U", length) => NpyKind::Characters(length.parse().ok()?),
                 _ => return None,
             },
         };
@@ -75,41 +75,42 @@ impl Element {
     /// Returns the dataset type that elements are read as.
     pub fn dtype(self) -> Dtype {
         match self.kind {
-            Kind::Number(dtype) => dtype,
-            Kind::Int8 => Dtype::I16,
+            NpyKind::Number(dtype) => dtype,
+            NpyKind::Int8 => Dtype::I16,
             // Strings are read as codes.
-            Kind::Instant(_) | Kind::Duration(_) | Kind::Bytes(_) | Kind::Characters(_) => {
-                Dtype::I64
-            }
+            NpyKind::Instant(_)
+            | NpyKind::Duration(_)
+            | NpyKind::Bytes(_)
+            | NpyKind::Characters(_) => Dtype::I64,
         }
     }
 
     /// Returns the number of bytes per element in the file, or `None` on overflow.
     pub fn size(self) -> Option<u64> {
         match self.kind {
-            Kind::Number(dtype) => Some(dtype.size()),
-            Kind::Int8 => Some(1),
-            Kind::Instant(_) | Kind::Duration(_) => Some(8),
-            Kind::Bytes(length) => Some(length),
-            Kind::Characters(length) => length.checked_mul(4),
+            NpyKind::Number(dtype) => Some(dtype.size()),
+            NpyKind::Int8 => Some(1),
+            NpyKind::Instant(_) | NpyKind::Duration(_) => Some(8),
+            NpyKind::Bytes(length) => Some(length),
+            NpyKind::Characters(length) => length.checked_mul(4),
         }
     }
 
     /// Returns `true` if elements are strings.
     pub fn is_text(self) -> bool {
-        matches!(self.kind, Kind::Bytes(_) | Kind::Characters(_))
+        matches!(self.kind, NpyKind::Bytes(_) | NpyKind::Characters(_))
     }
 
     /// Returns `true` if the bytes of elements can be used as cells without conversion.
     pub fn is_stored_as_cells(self) -> bool {
-        let is_number = !self.is_text() && self.kind != Kind::Int8;
+        let is_number = !self.is_text() && self.kind != NpyKind::Int8;
         is_number && (!self.is_big_endian || self.size() == Some(1))
     }
 
     /// Appends one element to `cells`, converted to a cell.
     pub fn push_cell(self, element: &[u8], cells: &mut Vec<u8>) {
         match (self.kind, element) {
-            (Kind::Int8, [byte]) => cells.extend(i16::from(*byte as i8).to_le_bytes()),
+            (NpyKind::Int8, [byte]) => cells.extend(i16::from(*byte as i8).to_le_bytes()),
             _ if self.is_big_endian => cells.extend(element.iter().rev()),
             _ => cells.extend(element),
         }
@@ -118,8 +119,8 @@ impl Element {
     /// Returns the string of an element without padding, or `None` if the bytes are not valid text.
     pub fn text(self, element: &[u8]) -> Option<String> {
         let text = match self.kind {
-            Kind::Bytes(_) => std::str::from_utf8(element).ok()?.to_string(),
-            Kind::Characters(_) => {
+            NpyKind::Bytes(_) => std::str::from_utf8(element).ok()?.to_string(),
+            NpyKind::Characters(_) => {
                 let characters = element.as_chunks::<4>().0.iter().map(|bytes| {
                     char::from_u32(match self.is_big_endian {
                         true => u32::from_be_bytes(*bytes),

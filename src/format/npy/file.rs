@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
     ArrayFile, Categories, Dataset, DatasetMetadata, Payload, StoredChunk, checked_product,
 };
 use crate::format::io::storage::{Access, Storage};
-use crate::format::npy::element::{Element, Kind};
+use crate::format::npy::element::{Element, NpyKind};
 use crate::format::npy::header::{Header, MAX_HEADER};
 use crate::format::npy::members::{self, Member};
 
@@ -152,7 +152,7 @@ impl NpyFile {
     ) -> Result<()> {
         let header = Header::parse(&self.path, name, start)?;
         let malformed = |field, found: String, expected: String| {
-            let place = Place::dataset(&self.path, name);
+            let place = ErrorLocation::dataset(&self.path, name);
             Err(Error::malformed(place, field, found, expected))
         };
         let Some((element, size)) =
@@ -186,7 +186,7 @@ impl NpyFile {
         let attributes = &mut array.metadata.attrs;
         let mut add = |key: &str, value: String| attributes.insert(key.to_string(), value);
         match element.kind {
-            Kind::Instant(unit) => {
+            NpyKind::Instant(unit) => {
                 let is_date = unit == "days";
                 add("units", format!("{unit} since 1970-01-01 00:00:00"));
                 add("calendar", "proleptic_gregorian".to_string());
@@ -194,7 +194,7 @@ impl NpyFile {
                 add("arrow_type", kind.to_string());
                 add("_FillValue", i64::MIN.to_string());
             }
-            Kind::Duration(unit) => {
+            NpyKind::Duration(unit) => {
                 add("units", unit.to_string());
                 add("_FillValue", i64::MIN.to_string());
             }
@@ -235,7 +235,7 @@ impl NpyFile {
                 .filter(|text| text.len() <= MAX_TEXT);
             let Some(text) = text else {
                 return Err(Error::malformed(
-                    Place::dataset(&self.path, name),
+                    ErrorLocation::dataset(&self.path, name),
                     "element",
                     format!("no text at position {number}"),
                     format!("UTF-8 or characters, of at most {MAX_TEXT} bytes"),
@@ -360,8 +360,9 @@ impl ArrayFile for NpyFile {
             let end = array.cells_offset + elements.end * size;
             let storage = self.storage_of(array)?;
             let bytes = storage.read_range(Access::Pread, start..end);
-            let bytes = bytes
-                .map_err(|error| error.at(&Place::chunk(&self.path, dataset.name(), chunk)))?;
+            let bytes = bytes.map_err(|error| {
+                error.at(&ErrorLocation::chunk(&self.path, dataset.name(), chunk))
+            })?;
             cells
                 .reserve((elements.end - elements.start) as usize * dataset_size(dataset) as usize);
             for element in bytes.chunks_exact(size as usize) {
@@ -455,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_turned_round() {
+    fn column_major_cells_are_transposed() {
         // The 2 x 3 array [[a, b, c], [d, e, f]].
         assert_eq!(transposed(b"adbecf", &[2, 3], 1), b"abcdef");
         assert_eq!(transposed(b"aaddbbeeccff", &[2, 3], 2), b"aabbccddeeff");

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 
 const MAGIC: [u8; 6] = *b"\x93NUMPY";
 /// Offset of the dictionary's length, which follows the magic and the version.
@@ -34,7 +34,12 @@ impl Header {
     /// shorter one.
     pub fn parse(path: &Path, dataset: &str, start: &[u8]) -> Result<Self> {
         let malformed = |field, found: String, expected: &str| {
-            Error::malformed(Place::dataset(path, dataset), field, found, expected)
+            Error::malformed(
+                ErrorLocation::dataset(path, dataset),
+                field,
+                found,
+                expected,
+            )
         };
         if !start.starts_with(&MAGIC) {
             let found = start[..start.len().min(MAGIC.len())].escape_ascii();
@@ -215,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_refused() {
+    fn malformed_headers_are_refused() {
         let whole = with_dictionary("{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }");
         for length in 0..whole.len() {
             assert!(parse(&whole[..length]).is_err(), "{length}");

@@ -7,7 +7,7 @@ use std::path::Path;
 use zip::read::ZipArchive;
 use zip::{CompressionMethod, result::ZipError};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::handles::{self, SHARED};
 use crate::format::io::storage::{Access, Storage};
 use crate::format::npy::header::MAX_HEADER;
@@ -69,7 +69,7 @@ pub(super) fn list(
             continue;
         }
         let malformed = |field, found: String, expected: String| {
-            let place = Place::dataset(path, dataset);
+            let place = ErrorLocation::dataset(path, dataset);
             Err(Error::malformed(place, field, found, expected))
         };
         let is_compressed = member.compression() != CompressionMethod::Stored;
@@ -126,7 +126,7 @@ impl Member {
         let length = copied.map_err(Error::io(path, "decompress"))?;
         if length != self.length {
             return Err(Error::malformed(
-                Place::dataset(path, &self.dataset),
+                ErrorLocation::dataset(path, &self.dataset),
                 "length of the member",
                 match length > self.length {
                     true => "longer when decompressed".to_string(),
@@ -148,7 +148,7 @@ fn unreadable(path: &Path) -> impl Fn(ZipError) -> Error {
     move |error| match error {
         ZipError::Io(error) => Error::io(path, "read the archive of")(error),
         other => Error::malformed(
-            Place::file(path),
+            ErrorLocation::file(path),
             "archive",
             format!("unreadable ({other})"),
             "a ZIP archive of .npy files, stored or deflated",

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 
 /// A cursor over the bytes of one region of a file. Errors name the region.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl<'a> Fields<'a> {
                 Ok(taken)
             }
             None => Err(Error::malformed(
-                Place::file(self.path),
+                ErrorLocation::file(self.path),
                 self.region,
                 format!("cut off with {} bytes left", self.bytes.len()),
                 format!("{count} more bytes"),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::DatasetMetadata;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
@@ -177,7 +177,7 @@ pub(crate) fn read_footer(storage: &Storage, access: Access) -> Result<(Footer, 
     let path = storage.path();
     let malformed = |field, found: String, expected: &str| {
         Err(Error::malformed(
-            Place::file(path),
+            ErrorLocation::file(path),
             field,
             found,
             format!(

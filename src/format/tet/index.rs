@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::Dataset;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
@@ -177,7 +177,7 @@ impl ChunkIndex {
         let length = superblock.chunk_index_length;
         if offset != expected_offset {
             return Err(Error::malformed(
-                Place::file(path),
+                ErrorLocation::file(path),
                 "chunk_index_offset",
                 offset,
                 format!("{expected_offset}, the 8-aligned end of the dataset records"),
@@ -185,7 +185,7 @@ impl ChunkIndex {
         }
         if length < HEADER_BYTES {
             return Err(Error::malformed(
-                Place::file(path),
+                ErrorLocation::file(path),
                 "chunk_index_length",
                 length,
                 "at least the 32 bytes of the index header",
@@ -198,7 +198,7 @@ impl ChunkIndex {
         let magic = fields.take(4)?;
         if magic != MAGIC {
             return Err(Error::malformed(
-                Place::file(path),
+                ErrorLocation::file(path),
                 "chunk index magic",
                 format!("\"{}\"", magic.escape_ascii()),
                 "\"TIDX\"",
@@ -207,7 +207,7 @@ impl ChunkIndex {
         let version = fields.u32()?;
         if version != INDEX_VERSION {
             return Err(Error::malformed(
-                Place::file(path),
+                ErrorLocation::file(path),
                 "index_version",
                 version,
                 INDEX_VERSION,
@@ -225,7 +225,7 @@ impl ChunkIndex {
             .and_then(|rows| rows.checked_add(HEADER_BYTES));
         if expected_length != Some(length) {
             return Err(Error::malformed(
-                Place::file(path),
+                ErrorLocation::file(path),
                 "entry_count",
                 format!("{row_count} in an index of {length} bytes"),
                 "a count with 32 + 104 * entry_count = chunk_index_length",
@@ -263,7 +263,7 @@ impl ChunkIndex {
     ) -> Result<ChunkRow> {
         let path = storage.path();
         let dtype = dataset.check(path)?;
-        let place = || Place::chunk(path, &dataset.name, chunk);
+        let place = || ErrorLocation::chunk(path, &dataset.name, chunk);
         let missing = || Error::MissingChunk(Box::new(place()));
         if chunk.len() != dataset.shape.len() {
             return Err(missing());
@@ -304,7 +304,7 @@ impl ChunkIndex {
         access: Access,
         datasets: &[Dataset],
         key: (u64, u64),
-        place: &dyn Fn() -> Place,
+        place: &dyn Fn() -> ErrorLocation,
     ) -> Result<Option<StoredRow>> {
         let lookup = self.lookup(storage, access, datasets)?;
         let start = lookup.partition_point(|(id, ordinal, _)| (*id, *ordinal) < key);
@@ -414,7 +414,7 @@ pub(crate) fn validate(
     row: &StoredRow,
     cell_bytes: u64,
     payload_end: u64,
-    place: &dyn Fn() -> Place,
+    place: &dyn Fn() -> ErrorLocation,
 ) -> Result<ChunkRow> {
     let malformed =
         |field, found: String, expected: String| Error::malformed(place(), field, found, expected);

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::handles;
 use crate::format::io::storage::Storage;
 use crate::format::tet::statistics::document::Seal;
@@ -89,7 +89,7 @@ impl Package {
         let protocol: Protocol = parse(&path, &read(&path, MAX_POINTER)?)?;
         if protocol.protocol_version != PROTOCOL_VERSION {
             return Err(Error::malformed(
-                Place::file(&path),
+                ErrorLocation::file(&path),
                 "protocol_version",
                 protocol.protocol_version,
                 PROTOCOL_VERSION,
@@ -151,7 +151,12 @@ impl Package {
         let path = self.folder.join(MANIFEST);
         let manifest = self.manifest()?;
         let mismatch = |field, found, expected| {
-            Err(Error::malformed(Place::file(&path), field, found, expected))
+            Err(Error::malformed(
+                ErrorLocation::file(&path),
+                field,
+                found,
+                expected,
+            ))
         };
         if manifest.generation != self.generation {
             let expected = format!("{}, the opened one", self.generation);
@@ -180,7 +185,7 @@ fn current_generation(path: &Path, content: &[u8]) -> Result<u64> {
     let text = digits.and_then(|digits| std::str::from_utf8(digits).ok());
     text.and_then(|text| text.parse().ok()).ok_or_else(|| {
         Error::malformed(
-            Place::file(path),
+            ErrorLocation::file(path),
             "CURRENT",
             quoted(content),
             "the number of a generation",
@@ -189,7 +194,7 @@ fn current_generation(path: &Path, content: &[u8]) -> Result<u64> {
 }
 
 fn parse<T: DeserializeOwned>(path: &Path, content: &[u8]) -> Result<T> {
-    let malformed = |found| Error::malformed(Place::file(path), "JSON", found, "an object");
+    let malformed = |found| Error::malformed(ErrorLocation::file(path), "JSON", found, "an object");
     // serde would also accept an array with the fields in order.
     if content.trim_ascii_start().first() != Some(&b'{') {
         return Err(malformed(quoted(content)));
@@ -216,7 +221,7 @@ fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     read.map_err(Error::io(path, "read"))?;
     if content.len() as u64 > most {
         return Err(Error::malformed(
-            Place::file(path),
+            ErrorLocation::file(path),
             "file length",
             format!("more than {most} bytes"),
             "less",

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{Dataset, Dtype};
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
@@ -42,7 +42,7 @@ impl Superblock {
         let path = storage.path();
         if storage.length() < SUPERBLOCK_BYTES {
             return Err(Error::malformed(
-                Place::file(path),
+                ErrorLocation::file(path),
                 "file length",
                 format!("{} bytes", storage.length()),
                 "at least the 32 bytes of a superblock",
@@ -54,7 +54,7 @@ impl Superblock {
         let magic = fields.take(4)?;
         if magic != MAGIC {
             return Err(Error::malformed(
-                Place::file(path),
+                ErrorLocation::file(path),
                 "superblock magic",
                 format!("\"{}\"", magic.escape_ascii()),
                 "\"TETR\" (a .tet file)",
@@ -63,7 +63,7 @@ impl Superblock {
         let version = fields.u32()?;
         if version != LAYOUT_VERSION {
             return Err(Error::malformed(
-                Place::file(path),
+                ErrorLocation::file(path),
                 "layout_version",
                 version,
                 LAYOUT_VERSION,
@@ -80,7 +80,7 @@ impl Superblock {
             .checked_add(superblock.chunk_index_length);
         if index_end.is_none_or(|end| end > storage.length()) {
             return Err(Error::malformed(
-                Place::file(path),
+                ErrorLocation::file(path),
                 "chunk_index_offset + chunk_index_length",
                 format!(
                     "{} + {}",
@@ -109,7 +109,7 @@ pub(crate) fn read_directory(
     let length = storage.length();
     if length < RECORDS_OFFSET {
         return Err(Error::malformed(
-            Place::file(path),
+            ErrorLocation::file(path),
             "file length",
             format!("{length} bytes"),
             "at least 40 bytes, since dataset_count is not 0",
@@ -120,7 +120,7 @@ pub(crate) fn read_directory(
     let blob_length = u64::from_le_bytes(bytes);
     if blob_length > length - RECORDS_OFFSET {
         return Err(Error::malformed(
-            Place::file(path),
+            ErrorLocation::file(path),
             "dataset_blob_len",
             blob_length,
             format!(
@@ -132,7 +132,7 @@ pub(crate) fn read_directory(
     let count = u64::from(superblock.dataset_count);
     if count * MIN_RECORD_BYTES > blob_length {
         return Err(Error::malformed(
-            Place::file(path),
+            ErrorLocation::file(path),
             "dataset_count",
             count,
             format!("at most what fits into {blob_length} bytes of dataset records"),
@@ -146,7 +146,7 @@ pub(crate) fn read_directory(
     }
     if fields.remaining() != 0 {
         return Err(Error::malformed(
-            Place::file(path),
+            ErrorLocation::file(path),
             "dataset_blob_len",
             format!(
                 "{blob_length}, with {} bytes left after the last record",
@@ -167,7 +167,7 @@ fn read_record(path: &Path, id: u64, fields: &mut Fields<'_>) -> Result<Dataset>
     let _reserved = fields.u32()?;
     if !(1..=MAX_RANK).contains(&rank) {
         return Err(Error::malformed(
-            Place::file(path),
+            ErrorLocation::file(path),
             "ndim",
             format!("{rank} in dataset record {id}"),
             "1 to 8",
@@ -176,7 +176,7 @@ fn read_record(path: &Path, id: u64, fields: &mut Fields<'_>) -> Result<Dataset>
     let name = fields.take(name_length)?;
     let name = std::str::from_utf8(name).map_err(|error| {
         Error::malformed(
-            Place::file(path),
+            ErrorLocation::file(path),
             "dataset name",
             format!("\"{}\" in record {id}", name.escape_ascii()),
             format!("UTF-8 ({error})"),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::format::tet::statistics::entry::Subject;
+use crate::format::tet::statistics::entry::EntryDataset;
 use crate::format::tet::{ChunkReader, DatasetSpec, Dtype, Fill, OpenOptions, TetFile, TetWriter};
 
 /// Returns the path of a file in the test data.
@@ -69,7 +69,7 @@ pub(crate) fn with_documents(zone_maps: Option<&str>, index: Option<&str>) -> Sa
 /// Returns the bit patterns of all cells of a chunk that are not null, and the number of nulls.
 pub(crate) fn cells(
     chunks: &mut ChunkReader,
-    subject: &Subject<'_>,
+    subject: &EntryDataset<'_>,
     chunk: &[u64],
 ) -> (Vec<u64>, u64) {
     let row = chunks.open(subject.dataset, chunk).unwrap();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::format::array::{BoxCopy, Dtype, checked_product};
-use crate::format::zarr::metadata::element::Kind;
+use crate::format::zarr::metadata::element::CellKind;
 
 /// Returns the bytes of a box of cells of `size` bytes each, or `None` on overflow.
 ///
@@ -75,14 +75,14 @@ pub(super) fn crop(source: Vec<u8>, source_shape: &[u64], extents: &[u64], size:
 }
 
 /// Converts stored cells in the machine's byte order to little-endian cells of the dataset's type.
-pub(super) fn convert(kind: &Kind, dtype: Dtype, mut stored: Vec<u8>) -> Vec<u8> {
+pub(super) fn convert(kind: &CellKind, dtype: Dtype, mut stored: Vec<u8>) -> Vec<u8> {
     match kind {
-        Kind::Boolean => {
+        CellKind::Boolean => {
             for byte in &mut stored {
                 *byte = u8::from(*byte != 0);
             }
         }
-        Kind::Int8 => {
+        CellKind::Int8 => {
             let widened = stored
                 .iter()
                 .map(|byte| i16::from(*byte as i8).to_le_bytes());

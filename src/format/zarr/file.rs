@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, StoredChunk};
 use crate::format::io::storage::{Access, Storage};
 use crate::format::zarr::MAX_CHUNK_BYTES;
-use crate::format::zarr::folder::ZarrFolder;
+use crate::format::zarr::folder::ZarrHierarchy;
 use crate::format::zarr::root::OutwardLinks;
 
 /// The names of codecs that compress.
@@ -18,7 +18,7 @@ const COMPRESSORS: [&str; 6] = ["blosc", "zstd", "gzip", "zlib", "bz2", "lz4"];
 /// Chunks are always read into memory, so the access mode changes nothing.
 #[derive(Debug)]
 pub struct ZarrFile {
-    folder: ZarrFolder,
+    folder: ZarrHierarchy,
     access: Access,
     datasets: Vec<Dataset>,
 }
@@ -27,9 +27,9 @@ impl ZarrFile {
     /// Opens a hierarchy.
     ///
     /// # Errors
-    /// Those of [`ZarrFolder::open_with`].
+    /// Those of [`ZarrHierarchy::open_with`].
     pub fn open(path: impl AsRef<Path>, access: Access, links: OutwardLinks) -> Result<Self> {
-        let folder = ZarrFolder::open_with(path, links)?;
+        let folder = ZarrHierarchy::open_with(path, links)?;
         let arrays = folder.arrays().iter().enumerate();
         let datasets = arrays.map(|(number, array)| {
             let (shape, chunk_shape) = (array.shape(), array.chunk_shape());
@@ -100,7 +100,7 @@ impl ArrayFile for ZarrFile {
         let raw_bytes = dataset.chunk_bytes(dtype, chunk);
         if raw_bytes > MAX_CHUNK_BYTES {
             return Err(Error::malformed(
-                Place::chunk(self.folder.path(), &dataset.name, chunk),
+                ErrorLocation::chunk(self.folder.path(), &dataset.name, chunk),
                 "chunk shape",
                 format!("{:?} cells of type {dtype}", dataset.chunk_shape),
                 format!("at most {MAX_CHUNK_BYTES} bytes"),

@@ -5,13 +5,13 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::handles::{self, Identity, SHARED};
 use crate::format::zarr::array::ZarrArray;
-use crate::format::zarr::codecs::chain::Cells;
+use crate::format::zarr::codecs::chain::ChunkLayout;
 use crate::format::zarr::codecs::shard::{ShardIndex, Shards};
 use crate::format::zarr::metadata::Description;
-use crate::format::zarr::metadata::element::{Kind, TextKind};
+use crate::format::zarr::metadata::element::{CellKind, TextKind};
 use crate::format::zarr::root::{OutwardLinks, Root, Source};
 use crate::format::zarr::text::{self, Codes};
 use crate::format::zarr::walk::{self, Node};
@@ -24,13 +24,13 @@ const MAX_INDEX_BYTES: usize = 64 << 20;
 
 /// A Zarr hierarchy in a directory, opened for reading. Several threads can read chunks at once.
 #[derive(Debug)]
-pub struct ZarrFolder {
+pub struct ZarrHierarchy {
     root: Root,
     arrays: Vec<ZarrArray>,
     /// For each array, the directory of its chunks and the files of its metadata documents.
     folders: Vec<(PathBuf, Vec<Source>)>,
     warnings: Vec<String>,
-    indexes: Mutex<Indexes>,
+    indexes: Mutex<ShardIndexCache>,
 }
 
 /// A cache of shard indexes, by array and shard.
@@ -38,19 +38,19 @@ pub struct ZarrFolder {
 /// Each index is kept with the identity of the file that it was read from, to detect replaced
 /// files.
 #[derive(Debug, Default)]
-struct Indexes {
+struct ShardIndexCache {
     kept: HashMap<(usize, Vec<u64>), (Identity, Arc<ShardIndex>)>,
     bytes: usize,
 }
 
 /// The location of a chunk's stored bytes.
-struct Stored {
+struct ChunkLocation {
     path: PathBuf,
     offset: u64,
     length: u64,
 }
 
-impl ZarrFolder {
+impl ZarrHierarchy {
     /// Opens the hierarchy in a directory.
     ///
     /// The directory must contain `zarr.json`, `.zgroup`, `.zarray` or `.zmetadata`. The last is
@@ -110,7 +110,7 @@ impl ZarrFolder {
         let (description, metadata) = match described {
             Ok(described) => described,
             Err(found) if is_root => {
-                let place = Place::dataset(self.root.path(), &name);
+                let place = ErrorLocation::dataset(self.root.path(), &name);
                 return Err(Error::malformed(
                     place,
                     "metadata",
@@ -132,7 +132,7 @@ impl ZarrFolder {
             description,
             codes: None,
         });
-        if let Kind::Text(kind) = kind {
+        if let CellKind::Text(kind) = kind {
             let number = self.arrays.len() - 1;
             match self.read_texts(number, kind, texts) {
                 Ok((codes, attributes)) => {
@@ -296,7 +296,7 @@ impl ZarrFolder {
     ) -> Result<Option<Vec<u8>>> {
         let found = &self.arrays[array];
         let described = &found.description;
-        let place = || Place::chunk(self.root.path(), &found.name, chunk);
+        let place = || ErrorLocation::chunk(self.root.path(), &found.name, chunk);
         let bytes = match text_bytes {
             Some(bytes) => Some(bytes),
             None => cells::byte_count(&described.chunk_shape, described.element.dtype.size()),
@@ -316,7 +316,7 @@ impl ZarrFolder {
             return Ok(None);
         };
         let bytes = read_range(&stored, place)?;
-        let cells = Cells {
+        let cells = ChunkLayout {
             shape: &described.chunk_shape,
             data_type: described.zarrs.data_type(),
             fill: described.zarrs.fill_value(),
@@ -334,12 +334,12 @@ impl ZarrFolder {
     }
 
     /// Returns the location of a chunk's bytes, or `None` if the chunk is absent.
-    fn locate(&self, array: usize, chunk: &[u64]) -> Result<Option<Stored>> {
+    fn locate(&self, array: usize, chunk: &[u64]) -> Result<Option<ChunkLocation>> {
         let found = &self.arrays[array];
         let described = &found.description;
         let Some(shards) = described.chain.shards() else {
             let found = self.root.find(&self.file(array, chunk))?;
-            return Ok(found.map(|(path, metadata)| Stored {
+            return Ok(found.map(|(path, metadata)| ChunkLocation {
                 path,
                 offset: 0,
                 length: metadata.len(),
@@ -363,7 +363,7 @@ impl ZarrFolder {
         let length = metadata.len();
         let identity = Identity::of(&metadata);
         let broken = |found: String| {
-            let place = Place::chunk(self.root.path(), &self.arrays[array].name, chunk);
+            let place = ErrorLocation::chunk(self.root.path(), &self.arrays[array].name, chunk);
             Error::malformed(
                 place,
                 "shard index",
@@ -377,7 +377,7 @@ impl ZarrFolder {
             ordinal = ordinal * count + position % count;
         }
         let range = index.range(ordinal as usize, length).map_err(broken)?;
-        Ok(range.map(|(offset, length)| Stored {
+        Ok(range.map(|(offset, length)| ChunkLocation {
             path,
             offset,
             length,
@@ -401,7 +401,7 @@ impl ZarrFolder {
         {
             return Ok(Arc::clone(index));
         }
-        let place = || Place::dataset(path, &self.arrays[array].name);
+        let place = || ErrorLocation::dataset(path, &self.arrays[array].name);
         let broken = |found: String| {
             Error::malformed(
                 place(),
@@ -411,7 +411,7 @@ impl ZarrFolder {
             )
         };
         let (offset, size) = shards.index_range(grid, length).map_err(broken)?;
-        let stored = Stored {
+        let stored = ChunkLocation {
             path: path.to_path_buf(),
             offset,
             length: size,
@@ -419,7 +419,7 @@ impl ZarrFolder {
         let index = Arc::new(shards.index(read_range(&stored, place)?).map_err(broken)?);
         let mut indexes = lock();
         if indexes.bytes + index.bytes() > MAX_INDEX_BYTES {
-            *indexes = Indexes::default();
+            *indexes = ShardIndexCache::default();
         }
         indexes.bytes += index.bytes();
         indexes.kept.insert(key, (identity, Arc::clone(&index)));
@@ -433,7 +433,7 @@ impl ZarrFolder {
     }
 }
 
-fn read_range(stored: &Stored, place: impl Fn() -> Place) -> Result<Vec<u8>> {
+fn read_range(stored: &ChunkLocation, place: impl Fn() -> ErrorLocation) -> Result<Vec<u8>> {
     if stored.length > MAX_CHUNK_BYTES {
         let found = format!("{} bytes", stored.length);
         return Err(Error::malformed(

@@ -9,7 +9,7 @@
 //! weather.zarr/ocean/t2m/c/0/3         chunk [0, 3] of the array  (0.3)
 //! ```
 //!
-//! [`ZarrFolder`] opens a hierarchy and reads chunks, [`ZarrWriter`] writes one. As in the other
+//! [`ZarrHierarchy`] opens a hierarchy and reads chunks, [`ZarrWriter`] writes one. As in the other
 //! formats, attributes are text, and strings are codes whose categories are an attribute, as in
 //! converted `.tet` files. This module does not interpret values.
 //!
@@ -31,7 +31,7 @@ mod writer;
 
 pub use array::ZarrArray;
 pub use file::ZarrFile;
-pub use folder::ZarrFolder;
+pub use folder::ZarrHierarchy;
 pub use root::OutwardLinks;
 pub(crate) use walk::is_array;
 pub use walk::is_hierarchy;

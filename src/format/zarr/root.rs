@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::handles::{self, Identity, SHARED};
 use crate::format::zarr::metadata::json::is_absent;
 
@@ -45,7 +45,7 @@ impl Root {
         let absolute = std::path::absolute(path).map_err(Error::io(path, "open"))?;
         let metadata = absolute.metadata().map_err(Error::io(path, "open"))?;
         if !metadata.is_dir() {
-            let place = Place::file(path);
+            let place = ErrorLocation::file(path);
             let expected = "a Zarr hierarchy";
             return Err(Error::malformed(place, "path", "no folder", expected));
         }
@@ -151,6 +151,6 @@ impl Root {
 }
 
 fn no_file(path: &Path, field: &'static str, expected: &str) -> Error {
-    let place = Place::file(path);
+    let place = ErrorLocation::file(path);
     Error::malformed(place, field, "no file", expected)
 }

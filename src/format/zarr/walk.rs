@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::zarr::metadata::json;
 use crate::format::zarr::root::{OutwardLinks, Root, Source};
 
@@ -20,9 +20,9 @@ pub(super) const DOCUMENTS: [&str; 5] =
 /// Maximum number of arrays in a hierarchy.
 const MAX_ARRAYS: usize = 100_000;
 /// Maximum number of directories visited, including those of arrays and those without metadata.
-const MAX_FOLDERS: usize = 200_000;
+const MAX_DIRECTORIES: usize = 200_000;
 /// Maximum number of directory entries within arrays that are checked for links.
-const MAX_LOOKED_AT: usize = 10_000;
+const MAX_LINK_CHECKS: usize = 10_000;
 
 /// An array with its metadata documents.
 pub(super) struct Node {
@@ -41,7 +41,7 @@ pub(super) enum Documents {
 }
 
 /// The kind of a directory.
-enum Kind {
+enum DirectoryKind {
     Array(Documents, Vec<Source>),
     Group,
     /// A directory without metadata, which may still contain arrays.
@@ -60,11 +60,11 @@ pub(super) fn find(root: &Root, warnings: &mut Vec<String>) -> Result<Vec<Node>>
         warnings,
     };
     match kind(root, folder)? {
-        Kind::Array(documents, sources) => {
+        DirectoryKind::Array(documents, sources) => {
             walk.push(String::new(), folder.to_path_buf(), documents, sources)?;
         }
-        Kind::Group => walk.enter(folder, "", 0)?,
-        Kind::Plain => walk.consolidated()?,
+        DirectoryKind::Group => walk.enter(folder, "", 0)?,
+        DirectoryKind::Plain => walk.consolidated()?,
     }
     let mut nodes = walk.nodes;
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -81,10 +81,10 @@ pub fn is_hierarchy(folder: &Path) -> bool {
 /// Returns `true` if a directory is that of an array.
 pub(crate) fn is_array(folder: &Path) -> bool {
     let kind = Root::open(folder, OutwardLinks::Follow).and_then(|root| kind(&root, folder));
-    matches!(kind, Ok(Kind::Array(..)))
+    matches!(kind, Ok(DirectoryKind::Array(..)))
 }
 
-fn kind(root: &Root, folder: &Path) -> Result<Kind> {
+fn kind(root: &Root, folder: &Path) -> Result<DirectoryKind> {
     let mut sources = Vec::new();
     let mut document = |name: &str| -> Result<Option<Value>> {
         let path = folder.join(name);
@@ -100,25 +100,33 @@ fn kind(root: &Root, folder: &Path) -> Result<Kind> {
                 .get(field)
                 .map_or("absent".to_string(), Value::to_string);
             let found = json::clipped(&found);
-            Err(Error::malformed(Place::file(&path), field, found, expected))
+            Err(Error::malformed(
+                ErrorLocation::file(&path),
+                field,
+                found,
+                expected,
+            ))
         };
         if value.get("zarr_format").and_then(Value::as_u64) != Some(3) {
             return malformed("zarr_format", "3");
         }
         return match value.get("node_type").and_then(Value::as_str) {
-            Some("array") => Ok(Kind::Array(Documents::V3(value), sources)),
-            Some("group") => Ok(Kind::Group),
+            Some("array") => Ok(DirectoryKind::Array(Documents::V3(value), sources)),
+            Some("group") => Ok(DirectoryKind::Group),
             _ => malformed("node_type", "\"array\" or \"group\""),
         };
     }
     if let Some(array) = document(".zarray")? {
         let attributes = document(".zattrs")?.unwrap_or_default();
-        return Ok(Kind::Array(Documents::V2 { array, attributes }, sources));
+        return Ok(DirectoryKind::Array(
+            Documents::V2 { array, attributes },
+            sources,
+        ));
     }
     if folder.join(".zgroup").is_file() {
-        return Ok(Kind::Group);
+        return Ok(DirectoryKind::Group);
     }
-    Ok(Kind::Plain)
+    Ok(DirectoryKind::Plain)
 }
 
 struct Walk<'a> {
@@ -164,10 +172,10 @@ impl Walk<'_> {
                 name => format!("{name}/{entry_name}"),
             };
             match kind(self.root, &path) {
-                Ok(Kind::Array(documents, sources)) => {
+                Ok(DirectoryKind::Array(documents, sources)) => {
                     self.push(name, path, documents, sources)?;
                 }
-                Ok(Kind::Group | Kind::Plain) if depth + 1 < MAX_DEPTH => {
+                Ok(DirectoryKind::Group | DirectoryKind::Plain) if depth + 1 < MAX_DEPTH => {
                     match self.enter(&path, &name, depth + 1) {
                         // The directories beside it can still be read.
                         Err(error @ Error::Io { .. }) => {
@@ -176,7 +184,7 @@ impl Walk<'_> {
                         entered => entered?,
                     }
                 }
-                Ok(Kind::Group | Kind::Plain) => self.warnings.push(format!(
+                Ok(DirectoryKind::Group | DirectoryKind::Plain) => self.warnings.push(format!(
                     "group {name:?} is left out: more than {MAX_DEPTH} groups within each other"
                 )),
                 Err(error) => self.warnings.push(format!("{name:?} is left out: {error}")),
@@ -219,7 +227,7 @@ impl Walk<'_> {
             // A directory that cannot be listed is reported when it is read.
             for entry in folder.read_dir().into_iter().flatten().flatten() {
                 self.looked_at += 1;
-                if self.looked_at > MAX_LOOKED_AT {
+                if self.looked_at > MAX_LINK_CHECKS {
                     return;
                 }
                 let Ok(kind) = entry.file_type() else {
@@ -263,15 +271,15 @@ impl Walk<'_> {
 
     fn count_folder(&mut self) -> Result<()> {
         self.folders += 1;
-        if self.folders > MAX_FOLDERS {
-            return Err(self.too_many(MAX_FOLDERS, "folders"));
+        if self.folders > MAX_DIRECTORIES {
+            return Err(self.too_many(MAX_DIRECTORIES, "folders"));
         }
         Ok(())
     }
 
     fn too_many(&self, most: usize, what: &str) -> Error {
         Error::malformed(
-            Place::file(self.root.path()),
+            ErrorLocation::file(self.root.path()),
             "hierarchy",
             format!("one of more than {most} {what}"),
             "fewer",
@@ -283,7 +291,7 @@ impl Walk<'_> {
         let path = self.root.absolute().join(".zmetadata");
         let Some((bytes, identity)) = json::read(self.root, &path)? else {
             return Err(Error::malformed(
-                Place::file(self.root.path()),
+                ErrorLocation::file(self.root.path()),
                 "folder",
                 "one without zarr.json, .zgroup, .zarray and .zmetadata",
                 "a Zarr hierarchy",
@@ -291,7 +299,7 @@ impl Walk<'_> {
         };
         let mut value = json::parse(&path, &bytes)?;
         let Some(Value::Object(documents)) = value.get_mut("metadata").map(Value::take) else {
-            let place = Place::file(&path);
+            let place = ErrorLocation::file(&path);
             return Err(Error::malformed(place, "metadata", "absent", "an object"));
         };
         let mut documents: BTreeMap<String, Value> = documents.into_iter().collect();

@@ -24,7 +24,7 @@ pub(super) enum Calendar {
 /// Returns the nanoseconds from 1970-01-01 00:00:00 UTC to a reference date: a date, an optional
 /// time, and an optional time zone. The error says what is expected.
 pub(super) fn parse_reference_date(text: &str, calendar: Calendar) -> Result<i128, &'static str> {
-    Reader(text).reference(calendar)
+    DateParser(text).reference(calendar)
 }
 
 impl Calendar {
@@ -76,9 +76,9 @@ fn julian_days(year: i32, month: u32, day: u32) -> Option<i32> {
 }
 
 /// The rest of a reference date that has not been parsed yet.
-struct Reader<'a>(&'a str);
+struct DateParser<'a>(&'a str);
 
-impl Reader<'_> {
+impl DateParser<'_> {
     fn reference(mut self, calendar: Calendar) -> Result<i128, &'static str> {
         const FORM: &str = "a reference date such as 1970-01-01 00:00:00";
         let (year, month, day) = self.date().ok_or(FORM)?;
@@ -173,7 +173,7 @@ impl Reader<'_> {
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DateParser<'a> {
     fn eat(&mut self, byte: u8) -> bool {
         let rest = self.0.strip_prefix(char::from(byte));
         self.0 = rest.unwrap_or(self.0);

@@ -9,9 +9,9 @@ pub trait Cell: Copy + PartialOrd + Send + Sync + 'static {
     /// Zero.
     const ZERO: Self;
     /// The lower bound of all numbers.
-    const LEAST: Self;
+    const LOWEST: Self;
     /// The upper bound of all numbers.
-    const GREATEST: Self;
+    const HIGHEST: Self;
     /// `true` if the type has NaN.
     const HAS_NAN: bool;
 
@@ -109,8 +109,8 @@ macro_rules! float {
     ($type:ty, $count:ty) => {
         impl Cell for $type {
             const ZERO: Self = 0.0;
-            const LEAST: Self = <$type>::NEG_INFINITY;
-            const GREATEST: Self = <$type>::INFINITY;
+            const LOWEST: Self = <$type>::NEG_INFINITY;
+            const HIGHEST: Self = <$type>::INFINITY;
             const HAS_NAN: bool = true;
 
             bytes!($type, $count);
@@ -167,8 +167,8 @@ macro_rules! integer {
     ($type:ty, $count:ty, $partial:ty, $float_partial:ty) => {
         impl Cell for $type {
             const ZERO: Self = 0;
-            const LEAST: Self = <$type>::MIN;
-            const GREATEST: Self = <$type>::MAX;
+            const LOWEST: Self = <$type>::MIN;
+            const HIGHEST: Self = <$type>::MAX;
             const HAS_NAN: bool = false;
 
             bytes!($type, $count);
@@ -306,12 +306,12 @@ impl<C: Cell> Keep<C> for Numbers {
 
 /// Keeps all numbers except the fill value.
 #[derive(Debug, Clone, Copy)]
-pub struct Except<C> {
+pub struct ExceptFill<C> {
     /// The fill value.
     pub fill: C,
 }
 
-impl<C: Cell> Keep<C> for Except<C> {
+impl<C: Cell> Keep<C> for ExceptFill<C> {
     const KEEPS_NUMBERS: bool = false;
 
     #[inline(always)]

@@ -7,7 +7,7 @@
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Cell, Keep};
-use crate::grid::reduce::piece::{Piece, prefetch};
+use crate::grid::reduce::piece::{KernelInput, prefetch};
 
 /// The number of columns that are processed at once.
 const TILE: usize = 256;
@@ -54,7 +54,7 @@ impl Deviation {
     "x86_64+avx2+fma"
 ))]
 pub fn deviation_columns<C: Cell, K: Keep<C>>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     deviations: &mut [Deviation],
 ) {
@@ -103,7 +103,7 @@ pub fn deviation_columns<C: Cell, K: Keep<C>>(
     "x86_64+avx2+fma"
 ))]
 pub fn deviation_rows<C: Cell, K: Keep<C>>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     deviations: &mut [Deviation],
 ) {

@@ -3,7 +3,7 @@
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Cell, Keep};
-use crate::grid::reduce::piece::{Base, Piece, SHORT, STREAMS, prefetch};
+use crate::grid::reduce::piece::{Base, KernelInput, SHORT, STREAMS, prefetch};
 
 /// The number of cells of a row that are compared at once, with results that stay in registers.
 const WIDTH: usize = 64;
@@ -30,7 +30,7 @@ impl<C> Extremes<'_, C> {
 
 #[inline(always)]
 fn start<C: Cell, const MAX: bool>() -> C {
-    if MAX { C::LEAST } else { C::GREATEST }
+    if MAX { C::LOWEST } else { C::HIGHEST }
 }
 
 /// Returns the better of two cells, or `before` if `cell` is NaN.
@@ -60,7 +60,7 @@ fn better_kept<C: Cell, K: Keep<C>, const MAX: bool>(cell: C, keep: K, before: C
     "x86_64+avx2+fma"
 ))]
 pub fn extreme_columns<C: Cell, K: Keep<C>, const MAX: bool>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
@@ -107,7 +107,7 @@ pub fn extreme_columns<C: Cell, K: Keep<C>, const MAX: bool>(
     "x86_64+avx2+fma"
 ))]
 pub fn extreme_rows<C: Cell, K: Keep<C>, const MAX: bool>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
@@ -139,10 +139,10 @@ pub fn extreme_rows<C: Cell, K: Keep<C>, const MAX: bool>(
     });
 }
 
-/// Extremes by row where [`Piece::has_short_rows`].
+/// Extremes by row where [`KernelInput::has_short_rows`].
 #[inline(always)]
 fn short_rows<C: Cell, K: Keep<C>, const MAX: bool>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {
@@ -186,7 +186,7 @@ fn short_rows<C: Cell, K: Keep<C>, const MAX: bool>(
 /// Extremes by column where rows are no longer than [`SHORT`].
 #[inline(always)]
 fn short_columns<C: Cell, K: Keep<C>, const MAX: bool>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     extremes: &mut Extremes<'_, C>,
 ) {

@@ -16,11 +16,11 @@ pub const NO_GROUP: usize = usize::MAX;
 /// Lines with fewer cells are combined with the axis before them.
 const SHORT: usize = 128;
 /// The most cells of a line that combines two axes.
-const LONGEST_LINE: usize = 16 << 10;
+const MAX_COMBINED_LINE: usize = 16 << 10;
 /// The most cells of a line that is extended by part of an axis.
-const LONGER_LINE: usize = 1 << 10;
+const MAX_EXTENDED_LINE: usize = 1 << 10;
 /// The fewest rows that must remain when a line is extended.
-const MANY_ROWS: usize = 64;
+const MIN_ROWS: usize = 64;
 /// The average number of selected cells per run below which a line is read with its gaps.
 const SPARSE: usize = 16;
 /// The fewest cells of a stream that is read side by side with others.
@@ -42,13 +42,13 @@ pub struct AxisGroups {
 pub struct Layout {
     /// The range from the first selected cell to the last. All offsets count from its start.
     pub span: Range<u64>,
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<RowPattern>,
 }
 
-/// Rows of equal length and the groups that their cells go to. [`super::piece::Piece`] describes
+/// Rows of equal length and the groups that their cells go to. [`super::piece::KernelInput`] describes
 /// the fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct RowPattern {
     pub outer: Vec<Base>,
     pub inner: Vec<Base>,
     pub rows: Vec<usize>,
@@ -72,7 +72,7 @@ pub(crate) enum Target {
 
 /// The terms along an axis.
 #[derive(Debug, Clone)]
-enum Terms {
+enum AxisTerms {
     /// One term for all indices.
     Same(usize),
     /// The term of index 0 and the difference between consecutive terms.
@@ -83,11 +83,11 @@ enum Terms {
 
 #[derive(Debug, Clone)]
 /// One axis of a chunk, or several adjacent axes merged into one.
-struct Part {
+struct LayoutAxis {
     extent: usize,
     stride: usize,
     selected: Vec<Range<usize>>,
-    terms: Terms,
+    terms: AxisTerms,
 }
 
 impl Layout {
@@ -97,7 +97,7 @@ impl Layout {
         let mut stride = 1;
         let mut parts = Vec::with_capacity(axes.len());
         for axis in axes.iter().rev() {
-            let part = Part::new(axis, stride);
+            let part = LayoutAxis::new(axis, stride);
             stride *= part.extent;
             parts.push(part);
         }
@@ -106,8 +106,8 @@ impl Layout {
         if parts.iter().all(|part| !part.selected.is_empty()) {
             cut(merged(parts), &mut pieces);
         }
-        let start = pieces.iter().map(Piece::start).min().unwrap_or(0);
-        let end = pieces.iter().map(Piece::end).max().unwrap_or(0);
+        let start = pieces.iter().map(RowPattern::start).min().unwrap_or(0);
+        let end = pieces.iter().map(RowPattern::end).max().unwrap_or(0);
         for piece in &mut pieces {
             piece.is_dense = piece.cells() * 2 > piece.end() - piece.start();
             piece.rebase(start);
@@ -120,7 +120,7 @@ impl Layout {
     }
 }
 
-impl Piece {
+impl RowPattern {
     fn start(&self) -> usize {
         let least = |offsets: &mut dyn Iterator<Item = usize>| offsets.min().unwrap_or(0);
         least(&mut self.outer.iter().map(|base| base.offset))
@@ -154,7 +154,7 @@ impl Piece {
     }
 }
 
-impl Part {
+impl LayoutAxis {
     fn new(axis: &AxisGroups, stride: usize) -> Self {
         // Lossless casts: the cells of a chunk are in memory or in a memory map, so its extents
         // fit.
@@ -165,8 +165,8 @@ impl Part {
             .collect();
         let extent = axis.selected.length() as usize;
         let terms = match &axis.terms {
-            None => Terms::Same(0),
-            Some(terms) => Terms::new(terms, &selected, extent),
+            None => AxisTerms::Same(0),
+            Some(terms) => AxisTerms::new(terms, &selected, extent),
         };
         Self {
             extent,
@@ -186,7 +186,7 @@ impl Part {
 
     /// Returns `true` if the axis is not grouped by: all its indices have the same term.
     fn is_reduced(&self) -> bool {
-        matches!(self.terms, Terms::Same(_))
+        matches!(self.terms, AxisTerms::Same(_))
     }
 
     /// Returns a term for each index, selected or not.
@@ -215,24 +215,26 @@ impl Part {
             extent,
             stride: behind.stride,
             selected: vec![0..extent],
-            terms: Terms::Any(terms.collect()),
+            terms: AxisTerms::Any(terms.collect()),
         }
     }
 
     /// Combines this axis and the next one, `behind`, if the result is as simple as both.
     fn merge(&self, behind: &Self) -> Option<Self> {
         let terms = match (&self.terms, &behind.terms) {
-            (terms, Terms::Same(0)) if behind.extent == 1 => {
+            (terms, AxisTerms::Same(0)) if behind.extent == 1 => {
                 return Some(Self {
                     stride: behind.stride,
                     terms: terms.clone(),
                     ..self.clone()
                 });
             }
-            (Terms::Same(0), _) if self.extent == 1 => return Some(behind.clone()),
-            (Terms::Same(ahead), Terms::Same(inner)) => Terms::Same(ahead + inner),
-            (Terms::Steps(ahead, step), Terms::Steps(inner, 1)) if *step == behind.extent => {
-                Terms::Steps(ahead + inner, 1)
+            (AxisTerms::Same(0), _) if self.extent == 1 => return Some(behind.clone()),
+            (AxisTerms::Same(ahead), AxisTerms::Same(inner)) => AxisTerms::Same(ahead + inner),
+            (AxisTerms::Steps(ahead, step), AxisTerms::Steps(inner, 1))
+                if *step == behind.extent =>
+            {
+                AxisTerms::Steps(ahead + inner, 1)
             }
             _ => return None,
         };
@@ -249,7 +251,7 @@ impl Part {
     }
 }
 
-impl Terms {
+impl AxisTerms {
     /// Classifies the terms of the selected indices of an axis of this extent.
     fn new(terms: &[usize], selected: &[Range<usize>], extent: usize) -> Self {
         let positions = || {
@@ -305,8 +307,8 @@ impl Terms {
 }
 
 /// Merges adjacent axes where that keeps them simple.
-fn merged(parts: Vec<Part>) -> Vec<Part> {
-    let mut merged: Vec<Part> = Vec::with_capacity(parts.len());
+fn merged(parts: Vec<LayoutAxis>) -> Vec<LayoutAxis> {
+    let mut merged: Vec<LayoutAxis> = Vec::with_capacity(parts.len());
     for part in parts {
         let together = merged.last().and_then(|ahead| ahead.merge(&part));
         match (together, merged.last_mut()) {
@@ -319,10 +321,10 @@ fn merged(parts: Vec<Part>) -> Vec<Part> {
 
 /// Cuts the selected cells into rows: the innermost axis becomes the line, all others bases or
 /// rows.
-fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
+fn cut(mut parts: Vec<LayoutAxis>, pieces: &mut Vec<RowPattern>) {
     let Some(mut line) = parts.pop() else {
         // An array without axes has one cell.
-        pieces.push(Piece {
+        pieces.push(RowPattern {
             outer: vec![Base {
                 offset: 0,
                 group: 0,
@@ -342,7 +344,7 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
     // combine axes into a longer line.
     while line.extent < SHORT
         && let Some(ahead) = parts.last()
-        && line.extent * ahead.extent <= LONGEST_LINE
+        && line.extent * ahead.extent <= MAX_COMBINED_LINE
         && has_rows(&parts[..parts.len() - 1])
     {
         line = ahead.combine(&line);
@@ -354,15 +356,15 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
         && let Some(ahead) = parts.last_mut()
         && ahead.is_reduced()
         && ahead.is_whole()
-        && let Some(share) = (2..=LONGER_LINE / line.extent)
+        && let Some(share) = (2..=MAX_EXTENDED_LINE / line.extent)
             .rev()
-            .find(|share| ahead.extent.is_multiple_of(*share) && ahead.extent / share >= MANY_ROWS)
+            .find(|share| ahead.extent.is_multiple_of(*share) && ahead.extent / share >= MIN_ROWS)
     {
-        let inner = Part {
+        let inner = LayoutAxis {
             extent: share,
             stride: ahead.stride,
             selected: std::iter::once(0..share).collect(),
-            terms: Terms::Same(0),
+            terms: AxisTerms::Same(0),
         };
         line = inner.combine(&line);
         ahead.stride *= share;
@@ -371,7 +373,7 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
     }
     let count: usize = line.selected.iter().map(Range::len).sum();
     if line.selected.len() > 1 && count < line.selected.len() * SPARSE {
-        line.terms = Terms::Any(line.spelled_out());
+        line.terms = AxisTerms::Any(line.spelled_out());
         let first = line.selected.first().map_or(0, |run| run.start);
         let last = line.selected.last().map_or(0, |run| run.end);
         line.selected = vec![first..last];
@@ -386,8 +388,8 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
         };
         for run in &line.selected {
             let (first, target) = match &line.terms {
-                Terms::Same(term) => (*term, Target::Base),
-                Terms::Steps(first, 1) => (first + run.start, Target::Neighbours),
+                AxisTerms::Same(term) => (*term, Target::Base),
+                AxisTerms::Steps(first, 1) => (first + run.start, Target::Neighbours),
                 terms => {
                     let terms = run.clone().map(|position| terms.at(position));
                     (0, Target::Scattered(terms.collect()))
@@ -397,7 +399,7 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
                 offset: base.offset + run.start * line.stride,
                 group: base.group + group + first,
             };
-            pieces.push(Piece {
+            pieces.push(RowPattern {
                 outer: outer.iter().map(base).collect(),
                 inner: inner.clone(),
                 rows: rows.clone(),
@@ -411,17 +413,17 @@ fn cut(mut parts: Vec<Part>, pieces: &mut Vec<Piece>) {
 
 /// Returns `true` if one of these axes makes at least [`STREAMS`] rows that are added to each
 /// other.
-fn has_rows(parts: &[Part]) -> bool {
+fn has_rows(parts: &[LayoutAxis]) -> bool {
     let mut parts = parts.iter();
     parts.any(|part| part.is_reduced() && part.positions().nth(STREAMS - 1).is_some())
 }
 
 /// Returns `true` if every selected index of an axis has its own group.
-fn is_simple(part: &Part) -> bool {
+fn is_simple(part: &LayoutAxis) -> bool {
     match &part.terms {
-        Terms::Same(_) => part.positions().nth(1).is_none(),
-        Terms::Steps(..) => true,
-        Terms::Any(_) => {
+        AxisTerms::Same(_) => part.positions().nth(1).is_none(),
+        AxisTerms::Steps(..) => true,
+        AxisTerms::Any(_) => {
             let mut terms: Vec<_> = part
                 .positions()
                 .map(|position| part.terms.at(position))
@@ -434,15 +436,15 @@ fn is_simple(part: &Part) -> bool {
 
 /// Returns the bases: the product of all but the last of the axes on which every selected index has
 /// its own group, and that last axis.
-fn bases(parts: &[Part]) -> (Vec<Base>, Vec<Base>) {
-    let simple: Vec<&Part> = parts.iter().filter(|part| is_simple(part)).collect();
+fn bases(parts: &[LayoutAxis]) -> (Vec<Base>, Vec<Base>) {
+    let simple: Vec<&LayoutAxis> = parts.iter().filter(|part| is_simple(part)).collect();
     let nothing = || {
         vec![Base {
             offset: 0,
             group: 0,
         }]
     };
-    let product = |parts: &[&Part]| {
+    let product = |parts: &[&LayoutAxis]| {
         parts.iter().fold(nothing(), |bases, part| {
             let steps = |base: Base| {
                 part.positions().map(move |position| Base {
@@ -462,7 +464,7 @@ fn bases(parts: &[Part]) -> (Vec<Base>, Vec<Base>) {
 }
 
 /// Returns the offsets of the rows along all other axes, per sum of their terms.
-fn rows(parts: &[Part]) -> Vec<(usize, Vec<usize>)> {
+fn rows(parts: &[LayoutAxis]) -> Vec<(usize, Vec<usize>)> {
     let mut all = vec![(0, vec![0])];
     for part in parts.iter().filter(|part| !is_simple(part)) {
         let mut classes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();

@@ -52,5 +52,5 @@ mod tests;
 
 pub use group_counts::GroupCounts;
 pub use layout::{AxisGroups, Layout};
-pub use moments::{SumKind, Wanted};
+pub use moments::{RequestedAggregates, SumKind};
 pub use reduction::{CellType, Counts, Reduction, Results};

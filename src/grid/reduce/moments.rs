@@ -1,16 +1,16 @@
 //! The accumulators of all groups, for one type of cell.
 
-use crate::grid::reduce::cell::{Both, Except, Keep, Number, Numbers, SumInto, Total, Within};
+use crate::grid::reduce::cell::{Both, ExceptFill, Keep, Number, Numbers, SumInto, Total, Within};
 use crate::grid::reduce::deviations::{Deviation, deviation_columns, deviation_rows};
 use crate::grid::reduce::extremes::{Extremes, extreme_columns, extreme_rows};
 use crate::grid::reduce::group_counts::GroupCounts;
 use crate::grid::reduce::layout::{self, NO_GROUP, Target};
-use crate::grid::reduce::piece::{Base, Piece};
+use crate::grid::reduce::piece::{Base, KernelInput};
 use crate::grid::reduce::sums::{Sums, sum_columns, sum_rows};
 
 /// The aggregates that a reduction computes for each group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Wanted {
+pub struct RequestedAggregates {
     /// The sum of the kept cells, accumulated in this type.
     pub sum: Option<SumKind>,
     /// The number of kept cells.
@@ -34,14 +34,14 @@ pub enum SumKind {
 
 /// The sums of all groups.
 #[derive(Debug, Clone)]
-pub(super) enum Totals<N> {
+pub(super) enum GroupSums<N> {
     Float(Vec<f64>),
     Natural(Vec<N>),
 }
 
 /// The min or max of all groups. `seen` is [`Extremes::seen`].
 #[derive(Debug, Clone)]
-pub(super) struct Found<C> {
+pub(super) struct GroupExtremes<C> {
     pub cells: Vec<C>,
     pub seen: Vec<bool>,
 }
@@ -59,9 +59,9 @@ pub(super) struct Moments<C: Number> {
     fill: Option<C>,
     /// The counts in the encoding of [`Sums::counts`].
     pub counts: Vec<i64>,
-    pub totals: Option<Totals<C::Natural>>,
-    pub least: Option<Found<C>>,
-    pub greatest: Option<Found<C>>,
+    pub totals: Option<GroupSums<C::Natural>>,
+    pub least: Option<GroupExtremes<C>>,
+    pub greatest: Option<GroupExtremes<C>>,
     pub deviations: Option<Vec<Deviation>>,
     scratch: Scratch<C>,
 }
@@ -92,9 +92,14 @@ impl<C: Number> Default for Scratch<C> {
 
 impl<C: Number> Moments<C> {
     /// Returns empty accumulators for this many groups. Skips NaN, `fill`, and cells out of bounds.
-    pub fn new(groups: usize, wanted: Wanted, bounds: Option<Within<C>>, fill: Option<C>) -> Self {
+    pub fn new(
+        groups: usize,
+        wanted: RequestedAggregates,
+        bounds: Option<Within<C>>,
+        fill: Option<C>,
+    ) -> Self {
         let found = |wanted: bool, start: C| {
-            wanted.then(|| Found {
+            wanted.then(|| GroupExtremes {
                 cells: vec![start; groups],
                 seen: Vec::new(),
             })
@@ -114,11 +119,11 @@ impl<C: Number> Moments<C> {
                 vec![0; groups]
             },
             totals: sums.map(|kind| match kind {
-                SumKind::Float => Totals::Float(vec![0.0; groups]),
-                SumKind::Natural => Totals::Natural(vec![C::Natural::default(); groups]),
+                SumKind::Float => GroupSums::Float(vec![0.0; groups]),
+                SumKind::Natural => GroupSums::Natural(vec![C::Natural::default(); groups]),
             }),
-            least: found(wanted.least, C::GREATEST),
-            greatest: found(wanted.greatest, C::LEAST),
+            least: found(wanted.least, C::HIGHEST),
+            greatest: found(wanted.greatest, C::LOWEST),
             deviations: wanted.deviation.then(|| vec![Deviation::default(); groups]),
             scratch: Scratch::default(),
         }
@@ -137,14 +142,14 @@ impl<C: Number> Moments<C> {
     }
 
     /// Adds the cells of chunks with the same layout.
-    pub fn add(&mut self, sources: &[&[C::Bytes]], pieces: &[layout::Piece]) {
+    pub fn add(&mut self, sources: &[&[C::Bytes]], pieces: &[layout::RowPattern]) {
         for piece in pieces {
             let mut starts: Vec<&[C::Bytes]> = Vec::with_capacity(sources.len() * piece.rows.len());
             for source in sources {
                 starts.extend(piece.rows.iter().map(|row| &source[*row..]));
             }
             let target = &piece.target;
-            let piece = Piece {
+            let piece = KernelInput {
                 starts: &starts,
                 outer: &piece.outer,
                 inner: &piece.inner,
@@ -157,21 +162,26 @@ impl<C: Number> Moments<C> {
             };
             match (self.within, self.fill) {
                 (None, None) => self.add_piece(&piece, target, Numbers),
-                (None, Some(fill)) => self.add_piece(&piece, target, Except { fill }),
+                (None, Some(fill)) => self.add_piece(&piece, target, ExceptFill { fill }),
                 (Some(within), None) => self.add_piece(&piece, target, within),
                 (Some(within), Some(fill)) => {
-                    self.add_piece(&piece, target, Both(within, Except { fill }));
+                    self.add_piece(&piece, target, Both(within, ExceptFill { fill }));
                 }
             }
         }
     }
 
-    fn add_piece<K: Keep<C>>(&mut self, piece: &Piece<'_, C::Bytes>, target: &Target, keep: K) {
+    fn add_piece<K: Keep<C>>(
+        &mut self,
+        piece: &KernelInput<'_, C::Bytes>,
+        target: &Target,
+        keep: K,
+    ) {
         let is_hopeful = self.is_hopeful();
         let scratch = &mut self.scratch;
         let counts = &mut self.counts;
         match &mut self.totals {
-            Some(Totals::Float(totals)) => {
+            Some(GroupSums::Float(totals)) => {
                 let sums = Sums {
                     totals,
                     counts,
@@ -180,7 +190,7 @@ impl<C: Number> Moments<C> {
                 let (floats, counts) = (&mut scratch.floats, &mut scratch.counts);
                 add_sums::<C, f64, K>(piece, target, keep, sums, floats, counts);
             }
-            Some(Totals::Natural(totals)) => {
+            Some(GroupSums::Natural(totals)) => {
                 let sums = Sums {
                     totals,
                     counts,
@@ -220,11 +230,11 @@ impl<C: Number> Moments<C> {
             counts.for_each(|(count, other)| *count += other);
         }
         match (&mut self.totals, &other.totals) {
-            (Some(Totals::Float(totals)), Some(Totals::Float(others))) => {
+            (Some(GroupSums::Float(totals)), Some(GroupSums::Float(others))) => {
                 let totals = totals.iter_mut().zip(others);
                 totals.for_each(|(total, other)| *total += other);
             }
-            (Some(Totals::Natural(totals)), Some(Totals::Natural(others))) => {
+            (Some(GroupSums::Natural(totals)), Some(GroupSums::Natural(others))) => {
                 let totals = totals.iter_mut().zip(others);
                 totals.for_each(|(total, other)| total.add(*other));
             }
@@ -276,8 +286,8 @@ impl<C: Number> Moments<C> {
             self.count_known(group, count, 0);
             self.add_known_extremes(group, cell, cell);
             match &mut self.totals {
-                Some(Totals::Float(totals)) => totals[group].add(repeated(cell, count)),
-                Some(Totals::Natural(totals)) => totals[group].add(repeated(cell, count)),
+                Some(GroupSums::Float(totals)) => totals[group].add(repeated(cell, count)),
+                Some(GroupSums::Natural(totals)) => totals[group].add(repeated(cell, count)),
                 None => {}
             }
             if let Some(deviations) = &mut self.deviations {
@@ -327,7 +337,7 @@ fn repeated<C: SumInto<T>, T: Total>(cell: C, count: u64) -> T {
     sum
 }
 
-impl<C: Copy> Found<C> {
+impl<C: Copy> GroupExtremes<C> {
     fn merge(&mut self, other: &Self, is_better: impl Fn(C, C) -> bool) {
         for (cell, other) in self.cells.iter_mut().zip(&other.cells) {
             if is_better(*other, *cell) {
@@ -351,7 +361,7 @@ impl<C: Copy> Found<C> {
 }
 
 fn add_sums<C: SumInto<T>, T: Total, K: Keep<C>>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     target: &Target,
     keep: K,
     mut sums: Sums<'_, T>,
@@ -381,10 +391,10 @@ fn add_sums<C: SumInto<T>, T: Total, K: Keep<C>>(
 }
 
 fn add_extremes<C: Number, K: Keep<C>, const MAX: bool>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     target: &Target,
     keep: K,
-    found: &mut Found<C>,
+    found: &mut GroupExtremes<C>,
     scratch: &mut Scratch<C>,
 ) {
     let mut extremes = Extremes {
@@ -397,7 +407,7 @@ fn add_extremes<C: Number, K: Keep<C>, const MAX: bool>(
         Target::Scattered(terms) => for_each_base(piece, |group, piece| {
             let (line, seen) = (&mut scratch.found, &mut scratch.seen);
             line.clear();
-            line.resize(piece.length, if MAX { C::LEAST } else { C::GREATEST });
+            line.resize(piece.length, if MAX { C::LOWEST } else { C::HIGHEST });
             seen.clear();
             let mut of_line = Extremes { found: line, seen };
             extreme_columns::<C, K, MAX>(piece, keep, &mut of_line);
@@ -419,9 +429,9 @@ fn add_extremes<C: Number, K: Keep<C>, const MAX: bool>(
     }
 }
 
-/// Calls `visit` for each base with its group and a [`Piece`] of only that base, whose groups count
+/// Calls `visit` for each base with its group and a [`KernelInput`] of only that base, whose groups count
 /// from zero.
-fn for_each_base<B>(piece: &Piece<'_, B>, mut visit: impl FnMut(usize, &Piece<'_, B>)) {
+fn for_each_base<B>(piece: &KernelInput<'_, B>, mut visit: impl FnMut(usize, &KernelInput<'_, B>)) {
     for outer in piece.outer {
         for inner in piece.inner {
             let base = [Base {
@@ -432,7 +442,7 @@ fn for_each_base<B>(piece: &Piece<'_, B>, mut visit: impl FnMut(usize, &Piece<'_
                 offset: 0,
                 group: 0,
             }];
-            let one = Piece {
+            let one = KernelInput {
                 outer: &base,
                 inner: &origin,
                 ..*piece

@@ -13,7 +13,7 @@ pub struct Base {
 /// `inner`, whose offsets and groups are added. Each base has one row per element of `starts`: the
 /// `length` cells that begin at the offset of the base.
 #[derive(Debug, Clone, Copy)]
-pub struct Piece<'a, B> {
+pub struct KernelInput<'a, B> {
     /// The cells that offsets count from, for each row of a base and each chunk. All rows of a base
     /// go to the same groups.
     pub starts: &'a [&'a [B]],
@@ -33,15 +33,15 @@ pub const STREAMS: usize = 8;
 /// The longest row that is reduced together with the rows of other bases.
 pub const SHORT: usize = 64;
 /// The longest row that is reduced together with those of other bases if each base has one row.
-pub const MIDDLING: usize = 4096;
+pub const MEDIUM: usize = 4096;
 
-impl<'a, B> Piece<'a, B> {
+impl<'a, B> KernelInput<'a, B> {
     /// Returns `true` if rows should be reduced together with the rows of other bases.
     #[inline(always)]
     pub fn has_short_rows(&self) -> bool {
         self.length
             <= if self.starts.len() == 1 {
-                MIDDLING
+                MEDIUM
             } else {
                 SHORT
             }
@@ -106,7 +106,7 @@ impl<'a, B> Piece<'a, B> {
     }
 }
 
-/// The bases of a [`Piece`], several at a time. This is neither an iterator nor a closure, because
+/// The bases of a [`KernelInput`], several at a time. This is neither an iterator nor a closure, because
 /// those need not be inlined, and would then be compiled for the baseline processor.
 #[derive(Debug)]
 pub struct Bases<'a> {

@@ -13,7 +13,7 @@ use half::f16;
 use crate::grid::reduce::cell::{Cell, Number, Within};
 use crate::grid::reduce::group_counts::GroupCounts;
 use crate::grid::reduce::layout::Layout;
-use crate::grid::reduce::moments::{Found, Moments, Totals, Wanted};
+use crate::grid::reduce::moments::{GroupExtremes, GroupSums, Moments, RequestedAggregates};
 
 /// The type of stored numbers. All are little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -116,13 +116,13 @@ impl Reduction {
     pub fn new(
         cell_type: CellType,
         groups: usize,
-        wanted: Wanted,
+        wanted: RequestedAggregates,
         bounds: Option<(u64, u64)>,
         fill: Option<u64>,
     ) -> Self {
         fn typed<C: Number>(
             groups: usize,
-            wanted: Wanted,
+            wanted: RequestedAggregates,
             bounds: Option<(u64, u64)>,
             fill: Option<u64>,
         ) -> Moments<C> {
@@ -247,7 +247,7 @@ impl Reduction {
                 }
                 (false, counts) => Counts::Each(counts.iter().map(|count| *count as u64).collect()),
             };
-            let extremes = |found: Option<Found<C>>, start: C| -> Option<ArrayRef> {
+            let extremes = |found: Option<GroupExtremes<C>>, start: C| -> Option<ArrayRef> {
                 let found = found?;
                 let is_found = found.cells.iter().enumerate().map(|(group, cell)| {
                     *cell != start || found.seen.get(group).copied().unwrap_or(false)
@@ -260,11 +260,11 @@ impl Reduction {
                 )))
             };
             Results {
-                least: extremes(moments.least, C::GREATEST),
-                greatest: extremes(moments.greatest, C::LEAST),
+                least: extremes(moments.least, C::HIGHEST),
+                greatest: extremes(moments.greatest, C::LOWEST),
                 sums: moments.totals.map(|totals| match totals {
-                    Totals::Float(totals) => Arc::new(Float64Array::from(totals)) as ArrayRef,
-                    Totals::Natural(totals) => {
+                    GroupSums::Float(totals) => Arc::new(Float64Array::from(totals)) as ArrayRef,
+                    GroupSums::Natural(totals) => {
                         Arc::new(PrimitiveArray::<N>::new(totals.into(), None))
                     }
                 }),

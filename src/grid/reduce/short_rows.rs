@@ -2,7 +2,7 @@
 //! short row after another stalls on memory. So the rows of several bases are summed together.
 
 use crate::grid::reduce::cell::{Cell, Keep, SumInto};
-use crate::grid::reduce::piece::{Base, MIDDLING, Piece, SHORT, STREAMS, prefetch};
+use crate::grid::reduce::piece::{Base, KernelInput, MEDIUM, SHORT, STREAMS, prefetch};
 use crate::grid::reduce::sums::{Sums, add_kept, add_rest, exception, run, settle, settled};
 
 /// The most rows per partial sum of a column, well below the 65,535 that its counter holds.
@@ -12,10 +12,10 @@ const LANES: usize = 8;
 /// The most rows of one base that are summed together.
 const MOST_STARTS: usize = 64;
 
-/// Sums by row where [`Piece::has_short_rows`].
+/// Sums by row where [`KernelInput::has_short_rows`].
 #[inline(always)]
 pub fn sum_short_rows<C: SumInto<T>, T, K: Keep<C>>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
@@ -40,7 +40,7 @@ pub fn sum_short_rows<C: SumInto<T>, T, K: Keep<C>>(
 /// Sums by column where rows are no longer than [`SHORT`].
 #[inline(always)]
 pub fn sum_short_columns<C: SumInto<T>, T, K: Keep<C>>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
@@ -56,7 +56,7 @@ pub fn sum_short_columns<C: SumInto<T>, T, K: Keep<C>>(
 fn add_columns<C: SumInto<T>, T, K: Keep<C>>(
     starts: &[&[C::Bytes]],
     bases: &[Base],
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
@@ -102,7 +102,7 @@ fn add_columns<C: SumInto<T>, T, K: Keep<C>>(
 fn add_narrow<C: SumInto<T>, T, K: Keep<C>>(
     starts: &[&[C::Bytes]],
     bases: &[Base],
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
@@ -110,7 +110,7 @@ fn add_narrow<C: SumInto<T>, T, K: Keep<C>>(
     for base in bases {
         let mut sum = C::Partial::default();
         // A 16-bit counter holds the cells of one row, or of several short ones.
-        const { assert!(MIDDLING <= u16::MAX as usize && MOST_STARTS * SHORT <= u16::MAX as usize) };
+        const { assert!(MEDIUM <= u16::MAX as usize && MOST_STARTS * SHORT <= u16::MAX as usize) };
         let mut count = C::Count::default();
         for start in starts {
             let cells = &start[base.offset..][..piece.length];
@@ -141,7 +141,7 @@ fn add_narrow<C: SumInto<T>, T, K: Keep<C>>(
 fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LINE: usize>(
     starts: &[&[C::Bytes]],
     bases: &[Base; STREAMS],
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
@@ -201,7 +201,7 @@ fn add_rows<C: SumInto<T>, T, K: Keep<C>, const LINE: usize>(
 fn add_row<C: SumInto<T>, T, K: Keep<C>>(
     starts: &[&[C::Bytes]],
     base: &Base,
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {

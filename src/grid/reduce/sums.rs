@@ -6,7 +6,7 @@
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Keep, Partial, SumInto};
-use crate::grid::reduce::piece::{Piece, STREAMS, prefetch};
+use crate::grid::reduce::piece::{KernelInput, STREAMS, prefetch};
 use crate::grid::reduce::short_rows::{sum_short_columns, sum_short_rows};
 
 /// The number of cells of a row that are added at once, to sums that stay in registers.
@@ -148,7 +148,7 @@ impl<C: SumInto<T>, T> Lanes<C, T> {
     "x86_64+avx2+fma"
 ))]
 pub fn sum_columns<C: SumInto<T>, T, K: Keep<C>>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
@@ -218,7 +218,7 @@ pub fn sum_columns<C: SumInto<T>, T, K: Keep<C>>(
     "x86_64+avx2+fma"
 ))]
 fn sum_few_columns<C: SumInto<T>, T, K: Keep<C>>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
@@ -240,7 +240,7 @@ fn sum_few_columns<C: SumInto<T>, T, K: Keep<C>>(
     "x86_64+avx2+fma"
 ))]
 pub fn sum_rows<C: SumInto<T>, T, K: Keep<C>>(
-    piece: &Piece<'_, C::Bytes>,
+    piece: &KernelInput<'_, C::Bytes>,
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {

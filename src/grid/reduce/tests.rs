@@ -6,7 +6,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, UInt64Type};
 use half::f16;
 
-use super::{AxisGroups, CellType, Counts, Layout, Reduction, SumKind, Wanted};
+use super::{AxisGroups, CellType, Counts, Layout, Reduction, RequestedAggregates, SumKind};
 use crate::grid::IndexSet;
 
 const TYPES: [CellType; 10] = [
@@ -155,7 +155,7 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
         CellType::F16 => bits(CellType::F32, bound),
         _ => bits(cell_type, bound.max(least(cell_type))),
     };
-    let wanted = Wanted {
+    let wanted = RequestedAggregates {
         sum: Some([SumKind::Float, SumKind::Natural][numbers.below(2) as usize]),
         count: true,
         least: true,

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_mean_files() {
+    fn names_of_array_files() {
         for yes in [
             "a.tet",
             "x/*.TET",

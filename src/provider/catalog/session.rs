@@ -101,7 +101,11 @@ pub trait TetSessionExt {
     /// # Errors
     /// Returns an error if the directory cannot be read, or a schema of one of the names exists. In
     /// that case no schema is registered.
-    async fn register_tet_folder(&self, path: &Path, options: TetOptions) -> Result<TetFolder>;
+    async fn register_tet_folder(
+        &self,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<RegisteredDirectory>;
 
     /// Registers one dataset as a table: the dataset that `options.dataset` names, else the only
     /// dataset of the file.
@@ -269,9 +273,13 @@ impl TetSessionExt for SessionContext {
         Ok(schema)
     }
 
-    async fn register_tet_folder(&self, path: &Path, options: TetOptions) -> Result<TetFolder> {
+    async fn register_tet_folder(
+        &self,
+        path: &Path,
+        options: TetOptions,
+    ) -> Result<RegisteredDirectory> {
         let config = self.copied_config();
-        let mut folder = TetFolder {
+        let mut folder = RegisteredDirectory {
             schemas: Vec::new(),
             refused: Vec::new(),
         };
@@ -316,7 +324,7 @@ impl TetSessionExt for SessionContext {
 
 /// The result of registering a directory.
 #[derive(Debug)]
-pub struct TetFolder {
+pub struct RegisteredDirectory {
     /// The schemas of the files that were registered.
     pub schemas: Vec<Arc<TetSchema>>,
     /// The errors of the files that could not be opened.

@@ -20,8 +20,8 @@ use crate::format::npy::contiguous_chunk;
 use crate::format::tet::{MAX_ATTRIBUTES, MAX_RANK, MAX_TEXT, is_allowed};
 use crate::grid::{ChunkGrid, CoordinateSource, Selection, Window, infer_labels};
 use crate::provider::adapters::arrays::{
-    ARROW_TYPE, ArrayDataset, StoredArray, StoredWindowReader, Writing, base, create_file, group,
-    open_file,
+    ARROW_TYPE, ArrayDataset, StoredArray, StoredWindowReader, WriteOptions, base, create_file,
+    group, open_file,
 };
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::catalog::settings::options::{ReadOptions, TetOptions};
@@ -46,16 +46,16 @@ const MEANINGFUL: [&str; 6] = [
 ];
 
 /// The source of an array in the output.
-enum Content {
+enum ArraySource {
     /// A dataset of the input.
-    Array(Arc<StoredArray>, Copied),
+    Array(Arc<StoredArray>, CellForm),
     /// Coordinates that are stored as labels in the input.
     Cells(Arc<[u8]>),
 }
 
 /// The form in which the cells of a dataset are copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Copied {
+enum CellForm {
     /// The stored cells, unchanged.
     Cells,
     /// The stored cells, with all fill values replaced by a single one.
@@ -81,7 +81,7 @@ pub(super) fn convert(
     };
     let wanted = options.dataset.as_ref().or(named.as_ref());
     let extension = output.extension().unwrap_or_default();
-    let mut plan = Plan {
+    let mut plan = ConversionPlan {
         file: &file,
         target,
         is_one_array: wanted.is_some() && extension.eq_ignore_ascii_case("npy"),
@@ -92,13 +92,13 @@ pub(super) fn convert(
         warnings: &mut converted.warnings,
     };
     plan.add_datasets(wanted.map(String::as_str))?;
-    let Plan {
+    let ConversionPlan {
         specs, contents, ..
     } = plan;
     if specs.is_empty() {
         return plan_err!("{}: there is no array to convert", input.display());
     }
-    let writing = Writing {
+    let writing = WriteOptions {
         zone_maps: options.zone_maps,
         history: ("convert", file.format()),
         is_zarr_2: false,
@@ -115,14 +115,14 @@ pub(super) fn convert(
     }
     let mut writer = create_file(target, output, specs, &writing)?;
     let datasets = contents.iter().filter_map(|content| match content {
-        Content::Array(array, _) => cells(array.dataset()),
-        Content::Cells(_) => None,
+        ArraySource::Array(array, _) => cells(array.dataset()),
+        ArraySource::Cells(_) => None,
     });
     progress.all.store(datasets.sum(), Ordering::Relaxed);
     for (number, content) in contents.iter().enumerate() {
         match content {
-            Content::Cells(cells) => writer.write_dataset(number, cells)?,
-            Content::Array(array, copied) => {
+            ArraySource::Cells(cells) => writer.write_dataset(number, cells)?,
+            ArraySource::Array(array, copied) => {
                 copy(array, *copied, number, writer.as_mut(), options, progress)?;
             }
         }
@@ -139,7 +139,7 @@ fn cells(dataset: &Dataset) -> Option<u64> {
 }
 
 /// The arrays to write, collected from the datasets of the input.
-struct Plan<'a> {
+struct ConversionPlan<'a> {
     file: &'a Arc<dyn ArrayFile>,
     target: FileKind,
     /// `true` if the output is an `.npy` file, which holds a single array, and a dataset is
@@ -148,11 +148,11 @@ struct Plan<'a> {
     options: &'a ConvertOptions,
     read_options: &'a TetOptions,
     specs: Vec<DatasetSpec>,
-    contents: Vec<Content>,
+    contents: Vec<ArraySource>,
     warnings: &'a mut Vec<String>,
 }
 
-impl Plan<'_> {
+impl ConversionPlan<'_> {
     /// Adds all datasets, or the selected dataset along with its coordinate datasets.
     fn add_datasets(&mut self, wanted: Option<&str>) -> Result<()> {
         let file = self.file;
@@ -210,9 +210,9 @@ impl Plan<'_> {
             &self.unpack_options(),
             self.warnings,
         )?;
-        let mut copied = Copied::Cells;
+        let mut copied = CellForm::Cells;
         if array.is_unpacked() {
-            copied = Copied::Values;
+            copied = CellForm::Values;
             dtype = Dtype::F64;
             metadata.attrs.retain(|key, _| array.keeps(key));
         } else if self.target == FileKind::Tet
@@ -220,7 +220,7 @@ impl Plan<'_> {
             && (array.has_many_fills() || Fill::of(&metadata, dtype) != Some(fill))
         {
             // A `.tet` file supports one fill value, which is in the first of these attributes.
-            copied = Copied::CellsWithOneFill;
+            copied = CellForm::CellsWithOneFill;
             for attribute in FILL_ATTRIBUTES {
                 metadata.attrs.remove(attribute);
             }
@@ -261,7 +261,8 @@ impl Plan<'_> {
             .with_compression(compression)
             .with_metadata(metadata);
         self.specs.push(spec);
-        self.contents.push(Content::Array(Arc::new(array), copied));
+        self.contents
+            .push(ArraySource::Array(Arc::new(array), copied));
         Ok(())
     }
 
@@ -353,7 +354,7 @@ impl Plan<'_> {
                 attributes: BTreeMap::new(),
             })?;
             self.specs.push(coordinates.spec(group(dataset.name())));
-            self.contents.push(Content::Cells(coordinates.cells));
+            self.contents.push(ArraySource::Cells(coordinates.cells));
         }
         Ok(())
     }
@@ -381,7 +382,7 @@ fn unfit(shape: &[u64], metadata: &DatasetMetadata) -> Option<String> {
 /// Copies an array. One thread reads blocks, and this one splits them into chunks and writes these.
 fn copy(
     stored: &Arc<StoredArray>,
-    copied: Copied,
+    copied: CellForm,
     number: usize,
     writer: &mut dyn ArrayWriter,
     options: &ConvertOptions,
@@ -437,7 +438,7 @@ fn copy(
 fn read(
     reader: &mut StoredWindowReader,
     array: &StoredArray,
-    copied: Copied,
+    copied: CellForm,
     window: &Window,
     progress: &ConvertProgress,
 ) -> Result<Vec<u8>> {
@@ -446,11 +447,11 @@ fn read(
         progress.check()?;
         if reader.advance()? {
             let all = 0..window.cells();
-            if copied == Copied::Values {
+            if copied == CellForm::Values {
                 return Ok(unpacked_cells(&reader.read(&[all])?[0]));
             }
             let mut cells = reader.cells(0, all)?.to_vec();
-            if copied == Copied::CellsWithOneFill {
+            if copied == CellForm::CellsWithOneFill {
                 array.unify_fills(&mut cells);
             }
             return Ok(cells);

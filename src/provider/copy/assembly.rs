@@ -9,21 +9,21 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 
 use crate::format::array::ArrayWriter;
 use crate::provider::copy::options::CopyOptions;
-use crate::provider::copy::places::Places;
+use crate::provider::copy::places::ChunkLookup;
 use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 
 /// Memory in bytes for the chunks assembled together, if the pool grants it. A single chunk is
 /// assembled in any case.
-const MOST_MEMORY: u64 = 64 << 20;
+const MAX_CHUNK_MEMORY: u64 = 64 << 20;
 /// The max number of temporary files that are open at a time.
-const MOST_FILES: usize = 128;
+const MAX_TEMPORARY_FILES: usize = 128;
 /// The average number of reads per block up to which chunks are assembled without sorting rows
 /// first.
-const MOST_READS: usize = 2;
+const MAX_READS_PER_BLOCK: usize = 2;
 
 /// The context of writing chunks.
 pub(super) struct Assembly<'a> {
-    pub places: Places,
+    pub places: ChunkLookup,
     /// For each dataset, the bytes of a missing cell.
     pub fills: Vec<Vec<u8>>,
     /// The index of the first value dataset in the writer. Coordinate datasets precede it.
@@ -48,7 +48,7 @@ impl Assembly<'_> {
             first..end.max(first)
         };
         let reads: usize = spans.iter().map(|span| touched(span).len()).sum();
-        if reads <= MOST_READS * spans.len().max(1) {
+        if reads <= MAX_READS_PER_BLOCK * spans.len().max(1) {
             // The rows are nearly in chunk order: each run of chunks needs only few blocks, so read
             // the blocks directly.
             let mut blocks = vec![Vec::new(); runs.len()];
@@ -62,7 +62,7 @@ impl Assembly<'_> {
             }
             return Ok(());
         }
-        for some in runs.chunks(MOST_FILES) {
+        for some in runs.chunks(MAX_TEMPORARY_FILES) {
             let sorted = self.sort(spool, some)?;
             for (run, rows) in some.iter().zip(&sorted) {
                 self.write_run(run, rows, 0..rows.len(), writer)?;
@@ -73,7 +73,7 @@ impl Assembly<'_> {
 
     /// Reserves memory for chunks, and returns its size in bytes.
     fn budget(&self, memory: &MemoryReservation) -> u64 {
-        let mut bytes = MOST_MEMORY;
+        let mut bytes = MAX_CHUNK_MEMORY;
         while bytes > 1 << 20 && memory.try_resize(bytes as usize).is_err() {
             bytes /= 2;
         }
@@ -133,7 +133,7 @@ impl Assembly<'_> {
                 dimensions = block.codes.len();
                 if sorted.is_empty() {
                     sorted.resize_with(runs.len(), || {
-                        let memory = MOST_MEMORY as usize / runs.len();
+                        let memory = MAX_CHUNK_MEMORY as usize / runs.len();
                         let spool = Spool::new(self.context, dimensions, memory);
                         (spool, Block::empty(dimensions, measures))
                     });

@@ -23,10 +23,10 @@ const CALENDAR: &str = "proleptic_gregorian";
 const MISSING_TEXT: i64 = -1;
 /// The max number of attributes that hold the texts of a column, which leaves room for other
 /// attributes.
-const MAX_PARTS: usize = 48;
+const MAX_CATEGORY_ATTRIBUTES: usize = 48;
 /// The max size of a column's texts in bytes. Columns with more text fail early, while rows are
 /// read.
-const MAX_CATEGORIES: usize = MAX_TEXT * MAX_PARTS;
+const MAX_CATEGORY_BYTES: usize = MAX_TEXT * MAX_CATEGORY_ATTRIBUTES;
 
 /// Encodes the values of one column and collects the metadata of its dataset.
 #[derive(Debug)]
@@ -209,7 +209,7 @@ impl Measure {
                         // JSON adds two quotes, a colon, a comma and at least one digit to each
                         // text.
                         self.category_bytes += text.len() + 5;
-                        if self.category_bytes > MAX_CATEGORIES {
+                        if self.category_bytes > MAX_CATEGORY_BYTES {
                             return plan_err!("{}", too_many_texts(&self.name));
                         }
                         texts.insert(text.to_string(), code);
@@ -231,7 +231,7 @@ impl Measure {
         if let Some(texts) = &self.texts {
             let parts = Categories::encode(texts, MISSING_TEXT, MAX_TEXT);
             let is_long = parts.iter().any(|(_, part)| part.len() > MAX_TEXT);
-            if is_long || parts.len() > MAX_PARTS {
+            if is_long || parts.len() > MAX_CATEGORY_ATTRIBUTES {
                 return plan_err!("{}", too_many_texts(&self.name));
             }
             self.metadata.attrs.extend(parts);
@@ -304,7 +304,7 @@ impl Measure {
 
 fn too_many_texts(name: &str) -> String {
     format!(
-        "{name} has more or longer texts than fit the {MAX_PARTS} attributes of {MAX_TEXT} bytes that the format leaves for \
+        "{name} has more or longer texts than fit the {MAX_CATEGORY_ATTRIBUTES} attributes of {MAX_TEXT} bytes that the format leaves for \
          them; number them, and keep their texts in a table of their own"
     )
 }

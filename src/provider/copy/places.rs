@@ -3,7 +3,7 @@
 use crate::grid::{ChunkGrid, Window};
 
 /// Lookup tables by dimension and code, which locate a cell without a division per row.
-pub(super) struct Places {
+pub(super) struct ChunkLookup {
     dimensions: Vec<Dimension>,
     grid: ChunkGrid,
     chunks_along: Vec<u64>,
@@ -19,7 +19,7 @@ struct Dimension {
     extent: Vec<u64>,
 }
 
-impl Places {
+impl ChunkLookup {
     /// Builds the tables from the index of each code along each axis.
     pub fn new(positions: &[&[u32]], grid: ChunkGrid) -> Self {
         let chunks_along: Vec<u64> = grid
@@ -99,7 +99,7 @@ mod tests {
     fn every_cell_has_its_place() {
         let grid = ChunkGrid::new(vec![5, 4], vec![2, 3]);
         // The codes are in descending order along the first axis.
-        let places = Places::new(&[&[4, 3, 2, 1, 0], &[0, 1, 2, 3]], grid.clone());
+        let places = ChunkLookup::new(&[&[4, 3, 2, 1, 0], &[0, 1, 2, 3]], grid.clone());
         assert_eq!(places.chunks(), 6);
         let mut seen = Vec::new();
         for i in 0..5u32 {

@@ -33,7 +33,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use url::Url;
 
 use crate::error::Error;
-use crate::format::io::target::{self, TemporaryFolder};
+use crate::format::io::target::{self, TemporaryDirectory};
 
 /// The file extensions, each with DataFusion's name of the format.
 const EXTENSIONS: [(&str, &str); 7] = [
@@ -178,7 +178,7 @@ impl FileFormat for RowFormat {
         conf: FileSinkConfig,
         order_requirements: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Some(place) = Place::of(&conf)? else {
+        let Some(place) = CopyPaths::of(&conf)? else {
             let format = &self.0;
             return format
                 .create_writer_physical_plan(input, state, conf, order_requirements)
@@ -210,7 +210,7 @@ impl FileFormat for RowFormat {
 
 /// The temporary path and the final path of a `COPY`.
 #[derive(Debug)]
-struct Place {
+struct CopyPaths {
     target: PathBuf,
     /// `true` if the target is a directory of files.
     is_folder: bool,
@@ -218,7 +218,7 @@ struct Place {
     folder: PathBuf,
 }
 
-impl Place {
+impl CopyPaths {
     /// Returns the paths of a `COPY` to the local file system, or `None` for any other statement or
     /// store.
     fn of(conf: &FileSinkConfig) -> Result<Option<Self>> {
@@ -325,7 +325,7 @@ fn put_folder(written: &Path, target: &Path) -> Result<(), Error> {
 struct RowSink {
     /// DataFusion's operator, whose sink writes into the temporary directory.
     writer: Arc<dyn ExecutionPlan>,
-    place: Place,
+    place: CopyPaths,
 }
 
 impl RowSink {
@@ -374,7 +374,8 @@ impl DataSink for RowSink {
         context: &Arc<TaskContext>,
     ) -> Result<u64> {
         let target = &self.place.target;
-        let folder = Leftovers(Some(target::create_folder(&self.place.folder, target)?));
+        let folder =
+            TemporaryDirectoryGuard(Some(target::create_folder(&self.place.folder, target)?));
         let rows = self.inner()?.write_all(data, context).await?;
         self.place.put()?;
         folder.remove();
@@ -386,15 +387,15 @@ impl DataSink for RowSink {
 ///
 /// If the `COPY` fails, a thread deletes the directory repeatedly: blocking writes of an aborted
 /// task continue for a moment, and may create their file again along with the directory.
-struct Leftovers(Option<TemporaryFolder>);
+struct TemporaryDirectoryGuard(Option<TemporaryDirectory>);
 
-impl Leftovers {
+impl TemporaryDirectoryGuard {
     fn remove(mut self) {
         self.0.take();
     }
 }
 
-impl Drop for Leftovers {
+impl Drop for TemporaryDirectoryGuard {
     fn drop(&mut self) {
         let Some(folder) = self.0.take() else {
             return;

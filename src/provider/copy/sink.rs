@@ -20,7 +20,9 @@ use futures::StreamExt;
 use crate::format::array::{DatasetMetadata, DatasetSpec};
 use crate::format::tet::{MAX_ATTRIBUTES, is_allowed};
 use crate::grid::ChunkGrid;
-use crate::provider::adapters::arrays::{OF_PACKED, Writing, base, create_file, group};
+use crate::provider::adapters::arrays::{
+    UNPACK_ATTRIBUTES, WriteOptions, base, create_file, group,
+};
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::copy::assembly::Assembly;
 use crate::provider::copy::axes::AxisBuilder;
@@ -28,9 +30,9 @@ use crate::provider::copy::columns::Columns;
 use crate::provider::copy::lineage::Origin;
 use crate::provider::copy::measure::Measure;
 use crate::provider::copy::options::CopyOptions;
-use crate::provider::copy::places::Places;
+use crate::provider::copy::places::ChunkLookup;
 use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
-use crate::provider::copy::target::{Stored, chunk_shape};
+use crate::provider::copy::target::{AxisStorage, chunk_shape};
 use crate::provider::source::DATASET;
 
 /// The name of the value column of tables with a single dataset. A dataset made from such a column
@@ -40,11 +42,11 @@ const VALUE: &str = "value";
 const NOT_COPIED: [&str; 1] = ["coordinates"];
 const FILL_VALUE: &str = "_FillValue";
 /// The max memory for encoded rows in bytes. The pool may grant less.
-const MOST_MEMORY: usize = 64 << 20;
-/// An array with more than `SPARSE` cells per row is probably a mistake, unless it has at most
-/// `SMALL` cells.
-const SPARSE: u64 = 1000;
-const SMALL: u64 = 1 << 28;
+const MAX_SPOOL_MEMORY: usize = 64 << 20;
+/// An array with more than `MAX_CELLS_PER_ROW` cells per row is probably a mistake, unless it has at most
+/// `SMALL_ARRAY_CELLS` cells.
+const MAX_CELLS_PER_ROW: u64 = 1000;
+const SMALL_ARRAY_CELLS: u64 = 1 << 28;
 
 /// Writes rows as arrays.
 #[derive(Debug)]
@@ -186,7 +188,7 @@ impl ArraySink {
         let is_unpacked = !field.data_type().is_integer();
         metadata.attrs = carried(field);
         metadata.attrs.retain(|key, _| {
-            let is_stale = is_unpacked && OF_PACKED.contains(&key.as_str());
+            let is_stale = is_unpacked && UNPACK_ATTRIBUTES.contains(&key.as_str());
             !(is_stale || NOT_COPIED.contains(&key.as_str()))
         });
         // Leave room for a fill value.
@@ -270,7 +272,7 @@ impl DataSink for ArraySink {
         context: &Arc<TaskContext>,
     ) -> Result<u64> {
         let mut rows = Rows::try_new(self)?;
-        let mut spool = Spool::new(context, self.columns.dimensions.len(), MOST_MEMORY);
+        let mut spool = Spool::new(context, self.columns.dimensions.len(), MAX_SPOOL_MEMORY);
         let mut count = 0;
         let none = || Block::empty(self.columns.dimensions.len(), self.columns.measures.len());
         let mut block = none();
@@ -400,7 +402,9 @@ impl Rows {
         let cells = shape
             .iter()
             .try_fold(1u64, |cells, extent| cells.checked_mul(*extent));
-        let Some(cells) = cells.filter(|cells| *cells <= SMALL || cells / count <= SPARSE) else {
+        let Some(cells) =
+            cells.filter(|cells| *cells <= SMALL_ARRAY_CELLS || cells / count <= MAX_CELLS_PER_ROW)
+        else {
             return plan_err!(
                 "{count} rows would make an array of {shape:?} cells over {}, nearly all of them missing; are all of these \
                  dimensions? {} says which are",
@@ -440,10 +444,10 @@ impl Rows {
         // Readers look up coordinate datasets in the group of the dataset.
         let groups: BTreeSet<&str> = self.measures.iter().map(|one| group(&one.name)).collect();
         for axis in &axes {
-            match Stored::of(axis, kind == FileKind::Tet)? {
-                Stored::Counted => {}
-                Stored::Labels(texts) => labels.push((axis.name.as_str(), texts)),
-                Stored::Dataset(dataset) => {
+            match AxisStorage::of(axis, kind == FileKind::Tet)? {
+                AxisStorage::Counted => {}
+                AxisStorage::Labels(texts) => labels.push((axis.name.as_str(), texts)),
+                AxisStorage::Dataset(dataset) => {
                     for group in &groups {
                         let spec = dataset.spec(group);
                         specs.push(spec.with_compression(options.compression));
@@ -463,7 +467,7 @@ impl Rows {
             let attributes = measure.metadata.attrs.iter();
             specs.push(attributes.fold(spec, |spec, (key, value)| spec.with_attribute(key, value)));
         }
-        let writing = Writing {
+        let writing = WriteOptions {
             zone_maps: options.zone_maps,
             history: ("write", "sql"),
             is_zarr_2: options.is_zarr_2,
@@ -474,7 +478,7 @@ impl Rows {
         }
         let positions: Vec<&[u32]> = axes.iter().map(|axis| axis.positions.as_slice()).collect();
         let assembly = Assembly {
-            places: Places::new(&positions, ChunkGrid::new(shape, chunk_shape)),
+            places: ChunkLookup::new(&positions, ChunkGrid::new(shape, chunk_shape)),
             fills,
             first_dataset,
             options,

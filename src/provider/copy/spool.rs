@@ -72,7 +72,7 @@ impl Block {
 
 /// The location of a block in the temporary file, and the sizes of its columns in bytes.
 #[derive(Debug)]
-struct Stored {
+struct BlockLocation {
     offset: u64,
     rows: usize,
     lengths: Vec<usize>,
@@ -99,7 +99,7 @@ struct SpoolFile {
     output: Option<Box<dyn SpillWriter>>,
     buffer: Vec<u8>,
     end: u64,
-    stored: Vec<Stored>,
+    stored: Vec<BlockLocation>,
 }
 
 impl fmt::Debug for SpoolFile {
@@ -229,7 +229,7 @@ impl SpoolFile {
         }
         let offset = self.end;
         self.end += lengths.iter().sum::<usize>() as u64;
-        self.stored.push(Stored {
+        self.stored.push(BlockLocation {
             offset,
             rows: block.rows,
             lengths,

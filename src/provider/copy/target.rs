@@ -23,7 +23,7 @@ use crate::provider::copy::measure::{Measure, bytes};
 const CHUNK_BYTES: u64 = 4 << 20;
 
 /// How the coordinates of an axis are stored.
-pub(super) enum Stored {
+pub(super) enum AxisStorage {
     /// Not stored, because they count up from zero, which is the default for an axis.
     Counted,
     Labels(Vec<String>),
@@ -104,7 +104,7 @@ impl CoordinateDataset {
     }
 }
 
-impl Stored {
+impl AxisStorage {
     /// Chooses a form from which the same coordinates, of the same type, are read back.
     /// `has_labels` is `true` if the format supports labels.
     pub fn of(axis: &FinishedAxis, has_labels: bool) -> Result<Self> {
@@ -239,19 +239,19 @@ mod tests {
 
     use super::*;
 
-    fn stored(coordinates: impl Array + 'static) -> Stored {
+    fn stored(coordinates: impl Array + 'static) -> AxisStorage {
         let axis = FinishedAxis {
             name: "x".to_string(),
             positions: Vec::new(),
             attributes: BTreeMap::new(),
             coordinates: Arc::new(coordinates),
         };
-        Stored::of(&axis, true).unwrap()
+        AxisStorage::of(&axis, true).unwrap()
     }
 
-    fn labels_of(stored: Stored) -> Vec<String> {
+    fn labels_of(stored: AxisStorage) -> Vec<String> {
         match stored {
-            Stored::Labels(labels) => labels,
+            AxisStorage::Labels(labels) => labels,
             _ => panic!("no labels"),
         }
     }
@@ -277,21 +277,21 @@ mod tests {
     }
 
     #[test]
-    fn what_labels_cannot_spell_is_a_dataset() {
+    fn coordinates_without_exact_labels_become_a_dataset() {
         assert!(matches!(
             stored(Int64Array::from(vec![0, 1, 2])),
-            Stored::Counted
+            AxisStorage::Counted
         ));
         assert!(matches!(
             stored(Int32Array::from(vec![0, 1, 2])),
-            Stored::Dataset(..)
+            AxisStorage::Dataset(..)
         ));
         assert!(matches!(
             stored(StringArray::from(vec!["1", "2"])),
-            Stored::Dataset(..)
+            AxisStorage::Dataset(..)
         ));
         let times = TimestampMicrosecondArray::from_iter_values((0..100).map(|t| t * 60_000_000));
-        assert!(matches!(stored(times), Stored::Dataset(..)));
+        assert!(matches!(stored(times), AxisStorage::Dataset(..)));
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl ExtremeArgument {
         }
     }
 
-    fn accumulator_of(&self, arguments: &AccumulatorArgs) -> Result<OfGroups> {
+    fn accumulator_of(&self, arguments: &AccumulatorArgs) -> Result<ExtremeArgumentAccumulator> {
         if arguments.is_distinct {
             return exec_err!("{} does not take DISTINCT", self.name());
         }
@@ -52,7 +52,7 @@ impl ExtremeArgument {
         };
         let converter =
             |field: &FieldRef| RowConverter::new(vec![SortField::new(field.data_type().clone())]);
-        Ok(OfGroups {
+        Ok(ExtremeArgumentAccumulator {
             is_greatest: self.is_greatest,
             arguments: converter(argument)?,
             values: converter(value)?,
@@ -114,23 +114,23 @@ impl AggregateUDFImpl for ExtremeArgument {
 
 /// The best row of each group so far, in Arrow's row format, whose bytes sort like the values.
 #[derive(Debug)]
-struct OfGroups {
+struct ExtremeArgumentAccumulator {
     is_greatest: bool,
     arguments: RowConverter,
     values: RowConverter,
-    found: Vec<Option<Found>>,
+    found: Vec<Option<BestRow>>,
     argument_type: DataType,
     value_type: DataType,
 }
 
 #[derive(Debug)]
-struct Found {
+struct BestRow {
     argument: OwnedRow,
     value: OwnedRow,
     is_null: bool,
 }
 
-impl OfGroups {
+impl ExtremeArgumentAccumulator {
     fn change(
         &mut self,
         columns: &[ArrayRef],
@@ -177,7 +177,7 @@ impl OfGroups {
             {
                 continue;
             }
-            self.found[group] = Some(Found {
+            self.found[group] = Some(BestRow {
                 argument: argument.owned(),
                 value: value.owned(),
                 is_null,
@@ -189,7 +189,7 @@ impl OfGroups {
     fn columns(&mut self, emit_to: EmitTo) -> Result<[ArrayRef; 2]> {
         let found = emit_to.take_needed(&mut self.found);
         let column =
-            |converter: &RowConverter, data_type: &DataType, pick: fn(&Found) -> &OwnedRow| {
+            |converter: &RowConverter, data_type: &DataType, pick: fn(&BestRow) -> &OwnedRow| {
                 // The result of a group without rows is null.
                 let null = ScalarValue::try_from(data_type)?.to_array()?;
                 let null = converter.convert_columns(&[null])?;
@@ -213,7 +213,7 @@ impl OfGroups {
     }
 }
 
-impl GroupsAccumulator for OfGroups {
+impl GroupsAccumulator for ExtremeArgumentAccumulator {
     fn update_batch(
         &mut self,
         columns: &[ArrayRef],
@@ -258,11 +258,11 @@ impl GroupsAccumulator for OfGroups {
         let rows: usize = found
             .map(|found| found.argument.as_ref().len() + found.value.as_ref().len())
             .sum();
-        size_of_val(self) + self.found.capacity() * size_of::<Option<Found>>() + rows
+        size_of_val(self) + self.found.capacity() * size_of::<Option<BestRow>>() + rows
     }
 }
 
-impl Accumulator for OfGroups {
+impl Accumulator for ExtremeArgumentAccumulator {
     fn update_batch(&mut self, columns: &[ArrayRef]) -> Result<()> {
         let rows = columns.first().map_or(0, |column| column.len());
         self.change(columns, std::iter::repeat_n(0, rows), 1, None)

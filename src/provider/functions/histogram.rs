@@ -17,11 +17,11 @@ use datafusion::physical_expr::expressions::Literal;
 use crate::provider::functions::memory::SessionMemory;
 
 /// The max number of bins, because each row of the result contains a list of all bins.
-const MOST_BINS: i64 = 1 << BIN_BITS;
+const MAX_BINS: i64 = 1 << BIN_BITS;
 const BIN_BITS: u32 = 20;
 /// The max number of counters in a vector. Beyond, most counters are zero, and the others are kept
 /// in a hash map.
-const MOST_DENSE: usize = 1 << 20;
+const MAX_DENSE: usize = 1 << 20;
 /// The approximate size of a hash map entry in bytes.
 const ENTRY_BYTES: usize = 20;
 
@@ -51,7 +51,7 @@ impl Histogram {
         }
     }
 
-    fn counts(&self, arguments: &AccumulatorArgs) -> Result<Counts> {
+    fn counts(&self, arguments: &AccumulatorArgs) -> Result<HistogramAccumulator> {
         if arguments.is_distinct {
             return exec_err!("histogram does not take DISTINCT");
         }
@@ -72,12 +72,12 @@ impl Histogram {
                 "histogram(value, low, high, bins): found low {low} and high {high}, expected low below high"
             );
         }
-        if !(1..=MOST_BINS).contains(&bins) {
+        if !(1..=MAX_BINS).contains(&bins) {
             return plan_err!(
-                "histogram(value, low, high, bins): found {bins} bins, expected 1 to {MOST_BINS}"
+                "histogram(value, low, high, bins): found {bins} bins, expected 1 to {MAX_BINS}"
             );
         }
-        Ok(Counts {
+        Ok(HistogramAccumulator {
             low,
             high,
             bins: bins as usize,
@@ -133,21 +133,21 @@ impl AggregateUDFImpl for Histogram {
 /// The counters of all groups. The partial state of a group is a list of its non-empty bins, each
 /// followed by its count.
 #[derive(Debug)]
-struct Counts {
+struct HistogramAccumulator {
     low: f64,
     high: f64,
     bins: usize,
     groups: usize,
-    /// The counters of one group after another, as long as there are at most [`MOST_DENSE`].
+    /// The counters of one group after another, as long as there are at most [`MAX_DENSE`].
     dense: Vec<u64>,
-    /// Counters by [`key`], once there are more than [`MOST_DENSE`].
+    /// Counters by [`key`], once there are more than [`MAX_DENSE`].
     sparse: Option<HashMap<u64, u64>>,
     memory: SessionMemory,
     /// Memory reserved for results.
     reserved: Vec<MemoryReservation>,
 }
 
-impl Counts {
+impl HistogramAccumulator {
     fn edge(&self, bin: usize) -> f64 {
         bin as f64 * ((self.high - self.low) / self.bins as f64) + self.low
     }
@@ -177,7 +177,7 @@ impl Counts {
         if self.sparse.is_some() || counts == self.dense.len() {
             return Ok(());
         }
-        if counts <= MOST_DENSE {
+        if counts <= MAX_DENSE {
             if self.dense.try_reserve(counts - self.dense.len()).is_err() {
                 return resources_err!("no memory for {counts} counts of histogram");
             }
@@ -288,7 +288,7 @@ impl Counts {
         }
         all.resize(counts, 0);
         for (key, count) in entries {
-            let (group, bin) = (key >> BIN_BITS, key & (MOST_BINS as u64 - 1));
+            let (group, bin) = (key >> BIN_BITS, key & (MAX_BINS as u64 - 1));
             all[group as usize * self.bins + bin as usize] = count;
         }
         Ok(lists(std::iter::repeat_n(self.bins, groups), all))
@@ -301,7 +301,7 @@ impl Counts {
         let mut pairs = Vec::with_capacity(2 * entries.len());
         for (key, count) in entries {
             lengths[(key >> BIN_BITS) as usize] += 2;
-            pairs.extend([key & (MOST_BINS as u64 - 1), count]);
+            pairs.extend([key & (MAX_BINS as u64 - 1), count]);
         }
         lists(lengths, pairs)
     }
@@ -324,7 +324,7 @@ fn lists(lengths: impl IntoIterator<Item = usize>, values: Vec<u64>) -> ArrayRef
     Arc::new(ListArray::new(field, offsets, Arc::new(values), None))
 }
 
-impl GroupsAccumulator for Counts {
+impl GroupsAccumulator for HistogramAccumulator {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -371,7 +371,7 @@ impl GroupsAccumulator for Counts {
     }
 }
 
-impl Accumulator for Counts {
+impl Accumulator for HistogramAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.update(values, std::iter::repeat(&0), None);
         Ok(())
@@ -402,8 +402,8 @@ impl Accumulator for Counts {
 mod tests {
     use super::*;
 
-    fn counts(bins: usize) -> Counts {
-        Counts {
+    fn counts(bins: usize) -> HistogramAccumulator {
+        HistogramAccumulator {
             low: 0.0,
             high: 1.0,
             bins,

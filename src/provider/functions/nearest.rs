@@ -10,7 +10,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 
-use crate::grid::{Key, SortedCoordinates};
+use crate::grid::{CoordinateKey, SortedCoordinates};
 
 /// Returns `true` where a dimension equals the coordinate of its axis that is nearest to a target.
 ///
@@ -114,7 +114,7 @@ impl ScalarUDFImpl for NearestCoordinate {
             ColumnarValue::Array(array) => array.len(),
             ColumnarValue::Scalar(_) => 1,
         })?;
-        let Some(keys) = Key::of(targets.as_ref())? else {
+        let Some(keys) = CoordinateKey::of(targets.as_ref())? else {
             return internal_err!("{} has no distance to {}", self.name, targets.data_type());
         };
         let indices = keys.into_iter().map(|key| self.coordinates.nearest(key?));

@@ -91,7 +91,7 @@ impl AggregateUDFImpl for PowerSum {
         if arguments.is_distinct {
             return exec_err!("{} does not take DISTINCT", self.name());
         }
-        Ok(Box::new(OfGroups::new(self.power)))
+        Ok(Box::new(PowerSumAccumulator::new(self.power)))
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -107,20 +107,20 @@ impl AggregateUDFImpl for PowerSum {
     }
 
     fn create_groups_accumulator(&self, _: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(OfGroups::new(self.power)))
+        Ok(Box::new(PowerSumAccumulator::new(self.power)))
     }
 }
 
 /// The partial states of all groups. `seen` marks the groups that have a value: NaN cannot mark the
 /// others, because it is also the result for values that are NaN.
 #[derive(Debug)]
-struct OfGroups {
+struct PowerSumAccumulator {
     power: Power,
     states: Vec<f64>,
     seen: Vec<bool>,
 }
 
-impl OfGroups {
+impl PowerSumAccumulator {
     fn new(power: Power) -> Self {
         Self {
             power,
@@ -161,7 +161,7 @@ impl OfGroups {
     }
 }
 
-impl GroupsAccumulator for OfGroups {
+impl GroupsAccumulator for PowerSumAccumulator {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -215,7 +215,7 @@ impl GroupsAccumulator for OfGroups {
     }
 }
 
-impl Accumulator for OfGroups {
+impl Accumulator for PowerSumAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let rows = values[0].len();
         self.change(

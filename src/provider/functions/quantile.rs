@@ -68,9 +68,9 @@ impl AggregateUDFImpl for Quantile {
             return self.inner.accumulator(arguments);
         };
         Ok(match arguments.expr_fields[0].data_type() {
-            DataType::Float16 => Box::new(OfGroups::<Float16Type>::new(fraction)),
-            DataType::Float32 => Box::new(OfGroups::<Float32Type>::new(fraction)),
-            DataType::Float64 => Box::new(OfGroups::<Float64Type>::new(fraction)),
+            DataType::Float16 => Box::new(QuantileAccumulator::<Float16Type>::new(fraction)),
+            DataType::Float32 => Box::new(QuantileAccumulator::<Float32Type>::new(fraction)),
+            DataType::Float64 => Box::new(QuantileAccumulator::<Float64Type>::new(fraction)),
             _ => self.inner.accumulator(arguments)?,
         })
     }
@@ -87,9 +87,9 @@ impl AggregateUDFImpl for Quantile {
             return self.inner.create_groups_accumulator(arguments);
         };
         Ok(match arguments.expr_fields[0].data_type() {
-            DataType::Float16 => Box::new(OfGroups::<Float16Type>::new(fraction)),
-            DataType::Float32 => Box::new(OfGroups::<Float32Type>::new(fraction)),
-            DataType::Float64 => Box::new(OfGroups::<Float64Type>::new(fraction)),
+            DataType::Float16 => Box::new(QuantileAccumulator::<Float16Type>::new(fraction)),
+            DataType::Float32 => Box::new(QuantileAccumulator::<Float32Type>::new(fraction)),
+            DataType::Float64 => Box::new(QuantileAccumulator::<Float64Type>::new(fraction)),
             _ => self.inner.create_groups_accumulator(arguments)?,
         })
     }
@@ -126,14 +126,14 @@ fn fraction(arguments: &AccumulatorArgs) -> Option<f64> {
 
 /// All values of each group.
 #[derive(Debug)]
-struct OfGroups<T: ArrowPrimitiveType> {
+struct QuantileAccumulator<T: ArrowPrimitiveType> {
     fraction: f64,
     values: Vec<Vec<T::Native>>,
     /// The sum of the capacities of the groups' vectors.
     capacity: usize,
 }
 
-impl<T: ArrowPrimitiveType> OfGroups<T>
+impl<T: ArrowPrimitiveType> QuantileAccumulator<T>
 where
     T::Native: Into<f64>,
 {
@@ -233,7 +233,7 @@ fn quantile<N: Copy + Into<f64>>(values: &mut [N], fraction: f64) -> Option<f64>
     })
 }
 
-impl<T: ArrowPrimitiveType + Debug + Send + Sync> GroupsAccumulator for OfGroups<T>
+impl<T: ArrowPrimitiveType + Debug + Send + Sync> GroupsAccumulator for QuantileAccumulator<T>
 where
     T::Native: Into<f64>,
 {
@@ -281,7 +281,7 @@ where
     }
 }
 
-impl<T: ArrowPrimitiveType + Debug + Send + Sync> Accumulator for OfGroups<T>
+impl<T: ArrowPrimitiveType + Debug + Send + Sync> Accumulator for QuantileAccumulator<T>
 where
     T::Native: Into<f64>,
 {

@@ -33,15 +33,15 @@ const INFORMATION_SCHEMA: &str = "information_schema";
 /// The columns that are added after DataFusion's own.
 const ADDED: [&str; 2] = ["units", "description"];
 /// The columns that identify a table.
-const TABLE: [&str; 3] = ["table_catalog", "table_schema", "table_name"];
-/// The column that, together with [`TABLE`], identifies a column.
+const TABLE_KEY: [&str; 3] = ["table_catalog", "table_schema", "table_name"];
+/// The column that, together with [`TABLE_KEY`], identifies a column.
 const COLUMN: &str = "column_name";
 
 /// A relation planner that adds units and descriptions to the tables of `information_schema`.
 #[derive(Debug)]
-pub(super) struct DescribedTables;
+pub(super) struct InformationSchemaPlanner;
 
-impl RelationPlanner for DescribedTables {
+impl RelationPlanner for InformationSchemaPlanner {
     fn plan_relation(
         &self,
         relation: TableFactor,
@@ -112,7 +112,7 @@ impl DescribedTable {
     /// column with one of the added names.
     fn over(inner: Arc<dyn TableProvider>, subject: Subject) -> Option<Self> {
         let schema = inner.schema();
-        let mut needed = TABLE.to_vec();
+        let mut needed = TABLE_KEY.to_vec();
         if subject == Subject::Columns {
             needed.push(COLUMN);
         }
@@ -191,7 +191,7 @@ impl PartitionStream for DescribedRows {
         let (subject, schema) = (self.subject, Arc::clone(&self.schema));
         let (inner, catalogs) = (Arc::clone(&self.inner), Arc::clone(&self.catalogs));
         let batches = stream::once(async move {
-            let tables = Tables::of(catalogs.as_ref()).await?;
+            let tables = TableSchemas::of(catalogs.as_ref()).await?;
             let rows = execute_stream(inner, context)?;
             let rows = rows.map(move |batch| tables.describe(&batch?, subject, &schema));
             Result::<_>::Ok(rows)
@@ -202,9 +202,9 @@ impl PartitionStream for DescribedRows {
 }
 
 /// The schemas of all tables, keyed by the names of catalog, schema and table.
-struct Tables(HashMap<[String; 3], SchemaRef>);
+struct TableSchemas(HashMap<[String; 3], SchemaRef>);
 
-impl Tables {
+impl TableSchemas {
     async fn of(catalogs: &dyn CatalogProviderList) -> Result<Self> {
         let mut tables = HashMap::new();
         for (name, schema) in schemas(catalogs) {
@@ -228,7 +228,7 @@ impl Tables {
                 .column_by_name(name)
                 .map(|column| column.as_string::<i32>())
         };
-        let names = TABLE.map(texts);
+        let names = TABLE_KEY.map(texts);
         let columns = texts(COLUMN);
         let field = |row: usize| {
             let [Some(catalog), Some(schema), Some(table)] = names else {

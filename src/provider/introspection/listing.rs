@@ -18,9 +18,9 @@ use crate::provider::introspection::scan::{Batches, Request, RowScan, RowSource,
 
 /// Maximum number of rows per batch. Small, because computing a single row may look up every chunk
 /// of an array, and a query can be cancelled only between batches.
-const MAX_ROWS: usize = 64;
+const MAX_BATCH_ROWS: usize = 64;
 /// The first columns of every listing, which name the schema.
-const OF_SCHEMA: [&str; 2] = ["table_catalog", "table_schema"];
+const SCHEMA_COLUMNS: [&str; 2] = ["table_catalog", "table_schema"];
 
 /// The rows and columns of one table function.
 pub(super) trait Listing: Send + Sync + 'static {
@@ -28,7 +28,7 @@ pub(super) trait Listing: Send + Sync + 'static {
     type Row: Send + 'static;
     /// The name of the function.
     const NAME: &'static str;
-    /// The columns after [`OF_SCHEMA`].
+    /// The columns after [`SCHEMA_COLUMNS`].
     const COLUMNS: &'static [Column<Self::Row>];
 
     /// Returns the rows of one schema. Anything expensive is left to the columns, which are
@@ -58,7 +58,7 @@ impl<L: Listing> TableFunctionImpl for ListingFunction<L> {
             let name = L::NAME;
             return plan_err!("{name} takes no argument, as in SELECT * FROM {name}()");
         }
-        let of_schema = OF_SCHEMA.map(|name| Field::new(name, DataType::Utf8, true));
+        let of_schema = SCHEMA_COLUMNS.map(|name| Field::new(name, DataType::Utf8, true));
         let of_rows = L::COLUMNS.iter().map(Column::field);
         let fields: Vec<_> = of_schema.into_iter().chain(of_rows).collect();
         Ok(Arc::new(ListingTable::<L> {
@@ -128,7 +128,7 @@ impl<L: Listing> ListingRows<L> {
         match number {
             0 => Ok(repeated(&name.catalog, rows.len())),
             1 => Ok(repeated(&name.schema, rows.len())),
-            _ => L::COLUMNS[number - OF_SCHEMA.len()].over(rows),
+            _ => L::COLUMNS[number - SCHEMA_COLUMNS.len()].over(rows),
         }
     }
 }
@@ -149,7 +149,7 @@ impl<L: Listing> RowSource for ListingRows<L> {
             let mut rows = L::rows(&listing.schemas[schema]);
             rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
             left -= rows.len() as u64;
-            let batches = batches(rows, request.batch_size.min(MAX_ROWS));
+            let batches = batches(rows, request.batch_size.min(MAX_BATCH_ROWS));
             batches.map(move |rows| (schema, rows))
         });
         let (columns, fields) = (request.columns, request.schema);

@@ -5,7 +5,7 @@ use arrow::datatypes::{Field, Schema};
 use crate::provider::source::DATASET;
 
 /// The prefix of the metadata keys of this crate, which are not attributes of a file.
-const OURS: &str = "tet:";
+const OWN_PREFIX: &str = "tet:";
 /// The attributes that describe a column in words, in order of preference.
 #[cfg(feature = "sql")]
 const DESCRIPTIONS: [&str; 3] = ["long_name", "description", "standard_name"];
@@ -15,7 +15,7 @@ pub(super) fn attributes(field: &Field) -> Vec<(&str, &str)> {
     let attributes = field.metadata().iter();
     let mut attributes: Vec<_> = attributes
         .map(|(key, text)| (key.as_str(), text.as_str()))
-        .filter(|(key, _)| !key.starts_with(OURS))
+        .filter(|(key, _)| !key.starts_with(OWN_PREFIX))
         .collect();
     attributes.sort_unstable();
     attributes

@@ -194,11 +194,11 @@ pub(super) fn register(ctx: &SessionContext) {
     }
     #[cfg(feature = "sql")]
     {
-        use crate::provider::introspection::information_schema::DescribedTables;
+        use crate::provider::introspection::information_schema::InformationSchemaPlanner;
         // DataFusion's implementation always returns `Ok`.
         let _ = ctx
             .state_ref()
             .write()
-            .register_relation_planner(Arc::new(DescribedTables));
+            .register_relation_planner(Arc::new(InformationSchemaPlanner));
     }
 }

@@ -20,11 +20,11 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use crate::grid::{Axis, Selection};
 use crate::provider::catalog::settings::config::TetConfig;
 use crate::provider::join::aligned::{AlignedGrids, grid_of_largest};
-use crate::provider::plans::below::{Below, may_fail, with_columns};
+use crate::provider::plans::below::{InlinedInput, may_fail, with_columns};
 use crate::provider::scan::grid_blocks::GridBlocks;
 use crate::provider::scan::grid_table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan};
-use crate::provider::source::{BlockSource, GridPart, GridSource};
+use crate::provider::source::{BlockSource, GridSelection, GridSource};
 
 /// Replaces joins of two arrays on all of their dimensions by one scan of both, if their
 /// coordinates are equal. Chunks with the same cells are read together, and nothing is hashed.
@@ -86,13 +86,13 @@ impl PhysicalOptimizerRule for ZipJoins {
 
 /// One input of a join: a scan of a single grid.
 struct Side {
-    below: Below<ArrayScan>,
-    part: GridPart,
+    below: InlinedInput<ArrayScan>,
+    part: GridSelection,
 }
 
 impl Side {
     fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
-        let Some(below) = Below::of_scan(plan)? else {
+        let Some(below) = InlinedInput::of_scan(plan)? else {
             return Ok(None);
         };
         // The replacement would lose the dynamic filter.
@@ -231,7 +231,7 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
     let blocks = Arc::new(GridBlocks::new(&grid, selection));
     let predicate = (!conjuncts.is_empty()).then(|| conjunction(conjuncts.iter().cloned()));
     let scan = ArrayScan::of_blocks(source, blocks, predicate.as_ref(), plan, config)?;
-    let rows = Below {
+    let rows = InlinedInput {
         node: scan,
         columns: output,
         conjuncts,
@@ -256,7 +256,7 @@ fn narrow(
     if !is_of_zip {
         return Ok(None);
     }
-    let Some(mut rows) = Below::of_scan(plan)? else {
+    let Some(mut rows) = InlinedInput::of_scan(plan)? else {
         return Ok(None);
     };
     let scan = rows.node.plan();
@@ -277,7 +277,7 @@ fn columns_in<'a>(expressions: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>) 
 }
 
 /// Returns the plan that computes rows from a scan, with the column names of `schema`.
-fn plan_of(rows: Below<ArrayScan>, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
+fn plan_of(rows: InlinedInput<ArrayScan>, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
     if schema.fields().len() != rows.columns.len() {
         return internal_err!("{} columns for {schema}", rows.columns.len());
     }

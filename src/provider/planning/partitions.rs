@@ -116,7 +116,7 @@ mod tests {
     use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
     use super::*;
-    use crate::provider::source::{BlockReader, BlockStatistics, GridPart};
+    use crate::provider::source::{BlockReader, BlockStatistics, GridSelection};
 
     /// Blocks of these sizes in bytes, with ten rows each.
     #[derive(Debug)]
@@ -173,7 +173,7 @@ mod tests {
         fn ordering(&self) -> Vec<(usize, bool)> {
             Vec::new()
         }
-        fn grid_parts(&self) -> Option<Vec<GridPart>> {
+        fn grid_parts(&self) -> Option<Vec<GridSelection>> {
             None
         }
         fn reader(&self, _: &[usize], _: &ReadOptions) -> Result<Box<dyn BlockReader>> {

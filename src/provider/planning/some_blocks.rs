@@ -10,19 +10,19 @@ use crate::grid::IndexSet;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::pruning::segments;
 use crate::provider::source::{
-    BlockList, BlockReader, BlockStatistics, GridPart, Progress, ReadCounts,
+    BlockList, BlockReader, BlockStatistics, GridSelection, Progress, ReadCounts,
 };
 
 /// Ordinals of the blocks that are kept from another list.
 #[derive(Debug, Clone)]
-pub(crate) enum Positions {
+pub(crate) enum BlockOrdinals {
     /// In ascending order.
     Some(IndexSet),
     /// In any order, each ordinal at most once.
     Ordered(Arc<[u64]>),
 }
 
-impl Positions {
+impl BlockOrdinals {
     fn count(&self) -> u64 {
         match self {
             Self::Some(set) => set.count(),
@@ -44,16 +44,16 @@ impl Positions {
 
 /// A subset of another list of blocks, possibly in a different order.
 #[derive(Debug)]
-pub(crate) struct SomeBlocks {
+pub(crate) struct BlockSubset {
     all: Arc<dyn BlockList>,
-    kept: Positions,
+    kept: BlockOrdinals,
     /// The number of selected rows, computed on first use.
     rows: OnceLock<Option<u64>>,
 }
 
-impl SomeBlocks {
+impl BlockSubset {
     /// Creates the list of the blocks `kept` of `all`.
-    pub fn new(all: Arc<dyn BlockList>, kept: Positions) -> Self {
+    pub fn new(all: Arc<dyn BlockList>, kept: BlockOrdinals) -> Self {
         Self {
             all,
             kept,
@@ -63,7 +63,7 @@ impl SomeBlocks {
 
     fn positions(&self, positions: &[u64]) -> Result<Vec<u64>> {
         // A run of consecutive ordinals is resolved at once, which is faster than one by one.
-        if let (Positions::Some(set), [first, .., last]) = (&self.kept, positions)
+        if let (BlockOrdinals::Some(set), [first, .., last]) = (&self.kept, positions)
             && positions.windows(2).all(|two| two[0] + 1 == two[1])
             && *last < set.count()
         {
@@ -74,7 +74,7 @@ impl SomeBlocks {
     }
 }
 
-impl BlockList for SomeBlocks {
+impl BlockList for BlockSubset {
     fn total(&self) -> Option<u64> {
         self.all.total()
     }
@@ -148,13 +148,13 @@ impl BlockList for SomeBlocks {
     fn ordering(&self) -> Vec<(usize, bool)> {
         match self.kept {
             // A subset keeps the order of the whole.
-            Positions::Some(_) => self.all.ordering(),
-            Positions::Ordered(_) => Vec::new(),
+            BlockOrdinals::Some(_) => self.all.ordering(),
+            BlockOrdinals::Ordered(_) => Vec::new(),
         }
     }
 
-    fn grid_parts(&self) -> Option<Vec<GridPart>> {
-        let Positions::Some(kept) = &self.kept else {
+    fn grid_parts(&self) -> Option<Vec<GridSelection>> {
+        let BlockOrdinals::Some(kept) = &self.kept else {
             return None;
         };
         let mut parts = self.all.grid_parts()?;
@@ -172,7 +172,7 @@ impl BlockList for SomeBlocks {
     }
 
     fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>> {
-        Ok(Box::new(SomeReader {
+        Ok(Box::new(BlockSubsetReader {
             kept: self.kept.clone(),
             reader: self.all.reader(columns, options)?,
         }))
@@ -180,12 +180,12 @@ impl BlockList for SomeBlocks {
 }
 
 /// Reads the kept blocks of another list.
-struct SomeReader {
-    kept: Positions,
+struct BlockSubsetReader {
+    kept: BlockOrdinals,
     reader: Box<dyn BlockReader>,
 }
 
-impl BlockReader for SomeReader {
+impl BlockReader for BlockSubsetReader {
     fn open(&mut self, position: u64) -> Result<()> {
         self.reader.open(self.kept.nth(position)?)
     }

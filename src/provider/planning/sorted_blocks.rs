@@ -10,14 +10,14 @@ use datafusion::common::Result;
 
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::pruning::segments;
-use crate::provider::planning::some_blocks::{Positions, SomeBlocks};
+use crate::provider::planning::some_blocks::{BlockOrdinals, BlockSubset};
 use crate::provider::source::BlockList;
 
 /// The most blocks that are sorted.
 const MOST_BLOCKS: u64 = 1 << 17;
 
 /// Sorted blocks, and the range of them that each partition reads.
-pub(crate) struct Sorted {
+pub(crate) struct SortedBlocks {
     pub blocks: Arc<dyn BlockList>,
     pub partitions: Vec<Range<u64>>,
 }
@@ -29,13 +29,13 @@ pub(crate) fn sorted(
     columns: &[(usize, SortOptions)],
     options: &ReadOptions,
     partitions: usize,
-) -> Result<Option<Sorted>> {
+) -> Result<Option<SortedBlocks>> {
     let Some(order) = by_bounds(blocks.as_ref(), columns, options)? else {
         return Ok(None);
     };
     let (order, partitions) = dealt(&order, partitions);
-    let blocks = SomeBlocks::new(Arc::clone(blocks), Positions::Ordered(order));
-    Ok(Some(Sorted {
+    let blocks = BlockSubset::new(Arc::clone(blocks), BlockOrdinals::Ordered(order));
+    Ok(Some(SortedBlocks {
         blocks: Arc::new(blocks),
         partitions,
     }))

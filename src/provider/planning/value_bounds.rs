@@ -6,14 +6,14 @@ use crate::grid::reduce::CellType;
 
 /// A range of values, both ends included. Empty if the first bound is above the second.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Bounds {
+pub(crate) enum ValueRange {
     Single(f32, f32),
     Double(f64, f64),
     Signed(i64, i64),
     Unsigned(u64, u64),
 }
 
-impl Bounds {
+impl ValueRange {
     /// The range of all values of a cell type, except NaN.
     pub fn all(cell_type: CellType) -> Self {
         match cell_type {
@@ -279,8 +279,9 @@ mod tests {
         bounds.extend([0.1, 300.1, -300.1, 1e300, -1e300, 1e-300]);
         for op in OPERATORS {
             for bound in bounds.iter().filter(|bound| !bound.is_nan()) {
-                let all = Bounds::all(CellType::F32);
-                let Some(Bounds::Single(least, greatest)) = all.compare_single(op, *bound) else {
+                let all = ValueRange::all(CellType::F32);
+                let Some(ValueRange::Single(least, greatest)) = all.compare_single(op, *bound)
+                else {
                     panic!("{op} {bound}");
                 };
                 for number in numbers {
@@ -293,13 +294,13 @@ mod tests {
     }
 
     #[test]
-    fn integers_compare_with_what_is_no_integer() {
+    fn integers_compare_with_floats() {
         for op in OPERATORS {
             for bound in [
                 -1e30, -32769.0, -32768.0, -1.5, -0.0, 0.0, 2.0, 2.5, 32767.0, 4e4,
             ] {
-                let all = Bounds::all(CellType::I16);
-                let Some(Bounds::Signed(least, greatest)) =
+                let all = ValueRange::all(CellType::I16);
+                let Some(ValueRange::Signed(least, greatest)) =
                     all.compare_integer_with_float(op, bound)
                 else {
                     panic!("{op} {bound}");
@@ -321,20 +322,20 @@ mod tests {
             } else {
                 number.next_up()
             };
-            let (one, other) = Bounds::Single(number, next).ordinals();
+            let (one, other) = ValueRange::Single(number, next).ordinals();
             assert_eq!(other, one + 1, "{number}");
-            let again = Bounds::Single(0.0, 0.0).of_ordinals((one, other));
-            assert_eq!(again, Bounds::Single(number, next));
+            let again = ValueRange::Single(0.0, 0.0).of_ordinals((one, other));
+            assert_eq!(again, ValueRange::Single(number, next));
         }
-        let all = Bounds::all(CellType::F64);
+        let all = ValueRange::all(CellType::F64);
         assert_eq!(all.of_ordinals(all.ordinals()), all);
-        let (low, high) = (Bounds::Signed(-9, 4), Bounds::Signed(6, 7));
+        let (low, high) = (ValueRange::Signed(-9, 4), ValueRange::Signed(6, 7));
         assert_eq!(low.only_value_before(high), Some(5));
-        let (low, high) = (Bounds::Double(-9.0, 4.0), Bounds::Double(6.0, 7.0));
+        let (low, high) = (ValueRange::Double(-9.0, 4.0), ValueRange::Double(6.0, 7.0));
         assert_eq!(low.only_value_before(high), None);
         let around = |number: f64| {
-            let low = Bounds::Double(-9.0, number.next_down());
-            low.only_value_before(Bounds::Double(number.next_up(), 9.0))
+            let low = ValueRange::Double(-9.0, number.next_down());
+            low.only_value_before(ValueRange::Double(number.next_up(), 9.0))
         };
         assert_eq!(around(-1.5), Some((-1.5f64).to_bits()));
         assert_eq!(around(0.0), None);

@@ -12,7 +12,7 @@ use datafusion::physical_expr::expressions::{
 };
 
 use crate::grid::reduce::CellType;
-use crate::provider::planning::value_bounds::Bounds;
+use crate::provider::planning::value_bounds::ValueRange;
 
 /// The most ranges of a set, intermediate results included.
 const MOST_RANGES: usize = 64;
@@ -24,8 +24,8 @@ const MOST_RANGES: usize = 64;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ValueSet {
     /// All values of the column's type, except NaN.
-    all: Bounds,
-    /// Ranges of [`Bounds::ordinals`], both ends included, ascending and with a gap between any
+    all: ValueRange,
+    /// Ranges of [`ValueRange::ordinals`], both ends included, ascending and with a gap between any
     /// two.
     ranges: Vec<(i128, i128)>,
     /// The result of the predicate on null; `None` if that is null.
@@ -111,7 +111,7 @@ impl ValueSet {
         cell_type: &dyn Fn(usize) -> Option<CellType>,
     ) -> Option<(usize, Self)> {
         let column = value.downcast_ref::<Column>()?.index();
-        let all = Bounds::all(cell_type(column)?);
+        let all = ValueRange::all(cell_type(column)?);
         let ranges = if is_null {
             Vec::new()
         } else {
@@ -120,7 +120,7 @@ impl ValueSet {
         Some((column, Self::new(all, ranges, Some(is_null))))
     }
 
-    fn new(all: Bounds, mut ranges: Vec<(i128, i128)>, of_null: Option<bool>) -> Self {
+    fn new(all: ValueRange, mut ranges: Vec<(i128, i128)>, of_null: Option<bool>) -> Self {
         ranges.retain(|(least, greatest)| least <= greatest);
         ranges.sort_unstable();
         let mut joined: Vec<(i128, i128)> = Vec::with_capacity(ranges.len());
@@ -170,13 +170,13 @@ impl ValueSet {
     }
 
     /// The ranges of the set, ascending.
-    pub fn bounds(&self) -> Vec<Bounds> {
+    pub fn bounds(&self) -> Vec<ValueRange> {
         let ranges = self.ranges.iter();
         ranges.map(|range| self.all.of_ordinals(*range)).collect()
     }
 
     /// The ranges of all values outside the set, ascending.
-    pub fn other_bounds(&self) -> Vec<Bounds> {
+    pub fn other_bounds(&self) -> Vec<ValueRange> {
         self.clone().not().bounds()
     }
 }
@@ -205,13 +205,13 @@ impl<'a> Operand<'a> {
         })
     }
 
-    fn all(&self) -> Bounds {
-        Bounds::all(self.cell_type)
+    fn all(&self) -> ValueRange {
+        ValueRange::all(self.cell_type)
     }
 
     /// The values for which the comparison with a literal is true; `None` if they are not one
     /// range.
-    fn compared(&self, op: Operator, literal: &ScalarValue) -> Option<Bounds> {
+    fn compared(&self, op: Operator, literal: &ScalarValue) -> Option<ValueRange> {
         let (all, cell_type, cast) = (self.all(), self.cell_type, self.cast);
         // The cast, if any, must preserve every number.
         let is_double = cast == Some(&DataType::Float64);
@@ -226,21 +226,22 @@ impl<'a> Operand<'a> {
             Some(_) => false,
         };
         match (all, literal) {
-            (Bounds::Single(..), ScalarValue::Float32(Some(bound))) if cast.is_none() => {
+            (ValueRange::Single(..), ScalarValue::Float32(Some(bound))) if cast.is_none() => {
                 all.compare_single(op, f64::from(*bound))
             }
-            (Bounds::Single(..), ScalarValue::Float64(Some(bound))) if is_double => {
+            (ValueRange::Single(..), ScalarValue::Float64(Some(bound))) if is_double => {
                 all.compare_single(op, *bound)
             }
-            (Bounds::Double(..), ScalarValue::Float64(Some(bound))) if cast.is_none() => {
+            (ValueRange::Double(..), ScalarValue::Float64(Some(bound))) if cast.is_none() => {
                 all.compare_double(op, *bound)
             }
-            (Bounds::Signed(..) | Bounds::Unsigned(..), ScalarValue::Float64(Some(bound)))
-                if is_double && !matches!(cell_type, CellType::I64 | CellType::U64) =>
-            {
+            (
+                ValueRange::Signed(..) | ValueRange::Unsigned(..),
+                ScalarValue::Float64(Some(bound)),
+            ) if is_double && !matches!(cell_type, CellType::I64 | CellType::U64) => {
                 all.compare_integer_with_float(op, *bound)
             }
-            (Bounds::Signed(..) | Bounds::Unsigned(..), literal) if keeps_integers => {
+            (ValueRange::Signed(..) | ValueRange::Unsigned(..), literal) if keeps_integers => {
                 all.compare_integer(op, integer(literal)?)
             }
             _ => None,
@@ -356,7 +357,7 @@ mod tests {
             let found = set(&predicate).unwrap_or_else(|| panic!("{predicate}"));
             let expected: Vec<_> = expected
                 .into_iter()
-                .map(|(least, greatest)| Bounds::Single(least, greatest))
+                .map(|(least, greatest)| ValueRange::Single(least, greatest))
                 .collect();
             assert_eq!(found.bounds(), expected, "{predicate}");
             assert_eq!(found.has_null(), has_null, "{predicate}");
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_set_of_values() {
+    fn predicates_without_a_value_set() {
         let lat = || compare(col("lat", &schema()).unwrap(), Operator::Gt, lit(2.0));
         let above = || compare(value(), Operator::Gt, lit(2f32));
         let list = |items| in_list(value(), items, &false, &schema()).unwrap();

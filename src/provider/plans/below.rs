@@ -26,7 +26,7 @@ const MOST_NODES: usize = 4096;
 
 /// The rows of a plan node, expressed in the columns of a node below.
 #[derive(Debug)]
-pub(crate) struct Below<N> {
+pub(crate) struct InlinedInput<N> {
     /// The node below.
     pub node: N,
     /// The output columns, as expressions over the columns of `node`.
@@ -38,7 +38,7 @@ pub(crate) struct Below<N> {
     pub dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
 }
 
-impl Below<Arc<dyn ExecutionPlan>> {
+impl InlinedInput<Arc<dyn ExecutionPlan>> {
     /// Descends through filters, projections and exchanges. `None` if one of them cannot be
     /// expressed by columns and conjuncts, such as a filter with a limit or a volatile expression.
     pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
@@ -89,11 +89,11 @@ impl Below<Arc<dyn ExecutionPlan>> {
     }
 }
 
-impl Below<ArrayScan> {
+impl InlinedInput<ArrayScan> {
     /// Descends through filters, projections and exchanges to a scan, and expresses the rows in the
     /// columns of the scan's table. `None` if there is any other node in between, or a limit.
     pub fn of_scan(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
-        let Some(below) = Below::of(plan)? else {
+        let Some(below) = InlinedInput::of(plan)? else {
             return Ok(None);
         };
         let source = below.node.downcast_ref::<DataSourceExec>();
@@ -132,7 +132,7 @@ impl Below<ArrayScan> {
     }
 }
 
-impl<N> Below<N> {
+impl<N> InlinedInput<N> {
     /// Counts the expression nodes after each column is replaced by its expression in `inner`.
     fn size_over(&self, inner: &[Arc<dyn PhysicalExpr>]) -> usize {
         let inner: Vec<usize> = inner.iter().map(|expr| size(expr, &|_| 1)).collect();

@@ -11,10 +11,10 @@ use datafusion::physical_plan::limit::LocalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 
 /// Maximum number of rows that a sort keeps in memory for a limit.
-const MOST_ROWS: usize = 100_000;
+const MAX_ROWS_IN_MEMORY: usize = 100_000;
 
 /// A rule that replaces a sort for the first rows by a full sort, if LIMIT plus OFFSET exceeds
-/// [`MOST_ROWS`].
+/// [`MAX_ROWS_IN_MEMORY`].
 ///
 /// DataFusion keeps the first rows in memory, however many, and fails if they do not fit. A full
 /// sort spills to disk.
@@ -40,7 +40,7 @@ impl PhysicalOptimizerRule for SpillLongLimits {
             let Some((sort, fetch)) = sort.and_then(|sort| Some((sort, sort.fetch()?))) else {
                 return Ok(Transformed::no(plan));
             };
-            if fetch <= MOST_ROWS {
+            if fetch <= MAX_ROWS_IN_MEMORY {
                 return Ok(Transformed::no(plan));
             }
             let all = SortExec::new(sort.expr().clone(), Arc::clone(sort.input()))

@@ -8,17 +8,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// partition with the most, so that no partition waits for the slowest.
 #[derive(Debug)]
 pub(crate) struct BlockQueue {
-    parts: Vec<Part>,
+    parts: Vec<PartitionBlocks>,
 }
 
 #[derive(Debug)]
-struct Part {
+struct PartitionBlocks {
     /// The next block; at most `end`.
     next: AtomicU64,
     end: u64,
 }
 
-impl Part {
+impl PartitionBlocks {
     fn take(&self) -> Option<u64> {
         let next = |next| (next < self.end).then(|| next + 1);
         // Relaxed ordering is enough, since no other memory depends on the counter.
@@ -34,7 +34,7 @@ impl Part {
 
 impl BlockQueue {
     pub fn new(parts: &[Range<u64>]) -> Self {
-        let parts = parts.iter().map(|blocks| Part {
+        let parts = parts.iter().map(|blocks| PartitionBlocks {
             next: AtomicU64::new(blocks.start),
             end: blocks.end.max(blocks.start),
         });

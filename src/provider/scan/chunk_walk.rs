@@ -8,13 +8,13 @@ const MOST_ALONG: u64 = 1 << 20;
 /// The selected chunks along each axis of a grid, as lists.
 #[derive(Debug)]
 pub(crate) struct ChunkWalk {
-    axes: Vec<Along>,
+    axes: Vec<AxisChunks>,
     /// The last axis with more than one selected chunk.
     inner: usize,
 }
 
 #[derive(Debug)]
-struct Along {
+struct AxisChunks {
     /// For each selected chunk along the axis, its term of the chunk's row-major number in the
     /// grid.
     terms: Vec<u64>,
@@ -26,7 +26,7 @@ struct Along {
 
 /// One chunk of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct WalkedChunk {
     /// The row-major number of the chunk in its grid.
     pub number: u64,
     pub cells: u64,
@@ -60,7 +60,7 @@ impl ChunkWalk {
                     let start = chunk * extent;
                     selected.rank(start.saturating_add(*extent).min(*length)) - selected.rank(start)
                 });
-                let along = Along {
+                let along = AxisChunks {
                     terms: positions().map(|chunk| chunk * stride).collect(),
                     extents: extents.collect(),
                     selected: selected_in.collect(),
@@ -68,7 +68,7 @@ impl ChunkWalk {
                 stride *= length.div_ceil(*extent);
                 along
             });
-        let mut axes: Vec<Along> = axes.collect();
+        let mut axes: Vec<AxisChunks> = axes.collect();
         axes.reverse();
         let inner = chunks.axes().iter().rposition(|set| set.count() > 1);
         Some(Self {
@@ -78,8 +78,8 @@ impl ChunkWalk {
     }
 
     /// Calls `visit` with the chunk of each of these block ordinals.
-    pub fn visit(&self, positions: &[u64], mut visit: impl FnMut(Step)) {
-        let nothing = Along {
+    pub fn visit(&self, positions: &[u64], mut visit: impl FnMut(WalkedChunk)) {
+        let nothing = AxisChunks {
             terms: vec![0],
             extents: vec![1],
             selected: vec![1],
@@ -97,7 +97,7 @@ impl ChunkWalk {
                 common = self.common(first);
             }
             let rank = (position - first) as usize;
-            visit(Step {
+            visit(WalkedChunk {
                 number: common.number + inner.terms[rank],
                 cells: common.cells * inner.extents[rank],
                 rows: common.rows * inner.selected[rank],
@@ -106,8 +106,8 @@ impl ChunkWalk {
     }
 
     /// Returns the chunk of a block ordinal, without the contribution of the inner axis.
-    fn common(&self, position: u64) -> Step {
-        let mut step = Step {
+    fn common(&self, position: u64) -> WalkedChunk {
+        let mut step = WalkedChunk {
             number: 0,
             cells: 1,
             rows: 1,
@@ -134,7 +134,7 @@ mod tests {
     use crate::grid::Cells;
 
     #[test]
-    fn chunks_are_those_that_are_looked_up() {
+    fn walk_agrees_with_lookup() {
         let all = |length| IndexSet::all(length);
         for (shape, chunk_shape, axes) in [
             (vec![], vec![], vec![]),
@@ -170,7 +170,7 @@ mod tests {
                                 number * length.div_ceil(*extent) + chunk
                             });
                     let window = grid.window(&chunk);
-                    Step {
+                    WalkedChunk {
                         number,
                         cells: window.cells(),
                         rows: Cells::new(&window, &selection).rows(),

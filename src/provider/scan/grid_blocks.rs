@@ -16,7 +16,7 @@ use crate::provider::planning::pruning::segments;
 use crate::provider::scan::chunk_walk::ChunkWalk;
 use crate::provider::scan::grid_reader::GridReader;
 use crate::provider::source::{
-    BlockList, BlockReader, BlockStatistics, GridPart, GridSource, sum_rows,
+    BlockList, BlockReader, BlockStatistics, GridSelection, GridSource, sum_rows,
 };
 
 /// The number of chunks of a table up to which zone maps are always read.
@@ -416,8 +416,8 @@ impl BlockList for GridBlocks {
         ordering
     }
 
-    fn grid_parts(&self) -> Option<Vec<GridPart>> {
-        Some(vec![GridPart {
+    fn grid_parts(&self) -> Option<Vec<GridSelection>> {
+        Some(vec![GridSelection {
             grid: Arc::clone(&self.grid),
             selection: self.selection.clone(),
             kept: None,

@@ -42,8 +42,8 @@ use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::partitions;
 use crate::provider::planning::pruning::{self, Pruner};
 use crate::provider::planning::pushdown;
-use crate::provider::planning::some_blocks::{Positions, SomeBlocks};
-use crate::provider::planning::sorted_blocks::{Sorted, sorted};
+use crate::provider::planning::some_blocks::{BlockOrdinals, BlockSubset};
+use crate::provider::planning::sorted_blocks::{SortedBlocks, sorted};
 use crate::provider::scan::block_queue::{BlockQueue, SharedBlocks};
 use crate::provider::scan::metrics::ScanMetrics;
 use crate::provider::source::{BlockList, BlockSource, SelectedBlocks};
@@ -186,7 +186,7 @@ impl ArrayScan {
             let pruned = pruning::surviving(source.as_ref(), &blocks, predicate, &plan.options)?;
             unusable = pruned.unusable;
             if let Some(surviving) = pruned.blocks {
-                blocks = Arc::new(SomeBlocks::new(blocks, Positions::Some(surviving)));
+                blocks = Arc::new(BlockSubset::new(blocks, BlockOrdinals::Some(surviving)));
                 // Without statistics of values, the coordinates ruled out the blocks.
                 if !pruned.by_values {
                     sliced = blocks.count();
@@ -239,8 +239,8 @@ impl ArrayScan {
             partitions: std::iter::once(0..count - first).collect(),
             ..plan.clone()
         });
-        let last = Positions::Ordered((first..count).collect());
-        scan.blocks = Arc::new(SomeBlocks::new(Arc::clone(&self.blocks), last));
+        let last = BlockOrdinals::Ordered((first..count).collect());
+        scan.blocks = Arc::new(BlockSubset::new(Arc::clone(&self.blocks), last));
         scan.column_statistics = Arc::default();
         Ok(Some(scan))
     }
@@ -389,7 +389,7 @@ impl DataSource for ArrayScan {
             let table = self.source.schema();
             Pruner::new(&self.blocks, table, &self.schema, filter, options)
         });
-        stream::scan(stream::Request {
+        stream::scan(stream::PartitionRequest {
             reader: self.blocks.reader(&self.plan.columns, options)?,
             reads_values: self.reads_values(),
             blocks,
@@ -503,7 +503,7 @@ impl DataSource for ArrayScan {
         });
         let columns: Vec<_> = columns.collect();
         let parts = self.plan.partitions.len();
-        let Some(Sorted { blocks, partitions }) =
+        let Some(SortedBlocks { blocks, partitions }) =
             sorted(&self.blocks, &columns, &self.plan.options, parts)?
         else {
             return Ok(SortOrderPushdownResult::Unsupported);

@@ -18,7 +18,7 @@ use crate::provider::scan::metrics::ScanMetrics;
 use crate::provider::source::{BlockReader, Progress, ReadCounts};
 
 /// The work of one partition.
-pub(crate) struct Request {
+pub(crate) struct PartitionRequest {
     pub reader: Box<dyn BlockReader>,
     /// If `true`, opening a block reads values.
     pub reads_values: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Request {
 
 /// Returns the rows of a partition. The stream yields to the scheduler after every bounded amount
 /// of work, so that dropping it stops the scan within one chunk.
-pub(crate) fn scan(request: Request) -> Result<SendableRecordBatchStream> {
+pub(crate) fn scan(request: PartitionRequest) -> Result<SendableRecordBatchStream> {
     let schema = Arc::clone(&request.schema);
     let scan = Scan {
         coalescer: BatchCoalescer::new(Arc::clone(&schema), request.batch_size)
@@ -52,10 +52,10 @@ pub(crate) fn scan(request: Request) -> Result<SendableRecordBatchStream> {
     let batches = futures::stream::try_unfold(scan, |mut scan| async move {
         loop {
             match scan.step()? {
-                Step::Batch(batch) => return Ok(Some((batch, scan))),
-                Step::Working => tokio::task::yield_now().await,
-                Step::Continue => {}
-                Step::Finished => return Ok(None),
+                ScanStep::Batch(batch) => return Ok(Some((batch, scan))),
+                ScanStep::Working => tokio::task::yield_now().await,
+                ScanStep::Continue => {}
+                ScanStep::Finished => return Ok(None),
             }
         }
     });
@@ -63,7 +63,7 @@ pub(crate) fn scan(request: Request) -> Result<SendableRecordBatchStream> {
 }
 
 struct Scan {
-    request: Request,
+    request: PartitionRequest,
     /// Merges small batches, since many chunks may have only a few selected rows each.
     coalescer: BatchCoalescer,
     /// The number of rows until the limit is reached.
@@ -73,7 +73,7 @@ struct Scan {
     counts: ReadCounts,
 }
 
-enum Step {
+enum ScanStep {
     Batch(RecordBatch),
     /// Some work was done, but there is no batch yet. Yield, so that other tasks can run and the
     /// query can be cancelled.
@@ -83,15 +83,15 @@ enum Step {
 }
 
 impl Scan {
-    fn step(&mut self) -> Result<Step> {
+    fn step(&mut self) -> Result<ScanStep> {
         if let Some(batch) = self.coalescer.next_completed_batch() {
-            return Ok(Step::Batch(
+            return Ok(ScanStep::Batch(
                 batch.record_output(&self.request.metrics.baseline),
             ));
         }
         if self.is_finished {
             self.request.metrics.baseline.done();
-            return Ok(Step::Finished);
+            return Ok(ScanStep::Finished);
         }
         let elapsed = self.request.metrics.baseline.elapsed_compute().clone();
         let _timer = elapsed.timer();
@@ -102,7 +102,7 @@ impl Scan {
         step
     }
 
-    fn read(&mut self) -> Result<Step> {
+    fn read(&mut self) -> Result<ScanStep> {
         if !self.is_open {
             let next = match self.left {
                 0 => None,
@@ -111,7 +111,7 @@ impl Scan {
             let Some((block, end)) = next else {
                 self.is_finished = true;
                 self.coalescer.finish_buffered_batch()?;
-                return Ok(Step::Continue);
+                return Ok(ScanStep::Continue);
             };
             if let Some(pruner) = &mut self.request.pruner
                 && !pruner.keeps(block, end)?
@@ -119,18 +119,18 @@ impl Scan {
                 if self.request.reads_values {
                     self.request.metrics.add_pruned();
                 }
-                return Ok(Step::Working);
+                return Ok(ScanStep::Working);
             }
             self.request.reader.open(block)?;
             self.is_open = true;
         }
         match self.request.reader.next(self.request.batch_size)? {
-            Progress::Working => Ok(Step::Working),
+            Progress::Working => Ok(ScanStep::Working),
             Progress::Done => {
                 self.is_open = false;
                 // A chunk may have few rows or none, so many chunks may pass before a batch is
                 // full.
-                Ok(Step::Working)
+                Ok(ScanStep::Working)
             }
             Progress::Rows { columns, rows } => {
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -139,7 +139,7 @@ impl Scan {
                 if let Some(filter) = &self.request.filter {
                     batch = filter_record_batch(&batch, &mask(filter, &batch)?)?;
                     if batch.num_rows() == 0 {
-                        return Ok(Step::Working);
+                        return Ok(ScanStep::Working);
                     }
                 }
                 self.emit(batch)
@@ -148,7 +148,7 @@ impl Scan {
     }
 
     /// Emits the output columns of a batch, up to the limit.
-    fn emit(&mut self, batch: RecordBatch) -> Result<Step> {
+    fn emit(&mut self, batch: RecordBatch) -> Result<ScanStep> {
         let rows = batch.num_rows().min(self.left);
         self.left -= rows;
         if self.left == 0 {
@@ -157,13 +157,13 @@ impl Scan {
         let columns = self.request.schema.fields().len();
         if columns == 0 {
             if rows == 0 {
-                return Ok(Step::Continue);
+                return Ok(ScanStep::Continue);
             }
             // A batch without columns has only a row count, and cannot be coalesced.
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
             let schema = Arc::clone(&self.request.schema);
             let batch = RecordBatch::try_new_with_options(schema, Vec::new(), &options)?;
-            return Ok(Step::Batch(
+            return Ok(ScanStep::Batch(
                 batch.record_output(&self.request.metrics.baseline),
             ));
         }
@@ -178,6 +178,6 @@ impl Scan {
             self.coalescer.finish_buffered_batch()?;
         }
         self.coalescer.push_batch(batch)?;
-        Ok(Step::Continue)
+        Ok(ScanStep::Continue)
     }
 }

@@ -163,7 +163,7 @@ pub trait BlockList: Debug + Send + Sync {
     fn ordering(&self) -> Vec<(usize, bool)>;
 
     /// The blocks as chunks of grids, one entry per grid; `None` if the blocks are not chunks.
-    fn grid_parts(&self) -> Option<Vec<GridPart>>;
+    fn grid_parts(&self) -> Option<Vec<GridSelection>>;
 
     /// Creates a reader of these columns, with its own buffers.
     fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>>;
@@ -171,7 +171,7 @@ pub trait BlockList: Debug + Send + Sync {
 
 /// The selected cells of one grid among the blocks of a table.
 #[derive(Debug, Clone)]
-pub struct GridPart {
+pub struct GridSelection {
     /// The grid. Its axes and attributes are the first columns of the table.
     pub grid: Arc<dyn GridSource>,
     /// The selected cells.

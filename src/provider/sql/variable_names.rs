@@ -20,7 +20,7 @@ use crate::provider::catalog::table::ArrayTable;
 use crate::provider::source::VALUE;
 
 /// Maximum number of clauses in which names are replaced. Each one plans the statement again.
-const MOST_CLAUSES: usize = 64;
+const MAX_CLAUSES: usize = 64;
 
 /// Plans a parsed statement as [`SessionState::statement_to_plan`] does, and also resolves array
 /// names: the values of a table over one array, whose column is `value`, can be referred to by the
@@ -41,7 +41,7 @@ pub(crate) async fn plan_statement(
     let mut state = state.clone();
     state.config_mut().options_mut().sql_parser.collect_spans = true;
     let variables = Variables::of(&state, &statement).await?;
-    for _ in 0..MOST_CLAUSES {
+    for _ in 0..MAX_CLAUSES {
         let error = match state.statement_to_plan(statement.clone()).await {
             Err(error) => error,
             result => return result,

@@ -29,7 +29,7 @@ async fn weather() -> (tempfile::TempDir, SessionContext) {
 }
 
 #[tokio::test]
-async fn keys_of_a_join_rule_out_chunks_of_an_aggregate() {
+async fn join_keys_prune_chunks_of_an_aggregate() {
     let (_folder, ctx) = weather().await;
     for (sql, reads) in [
         (
@@ -87,7 +87,7 @@ async fn keys_of_a_join_rule_out_chunks_of_an_aggregate() {
 /// The aggregate rule also takes over a dynamic filter that DataFusion has already pushed into the
 /// scan.
 #[tokio::test]
-async fn as_the_last_rule() {
+async fn rule_order_last_keeps_the_dynamic_filter() {
     use datafusion::execution::SessionStateBuilder;
     use datafusion::prelude::SessionConfig;
     use tet_sql::provider::aggregate::ArrayAggregates;
@@ -120,7 +120,7 @@ async fn as_the_last_rule() {
 
 /// A dynamic filter that is updated during execution is evaluated again before each chunk.
 #[tokio::test]
-async fn filters_that_change_are_followed() {
+async fn updated_dynamic_filters_are_applied_between_chunks() {
     // The chunks are large enough for the operator to yield between two of them.
     let spec = DatasetSpec::new("v", Dtype::U8, &[8, 512, 1024], &[1, 512, 1024])
         .with_dim_names(["time", "lat", "lon"]);

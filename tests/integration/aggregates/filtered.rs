@@ -233,7 +233,7 @@ async fn filters_over_dimensions_of_many_files() {
 }
 
 #[tokio::test]
-async fn predicates_that_come_to_sets_of_values() {
+async fn value_lists_and_ranges_are_evaluated_on_chunks() {
     let (_folder, ctx) = sample().await;
     let lists = [
         "value IS NOT NULL",

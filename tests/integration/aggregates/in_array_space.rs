@@ -34,7 +34,7 @@ async fn engine(ctx: &SessionContext, sql: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_taken_and_what_is_left() {
+async fn supported_plans_are_replaced_and_others_kept() {
     let (_folder, _, ctx) = sample(&[weather()], TetOptions::new()).await;
     for (sql, is_taken, by_row) in [
         ("SELECT avg(value) FROM v", true, ""),
@@ -165,7 +165,7 @@ async fn what_is_taken_and_what_is_left() {
 }
 
 #[tokio::test]
-async fn what_is_read() {
+async fn only_selected_chunks_are_read() {
     let (_folder, _, ctx) = sample(&[weather()], TetOptions::new()).await;
     for (sql, chunks, expected) in [
         ("SELECT avg(value) FROM v", 12, "59.5"),
@@ -201,7 +201,7 @@ async fn what_is_read() {
 }
 
 #[tokio::test]
-async fn zone_maps_tell_what_they_can() {
+async fn zone_maps_replace_reads() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     // Day 0 is constant, day 1 is missing, days 2 and 3 hold 20 to 29 and 30 to 39.
@@ -258,7 +258,7 @@ async fn zone_maps_tell_what_they_can() {
 /// Sums of 16-bit integers are accumulated in 32 bits in short runs. These chunks are large enough
 /// to overflow 32 bits if a run is too long.
 #[tokio::test]
-async fn long_sums_of_short_numbers() {
+async fn sums_of_16_bit_integers_do_not_overflow() {
     for (dtype, shape, chunk) in [
         (Dtype::I16, [400_000, 1], [400_000, 1]),
         (Dtype::I16, [1, 400_000], [1, 400_000]),
@@ -286,7 +286,7 @@ async fn long_sums_of_short_numbers() {
 
 /// Variances of values far from zero and close to each other keep their precision.
 #[tokio::test]
-async fn deviations_keep_their_digits() {
+async fn variance_is_precise_far_from_zero() {
     let spec = DatasetSpec::new("v", Dtype::F64, &[1000, 10], &[30, 10]).with_dim_names(["a", "b"]);
     let numbers = (0..10_000).map(|n| 1e9 + f64::from(n / 10 % 2));
     let (_folder, _, ctx) = sample(&[(spec, cells!(numbers))], TetOptions::new()).await;
@@ -298,7 +298,7 @@ async fn deviations_keep_their_digits() {
 
 /// A few NaN and infinite cells among many ordinary ones.
 #[tokio::test]
-async fn odd_numbers_among_many() {
+async fn nan_and_infinities_among_many_cells() {
     let numbers = |n: u32| match n {
         77 | 5000 => f32::NAN,
         9000 => f32::INFINITY,
@@ -319,7 +319,7 @@ async fn odd_numbers_among_many() {
     ] {
         assert_eq!(rows(&ctx, sql).await, engine(&ctx, sql).await, "{sql}");
     }
-    // Groups that hold only infinities, for which DataFusion returns finite extremes.
+    // Groups that hold only infinities, for which DataFusion's own min and max are finite.
     let sql =
         "SELECT min(value), max(value) FROM v WHERE a = 45 AND b IN (0, 1) GROUP BY b ORDER BY b";
     assert_eq!(rows(&ctx, sql).await, ["inf inf", "-inf -inf"]);
@@ -327,7 +327,7 @@ async fn odd_numbers_among_many() {
 
 /// When NaN counts as a value, comparisons follow DataFusion, row by row.
 #[tokio::test]
-async fn nan_as_a_value_is_left_to_the_engine() {
+async fn nan_as_a_value_is_compared_row_by_row() {
     let spec = DatasetSpec::new("v", Dtype::F32, &[2, 2], &[1, 2]).with_dim_names(["a", "b"]);
     let bytes = cells!([1.0, f32::NAN, 3.0, 4.0]);
     let options = TetOptions::new().with_nan_as_null(false);
@@ -379,7 +379,7 @@ async fn wide_tables_and_many_files() {
 /// When the rule runs last, it must preserve the hash partitioning and the order that operators
 /// above rely on.
 #[tokio::test]
-async fn as_the_last_rule() {
+async fn rule_order_last_keeps_partitioning_and_order() {
     use std::sync::Arc;
 
     use datafusion::execution::SessionStateBuilder;
@@ -420,7 +420,7 @@ async fn as_the_last_rule() {
 
 /// Functions that DataFusion does not have, checked against arithmetic by hand.
 #[tokio::test]
-async fn functions_of_arrays() {
+async fn array_functions_match_arithmetic() {
     let spec = DatasetSpec::new("v", Dtype::F64, &[2, 3], &[1, 2])
         .with_dim_names(["day", "place"])
         .with_labels("place", ["oslo", "lima", "cairo"]);

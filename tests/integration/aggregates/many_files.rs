@@ -213,7 +213,7 @@ async fn aggregates_of_dimensions_come_from_axes() {
 /// Aggregates of the file column, of constants and over a union come from the axes. Those that
 /// depend on single rows do not.
 #[tokio::test]
-async fn which_aggregates_come_from_axes() {
+async fn aggregates_from_axes_and_from_rows() {
     let folder = tempfile::tempdir().unwrap();
     let ctx = overlapping(folder.path()).await;
     for (sql, by_axis, by_row) in [

@@ -48,7 +48,7 @@ const CELLS: &str = "SELECT count(*), sum(s), min(time + lat + lon), sum(c) FROM
     (SELECT time, lat, lon, sum(value) s, count(*) c FROM v GROUP BY time, lat, lon)";
 
 #[tokio::test]
-async fn groups_beyond_memory_are_left_to_the_engine() {
+async fn groups_beyond_memory_fall_back_to_datafusion() {
     let count = EXTENTS.iter().product::<u64>();
     let expected = [format!("{count} {} 0 {count}", count * (count - 1) / 2)];
     for (megabytes, partitions, left) in [(128, 4, 0), (11, 2, 1)] {
@@ -63,7 +63,7 @@ async fn groups_beyond_memory_are_left_to_the_engine() {
 /// Falling back to DataFusion does not change the result, also where each input of a union falls
 /// back on its own, and where the declared order must be kept.
 #[tokio::test]
-async fn what_is_left_to_the_engine_is_the_same() {
+async fn fallback_to_datafusion_keeps_the_result() {
     let both = "(SELECT * FROM v UNION ALL SELECT time, lat, lon, value * 2 FROM v)";
     for sql in [
         format!(
@@ -101,7 +101,7 @@ async fn fewer_workers_where_memory_is_short() {
 /// Accumulators are created for all groups up front. Half a million of them at a few hundred bytes
 /// each exceed the limit before any chunk is read, so DataFusion takes over.
 #[tokio::test]
-async fn accumulators_are_made_where_there_is_memory_for_them() {
+async fn accumulators_beyond_memory_fall_back_before_reading() {
     let (_folder, ctx) = limited(64 << 20, 2).await;
     let sql = "SELECT time, lat, lon, approx_median(value) FROM v GROUP BY time, lat, lon";
     let frame = ctx.sql(sql).await.unwrap();
@@ -116,7 +116,7 @@ async fn accumulators_are_made_where_there_is_memory_for_them() {
 /// 10,000 histograms of half a mebibyte each exceed the memory limit. Until then, a group needs
 /// memory only for its distinct values, not for all its bins.
 #[tokio::test]
-async fn histograms_take_the_memory_of_their_values_until_they_are_made() {
+async fn histograms_need_memory_for_distinct_values_only() {
     let (_folder, ctx) = limited(64 << 20, 2).await;
     let sql = "SELECT lat, lon, histogram(value, 0, 500000, 65536) AS h FROM v GROUP BY lat, lon";
     let error = ctx.sql(sql).await.unwrap().collect().await.unwrap_err();
@@ -133,7 +133,7 @@ async fn histograms_take_the_memory_of_their_values_until_they_are_made() {
 
 /// Merging the values of several workers counts against the memory limit.
 #[tokio::test]
-async fn medians_of_several_workers_keep_to_their_memory() {
+async fn merging_medians_respects_the_memory_limit() {
     let sql = "SELECT median(value), count(*) FROM v";
     // Half a million values of four bytes.
     let (_folder, ctx) = limited(64 << 20, 4).await;

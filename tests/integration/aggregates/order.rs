@@ -105,7 +105,7 @@ async fn groups_come_in_the_order_of_sorted_axes() {
 
 /// Limits, windows, joins and unions above an ordered aggregate return DataFusion's rows.
 #[tokio::test]
-async fn what_counts_on_the_order_is_right() {
+async fn operators_above_an_ordered_aggregate_are_correct() {
     let (_folder, _, ctx) = sample(&[axes()], TetOptions::new()).await;
     for sql in [
         "SELECT time, avg(value), count(*) OVER () FROM v GROUP BY time ORDER BY time LIMIT 2",
@@ -141,7 +141,7 @@ async fn what_counts_on_the_order_is_right() {
 
 /// The coordinates of several files may interleave, so their groups need a sort.
 #[tokio::test]
-async fn several_files_are_not_in_order() {
+async fn groups_of_several_files_need_a_sort() {
     let folder = tempfile::tempdir().unwrap();
     for (name, labels) in [("a", ["1", "3"]), ("b", ["0", "2"])] {
         let spec = DatasetSpec::new("v", Dtype::I32, &[2, 2], &[1, 2])

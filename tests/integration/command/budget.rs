@@ -5,7 +5,7 @@ use crate::hostile::statements::statements;
 
 /// All hostile statements run in one process, which keeps its session state.
 #[test]
-fn hostile_statements_are_refused_one_after_another() {
+fn hostile_statements_are_refused_in_one_process() {
     let statements = statements();
     let mut script = ".bail off\nCREATE TABLE kept AS SELECT 7 AS x;\n".to_owned();
     for (sql, _) in &statements {
@@ -61,7 +61,7 @@ fn settings_are_given_on_the_command_line() {
 }
 
 #[test]
-fn a_script_reads_no_more_than_a_statement_may_have() {
+fn script_statements_have_a_byte_limit() {
     let set = ["--set", "tet.max_statement_bytes=100", "--format", "csv"];
     let short = run_with_input(&set, "SELECT 1 AS a;\nSELECT\n2 AS b;\n");
     assert_eq!(text(&short.stdout), "a\n1\nb\n2\n");

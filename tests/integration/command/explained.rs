@@ -19,7 +19,7 @@ fn stored() -> [u64; 3] {
 }
 
 #[test]
-fn explain_is_text_with_a_sentence_in_front() {
+fn explain_starts_with_a_summary_sentence() {
     let [read, all, bytes] = stored();
     assert!(0 < read && read < all);
     let size = match bytes {
@@ -58,7 +58,7 @@ fn explain_is_text_with_a_sentence_in_front() {
 }
 
 #[test]
-fn explain_analyze_tells_what_was_read() {
+fn explain_analyze_summarizes_the_reads() {
     let [read, all, _] = stored();
     let output = answer(&[WEATHER, "-c", &format!("EXPLAIN ANALYZE {MEAN}")]);
     assert!(
@@ -73,7 +73,7 @@ fn explain_analyze_tells_what_was_read() {
 }
 
 #[test]
-fn a_sentence_tells_what_else_is_done() {
+fn summary_sentence_describes_the_plan() {
     for (sql, parts) in [
         (
             "SELECT count(*) FROM temperature",

@@ -44,7 +44,7 @@ fn wrong_usage_has_status_2() {
 }
 
 #[test]
-fn errors_show_the_place_and_what_may_have_been_meant() {
+fn errors_show_the_location_and_suggestions() {
     assert_eq!(
         complaint(&[WEATHER, "-c", "SELECT lon,\n  latt FROM temperature"]),
         "error: No field named latt. Did you mean 'temperature.lat'?\nLINE 2:   latt FROM temperature\n          ^^^^\n"
@@ -67,7 +67,7 @@ fn errors_show_the_place_and_what_may_have_been_meant() {
 }
 
 #[test]
-fn labels_that_are_not_there_are_hinted_at() {
+fn unknown_labels_get_a_hint() {
     let query = "SELECT count(*) AS n FROM pressure WHERE station = 'KSEE'";
     let output = run(&[WEATHER, "--format", "csv", "-c", query]);
     assert_eq!(text(&output.stdout), "n\n0\n");
@@ -80,7 +80,7 @@ fn labels_that_are_not_there_are_hinted_at() {
 }
 
 #[test]
-fn coordinates_that_are_not_there_are_hinted_at() {
+fn unknown_coordinates_get_a_hint() {
     // Latitudes are -45, -35, ..., 45, longitudes 0, 18, ..., 342, and times the hours of two days.
     for (predicate, expected) in [
         ("lat = 47.6", "hint: lat has no 47.6; lat runs -45 .. 45\n"),
@@ -138,7 +138,7 @@ fn coordinates_that_are_not_there_are_hinted_at() {
 }
 
 #[test]
-fn mistakes_are_told_in_words() {
+fn common_mistakes_get_specific_errors() {
     for (statement, expected) in [
         (
             "SELECT * FROM weather_small",
@@ -182,7 +182,7 @@ fn mistakes_are_told_in_words() {
 }
 
 #[test]
-fn results_are_named_as_they_were_asked_for() {
+fn result_columns_are_named_as_written() {
     let query = "SELECT t.temperature, TEMPERATURE + 1, max(temperature) OVER () AS most \
                  FROM temperature AS t WHERE lat = 5 AND lon = 0 AND time = '2024-01-01'";
     let output = run(&[WEATHER, "--format", "csv", "-c", query]);
@@ -193,7 +193,7 @@ fn results_are_named_as_they_were_asked_for() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
         .args([
             WEATHER,

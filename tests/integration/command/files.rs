@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn results_become_files_by_their_ending() {
+fn output_format_follows_the_extension() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
     let query = "SELECT lat, lon, value FROM temperature WHERE time = '2024-01-01T00:00:00'";
@@ -79,7 +79,7 @@ fn results_become_files_by_their_ending() {
 }
 
 #[test]
-fn a_result_that_breaks_off_is_no_result() {
+fn a_failed_query_keeps_the_previous_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("keep.csv");
     let path = file.to_str().unwrap();
@@ -128,7 +128,7 @@ fn a_failed_statement_leaves_the_output_file_alone() {
 }
 
 #[test]
-fn an_empty_result_is_a_result() {
+fn an_empty_result_replaces_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("old.ndjson");
     std::fs::write(&file, "{\"old\":1}\n").unwrap();
@@ -160,7 +160,7 @@ fn array_files_are_not_overwritten_by_results() {
 }
 
 #[test]
-fn neither_are_arrays_of_other_formats() {
+fn other_array_formats_are_not_overwritten_by_results() {
     let folder = tempfile::tempdir().unwrap();
     let mut kept = vec![
         ("a.npy", "a.npy", &b"\x93NUMPY\x01\x00"[..]),
@@ -213,7 +213,7 @@ fn nothing_is_written_in_a_read_only_session() {
 }
 
 #[test]
-fn unknown_endings_are_refused_with_those_that_are_known() {
+fn unknown_extensions_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
     for name in ["o.nc", "o.npz", "o.xlsx"] {
@@ -262,7 +262,7 @@ fn unknown_endings_are_refused_with_those_that_are_known() {
 }
 
 #[test]
-fn a_picture_is_a_result() {
+fn results_are_written_as_pictures() {
     let folder = tempfile::tempdir().unwrap();
     let query = "SELECT lat, lon, avg(value) AS mean FROM temperature GROUP BY lat, lon";
     for (name, start) in [("map.png", b"\x89PNG".as_slice()), ("map.svg", b"<svg")] {

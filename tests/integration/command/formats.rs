@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_query_of_the_first_page() {
+fn mean_by_time_in_a_latitude_band() {
     let query = "SELECT time, avg(value) FROM temperature \
                  WHERE lat BETWEEN -20 AND 20 GROUP BY time ORDER BY time";
     let output = answer(&[WEATHER, "--format", "csv", "-c", query]);
@@ -59,7 +59,7 @@ fn formats() {
 }
 
 #[test]
-fn json_has_each_name_once() {
+fn json_renames_duplicate_columns() {
     let twice = "SELECT a.x, b.x FROM (SELECT 1 AS x) a, (SELECT 2 AS x) b";
     assert_eq!(
         answer(&["--format", "json", "-c", twice]),

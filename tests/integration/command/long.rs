@@ -9,7 +9,7 @@ const ENDLESS: &str =
     "SELECT a.value AS n, b.value AS m FROM range(1000000) a CROSS JOIN range(1000000) b";
 
 #[test]
-fn tables_are_written_as_their_rows_come() {
+fn tables_are_streamed() {
     for format in ["table", "box"] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
             .args([
@@ -41,7 +41,7 @@ fn tables_are_written_as_their_rows_come() {
 }
 
 #[test]
-fn a_result_that_is_cut_has_its_ends() {
+fn truncated_results_show_first_and_last_rows() {
     let shown = |sql: &str| {
         let output = run_with_input(&[WEATHER], &format!(".maxrows 4\n{sql};"));
         assert_eq!(output.status.code(), Some(0));

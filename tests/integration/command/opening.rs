@@ -46,7 +46,7 @@ fn schemas_are_found_whatever_their_case() {
 }
 
 #[test]
-fn a_folder_is_all_its_files() {
+fn a_directory_opens_all_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     for (from, to) in [
@@ -71,7 +71,7 @@ fn a_folder_is_all_its_files() {
 }
 
 #[test]
-fn schema_tells_where_coordinates_come_from() {
+fn schema_shows_the_source_of_coordinates() {
     let schema = answer(&[WEATHER, "-c", ".schema pressure"]);
     for expected in [
         "time     48      Timestamp(µs)  2024-01-01T00:00:00 .. 2024-01-02T23:00:00  labels",
@@ -94,7 +94,7 @@ fn schema_tells_where_coordinates_come_from() {
 }
 
 #[test]
-fn options_of_opening_and_reading() {
+fn open_and_read_options() {
     let types = "SELECT arrow_typeof(lat) AS t FROM temperature LIMIT 1";
     assert_eq!(
         answer(&[WEATHER, "--format", "csv", "-c", types]),
@@ -204,7 +204,7 @@ fn arrays_of_a_hierarchy_are_reached_by_their_path() {
 }
 
 #[test]
-fn other_formats_and_places_are_told_what_to_do() {
+fn unsupported_formats_and_locations_get_advice() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
     for (name, bytes, expected) in [

@@ -44,7 +44,7 @@ fn an_interrupted_statement_leaves_nothing_behind() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_copy_takes_its_file_away() {
+fn an_interrupted_copy_deletes_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let copy = format!(
         "COPY (SELECT value % 3000 AS a, value / 3000 AS b, 0.5 AS v FROM range(6000000)) TO '{}' OPTIONS (dims 'a,b', codec \
@@ -70,7 +70,7 @@ fn an_interrupted_copy_takes_its_file_away() {
 /// A hang-up ends the command, unless it was started with SIGHUP ignored, as `nohup` does.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_closed_terminal_ends_it_unless_that_is_ignored() {
+fn sighup_ends_the_command_unless_ignored() {
     use std::io::{BufRead, BufReader, Write};
 
     for (trap, code) in [("trap '' HUP", 0), (":", 129)] {

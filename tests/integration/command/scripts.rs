@@ -78,7 +78,7 @@ fn the_last_query_runs_again() {
 }
 
 #[test]
-fn the_first_statements_are_those_of_a_file() {
+fn the_init_file_runs_first() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("tet-sql");
     std::fs::create_dir(&own).unwrap();

@@ -10,7 +10,7 @@ fn rows(sql: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn tables_are_listed_with_what_they_hold() {
+fn tables_are_listed_with_types_and_sizes() {
     let output = answer(&[WEATHER, "-c", ".tables"]);
     let mut lines = output.lines();
     assert_eq!(lines.next(), Some("weather_small (weather_small.tet)"));
@@ -42,7 +42,7 @@ fn tables_are_listed_with_what_they_hold() {
 }
 
 #[test]
-fn lists_have_patterns() {
+fn listings_accept_patterns() {
     let schemas = answer(&[WEATHER, "--format", "csv", "-c", "\\dn w*"]);
     assert_eq!(schemas.lines().next(), Some("schema,tables"));
     assert!(schemas.contains("\nweather_small,"), "{schemas}");
@@ -85,7 +85,7 @@ fn functions_of_this_crate_are_shown() {
 }
 
 #[test]
-fn a_statement_can_end_in_g() {
+fn statements_can_end_with_backslash_g() {
     let expected = "-[ RECORD 1 ]\nx = 1\n";
     assert_eq!(answer(&["-c", "SELECT 1 AS x \\gx"]), expected);
     assert_eq!(
@@ -168,7 +168,7 @@ fn files_stay_open_in_another_directory() {
 }
 
 #[test]
-fn wrong_usage_is_told_the_options() {
+fn wrong_usage_prints_the_options() {
     let output = run(&["--formt", "csv"]);
     assert_eq!(output.status.code(), Some(2));
     let told = text(&output.stderr);
@@ -180,7 +180,7 @@ fn wrong_usage_is_told_the_options() {
 }
 
 #[test]
-fn headers_are_short_where_they_are_read() {
+fn table_headers_are_shortened() {
     let sql = "SELECT avg(value), 1, count(*) + 1 FROM temperature";
     let table = answer(&[WEATHER, "-c", sql]);
     let cells: Vec<&str> = table
@@ -252,7 +252,7 @@ fn an_array_is_summarized_as_its_rows_are() {
 }
 
 #[test]
-fn a_summary_is_a_result_as_any_other() {
+fn summaries_can_be_formatted_and_saved() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("s.parquet");
     let path = file.to_str().unwrap();
@@ -263,7 +263,7 @@ fn a_summary_is_a_result_as_any_other() {
 }
 
 #[test]
-fn ranges_are_in_the_order_of_the_file() {
+fn ranges_follow_the_axis_order() {
     use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.tet");

@@ -170,7 +170,7 @@ fn a_query_is_interrupted_and_the_session_goes_on() {
 }
 
 #[test]
-fn what_is_taller_than_the_screen_goes_through_a_pager() {
+fn tall_results_use_the_pager() {
     // A stand-in for a pager, which marks the first three lines.
     let pager = [("PAGER", "sed -u -e 's/^/paged: /' -e 3q")];
     let mut terminal = Terminal::open(&[], &pager);
@@ -188,7 +188,7 @@ fn what_is_taller_than_the_screen_goes_through_a_pager() {
 }
 
 #[test]
-fn a_read_only_session_has_a_pager_that_is_secure() {
+fn read_only_sessions_set_lesssecure() {
     let pager = [
         ("PAGER", "sed -u -e \"s/^/secure=$LESSSECURE: /\" -e 3q"),
         ("LESSSECURE", ""),
@@ -206,7 +206,7 @@ fn a_read_only_session_has_a_pager_that_is_secure() {
 }
 
 #[test]
-fn the_history_is_kept_and_hints() {
+fn history_is_saved_and_suggested() {
     let home = tempfile::tempdir().unwrap();
     let state = home.path().join("state");
     let state = [("XDG_STATE_HOME", state.to_str().unwrap())];
@@ -225,7 +225,7 @@ fn the_history_is_kept_and_hints() {
 }
 
 #[test]
-fn the_editor_gets_the_last_statement() {
+fn edit_opens_the_last_statement() {
     let folder = tempfile::tempdir().unwrap();
     let editor = folder.path().join("editor");
     std::fs::write(&editor, "#!/bin/sh\nsed -i 's/1 AS x/2 AS y/' \"$1\"\n").unwrap();
@@ -263,7 +263,7 @@ fn written(arguments: &[&str], program: &str) -> String {
 }
 
 #[test]
-fn a_file_tells_the_terminal_nothing() {
+fn control_characters_from_files_are_escaped() {
     use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hostile.tet");
@@ -324,7 +324,7 @@ fn plans_are_wrapped() {
 }
 
 #[test]
-fn pictures_of_a_kind_are_drawn() {
+fn plot_draws_the_requested_kind() {
     let mut terminal = Terminal::open(&[WEATHER], &[]);
     terminal.answers("SELECT lat, avg(value) AS mean FROM temperature GROUP BY lat;");
     for kind in ["lines", "scatter", "hist", "bars"] {

@@ -50,7 +50,7 @@ fn reactions() -> Vec<(String, bool)> {
 }
 
 #[test]
-fn what_the_reference_refuses_is_refused_and_more() {
+fn verify_refuses_what_the_reference_refuses_and_more() {
     // Errors that the reference implementation does not detect: inconsistent metadata, and payloads
     // at invalid offsets.
     let missed = [
@@ -98,7 +98,7 @@ fn files_of_the_reference_are_sound() {
 }
 
 #[test]
-fn a_zone_map_that_lies_is_caught() {
+fn a_wrong_zone_map_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let mut bytes = fs::read(data("weather_small.tet")).unwrap();
@@ -127,7 +127,7 @@ fn a_zone_map_that_lies_is_caught() {
 }
 
 #[test]
-fn verify_says_what_it_found() {
+fn verify_reports_its_findings() {
     let sound = tet(&["verify", "weather_small.tet", "--deep"]);
     assert!(sound.status.success());
     assert_eq!(text(&sound.stderr), "");
@@ -148,7 +148,7 @@ fn verify_says_what_it_found() {
 }
 
 #[test]
-fn info_shows_what_there_is() {
+fn info_describes_the_file() {
     let show = |arguments: &[&str]| {
         let shown = tet(arguments);
         assert!(shown.status.success(), "{shown:?}");
@@ -188,7 +188,7 @@ fn info_shows_what_there_is() {
 }
 
 #[test]
-fn repairs_mend_what_lies_behind_the_payloads() {
+fn repair_changes_only_bytes_after_the_payloads() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let file = path.to_str().unwrap();
@@ -277,7 +277,7 @@ fn repairs_mend_what_lies_behind_the_payloads() {
 }
 
 #[test]
-fn locks_of_publications_that_stopped_are_put_aside() {
+fn stale_publication_locks_are_quarantined() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("a.tet.d");
     let package = TetPackage::create(&root).unwrap();
@@ -362,7 +362,7 @@ fn digits_of_an_index(name: &str, kind: &str) {
 /// Repairing a truncated file must not mistake the rest of its last chunk for a footer and cut it
 /// off.
 #[test]
-fn truncated_files_keep_what_is_left() {
+fn repair_keeps_all_bytes_of_truncated_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let file = path.to_str().unwrap();
@@ -386,7 +386,7 @@ fn truncated_files_keep_what_is_left() {
 }
 
 #[test]
-fn zone_maps_are_made_and_taken_away() {
+fn index_writes_and_clears_zone_maps() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let file = path.to_str().unwrap();
@@ -501,7 +501,7 @@ fn zarr_directories_are_shown_and_checked() {
 }
 
 #[test]
-fn what_is_no_file_of_arrays_is_told_what_is_taken() {
+fn unsupported_files_are_refused_with_the_supported_kinds() {
     let folder = tempfile::tempdir().unwrap();
     let csv = folder.path().join("a.csv");
     fs::write(&csv, "a,b\n1,2\n").unwrap();

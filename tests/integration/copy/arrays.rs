@@ -57,7 +57,7 @@ fn types(schema: &SchemaRef) -> Vec<(String, DataType)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_of_the_corpus_come_back_as_they_were() {
+async fn tables_of_the_corpus_round_trip() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
     tet_files(&data(), &mut files);
@@ -159,7 +159,7 @@ fn grid(order: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_come_in_any_order_and_need_not_be_complete() {
+async fn unordered_and_incomplete_rows() {
     let folder = tempfile::tempdir().unwrap();
     let in_order = "ORDER BY time, lat, lon";
     let shuffled = "ORDER BY (t * 7919 + y * 104729 + x * 1299709) % 60013";
@@ -217,7 +217,7 @@ async fn rows_come_in_any_order_and_need_not_be_complete() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn axes_are_stored_so_that_their_types_come_back() {
+async fn axis_types_round_trip() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("axes.tet");
     let ctx = session();
@@ -326,7 +326,7 @@ async fn attributes_names_and_zone_maps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_array_is_refused_and_nothing_is_left_behind() {
+async fn rows_that_form_no_array_are_refused_and_leave_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("no.tet");
     let ctx = session();
@@ -437,7 +437,7 @@ async fn what_is_no_array_is_refused_and_nothing_is_left_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fill_values_never_hide_values() {
+async fn values_equal_to_the_fill_value_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let ctx = open(&data().join("weather_small.tet"), TetOptions::new()).await;
@@ -463,7 +463,7 @@ async fn fill_values_never_hide_values() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn options_reach_datasets_whatever_their_case() {
+async fn attribute_options_reach_mixed_case_datasets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let query = "(SELECT value AS a, CAST(value AS DOUBLE) AS \"Tmax\", 2.5 AS t FROM generate_series(1, 3))";
@@ -482,7 +482,7 @@ async fn options_reach_datasets_whatever_their_case() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_for_coordinates_is_asked_for() {
+async fn coordinates_are_counted_in_the_memory_pool() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let ctx = small_session(8 << 20);

@@ -131,7 +131,7 @@ async fn axes_keep_the_order_of_their_source() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_of_a_grouping_are_dimensions() {
+async fn group_by_keys_become_dimensions() {
     let folder = tempfile::tempdir().unwrap();
     let ctx = source(folder.path()).await;
     let path = folder.path().join("copy.tet");

@@ -7,7 +7,7 @@ use crate::support::cells;
 use crate::support::sql::{open, rows, sample, session};
 
 #[tokio::test]
-async fn attributes_of_coordinates_travel() {
+async fn coordinate_attributes_are_kept() {
     let lat = DatasetSpec::new("lat", Dtype::F32, &[3], &[3])
         .with_dim_names(["lat"])
         .with_attribute("units", "degrees_north")
@@ -63,7 +63,7 @@ async fn attributes_of_coordinates_travel() {
 }
 
 #[tokio::test]
-async fn times_are_values_like_others() {
+async fn timestamps_can_be_values() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("times.tet");
     let source = cells::data("npy/times.npy");

@@ -67,7 +67,7 @@ fn files() -> Vec<PathBuf> {
 
 #[cfg(feature = "zarr")]
 #[tokio::test]
-async fn arrays_come_back_from_zarr_as_they_were() {
+async fn arrays_round_trip_through_zarr() {
     let folder = tempfile::tempdir().unwrap();
     let (zarr, tet) = (folder.path().join("a.zarr"), folder.path().join("a.tet"));
     for path in files() {
@@ -89,7 +89,7 @@ async fn arrays_come_back_from_zarr_as_they_were() {
 
 /// A conversion can change any chunk shape to any other, in however little memory.
 #[tokio::test]
-async fn chunks_are_cut_anew() {
+async fn arrays_are_rechunked() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     for seed in 0..40 {
@@ -143,7 +143,7 @@ async fn chunks_are_cut_anew() {
 }
 
 #[tokio::test]
-async fn rows_become_arrays_and_rows_again() {
+async fn rows_round_trip_through_arrays() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let options = ConvertOptions {
@@ -184,7 +184,7 @@ async fn rows_become_arrays_and_rows_again() {
 }
 
 #[tokio::test]
-async fn one_dataset_takes_its_coordinates_along() {
+async fn selected_dataset_keeps_its_coordinates() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.npz");
     let options = ConvertOptions {
@@ -208,7 +208,7 @@ async fn one_dataset_takes_its_coordinates_along() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_converted_leaves_nothing_behind() {
+async fn failed_conversions_leave_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let weather = data("weather_small_v1footer.tet");
@@ -258,7 +258,7 @@ async fn what_cannot_be_converted_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn errors_name_flags() {
+async fn errors_name_command_line_flags() {
     let folder = tempfile::tempdir().unwrap();
     let rows = folder.path().join("rows.csv");
     std::fs::write(&rows, "lat,lon,t\n1.5,2.5,3.5\n1.5,2.5,4.5\n").unwrap();

@@ -22,7 +22,7 @@ async fn converted(from: &Path, to: &Path) -> Result<Converted, String> {
 
 /// Characters that mean something in glob patterns or URLs are literal in file names.
 #[tokio::test]
-async fn names_are_names() {
+async fn special_characters_in_paths_are_literal() {
     let folder = tempfile::tempdir().unwrap();
     let inner = folder.path().join("st*r [1] %20 ' # ?");
     fs::create_dir(&inner).unwrap();
@@ -46,7 +46,7 @@ async fn names_are_names() {
 }
 
 #[tokio::test]
-async fn arrays_without_dimensions_and_without_cells() {
+async fn scalar_and_empty_arrays() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let all = "SELECT count(*), sum(value), min(value) FROM scalar WHERE value > 0";
@@ -73,7 +73,7 @@ async fn arrays_without_dimensions_and_without_cells() {
 
 #[cfg(feature = "zarr")]
 #[tokio::test]
-async fn folders_that_are_not_only_zarr_are_not_replaced() {
+async fn directories_with_foreign_files_are_not_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("a.zarr");
     converted(&data("npy/int8.npy"), &target).await.unwrap();
@@ -101,7 +101,7 @@ async fn folders_that_are_not_only_zarr_are_not_replaced() {
 
 #[cfg(feature = "zarr")]
 #[tokio::test]
-async fn missing_texts_and_texts_of_two_dimensions() {
+async fn null_strings_and_two_dimensional_strings() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let categories = r#"{"codes":{"rain":0,"snow":1},"missing":-1}"#;
@@ -206,7 +206,7 @@ async fn absent_chunks_cost_no_memory() {
 /// the link.
 #[cfg(unix)]
 #[tokio::test]
-async fn links_stay_links() {
+async fn indexing_and_converting_follow_links() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     fs::create_dir(at("store")).unwrap();

@@ -18,7 +18,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_fails_leaves_nothing() {
+async fn failed_copy_keeps_the_target() {
     let folder = tempfile::tempdir().unwrap();
     let ctx = session();
     for ending in ["csv", "parquet", "json", "ndjson", "arrow", "feather"] {
@@ -44,7 +44,7 @@ async fn a_copy_that_fails_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn so_it_is_with_a_directory_of_files() {
+async fn partitioned_copy_fails_cleanly_and_appends() {
     let folder = tempfile::tempdir().unwrap();
     let ctx = session();
     let target = folder.path().join("by");
@@ -67,7 +67,7 @@ async fn so_it_is_with_a_directory_of_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_that_cannot_be_written_is_told() {
+async fn unwritable_target_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let ctx = session();
     let closed = folder.path().join("closed");

@@ -106,7 +106,7 @@ fn without_times(line: &str) -> String {
 }
 
 #[test]
-fn only_what_cannot_be_the_same_is_overlooked() {
+fn comparison_ignores_only_times_and_temporary_directories() {
     assert!(is_shown("a\nb\n", "a\nb \n"));
     assert!(!is_shown("a\nb\n", "a\nc\n"));
     assert!(!is_shown("a\n", "a\nb\n"));

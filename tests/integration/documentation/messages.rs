@@ -12,7 +12,7 @@ const MESSAGES: usize = 19;
 /// Marks an omission within a message.
 const LEFT_OUT: &str = "...";
 /// Files whose documented messages come from statements other than the one run here.
-const OTHERS: [&str; 2] = ["empty32.tet", "ok.tet"];
+const NOT_REPRODUCED: [&str; 2] = ["empty32.tet", "ok.tet"];
 
 #[test]
 fn messages_about_files_are_what_the_command_writes() {
@@ -25,7 +25,7 @@ fn messages_about_files_are_what_the_command_writes() {
             continue;
         };
         let file = &about[..end];
-        if !folder.join(file).is_file() || OTHERS.contains(&file) {
+        if !folder.join(file).is_file() || NOT_REPRODUCED.contains(&file) {
             continue;
         }
         found += 1;

@@ -61,7 +61,7 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 
 #[test]
 fn every_example_gives_what_the_page_shows() {
-    let folders = Folders::default();
+    let folders = PageDirectories::default();
     let mut names = page_names();
     // A page runs before the pages in the directory of its name.
     names.sort_by_key(|name| name.matches('/').count());
@@ -137,9 +137,9 @@ fn links_lead_to_pages_and_every_page_is_in_the_contents() {
 
 /// The directories in which pages were run, by page name.
 #[derive(Default)]
-struct Folders(Mutex<BTreeMap<String, TempDir>>);
+struct PageDirectories(Mutex<BTreeMap<String, TempDir>>);
 
-impl Folders {
+impl PageDirectories {
     /// Creates a directory that starts with the files of the parent page, if there is one.
     fn make(&self, name: &str) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -171,7 +171,7 @@ fn copy_files(from: &Path, to: &Path) {
 }
 
 /// Runs a page and returns a message for each difference, or rewrites the page.
-fn run(page: &Page, folders: &Folders) -> Vec<String> {
+fn run(page: &Page, folders: &PageDirectories) -> Vec<String> {
     let examples = page.examples();
     let folder = folders.make(&page.name);
     let mut failures = Vec::new();

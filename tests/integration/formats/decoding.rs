@@ -9,7 +9,7 @@ use crate::support::sql::{error, open, rows, sample};
 use crate::tables::coordinates::{counting, one};
 
 #[tokio::test]
-async fn columns_of_text() {
+async fn category_columns_are_strings() {
     let names = r#"{"codes":{"Oslo":0,"Bergen":1,"":7},"missing":-1}"#;
     let (_folder, path, ctx) = sample(
         &[

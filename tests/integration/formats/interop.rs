@@ -119,7 +119,7 @@ async fn assert_sample(file: &OpenFile, sample: &Sample) {
 }
 
 #[tokio::test]
-async fn we_read_the_array_writer_of_tetration() {
+async fn arrays_written_by_tetration_are_readable() {
     let folder = tempfile::tempdir().unwrap();
     let samples = samples();
     for codec in [CHUNK_PAYLOAD_CODEC_V1.raw, CHUNK_PAYLOAD_CODEC_V1.zstd] {
@@ -150,7 +150,7 @@ async fn we_read_the_array_writer_of_tetration() {
 }
 
 #[tokio::test]
-async fn we_read_the_footers_of_tetration() {
+async fn footers_written_by_tetration_are_readable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("footer.tet");
     let cells = stored_cells(Dtype::I32, &[3, 4], 1);
@@ -258,7 +258,7 @@ async fn we_read_the_footers_of_tetration() {
 /// The writer session is also what the `tet convert` of `tetration` uses. It writes footer version
 /// 2 with zone maps and indexes.
 #[tokio::test]
-async fn we_read_the_writer_session_of_tetration() {
+async fn writer_sessions_of_tetration_are_readable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.tet");
     let mut session = TetWriterSession::create(&path);
@@ -292,7 +292,7 @@ async fn we_read_the_writer_session_of_tetration() {
 }
 
 #[tokio::test]
-async fn tetration_reads_us() {
+async fn tetration_reads_our_files() {
     let folder = tempfile::tempdir().unwrap();
     let samples = samples();
     let compressions = [

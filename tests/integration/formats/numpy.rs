@@ -16,7 +16,7 @@ async fn ask(file: &str, sql: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn numbers_of_every_order() {
+async fn c_and_fortran_order_arrays() {
     // The values are 0 to 11.5 in steps of 0.5, in an array of shape 2 x 3 x 4.
     for file in ["c_order.npy", "fortran_order.npy"] {
         let sums = ask(
@@ -51,7 +51,7 @@ async fn numbers_of_every_order() {
 
 /// A member name that leads out of the archive would also lead out of the target of a conversion.
 #[test]
-fn members_with_names_that_lead_elsewhere_are_left_out() {
+fn members_with_names_outside_the_archive_are_left_out() {
     use std::io::Write;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.npz");
@@ -80,7 +80,7 @@ fn members_with_names_that_lead_elsewhere_are_left_out() {
 }
 
 #[tokio::test]
-async fn times_and_texts() {
+async fn times_and_strings() {
     let times = ask("times.npy", "SELECT dim_0, value FROM FILE ORDER BY 1").await;
     assert_eq!(
         times,
@@ -120,7 +120,7 @@ async fn archives_are_schemas() {
 }
 
 #[tokio::test]
-async fn what_is_no_array_of_numbers_is_refused() {
+async fn unsupported_dtypes_are_refused() {
     for (file, expected) in [
         ("complex.npy", "descr is \"<c16\", expected numbers"),
         ("objects.npy", "descr is \"|O\", expected numbers"),
@@ -141,7 +141,7 @@ async fn what_is_no_array_of_numbers_is_refused() {
 
 /// Broken files end in an error or an answer.
 #[tokio::test]
-async fn changed_files_are_survived() {
+async fn mutated_files_do_not_panic() {
     let folder = tempfile::tempdir().unwrap();
     for file in [
         "c_order.npy",

@@ -51,7 +51,7 @@ fn assert_complete(file: &TetFile) {
 }
 
 #[test]
-fn the_indexes_of_tetration_pass_our_checks_whatever_the_type() {
+fn tetration_indexes_of_every_type_pass_verify() {
     let folder = tempfile::tempdir().unwrap();
     let mut files: Vec<_> = data("dtypes")
         .read_dir()
@@ -73,7 +73,7 @@ fn the_indexes_of_tetration_pass_our_checks_whatever_the_type() {
 }
 
 #[tokio::test]
-async fn a_package_is_a_file_to_sql() {
+async fn packages_are_queried_like_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weather.tet.d");
     let package = TetPackage::create(&path).unwrap();
@@ -99,7 +99,7 @@ async fn a_package_is_a_file_to_sql() {
 }
 
 #[test]
-fn packages_are_checked_by_their_manifests() {
+fn verify_checks_package_manifests() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weather.tet.d");
     let package = TetPackage::create(&path).unwrap();

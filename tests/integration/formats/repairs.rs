@@ -29,7 +29,7 @@ fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
 
 /// The footer claims regions that are larger than the space after the payloads.
 #[test]
-fn payloads_are_not_cut_by_a_footer_that_claims_them() {
+fn repair_never_cuts_payloads_claimed_by_a_footer() {
     for name in ["lost_all.tet", "lost_payload.tet"] {
         let (folder, path) = copy(name);
         let before = fs::read(&path).unwrap();
@@ -68,7 +68,7 @@ fn a_file_without_datasets_keeps_its_superblock() {
 /// A report keeps a limited number of findings. An unreadable dataset counts even if its finding is
 /// not kept.
 #[test]
-fn zone_maps_are_dropped_where_not_all_cells_can_be_read() {
+fn zone_maps_of_unreadable_datasets_are_dropped() {
     let (_folder, path) = copy("many_warnings.tet");
     let repaired = repair(&path, true, DEEP).unwrap();
     assert_eq!(repaired.steps[0].name, "drop_zone_maps", "{repaired:?}");
@@ -77,7 +77,7 @@ fn zone_maps_are_dropped_where_not_all_cells_can_be_read() {
 /// A version 1 footer has no indexes, even if it has keys for them. Indexing must not activate what
 /// these keys name.
 #[tokio::test]
-async fn no_index_comes_out_of_a_footer_that_has_none() {
+async fn indexing_ignores_index_keys_of_version_1_footers() {
     let (_folder, path) = copy("version_1_with_index.tet");
     let sql = format!("SELECT value FROM '{}' WHERE value = 3", path.display());
     let before = rows(&session(), &sql).await;
@@ -91,7 +91,7 @@ async fn no_index_comes_out_of_a_footer_that_has_none() {
 /// Footer keys that tet-sql does not know are kept verbatim, even those with values that not every
 /// JSON parser accepts.
 #[test]
-fn unknown_keys_are_kept() {
+fn unknown_footer_keys_are_kept_verbatim() {
     for (name, kept) in [
         ("unreadable_deep.tet", "[[[[[["),
         ("unreadable_number.tet", "1e999"),

@@ -40,7 +40,7 @@ fn a_dropped_writer_leaves_nothing_behind() {
 }
 
 #[test]
-fn the_target_changes_when_a_file_is_finished_and_not_before() {
+fn target_is_replaced_only_by_finish() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     std::fs::write(&path, "what was there").unwrap();
@@ -76,7 +76,7 @@ fn the_target_changes_when_a_file_is_finished_and_not_before() {
 }
 
 #[test]
-fn a_reader_keeps_the_file_that_it_opened() {
+fn open_readers_keep_the_replaced_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let write = |specs, cells: &[u8]| {
@@ -99,7 +99,7 @@ fn a_reader_keeps_the_file_that_it_opened() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_named() {
+fn missing_directories_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("absent").join("a.tet");
     assert_says(
@@ -109,7 +109,7 @@ fn a_folder_that_is_not_there_is_named() {
 }
 
 #[test]
-fn misuse_of_chunks_is_named() {
+fn errors_name_misused_chunks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let mut writer = TetWriter::create(&path, two_chunks()).unwrap();
@@ -141,7 +141,7 @@ fn misuse_of_chunks_is_named() {
 }
 
 #[test]
-fn misuse_of_descriptions_is_named() {
+fn errors_name_invalid_dataset_specs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let spec =

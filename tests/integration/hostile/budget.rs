@@ -47,7 +47,7 @@ fn chain(count: usize, first: &str, next: impl Fn(usize) -> String) -> String {
 /// Runs on a thread with as much stack as the threads of the command: a long chain of AND needs
 /// stack for execution, not only for planning.
 #[test]
-fn long_chains_mean_what_they_say() {
+fn long_or_and_and_chains_are_correct() {
     let answered = std::thread::Builder::new().stack_size(64 << 20).spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.unwrap().block_on(long_chains());
@@ -156,7 +156,7 @@ async fn statements_over_the_budget_are_refused() {
 }
 
 #[tokio::test]
-async fn views_are_counted_wherever_they_are_used() {
+async fn views_count_at_every_use() {
     let ctx = session().await;
     rows(&ctx, "CREATE VIEW v0 AS SELECT x FROM t")
         .await
@@ -218,7 +218,7 @@ async fn limits_are_settings() {
 
 /// Plans on a thread with the usual stack of 2 MiB.
 #[test]
-fn planning_needs_no_stack_of_its_callers() {
+fn planning_does_not_overflow_a_small_stack() {
     let planned = std::thread::spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
@@ -238,7 +238,7 @@ fn planning_needs_no_stack_of_its_callers() {
 }
 
 #[tokio::test]
-async fn values_are_bounded() {
+async fn value_sizes_are_limited() {
     let ctx = session().await;
     set(&ctx, "tet.max_value_bytes = 1000").await;
     for (fits, bytes) in [

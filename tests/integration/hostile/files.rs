@@ -45,7 +45,7 @@ fn add_footer(path: &Path, json: &str) {
 }
 
 #[test]
-fn labels_of_any_length_are_survived() {
+fn overlong_labels_are_left_out_with_a_warning() {
     for label in [format!("0.{}1", "0".repeat(70_000)), "x".repeat(300_000)] {
         let (_folder, path) = file(DatasetSpec::new("a", Dtype::U8, &[1], &[1]), &[7]);
         add_footer(
@@ -65,7 +65,7 @@ fn labels_of_any_length_are_survived() {
 }
 
 #[test]
-fn a_chunk_that_cannot_be_is_an_error() {
+fn impossible_chunk_indices_and_shapes_are_errors() {
     let (_folder, path) = file(DatasetSpec::new("a", Dtype::U8, &[2, 2], &[1, 1]), &[7; 4]);
     let good = std::fs::read(&path).unwrap();
     let open = || TetFile::open(&path, OpenOptions::default()).unwrap();
@@ -98,7 +98,7 @@ fn a_chunk_that_cannot_be_is_an_error() {
 /// Statistics answer queries without reading the chunk, even if it claims more cells than fit in
 /// memory.
 #[tokio::test]
-async fn a_huge_chunk_that_is_known_takes_no_memory() {
+async fn statistics_of_huge_chunks_answer_without_reading() {
     let cells = 1u64 << 40;
     for (is_missing, sums) in [
         (false, "7696581394432.0 7.0 7.0 0.0"),
@@ -144,7 +144,7 @@ async fn a_huge_chunk_that_is_known_takes_no_memory() {
 /// Chunks above 32 MiB are decompressed in steps. The decompressed size that a payload claims must
 /// not be allocated in advance.
 #[test]
-fn garbage_that_claims_to_be_large_is_an_error() {
+fn large_corrupt_payloads_are_errors() {
     let cells = 64u64 << 20;
     let spec = DatasetSpec::new("a", Dtype::U8, &[cells], &[cells])
         .with_compression(Compression::Zstd { level: 1 });
@@ -202,7 +202,7 @@ async fn a_scan_can_be_cancelled_between_chunks() {
 }
 
 #[tokio::test]
-async fn long_lists_are_solved_at_once() {
+async fn long_in_lists_are_resolved_quickly() {
     let (_folder, path) = file(
         DatasetSpec::new("a", Dtype::U8, &[100_000], &[1000]),
         &vec![1; 100_000],
@@ -229,9 +229,9 @@ async fn long_lists_are_solved_at_once() {
 
 /// An async function that returns its argument.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Later(Signature);
+struct AsyncIdentity(Signature);
 
-impl ScalarUDFImpl for Later {
+impl ScalarUDFImpl for AsyncIdentity {
     fn name(&self) -> &str {
         "later"
     }
@@ -247,20 +247,20 @@ impl ScalarUDFImpl for Later {
 }
 
 #[async_trait]
-impl AsyncScalarUDFImpl for Later {
+impl AsyncScalarUDFImpl for AsyncIdentity {
     async fn invoke_async_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         Ok(args.args[0].clone())
     }
 }
 
 #[tokio::test]
-async fn asynchronous_functions_are_left_to_the_engine() {
+async fn async_functions_are_not_pushed_down() {
     let (_folder, path) = file(DatasetSpec::new("a", Dtype::U8, &[10], &[5]), &[1; 10]);
     let ctx = SessionContext::new();
     ctx.register_tet("a".into(), &path, TetOptions::new())
         .await
         .unwrap();
-    let later = Later(Signature::any(1, Volatility::Immutable));
+    let later = AsyncIdentity(Signature::any(1, Volatility::Immutable));
     ctx.register_udf(AsyncScalarUDF::new(Arc::new(later)).into_scalar_udf());
     let query = ctx
         .sql("SELECT value FROM a WHERE later(dim_0) = 3")

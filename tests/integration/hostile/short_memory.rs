@@ -51,7 +51,7 @@ fn pairs(join: &str) -> String {
 }
 
 #[tokio::test]
-async fn nested_loop_joins_spill_or_say_that_memory_is_short() {
+async fn nested_loop_joins_spill_or_report_exhausted_memory() {
     let expected = 500 * 499 / 2;
     for bytes in [64 << 20, 256 << 10] {
         let context = session(bytes, 100);

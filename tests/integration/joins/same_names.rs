@@ -31,7 +31,7 @@ fn demo(sql: &str) -> Vec<String> {
 
 /// The demonstration's arrays have 48 times, 19 latitudes and 36 longitudes.
 #[test]
-fn in_subquery_above_a_join_filters_the_side_that_it_names() {
+fn in_subquery_above_a_join_filters_the_named_table() {
     let sql = "SELECT count(x.lat) FROM temperature x JOIN humidity y ON x.time=y.time AND x.lon=y.lon \
                WHERE y.lat IN (SELECT l FROM (VALUES (50),(60)) z(l)) AND x.time='2024-01-01' AND x.lon=0";
     // Each of the 19 latitudes of one array joins two of the other.
@@ -39,7 +39,7 @@ fn in_subquery_above_a_join_filters_the_side_that_it_names() {
 }
 
 #[test]
-fn predicates_that_null_satisfies_above_outer_joins() {
+fn null_accepting_predicates_above_outer_joins() {
     let on = "ON x.time=y.time AND x.lat=y.lat AND x.lon=y.lon";
     let joined = |kind: &str| format!("temperature x {kind} JOIN humidity y {on}");
     // The cells where `temperature` is missing and `humidity` is above 50.
@@ -142,7 +142,7 @@ fn lists_are_not_compared_with_columns_of_other_types() {
 /// Sessions prepared by [`enable_tet`] answer correctly over any tables; plain DataFusion sessions
 /// do not.
 #[tokio::test]
-async fn tables_in_memory_too() {
+async fn memory_tables_are_correct_with_our_rules() {
     let tables = [
         "CREATE TABLE a AS SELECT i AS k, CASE WHEN i % 3 = 0 THEN NULL ELSE i END AS v FROM generate_series(1, 12) g(i)",
         "CREATE TABLE b AS SELECT i AS k, i AS v FROM generate_series(1, 12) g(i)",
@@ -169,7 +169,7 @@ async fn tables_in_memory_too() {
 /// With DataFusion's own rules, a dynamic filter may refer to a same-named column of another table.
 /// Scans refuse dynamic filters in such sessions and read every chunk.
 #[tokio::test]
-async fn other_sessions_read_every_chunk() {
+async fn plain_datafusion_sessions_refuse_dynamic_filters() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("arrays.tet");
     let spec = |name| {

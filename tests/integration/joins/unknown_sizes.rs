@@ -46,7 +46,7 @@ async fn sample(directory: &Path, partitions: usize) -> SessionContext {
 }
 
 #[tokio::test]
-async fn the_array_is_probed_and_reads_what_the_keys_name() {
+async fn arrays_are_the_probe_side_and_read_only_joined_chunks() {
     let folder = tempfile::tempdir().unwrap();
     for partitions in [1, 3] {
         let ctx = sample(folder.path(), partitions).await;
@@ -97,7 +97,7 @@ async fn the_array_is_probed_and_reads_what_the_keys_name() {
 /// A table that may be larger than the array is not collected. With `join_reordering` off, the
 /// sides stay as written.
 #[tokio::test]
-async fn sides_stay_where_that_is_better() {
+async fn large_tables_are_not_collected() {
     let folder = tempfile::tempdir().unwrap();
     let ctx = sample(folder.path(), 2).await;
     let sql = "EXPLAIN FORMAT INDENT SELECT count(*) FROM v JOIN csv ON v.day = csv.k";

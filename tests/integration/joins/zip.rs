@@ -145,7 +145,7 @@ async fn a_zip_reads_every_chunk_once() {
 }
 
 #[tokio::test]
-async fn joins_that_would_cost_more_or_fail_are_left() {
+async fn costly_or_failing_joins_are_not_zipped() {
     let (_folder, _, ctx) = sample(&datasets(), TetOptions::new()).await;
     // A join filter must not be evaluated on rows that a filter of one input removes: it would
     // divide by zero.
@@ -165,7 +165,7 @@ async fn joins_that_would_cost_more_or_fail_are_left() {
 }
 
 #[tokio::test]
-async fn projections_that_use_each_other_twice_stay_linear() {
+async fn nested_projections_are_planned_in_linear_time() {
     let (_folder, _, ctx) = sample(&datasets(), TetOptions::new()).await;
     let mut with = "WITH c0 AS (SELECT value AS x FROM a)".to_string();
     for number in 0..30 {

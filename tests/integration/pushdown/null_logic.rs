@@ -51,7 +51,7 @@ const XS: [Option<i64>; 6] = [Some(1), Some(2), Some(3), Some(4), Some(5), None]
 const TABLE: &str = "(VALUES (1), (2), (3), (4), (5), (NULL)) AS t(x)";
 
 #[tokio::test]
-async fn in_lists_are_combined_as_three_valued_logic_has_it() {
+async fn combined_in_lists_follow_three_valued_logic() {
     let lists: [&[Option<i64>]; 5] = [
         &[Some(1), Some(2)],
         &[Some(3), Some(4)],
@@ -158,7 +158,7 @@ async fn items_that_are_columns_are_not_compared_by_name() {
 }
 
 #[tokio::test]
-async fn in_subqueries_below_or_and_not_know_null() {
+async fn in_subqueries_below_or_and_not_handle_null() {
     let ctx = session();
     let sets: [(&str, &[Option<i64>]); 4] = [
         ("(VALUES (1), (2))", &[Some(1), Some(2)]),
@@ -250,7 +250,7 @@ async fn both_zeros_are_equal() {
 }
 
 #[tokio::test]
-async fn statements_are_planned_as_they_are_meant() {
+async fn row_comparisons_and_distinct_from_are_parsed_correctly() {
     let ctx = session();
     let pairs = "(VALUES (80, 0), (-80, 350), (80, 350), (NULL, 0)) AS t(lat, lon)";
     let among = format!("SELECT count(*) FROM {pairs} WHERE (lat, lon) IN ((80, 0), (-80, 350))");

@@ -26,7 +26,7 @@ fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> Option<usize> {
 }
 
 #[tokio::test]
-async fn one_chunk_of_a_million() {
+async fn reading_one_chunk_does_not_read_the_whole_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("long.tet");
     let cell = |row: u64, column: u64| ((row * 7 + column * 13) % 251) as u8;

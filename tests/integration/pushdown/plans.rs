@@ -33,7 +33,7 @@ async fn before_and_after(ctx: &SessionContext, queries: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn rules_replace_what_they_can_take() {
+async fn plans_before_and_after_the_rules() {
     let array = |name: &str, chunks: &[u64; 3]| {
         let spec = DatasetSpec::new(name, Dtype::F32, &[4, 5, 6], chunks)
             .with_dim_names(["time", "lat", "lon"])

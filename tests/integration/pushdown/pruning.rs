@@ -134,7 +134,7 @@ async fn zone_maps_answer_minimum_maximum_and_count() {
 /// The bounds in a zone map exclude missing cells. Where missing cells are read as values, the zone
 /// map cannot prune their chunks.
 #[tokio::test]
-async fn missing_cells_that_are_read_as_values() {
+async fn missing_cells_read_as_values_disable_pruning() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("days.tet");
     days(&path, Some("-999"));
@@ -236,7 +236,7 @@ async fn answers_do_not_depend_on_indexes() {
 }
 
 #[tokio::test]
-async fn postings_tell_values_between_the_bounds() {
+async fn postings_prune_values_between_the_bounds() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("codes.tet");
     // Every chunk holds 0 and 9, and one value between.
@@ -263,7 +263,7 @@ async fn postings_tell_values_between_the_bounds() {
 }
 
 #[tokio::test]
-async fn broken_indexes_are_left_unused_and_named() {
+async fn corrupt_indexes_are_ignored_with_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("days.tet");
     days(&path, Some("-999"));
@@ -300,7 +300,7 @@ async fn broken_indexes_are_left_unused_and_named() {
 }
 
 #[tokio::test]
-async fn joins_top_rows_and_subqueries_drop_chunks_as_they_run() {
+async fn joins_top_k_and_subqueries_prune_during_execution() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("days.tet");
     days(&path, Some("-999"));
@@ -377,7 +377,7 @@ async fn joins_top_rows_and_subqueries_drop_chunks_as_they_run() {
 
 /// A dynamic filter from above a limit must not change the rows that the limit selects.
 #[tokio::test]
-async fn a_limit_in_the_scan_comes_before_filters_from_above() {
+async fn dynamic_filters_do_not_pass_a_limit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("v.tet");
     let spec = DatasetSpec::new("v", Dtype::I32, &[30], &[10]).with_dim_names(["i"]);

@@ -212,7 +212,7 @@ async fn a_limit_reads_the_first_chunks_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_can_run_again() {
+async fn a_plan_can_be_executed_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     write(&path, Compression::Zstd { level: 3 });
@@ -330,7 +330,7 @@ fn blocks_have_rows_bytes_and_statistics() {
 /// DataFusion may simplify a filter after the scan has declared it exact, here to NULL and to
 /// false.
 #[tokio::test]
-async fn a_filter_that_becomes_a_constant_is_obeyed() {
+async fn filters_simplified_to_constants_are_applied() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     write(&path, Compression::Raw);
@@ -354,7 +354,7 @@ async fn a_filter_that_becomes_a_constant_is_obeyed() {
 
 /// Zero times infinity is NaN and cannot be a bound.
 #[tokio::test]
-async fn zone_maps_of_infinities_scaled_by_zero_are_left_unused() {
+async fn zone_maps_with_nan_bounds_are_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     let spec = DatasetSpec::new("a", Dtype::F64, &[4], &[4])

@@ -296,7 +296,7 @@ async fn metadata() {
 }
 
 #[tokio::test]
-async fn a_schema_may_be_asked_for_alone() {
+async fn a_schema_can_be_requested_without_rows() {
     let server = Server::start(&[WEATHER]);
     let mut client = server.client().await;
     let info = client

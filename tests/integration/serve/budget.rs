@@ -24,7 +24,7 @@ async fn hostile_statements_are_refused_and_others_are_answered() {
 }
 
 #[tokio::test]
-async fn statements_have_a_mebibyte_unless_the_server_says_otherwise() {
+async fn statements_are_limited_to_a_mebibyte_by_default() {
     let blanks = format!("SELECT{}1", " ".repeat(1_200_000));
     let server = Server::start(&[WEATHER]);
     let mut client = server.client().await;

@@ -53,7 +53,7 @@ async fn connections_without_a_request_are_closed() {
 }
 
 #[tokio::test]
-async fn connections_wait_for_one_another() {
+async fn max_connections_makes_others_wait() {
     let server = Server::start(&["--max-connections", "1", "--connect-limit", "1s"]);
     let _silent = connect(&server, b"");
     let mut client = server.client().await;
@@ -64,7 +64,7 @@ async fn connections_wait_for_one_another() {
 }
 
 #[tokio::test]
-async fn an_address_has_only_so_many_connections() {
+async fn connections_per_address_are_limited() {
     let server = Server::start(&["--max-per-address", "2"]);
     let mut client = server.client().await;
     query(&mut client, "SELECT 1").await.unwrap();

@@ -18,7 +18,7 @@ fn endings() -> Vec<(&'static str, i32)> {
 }
 
 #[tokio::test]
-async fn running_queries_may_end_first() {
+async fn shutdown_waits_for_running_queries() {
     for (signal, code) in endings() {
         let server = Server::start(&[WEATHER]);
         let mut client = server.client().await;
@@ -36,7 +36,7 @@ async fn running_queries_may_end_first() {
 }
 
 #[tokio::test]
-async fn those_that_do_not_are_stopped() {
+async fn queries_beyond_the_grace_period_are_stopped() {
     let server = Server::start(&["--grace", "100ms"]);
     let mut client = server.client().await;
     let info = client.execute(ENDLESS.to_owned(), None).await.unwrap();
@@ -51,7 +51,7 @@ async fn those_that_do_not_are_stopped() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn shutdown_deletes_temporary_files() {
     let folder = tempfile::tempdir().unwrap();
     for (signal, code) in endings() {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))
@@ -77,7 +77,7 @@ fn nothing_is_left_behind() {
 }
 
 #[test]
-fn a_killed_server_is_cleaned_up_after() {
+fn files_of_a_killed_server_are_deleted_later() {
     let folder = tempfile::tempdir().unwrap();
     let start = || {
         let mut child = Command::new(env!("CARGO_BIN_EXE_tet-sql"))

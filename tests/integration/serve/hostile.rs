@@ -155,7 +155,7 @@ async fn broken_parameters_are_answered_and_not_logged() {
 }
 
 #[tokio::test]
-async fn errors_show_the_line_and_what_may_have_been_meant() {
+async fn errors_show_the_line_and_suggestions() {
     let server = Server::start(&[WEATHER]);
     let mut client = server.client().await;
     for (sql, expected) in [

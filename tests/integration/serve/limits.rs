@@ -17,7 +17,7 @@ use prost::Message;
 use std::time::Instant;
 
 #[tokio::test]
-async fn a_query_ends_with_its_time() {
+async fn a_query_is_stopped_at_the_time_limit() {
     let server = Server::start(&[WEATHER, "--time-limit", "300ms"]);
     let mut client = server.client().await;
     let started = Instant::now();
@@ -29,7 +29,7 @@ async fn a_query_ends_with_its_time() {
 }
 
 #[tokio::test]
-async fn a_client_that_takes_nothing_does_not_keep_its_place() {
+async fn stalled_clients_lose_their_query_slot() {
     let server = Server::start(&[
         "--time-limit",
         "1s",
@@ -58,7 +58,7 @@ async fn a_client_that_takes_nothing_does_not_keep_its_place() {
 }
 
 #[tokio::test]
-async fn only_so_many_queries_run_and_the_others_wait() {
+async fn concurrent_queries_are_limited() {
     let server = Server::start(&["--max-queries", "2", "--wait-limit", "500ms"]);
     let mut client = server.client().await;
     let mut running = Vec::new();
@@ -118,7 +118,7 @@ async fn clients_cancel_their_queries() {
 }
 
 #[tokio::test]
-async fn parameters_are_not_believed() {
+async fn malformed_parameters_are_refused() {
     let server = Server::start(&[]);
     let mut client = server.client().await;
     // The content of a handle, which is also that of a ticket, without parameters.

@@ -8,7 +8,7 @@ use std::path::Path;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 #[tokio::test]
-async fn clients_only_read() {
+async fn clients_cannot_write() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret.csv");
     std::fs::write(&secret, "word\nswordfish\n").unwrap();
@@ -94,7 +94,7 @@ async fn links_out_of_a_zarr_store_are_not_followed() {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for() {
+async fn a_token_is_required() {
     let server = Server::start(&[WEATHER, "--token-env", "TET_SQL_TEST_TOKEN"]);
     let sql = "SELECT count(*) FROM pressure";
     let mut client = server.client().await;
@@ -127,7 +127,7 @@ async fn a_token_is_asked_for() {
 }
 
 #[test]
-fn what_others_can_reach_needs_a_token_and_tls() {
+fn public_addresses_require_a_token_and_tls() {
     for (arguments, expected) in [
         (&["--listen", "0.0.0.0:0"][..], "needs a token"),
         (&["--listen", "0.0.0.0:0", "--insecure"], "needs a token"),

@@ -14,7 +14,7 @@ thread_local! {
     /// Bytes that this thread allocated minus bytes that it freed. Negative if it freed memory of
     /// other threads.
     static HELD: Cell<isize> = const { Cell::new(0) };
-    static MOST_HELD: Cell<isize> = const { Cell::new(0) };
+    static MAX_HELD: Cell<isize> = const { Cell::new(0) };
 }
 
 fn note(allocated: usize, freed: usize) {
@@ -25,7 +25,7 @@ fn note(allocated: usize, freed: usize) {
         held.get()
     });
     if let (Ok(()), Ok(held)) = (noted, held) {
-        let _ = MOST_HELD.try_with(|most| most.set(most.get().max(held)));
+        let _ = MAX_HELD.try_with(|most| most.set(most.get().max(held)));
     }
 }
 
@@ -69,11 +69,11 @@ pub struct Allocated {
 pub fn measure<T>(run: impl FnOnce() -> T) -> (T, Allocated) {
     let before = HELD.get();
     LARGEST.set(0);
-    MOST_HELD.set(before);
+    MAX_HELD.set(before);
     let result = run();
     let allocated = Allocated {
         largest: LARGEST.get(),
-        most_held: (MOST_HELD.get() - before).max(0) as usize,
+        most_held: (MAX_HELD.get() - before).max(0) as usize,
     };
     (result, allocated)
 }

@@ -132,7 +132,7 @@ pub fn slice_positions(shape: &[u64], ranges: &[Range<u64>]) -> Vec<usize> {
 }
 
 #[test]
-fn arrays_are_read_as_numpy_means_them() {
+fn npy_header_and_cells_are_parsed() {
     let header = "{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3), }\n";
     let mut file = b"\x93NUMPY\x01\x00".to_vec();
     file.extend((header.len() as u16).to_le_bytes());

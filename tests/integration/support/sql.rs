@@ -119,22 +119,22 @@ pub async fn error(ctx: &SessionContext, sql: &str) -> String {
 }
 
 /// The rows of a query that was run, with the plan that has its metrics.
-pub struct Ran {
+pub struct QueryRun {
     pub rows: Vec<String>,
     plan: Arc<dyn ExecutionPlan>,
 }
 
-pub async fn run(ctx: &SessionContext, sql: &str) -> Ran {
+pub async fn run(ctx: &SessionContext, sql: &str) -> QueryRun {
     let frame = ctx.sql(sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
     let plan = frame.create_physical_plan().await.unwrap();
     let batches = collect(Arc::clone(&plan), ctx.task_ctx()).await.unwrap();
-    Ran {
+    QueryRun {
         rows: texts(&batches),
         plan,
     }
 }
 
-impl Ran {
+impl QueryRun {
     /// Returns the number of chunks read. Zero also if the plan has no scan left.
     pub fn reads(&self) -> usize {
         self.metric("chunks_read")

@@ -114,7 +114,7 @@ async fn attribute(ctx: &SessionContext, sql: &str, column: &str, key: &str) -> 
 }
 
 #[tokio::test]
-async fn attributes_follow_what_keeps_their_meaning() {
+async fn attributes_follow_expressions_that_preserve_meaning() {
     let (_folder, _, ctx) = sample(&arrays(), TetOptions::new()).await;
     for (expression, units, long_name) in [
         ("value", "K", "the t"),
@@ -203,7 +203,7 @@ async fn attributes_follow_what_keeps_their_meaning() {
 }
 
 #[tokio::test]
-async fn attributes_are_asked_for_in_queries() {
+async fn attribute_functions_in_queries() {
     let (_folder, path, ctx) = sample(&arrays(), TetOptions::new()).await;
     let sql = "SELECT DISTINCT arrow_metadata(value, 'units'), arrow_metadata(lat, 'units'), arrow_metadata(value, 'none') FROM t";
     assert_eq!(rows(&ctx, sql).await, ["K degrees_north NULL"]);

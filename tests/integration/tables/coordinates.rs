@@ -39,7 +39,7 @@ fn sources(path: &std::path::Path, dataset: &str, options: &TetOptions) -> Vec<S
 }
 
 #[tokio::test]
-async fn siblings_of_the_dimensions_names() {
+async fn coordinate_arrays_named_like_dimensions() {
     let path = data("coordvars.tet");
     let reference = Reference::open(&path);
     let cells: Vec<f32> = reference
@@ -96,7 +96,7 @@ async fn siblings_of_the_dimensions_names() {
 }
 
 #[tokio::test]
-async fn datasets_that_the_attribute_coordinates_names() {
+async fn coordinate_arrays_named_by_the_coordinates_attribute() {
     // HDF5 has no names of dimensions. The lengths tell which coordinate array belongs to which
     // axis.
     assert_eq!(
@@ -137,7 +137,7 @@ async fn datasets_that_the_attribute_coordinates_names() {
 }
 
 #[tokio::test]
-async fn netcdf_keeps_labels_on_the_coordinate_variables_alone() {
+async fn netcdf_labels_are_on_coordinate_arrays_only() {
     let path = data("converted/netcdf_cf_3d_nc.tet");
     assert_eq!(
         sources(&path, "temperature", &TetOptions::new()),
@@ -173,7 +173,7 @@ async fn netcdf_keeps_labels_on_the_coordinate_variables_alone() {
 }
 
 #[tokio::test]
-async fn groups_keep_to_themselves() {
+async fn coordinate_arrays_apply_within_their_group() {
     let (_folder, _, ctx) = sample(
         &[
             counting("a/b/temp", &["x"], &[3]),
@@ -362,7 +362,7 @@ async fn times_of_the_cf_conventions() {
 }
 
 #[tokio::test]
-async fn odd_coordinates_have_plain_answers() {
+async fn repeated_unsorted_and_nan_coordinates() {
     // Repeated and unsorted coordinates: a selection may be any set of indices.
     let (_folder, _, ctx) = sample(
         &[
@@ -473,7 +473,7 @@ async fn f32_integers_and_times_are_exact() {
 }
 
 #[tokio::test]
-async fn a_sibling_on_another_dimension_is_none() {
+async fn coordinate_arrays_on_another_dimension_are_ignored() {
     let (_folder, _, ctx) = sample(
         &[
             counting("data", &["x"], &[3]),
@@ -489,7 +489,7 @@ async fn a_sibling_on_another_dimension_is_none() {
 }
 
 #[tokio::test]
-async fn labels_stay_where_times_cannot_be_had() {
+async fn labels_are_used_where_times_cannot_be_decoded() {
     let labelled = |calendar: &str| {
         let (data, cells) = counting("data", &["time"], &[2]);
         let time = one("time", Dtype::I32, 2)

@@ -3,7 +3,7 @@
 use crate::support::sql::{rows, session};
 
 #[tokio::test]
-async fn extremes_of_groups_are_found_at_the_ends() {
+async fn min_and_max_of_infinities_and_nan() {
     let values = "(VALUES (1, 'inf'::DOUBLE), (1, 'inf'), (2, '-inf'), (3, 'nan'), (3, 1.0), (4, 1.0), (4, 'nan'), (5, 'nan'), (6, NULL)) \
                   AS t(g, x)";
     for data_type in ["DOUBLE", "REAL"] {
@@ -23,7 +23,7 @@ async fn extremes_of_groups_are_found_at_the_ends() {
 }
 
 #[tokio::test]
-async fn times_beyond_nanoseconds_have_bins() {
+async fn times_outside_the_nanosecond_range_can_be_binned() {
     let times = "(SELECT arrow_cast(n * 86400000000 + 32514048000000000, 'Timestamp(Microsecond, None)') AS t \
                  FROM generate_series(0, 1) AS g(n))";
     let sql = format!(

@@ -85,7 +85,7 @@ async fn datasets_on_the_same_axes_are_one_wide_table() {
 }
 
 #[tokio::test]
-async fn wide_tables_of_groups_and_of_taken_names() {
+async fn wide_table_names_in_groups_and_name_conflicts() {
     let on_xy = |name: &str| {
         let spec = on(name, Dtype::U8, &[2, 2], &[1, 2]).with_dim_names(["x", "y"]);
         (spec, vec![1, 2, 3, 4])
@@ -398,7 +398,7 @@ async fn more_files_than_descriptors() {
 }
 
 #[tokio::test]
-async fn a_dataset_that_cannot_be_read_does_not_hide_the_only_one_that_can() {
+async fn an_unreadable_dataset_does_not_hide_the_readable_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("two.tet");
     let one = |name: &str| on(name, Dtype::U8, &[2], &[2]);

@@ -107,7 +107,7 @@ async fn chunks_are_decoded_once() {
 /// If an expression combines datasets whose chunks differ along all axes, the blocks are chosen
 /// to decode the fewest chunks.
 #[tokio::test]
-async fn chunks_are_decoded_few_times_where_attributes_are_put_together() {
+async fn combined_datasets_decode_the_fewest_chunks() {
     let (_folder, ctx) = wide(Compression::Zstd { level: 1 }, Access::Mmap, EXTENTS).await;
     let ran = run(
         &ctx,
@@ -122,7 +122,7 @@ async fn chunks_are_decoded_few_times_where_attributes_are_put_together() {
 
 /// The cells are the same however blocks are assembled from chunks.
 #[tokio::test]
-async fn windows_are_put_together_cell_by_cell() {
+async fn assembled_blocks_have_the_right_cells() {
     for compression in [Compression::Raw, Compression::Zstd { level: 1 }] {
         for access in [Access::Mmap, Access::Pread] {
             let (_folder, ctx) = wide(compression, access, [6, 33, 70]).await;

@@ -59,7 +59,7 @@ impl Page {
         self.right -= 14.0;
         self.axes(&lines.x, &lines.y, true);
         self.frame();
-        let mut texts: BTreeMap<Place, (f64, Vec<String>)> = BTreeMap::new();
+        let mut texts: BTreeMap<OrderedCoordinate, (f64, Vec<String>)> = BTreeMap::new();
         // Draw in reverse, so that the first line is on top.
         for (number, line) in lines.lines.iter().enumerate().rev() {
             let (colour, dash) = style(number);
@@ -87,7 +87,9 @@ impl Page {
         }
         for line in &lines.lines {
             for (x, y) in line.pieces.iter().flatten() {
-                let entry = texts.entry(Place(*x)).or_insert_with(|| (*x, Vec::new()));
+                let entry = texts
+                    .entry(OrderedCoordinate(*x))
+                    .or_insert_with(|| (*x, Vec::new()));
                 let value = text::number(*y);
                 entry.1.push(if lines.lines.len() > 1 {
                     format!("{}: {value}", line.name)
@@ -334,23 +336,23 @@ fn style(number: usize) -> (Rgb, Option<f64>) {
 
 /// A coordinate with a total order, for use as a map key. It is never NaN.
 #[derive(Debug, Clone, Copy)]
-struct Place(f64);
+struct OrderedCoordinate(f64);
 
-impl PartialEq for Place {
+impl PartialEq for OrderedCoordinate {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Place {}
+impl Eq for OrderedCoordinate {}
 
-impl PartialOrd for Place {
+impl PartialOrd for OrderedCoordinate {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Place {
+impl Ord for OrderedCoordinate {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
     }

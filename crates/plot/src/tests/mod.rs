@@ -128,7 +128,7 @@ fn a_result_of_lists_has_no_picture() {
 }
 
 #[test]
-fn every_type_finds_its_place() {
+fn every_type_is_drawn() {
     let decimals = Decimal128Array::from(vec![125, 250])
         .with_precision_and_scale(5, 2)
         .unwrap();

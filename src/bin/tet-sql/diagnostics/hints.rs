@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tet_sql::ArrayTable;
-use tet_sql::grid::{Axis, Key, SortedCoordinates, WrittenTime};
+use tet_sql::grid::{Axis, CoordinateKey, SortedCoordinates, WrittenTime};
 use tet_sql::provider::plans::lineage::origin;
 
 /// The most coordinates that are searched for one dimension.
@@ -77,7 +77,7 @@ enum Dimension {
 }
 
 impl Dimension {
-    fn hint(&self, kind: &Kind) -> Option<String> {
+    fn hint(&self, kind: &ComparisonKind) -> Option<String> {
         match self {
             Self::Labels(name, labels) => label_hint(name, labels, kind),
             Self::Searched(searched) => searched.hint(kind),
@@ -97,10 +97,10 @@ fn labels_of(axes: &[&Axis]) -> Option<Vec<String>> {
 /// A comparison of a column with constants.
 struct Comparison<'a> {
     column: &'a Column,
-    kind: Kind,
+    kind: ComparisonKind,
 }
 
-enum Kind {
+enum ComparisonKind {
     Equal(ScalarValue),
     Bound(Operator, ScalarValue),
     Between(ScalarValue, ScalarValue),
@@ -109,7 +109,7 @@ enum Kind {
 
 impl<'a> Comparison<'a> {
     fn all_of(expression: &'a Expr) -> Vec<Self> {
-        let one = |column: &'a Expr, kind: Option<Kind>| match (column, kind) {
+        let one = |column: &'a Expr, kind: Option<ComparisonKind>| match (column, kind) {
             (Expr::Column(column), Some(kind)) => vec![Self { column, kind }],
             _ => Vec::new(),
         };
@@ -122,9 +122,9 @@ impl<'a> Comparison<'a> {
                     _ => return Vec::new(),
                 };
                 let kind = match op {
-                    Some(Operator::Eq) => Some(Kind::Equal(constant)),
+                    Some(Operator::Eq) => Some(ComparisonKind::Equal(constant)),
                     Some(op @ (Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq)) => {
-                        Some(Kind::Bound(op, constant))
+                        Some(ComparisonKind::Bound(op, constant))
                     }
                     _ => None,
                 };
@@ -133,17 +133,17 @@ impl<'a> Comparison<'a> {
             Expr::InList(list) if !list.negated => {
                 let constants = list.list.iter().filter_map(constant);
                 constants
-                    .flat_map(|constant| one(&list.expr, Some(Kind::Equal(constant))))
+                    .flat_map(|constant| one(&list.expr, Some(ComparisonKind::Equal(constant))))
                     .collect()
             }
             Expr::Between(between) if !between.negated => {
                 let bounds = constant(&between.low).zip(constant(&between.high));
-                let kind = bounds.map(|(low, high)| Kind::Between(low, high));
+                let kind = bounds.map(|(low, high)| ComparisonKind::Between(low, high));
                 one(&between.expr, kind)
             }
             Expr::ScalarFunction(function) if function.name() == "nearest" => {
                 match function.args.as_slice() {
-                    [column, target] => one(column, constant(target).map(Kind::Nearest)),
+                    [column, target] => one(column, constant(target).map(ComparisonKind::Nearest)),
                     _ => Vec::new(),
                 }
             }
@@ -170,8 +170,8 @@ fn constant(expression: &Expr) -> Option<ScalarValue> {
 }
 
 /// Returns a hint if a label does not exist.
-fn label_hint(name: &str, labels: &[String], kind: &Kind) -> Option<String> {
-    let Kind::Equal(value) = kind else {
+fn label_hint(name: &str, labels: &[String], kind: &ComparisonKind) -> Option<String> {
+    let ComparisonKind::Equal(value) = kind else {
         return None;
     };
     let label = value.try_as_str().flatten()?;
@@ -195,8 +195,8 @@ struct Searched {
 /// A constant that is compared with coordinates. An abbreviated time such as `2024-05` stands for
 /// the period from `start` up to, but not including, `end`.
 struct Target {
-    start: Key,
-    end: Option<Key>,
+    start: CoordinateKey,
+    end: Option<CoordinateKey>,
     text: String,
 }
 
@@ -221,10 +221,10 @@ impl Searched {
         })
     }
 
-    fn hint(&self, kind: &Kind) -> Option<String> {
+    fn hint(&self, kind: &ComparisonKind) -> Option<String> {
         let name = &self.name;
         match kind {
-            Kind::Equal(value) => {
+            ComparisonKind::Equal(value) => {
                 let target = self.target(value)?;
                 if let Some(end) = target.end {
                     let comparison = format!("= {}", target.text);
@@ -241,7 +241,7 @@ impl Searched {
                     _ => Some(format!("{name} has no {text}; {}", self.extent(&target)?)),
                 }
             }
-            Kind::Nearest(value) => {
+            ComparisonKind::Nearest(value) => {
                 let target = self.target(value)?;
                 match self.coordinates.neighbours(target.start) {
                     (Some(_), Some(_)) => None,
@@ -253,7 +253,7 @@ impl Searched {
                     )),
                 }
             }
-            Kind::Bound(op, value) => {
+            ComparisonKind::Bound(op, value) => {
                 let target = self.target(value)?;
                 let comparison = format!("{op} {}", target.text);
                 let (first, last) = (self.key(0)?, self.key(self.coordinates.length() - 1)?);
@@ -269,7 +269,7 @@ impl Searched {
                 };
                 empty.or_else(|| self.wrapped(&target))
             }
-            Kind::Between(low, high) => {
+            ComparisonKind::Between(low, high) => {
                 let (low, high) = (self.target(low)?, self.target(high)?);
                 let comparison = format!("BETWEEN {} AND {}", low.text, high.text);
                 if low.start > high.start {
@@ -304,11 +304,11 @@ impl Searched {
                     (of_time(start.into())?, Some(of_time(end.into())?))
                 }
             },
-            (Some(text), false) => (Key::Number(text.parse().ok()?), None),
+            (Some(text), false) => (CoordinateKey::Number(text.parse().ok()?), None),
             (None, _) => (key_of(value)?, None),
         };
         // Numbers and times cannot be compared.
-        let is_comparable = matches!(start, Key::Time(_)) == is_time;
+        let is_comparable = matches!(start, CoordinateKey::Time(_)) == is_time;
         is_comparable.then_some(Target { start, end, text })
     }
 
@@ -316,8 +316,8 @@ impl Searched {
     /// with a flag that is `true` if the range includes the bound.
     fn empty_range(
         &self,
-        (low, with_low): (Key, bool),
-        (high, with_high): (Key, bool),
+        (low, with_low): (CoordinateKey, bool),
+        (high, with_high): (CoordinateKey, bool),
         comparison: &str,
     ) -> Option<String> {
         let first = match self.coordinates.neighbours(low) {
@@ -352,11 +352,13 @@ impl Searched {
     /// Returns the longitude plus or minus 360 degrees, if only that number is in the range of the
     /// axis.
     fn other_longitude(&self, target: &Target) -> Option<f64> {
-        let Key::Number(longitude) = target.start else {
+        let CoordinateKey::Number(longitude) = target.start else {
             return None;
         };
         let is_within = |longitude: &f64| {
-            let (low, high) = self.coordinates.neighbours(Key::Number(*longitude));
+            let (low, high) = self
+                .coordinates
+                .neighbours(CoordinateKey::Number(*longitude));
             low.is_some() && high.is_some()
         };
         let others = [longitude + 360.0, longitude - 360.0];
@@ -382,7 +384,7 @@ impl Searched {
         ScalarValue::try_from_array(&value, 0).ok()
     }
 
-    fn key(&self, index: u64) -> Option<Key> {
+    fn key(&self, index: u64) -> Option<CoordinateKey> {
         key_of(&self.value(index)?)
     }
 
@@ -392,14 +394,14 @@ impl Searched {
 }
 
 impl Target {
-    fn as_low(&self, with_bound: bool) -> (Key, bool) {
+    fn as_low(&self, with_bound: bool) -> (CoordinateKey, bool) {
         match self.end {
             Some(end) if !with_bound => (end, true),
             _ => (self.start, with_bound),
         }
     }
 
-    fn as_high(&self, with_bound: bool) -> (Key, bool) {
+    fn as_high(&self, with_bound: bool) -> (CoordinateKey, bool) {
         match self.end {
             Some(end) if with_bound => (end, false),
             _ => (self.start, with_bound),
@@ -407,8 +409,8 @@ impl Target {
     }
 }
 
-fn key_of(value: &ScalarValue) -> Option<Key> {
-    let keys = Key::of(value.to_array().ok()?.as_ref()).ok()??;
+fn key_of(value: &ScalarValue) -> Option<CoordinateKey> {
+    let keys = CoordinateKey::of(value.to_array().ok()?.as_ref()).ok()??;
     keys.first().copied()?
 }
 

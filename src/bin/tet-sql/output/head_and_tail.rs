@@ -43,7 +43,7 @@ const STREAMED: [&str; 7] = [
 /// rows of the result   0 1 2 │ 3 4 ... 96 │ 97 98 99
 ///                      first    left out      last
 /// ```
-pub struct Ends {
+pub struct HeadAndTail {
     /// The schema of the rows.
     pub schema: SchemaRef,
     /// The first rows.
@@ -79,7 +79,7 @@ impl Reader<'_> {
         frame: DataFrame,
         plan: Arc<dyn ExecutionPlan>,
         limit: usize,
-    ) -> Result<Ends, Error> {
+    ) -> Result<HeadAndTail, Error> {
         let from_end = limit / 2;
         let rows = rows_of(plan.as_ref());
         if let Precision::Exact(rows) = rows
@@ -120,7 +120,7 @@ impl Reader<'_> {
     }
 
     /// Reads the first rows and computes no others.
-    async fn first(&self, frame: DataFrame, limit: usize) -> Result<Ends, Error> {
+    async fn first(&self, frame: DataFrame, limit: usize) -> Result<HeadAndTail, Error> {
         // One more row shows whether the result is longer than the limit.
         let frame = frame.limit(0, Some(limit.saturating_add(1)))?;
         let plan = frame.create_physical_plan().await?;
@@ -141,7 +141,7 @@ impl Reader<'_> {
             },
             false => Extent::Whole,
         };
-        Ok(Ends {
+        Ok(HeadAndTail {
             schema,
             first: head.batches,
             last: Vec::new(),
@@ -157,7 +157,7 @@ impl Reader<'_> {
         plan: &Arc<dyn ExecutionPlan>,
         at_start: usize,
         at_end: usize,
-    ) -> Result<Ends, Error> {
+    ) -> Result<HeadAndTail, Error> {
         let limit = at_start + at_end;
         let _progress = Progress::of(plan, self.progress, self.cancellation);
         let mut stream = execute_stream(Arc::clone(plan), self.context.task_ctx())?;
@@ -185,7 +185,7 @@ impl Reader<'_> {
         let schema = stream.schema();
         drop(stream);
         let rows = head.rows;
-        let mut ends = Ends {
+        let mut ends = HeadAndTail {
             schema,
             first: head.batches,
             last: Vec::new(),

@@ -52,9 +52,9 @@ const PLAIN: [&str; 4] = ["txt", "text", "log", "out"];
 pub struct Output {
     /// The settings that determine the look of results.
     pub appearance: Appearance,
-    place: Place,
+    place: ResultDestination,
     /// The destination of the next result only, as set by `.once`.
-    once: Option<Place>,
+    once: Option<ResultDestination>,
     inputs: Vec<PathBuf>,
     /// `true` if a pager must not write files or run commands.
     read_only: bool,
@@ -62,13 +62,13 @@ pub struct Output {
 
 /// A destination of results.
 #[derive(Clone)]
-struct Place {
+struct ResultDestination {
     target: Target,
     /// The format that the file name extension selects.
     format: Option<Format>,
 }
 
-impl Place {
+impl ResultDestination {
     const STANDARD: Self = Self {
         target: Target::Standard,
         format: None,
@@ -142,13 +142,13 @@ pub fn change(output: &SharedOutput, changed: Output) {
 /// Returns the output for text that is not the result of a statement. Such text is never written to
 /// a file that holds a single result: the file keeps waiting for rows.
 pub fn for_text(output: &SharedOutput) -> Output {
-    let is_single = |place: &Place| matches!(place.target, Target::Single(_));
+    let is_single = |place: &ResultDestination| matches!(place.target, Target::Single(_));
     let mut chosen = current(output);
     if !chosen.once.as_ref().is_some_and(is_single) {
         chosen = for_result(output);
     }
     if is_single(&chosen.place) {
-        chosen.place = Place::STANDARD;
+        chosen.place = ResultDestination::STANDARD;
     }
     chosen
 }
@@ -169,7 +169,7 @@ impl Output {
     pub fn new(inputs: Vec<PathBuf>, read_only: bool) -> Self {
         let mut output = Self {
             appearance: Appearance::default(),
-            place: Place::STANDARD,
+            place: ResultDestination::STANDARD,
             once: None,
             inputs: Vec::new(),
             read_only,
@@ -183,8 +183,10 @@ impl Output {
         self.once = None;
         self.place = match file {
             // `-` is the usual name of standard output, and SQLite calls it `stdout`.
-            Some(path) if path == Path::new("-") || path == Path::new("stdout") => Place::STANDARD,
-            None => Place::STANDARD,
+            Some(path) if path == Path::new("-") || path == Path::new("stdout") => {
+                ResultDestination::STANDARD
+            }
+            None => ResultDestination::STANDARD,
             Some(path) => self.place_of(path)?,
         };
         Ok(())
@@ -202,7 +204,7 @@ impl Output {
         self.place.format = None;
     }
 
-    fn place_of(&self, path: &Path) -> Result<Place, Failure> {
+    fn place_of(&self, path: &Path) -> Result<ResultDestination, Failure> {
         let named = |text: String| Failure::message(format!("{}: {text}", path.display()));
         if path.to_string_lossy().starts_with('|') {
             return Err(named("results go to files, not to commands".to_owned()));
@@ -229,7 +231,7 @@ impl Output {
                 content: *content,
                 is_used: AtomicBool::new(false),
             };
-            return Ok(Place {
+            return Ok(ResultDestination {
                 target: Target::Single(Arc::new(target)),
                 format: None,
             });
@@ -244,7 +246,7 @@ impl Output {
         }
         let absolute = std::path::absolute(path).map_err(|error| named(error.to_string()))?;
         let file = TextFile::open(&absolute).map_err(|error| named(error.to_string()))?;
-        Ok(Place {
+        Ok(ResultDestination {
             target: Target::Text(Arc::new(file)),
             format,
         })
@@ -500,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_programs_is_not_cut() {
+    fn formats_for_programs_are_not_cut() {
         let mut output = Output::new(Vec::new(), false);
         output.appearance.rows = RowLimit::Chosen(Some(3));
         assert_eq!(output.row_limit(), Some(3));

@@ -66,7 +66,7 @@ impl Bar {
                     (
                         new_bar(),
                         planned(plan.as_ref()),
-                        terminal::Silence::begin(),
+                        terminal::EchoGuard::begin(),
                     )
                 });
                 let mut reading = Reading::of(plan.as_ref());

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_results_are_there() {
+    fn file_contains_only_complete_results() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
         std::fs::write(&path, "old").unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_told_at_once() {
+    fn opening_fails_if_the_file_cannot_be_written() {
         let folder = tempfile::tempdir().unwrap();
         assert!(TextFile::open(folder.path()).is_err());
         assert!(TextFile::open(&folder.path().join("no/such/file")).is_err());

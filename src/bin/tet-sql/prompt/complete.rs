@@ -6,7 +6,7 @@ use crate::prompt::candidates::{Candidate, matching};
 use crate::prompt::files;
 use crate::prompt::keywords::KEYWORDS;
 use crate::prompt::names::Names;
-use crate::prompt::scope::{self, Place};
+use crate::prompt::scope::{self, CursorContext};
 use clap::ValueEnum;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use tet_sql_plot::ChartKind;
@@ -46,17 +46,19 @@ impl Names {
         let start = word_start(text);
         let word = &text[start..];
         match scope::place(text, dialect) {
-            Place::Text => (text.len(), Vec::new()),
-            Place::File(start) => (start, quoted(files::beginning_with(&text[start..]), true)),
-            Place::Label(column, start) => (start, self.labels(&column, &text[start..])),
-            Place::Setting => {
+            CursorContext::Text => (text.len(), Vec::new()),
+            CursorContext::File(start) => {
+                (start, quoted(files::beginning_with(&text[start..]), true))
+            }
+            CursorContext::Label(column, start) => (start, self.labels(&column, &text[start..])),
+            CursorContext::Setting => {
                 let settings = self.settings.iter().map(String::as_str);
                 let lower = word.to_lowercase();
                 let found = settings.filter(|name| name.starts_with(&lower));
                 (start, found.map(Candidate::plain).collect())
             }
-            Place::Table => self.complete_table(start, word),
-            Place::Anywhere => match word.rfind('.') {
+            CursorContext::Table => self.complete_table(start, word),
+            CursorContext::Anywhere => match word.rfind('.') {
                 Some(dot) => {
                     let members = self.members(&word[..dot]);
                     (start + dot + 1, matching(members, &word[dot + 1..]))
@@ -341,7 +343,7 @@ fn word_start(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prompt::names::{Scoped, TableNames};
+    use crate::prompt::names::{ScopedTable, TableNames};
     use datafusion::sql::sqlparser::dialect::GenericDialect;
 
     fn strings(names: &[&str]) -> Vec<String> {
@@ -386,7 +388,7 @@ mod tests {
     fn scoped() -> Names {
         let labels = strings(&["KPDX", "KSEA", "O'Hare"]);
         Names {
-            scope: vec![Scoped {
+            scope: vec![ScopedTable {
                 name: "p".to_owned(),
                 columns: strings(&["time", "station"]),
                 labels: [("station".to_owned(), labels)].into(),

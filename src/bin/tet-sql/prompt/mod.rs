@@ -15,7 +15,7 @@ use crate::arguments::Arguments;
 use crate::failure::Failure;
 use crate::messages;
 use crate::prompt::helper::Helper;
-use crate::prompt::open::Open;
+use crate::prompt::open::OpenConstruct;
 use crate::run::{self, Control, Shell};
 use crate::statement::splitter;
 use crate::terminal;
@@ -46,7 +46,7 @@ pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
     loop {
         let prompt = match text.is_empty() {
             true => PROMPT,
-            false => Open::of(&text, &shell.context).prompt(),
+            false => OpenConstruct::of(&text, &shell.context).prompt(),
         };
         if let Some(helper) = editor.helper_mut() {
             helper.set_before(&text);

@@ -2,7 +2,7 @@
 
 use crate::diagnostics::labels;
 use crate::meta::tables;
-use crate::prompt::scope::{self, Place};
+use crate::prompt::scope::{self, CursorContext};
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::prelude::SessionContext;
@@ -18,7 +18,7 @@ pub struct Names {
     /// All tables of the session.
     pub tables: Vec<TableNames>,
     /// The tables that the statement names.
-    pub scope: Vec<Scoped>,
+    pub scope: Vec<ScopedTable>,
     /// Scalar, aggregate and window functions with their signatures.
     pub functions: BTreeMap<String, String>,
     /// Table functions.
@@ -40,7 +40,7 @@ pub struct TableNames {
 
 /// A table that a statement names.
 #[derive(Debug)]
-pub struct Scoped {
+pub struct ScopedTable {
     /// The alias, or else the name of the table.
     pub name: String,
     /// The columns of the table.
@@ -72,7 +72,7 @@ impl Names {
         // Formatting labels takes time, so only those of the dimension before the cursor are
         // collected.
         let wanted = match scope::place(before, dialect) {
-            Place::Label(column, _) => Some(column),
+            CursorContext::Label(column, _) => Some(column),
             _ => None,
         };
         for named in scope::tables(text, dialect) {
@@ -86,7 +86,7 @@ impl Names {
             };
             let own_name = reference.table().to_owned();
             if let Ok(table) = context.table_provider(reference).await {
-                names.scope.push(Scoped {
+                names.scope.push(ScopedTable {
                     name: named.alias.unwrap_or(own_name),
                     columns: columns(&table),
                     labels: labels_of(&table, wanted.as_deref(), labels::of_axis),

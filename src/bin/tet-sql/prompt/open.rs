@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// The construct that must be closed before the statement can end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Open {
+pub enum OpenConstruct {
     /// No construct is open, but the statement has not ended.
     Statement,
     /// A string literal.
@@ -21,7 +21,7 @@ pub enum Open {
     Bracket,
 }
 
-impl Open {
+impl OpenConstruct {
     /// Returns the construct that the text leaves open, in the SQL dialect of the session.
     pub fn of(text: &str, context: &SessionContext) -> Self {
         let (_, dialect) = run::dialect(context);
@@ -73,15 +73,19 @@ mod tests {
     #[test]
     fn what_is_open_is_told() {
         for (text, open) in [
-            ("SELECT", Open::Statement),
-            ("SELECT 'a", Open::Text),
-            ("SELECT \"a", Open::Name),
-            ("SELECT /* a", Open::Comment),
-            ("SELECT (1 + (2)", Open::Bracket),
-            ("SELECT (1; SELECT", Open::Statement),
-            ("SELECT $$ a", Open::Text),
+            ("SELECT", OpenConstruct::Statement),
+            ("SELECT 'a", OpenConstruct::Text),
+            ("SELECT \"a", OpenConstruct::Name),
+            ("SELECT /* a", OpenConstruct::Comment),
+            ("SELECT (1 + (2)", OpenConstruct::Bracket),
+            ("SELECT (1; SELECT", OpenConstruct::Statement),
+            ("SELECT $$ a", OpenConstruct::Text),
         ] {
-            assert_eq!(Open::in_dialect(text, &GenericDialect {}), open, "{text}");
+            assert_eq!(
+                OpenConstruct::in_dialect(text, &GenericDialect {}),
+                open,
+                "{text}"
+            );
         }
     }
 }

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// A table after FROM or JOIN.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedTable {
     /// The parts of the qualified name, ending with the table, or a single path.
     pub parts: Vec<String>,
     /// The alias, if the statement gives one.
@@ -40,7 +40,7 @@ const NO_ALIAS: [&str; 22] = [
 ];
 
 /// Returns the tables that a statement names.
-pub fn tables(text: &str, dialect: &dyn Dialect) -> Vec<Named> {
+pub fn tables(text: &str, dialect: &dyn Dialect) -> Vec<NamedTable> {
     let tokens = Tokens::of(text, dialect);
     let tokens: Vec<&Token> = tokens
         .tokens
@@ -68,7 +68,7 @@ pub fn tables(text: &str, dialect: &dyn Dialect) -> Vec<Named> {
     tables
 }
 
-fn table(tokens: &[&Token], mut place: usize) -> Option<(Named, usize)> {
+fn table(tokens: &[&Token], mut place: usize) -> Option<(NamedTable, usize)> {
     let mut parts = Vec::new();
     loop {
         match tokens.get(place)? {
@@ -94,7 +94,7 @@ fn table(tokens: &[&Token], mut place: usize) -> Option<(Named, usize)> {
         }
         _ => None,
     };
-    Some((Named { parts, alias }, place))
+    Some((NamedTable { parts, alias }, place))
 }
 
 fn is_word(token: &Token, word: &str) -> bool {
@@ -109,7 +109,7 @@ fn is_alias(word: &str) -> bool {
 
 /// The context of the cursor, which determines what can be completed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum CursorContext {
     /// The name of a table.
     Table,
     /// The name of a setting.
@@ -125,7 +125,7 @@ pub enum Place {
 }
 
 /// Returns the context of the end of a text.
-pub fn place(text: &str, dialect: &dyn Dialect) -> Place {
+pub fn place(text: &str, dialect: &dyn Dialect) -> CursorContext {
     let tokens = Tokens::of(text, dialect);
     let before = |end: usize| -> Vec<&Token> {
         let tokens = tokens.tokens.iter();
@@ -139,7 +139,7 @@ pub fn place(text: &str, dialect: &dyn Dialect) -> Place {
         if !text[broken..].starts_with('\'') {
             return match text[broken..].starts_with('"') {
                 true => of_word(&before(broken)),
-                false => Place::Text,
+                false => CursorContext::Text,
             };
         }
         return in_quotes(&before(broken), broken + 1);
@@ -152,35 +152,35 @@ pub fn place(text: &str, dialect: &dyn Dialect) -> Place {
     of_word(&tokens)
 }
 
-fn of_word(tokens: &[&Token]) -> Place {
+fn of_word(tokens: &[&Token]) -> CursorContext {
     // The names of settings contain dots.
     let mut rest = tokens;
     while let [start @ .., Token::Word(_), Token::Period] = rest {
         rest = start;
     }
     match rest.last() {
-        Some(token) if is_word(token, "SET") || is_word(token, "RESET") => Place::Setting,
-        Some(token) if is_word(token, "SHOW") => Place::Setting,
+        Some(token) if is_word(token, "SET") || is_word(token, "RESET") => CursorContext::Setting,
+        Some(token) if is_word(token, "SHOW") => CursorContext::Setting,
         Some(token)
             if ["FROM", "JOIN", "DESCRIBE", "SUMMARIZE", "TABLE", "INTO"]
                 .iter()
                 .any(|word| is_word(token, word)) =>
         {
-            Place::Table
+            CursorContext::Table
         }
-        _ => Place::Anywhere,
+        _ => CursorContext::Anywhere,
     }
 }
 
-fn in_quotes(tokens: &[&Token], start: usize) -> Place {
+fn in_quotes(tokens: &[&Token], start: usize) -> CursorContext {
     let Some(last) = tokens.last() else {
-        return Place::Text;
+        return CursorContext::Text;
     };
     if ["FROM", "JOIN", "LOCATION", "TO"]
         .iter()
         .any(|word| is_word(last, word))
     {
-        return Place::File(start);
+        return CursorContext::File(start);
     }
     // Skip a list backwards to its column.
     let mut rest = tokens;
@@ -202,7 +202,7 @@ fn in_quotes(tokens: &[&Token], start: usize) -> Place {
     {
         rest = start;
     } else {
-        return Place::Text;
+        return CursorContext::Text;
     }
     if let [start @ .., word] = rest
         && is_word(word, "NOT")
@@ -210,8 +210,8 @@ fn in_quotes(tokens: &[&Token], start: usize) -> Place {
         rest = start;
     }
     match rest.last() {
-        Some(Token::Word(word)) => Place::Label(word.value.clone(), start),
-        _ => Place::Text,
+        Some(Token::Word(word)) => CursorContext::Label(word.value.clone(), start),
+        _ => CursorContext::Text,
     }
 }
 
@@ -226,7 +226,7 @@ mod tests {
             "SELECT x FROM demo.temperature t JOIN 'a.tet#b' AS f USING (time), c WHERE",
             &GenericDialect {},
         );
-        let named = |parts: &[&str], alias: Option<&str>| Named {
+        let named = |parts: &[&str], alias: Option<&str>| NamedTable {
             parts: parts.iter().map(|part| (*part).to_owned()).collect(),
             alias: alias.map(str::to_owned),
         };
@@ -245,20 +245,20 @@ mod tests {
     #[test]
     fn the_place_of_the_cursor_is_known() {
         let at = |text: &str| place(text, &GenericDialect {});
-        assert_eq!(at("SELECT * FROM te"), Place::Table);
-        assert_eq!(at("SELECT * FROM "), Place::Table);
-        assert_eq!(at("SELECT * FROM demo.te"), Place::Table);
-        assert_eq!(at("SET tet.na"), Place::Setting);
-        assert_eq!(at("SET "), Place::Setting);
-        assert_eq!(at("SELECT la"), Place::Anywhere);
-        assert_eq!(at("FROM 'a/b"), Place::File(6));
-        assert_eq!(at("COPY t TO '"), Place::File(11));
-        let label = |column: &str, start| Place::Label(column.to_owned(), start);
+        assert_eq!(at("SELECT * FROM te"), CursorContext::Table);
+        assert_eq!(at("SELECT * FROM "), CursorContext::Table);
+        assert_eq!(at("SELECT * FROM demo.te"), CursorContext::Table);
+        assert_eq!(at("SET tet.na"), CursorContext::Setting);
+        assert_eq!(at("SET "), CursorContext::Setting);
+        assert_eq!(at("SELECT la"), CursorContext::Anywhere);
+        assert_eq!(at("FROM 'a/b"), CursorContext::File(6));
+        assert_eq!(at("COPY t TO '"), CursorContext::File(11));
+        let label = |column: &str, start| CursorContext::Label(column.to_owned(), start);
         assert_eq!(at("WHERE station = 'KS"), label("station", 17));
         assert_eq!(at("WHERE p.station IN ('a', '"), label("station", 26));
         assert_eq!(at("WHERE station NOT LIKE 'K"), label("station", 24));
-        assert_eq!(at("SELECT 'x"), Place::Text);
-        assert_eq!(at("/* FROM "), Place::Text);
+        assert_eq!(at("SELECT 'x"), CursorContext::Text);
+        assert_eq!(at("/* FROM "), CursorContext::Text);
     }
 
     #[test]

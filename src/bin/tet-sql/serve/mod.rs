@@ -17,7 +17,7 @@ use crate::demo::Demo;
 use crate::failure::Failure;
 use crate::messages;
 use crate::serve::dialect::ArrayDialect;
-use crate::serve::signals::{Ending, Signals};
+use crate::serve::signals::{Signals, StopSignal};
 use crate::session::shutdown;
 use crate::session::{self, Session, Settings};
 use futures::stream;
@@ -49,11 +49,11 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let ending = network.block_on(serve(arguments));
     network.shutdown_timeout(NETWORK_SHUTDOWN);
     match ending? {
-        Ending::Interrupted => Err(Failure::Interrupted),
+        StopSignal::Interrupted => Err(Failure::Interrupted),
         #[cfg(unix)]
-        told @ (Ending::Terminated | Ending::HungUp) => {
+        told @ (StopSignal::Terminated | StopSignal::HungUp) => {
             shutdown::remove_folders();
-            if told == Ending::HungUp {
+            if told == StopSignal::HungUp {
                 std::process::exit(129);
             }
             messages::note("terminated");
@@ -62,7 +62,7 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
     }
 }
 
-async fn serve(arguments: ServeArguments) -> Result<Ending, Failure> {
+async fn serve(arguments: ServeArguments) -> Result<StopSignal, Failure> {
     let mut signals = Signals::listen()?;
     let options = options(&arguments)?;
     // Dropping these at the end of this function deletes their directories.
@@ -102,7 +102,7 @@ async fn serve(arguments: ServeArguments) -> Result<Ending, Failure> {
     let server = Server::new(session.context, options).with_dialect(Arc::new(ArrayDialect));
     let served = server.serve(listener, stop).await;
     served.map_err(|error| Failure::message(error.to_string()))?;
-    Ok(first.get().copied().unwrap_or(Ending::Interrupted))
+    Ok(first.get().copied().unwrap_or(StopSignal::Interrupted))
 }
 
 fn options(arguments: &ServeArguments) -> Result<Options, Failure> {

@@ -7,7 +7,7 @@ use crate::session::shutdown::HangUps;
 
 /// The signal that stopped the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum StopSignal {
     /// Ctrl-C.
     Interrupted,
     /// SIGTERM.
@@ -39,11 +39,11 @@ impl Signals {
     }
 
     /// Waits for the next signal.
-    pub async fn next(&mut self) -> Ending {
+    pub async fn next(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => Ending::Interrupted,
-            _ = self.terminate.recv() => Ending::Terminated,
-            () = self.hang_up.next() => Ending::HungUp,
+            _ = self.interrupt.recv() => StopSignal::Interrupted,
+            _ = self.terminate.recv() => StopSignal::Terminated,
+            () = self.hang_up.next() => StopSignal::HungUp,
         }
     }
 }
@@ -60,8 +60,8 @@ impl Signals {
     }
 
     /// Waits for the next Ctrl-C.
-    pub async fn next(&mut self) -> Ending {
+    pub async fn next(&mut self) -> StopSignal {
         self.0.recv().await;
-        Ending::Interrupted
+        StopSignal::Interrupted
     }
 }

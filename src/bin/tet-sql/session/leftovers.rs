@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_nobody_holds_is_removed() {
+    fn only_unlocked_directories_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let folder = |name: &str| {
             let path = parent.path().join(name);

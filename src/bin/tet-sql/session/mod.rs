@@ -28,7 +28,7 @@ use url::Url;
 
 /// The lower bound of the memory budget from a file. With less, hardly any query could sort or
 /// group.
-const LEAST_BUDGET: u64 = 256 << 20;
+const MIN_BUDGET: u64 = 256 << 20;
 
 /// The schemas that are not files.
 pub const OWN_SCHEMAS: [&str; 2] = ["public", "information_schema"];
@@ -255,7 +255,7 @@ fn file_budget(file: Option<&TetSchema>) -> u64 {
         Some(file) => file.memory_budget().resolve(memory),
         None => memory / 4,
     };
-    wanted.min(memory).max(LEAST_BUDGET)
+    wanted.min(memory).max(MIN_BUDGET)
 }
 
 /// Returns the memory of the machine, or of the container if that is less. Returns zero if unknown.

@@ -30,7 +30,7 @@ const STACK_BYTES: usize = 64 << 20;
 ///
 /// Decoding blocks a worker inside a poll. If all workers block, a runtime that also handles
 /// signals would not notice Ctrl-C, so signals have a runtime of their own.
-pub struct Engine {
+pub struct WorkerThreads {
     signals: Runtime,
     /// Kept between statements, so that no Ctrl-C is lost in between.
     interrupts: RefCell<Interrupts>,
@@ -89,7 +89,7 @@ impl Cancellation {
     }
 }
 
-impl Engine {
+impl WorkerThreads {
     /// Creates an engine. The worker threads start with the first work.
     pub fn new(threads: usize) -> Result<Self, Failure> {
         let signals = Builder::new_current_thread().enable_all().build()?;
@@ -171,7 +171,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for WorkerThreads {
     /// Abandons the workers, because one of them may be inside a long poll.
     fn drop(&mut self) {
         self.give_up_workers();
@@ -194,13 +194,13 @@ mod tests {
 
     #[test]
     fn work_returns_its_value() {
-        let engine = Engine::new(1).unwrap();
+        let engine = WorkerThreads::new(1).unwrap();
         assert_eq!(engine.run(|_| async { Ok(7) }).unwrap(), 7);
     }
 
     #[test]
     fn a_panic_becomes_a_failure() {
-        let engine = Engine::new(1).unwrap();
+        let engine = WorkerThreads::new(1).unwrap();
         let result: Result<(), Failure> = engine.run(|_| async { panic!("on purpose") });
         assert!(matches!(result, Err(Failure::Message(text)) if text.starts_with("internal")));
     }

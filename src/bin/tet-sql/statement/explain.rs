@@ -8,7 +8,7 @@ use crate::output::progress::Progress;
 use crate::session::worker_threads::Cancellation;
 use crate::statement::plan_summary;
 use crate::statement::reading::Reading;
-use crate::statement::{Error, Manner, Outcome, settle};
+use crate::statement::{Error, Outcome, StatementOptions, settle};
 use crate::terminal::on_lines;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
@@ -30,7 +30,7 @@ pub async fn show(
     context: &SessionContext,
     plan: LogicalPlan,
     output: &Output,
-    manner: Manner,
+    manner: StatementOptions,
     cancellation: Cancellation,
 ) -> Result<Outcome, Error> {
     let width = output.style().width;

@@ -14,7 +14,7 @@ use crate::diagnostics::hints::hints;
 use crate::failure::Failure;
 use crate::output::export;
 use crate::output::formats::{self, MEASURED_ROWS};
-use crate::output::head_and_tail::{Ends, Reader, rows_of};
+use crate::output::head_and_tail::{HeadAndTail, Reader, rows_of};
 use crate::output::progress::Progress;
 use crate::output::{self, Output, SharedOutput, Sink, Target};
 use crate::session::worker_threads::Cancellation;
@@ -71,7 +71,7 @@ pub enum Extent {
 
 /// Options for running a statement.
 #[derive(Debug, Clone, Copy)]
-pub struct Manner {
+pub struct StatementOptions {
     /// `true` to show a progress bar.
     pub progress: bool,
     /// `true` to refuse statements that write.
@@ -83,7 +83,7 @@ pub async fn execute(
     context: SessionContext,
     sql: String,
     output: SharedOutput,
-    manner: Manner,
+    manner: StatementOptions,
     cancellation: Cancellation,
 ) -> Result<Outcome, Failure> {
     let result = run(&context, &sql, &output, manner, cancellation).await;
@@ -127,7 +127,7 @@ async fn run(
     context: &SessionContext,
     sql: &str,
     output: &SharedOutput,
-    manner: Manner,
+    manner: StatementOptions,
     cancellation: Cancellation,
 ) -> Result<Outcome, Error> {
     let sql = rewritten(context, sql).await?;
@@ -200,7 +200,7 @@ struct QueryResult<'a> {
     context: &'a SessionContext,
     sql: &'a str,
     output: &'a Output,
-    manner: Manner,
+    manner: StatementOptions,
     cancellation: Cancellation,
 }
 
@@ -273,7 +273,7 @@ impl QueryResult<'_> {
     }
 
     /// Writes rows that have already been read.
-    fn write_ends(&self, ends: &Ends) -> Result<Outcome, Error> {
+    fn write_ends(&self, ends: &HeadAndTail) -> Result<Outcome, Error> {
         let finished = Some(Instant::now());
         let mut sink = self.output.sink(self.cancellation.clone());
         let schema = self.headers(&ends.schema);

@@ -9,16 +9,16 @@ use tet_sql::provider::sql::budget::lex;
 
 /// A statement or a meta-command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece<'a> {
+pub struct ScriptItem<'a> {
     /// The text without the terminating `;` or line end.
     pub text: &'a str,
     /// The kind of the text.
-    pub kind: Kind,
+    pub kind: ItemKind,
     /// The offset in the whole text after this item and its terminator.
     pub end: usize,
 }
 
-impl Piece<'_> {
+impl ScriptItem<'_> {
     /// Returns the offset of the item in the whole text.
     pub fn start(&self, text: &str) -> usize {
         // `self.text` is a slice of `text`, so the difference of the pointers is its offset.
@@ -28,7 +28,7 @@ impl Piece<'_> {
 
 /// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ItemKind {
     /// A SQL statement. At a prompt, the user may continue a statement that is not complete.
     Statement {
         /// `true` if the statement ends with `;`, or has an error that no further text could
@@ -55,7 +55,7 @@ pub enum Kind {
 ///
 /// Text that cannot be tokenized is a statement, too, because the parser gives the best error
 /// message.
-pub fn split<'a>(text: &'a str, dialect: &dyn Dialect) -> Vec<Piece<'a>> {
+pub fn split<'a>(text: &'a str, dialect: &dyn Dialect) -> Vec<ScriptItem<'a>> {
     let mut pieces = Vec::new();
     let mut start = 0;
     // A meta-command is not SQL and could confuse the tokenizer, so tokenizing starts again after
@@ -69,7 +69,7 @@ pub fn split<'a>(text: &'a str, dialect: &dyn Dialect) -> Vec<Piece<'a>> {
 /// Returns `true` if a prompt should run the text rather than ask for more lines.
 pub fn is_complete(text: &str, dialect: &dyn Dialect) -> bool {
     let last = split(text, dialect).pop();
-    last.is_none_or(|piece| piece.kind != Kind::Statement { complete: false })
+    last.is_none_or(|piece| piece.kind != ItemKind::Statement { complete: false })
 }
 
 /// Splits from `start` to the end of the first meta-command. Returns the offset of that end, or
@@ -78,7 +78,7 @@ fn split_to_meta<'a>(
     text: &'a str,
     start: usize,
     dialect: &dyn Dialect,
-    pieces: &mut Vec<Piece<'a>>,
+    pieces: &mut Vec<ScriptItem<'a>>,
 ) -> Option<usize> {
     let mut begin: Option<usize> = None;
     let mut last = start;
@@ -90,9 +90,9 @@ fn split_to_meta<'a>(
             // Some dialects expand comments into tokens whose ranges do not match the text.
             Token::SemiColon if text[offset..end].ends_with(';') => {
                 if let Some(begin) = begin.take() {
-                    pieces.push(Piece {
+                    pieces.push(ScriptItem {
                         text: text[begin..offset].trim_end(),
-                        kind: Kind::Statement { complete: true },
+                        kind: ItemKind::Statement { complete: true },
                         end,
                     });
                 }
@@ -102,9 +102,9 @@ fn split_to_meta<'a>(
                 let begin = begin.take().unwrap_or(offset);
                 let line = text[offset..].lines().next().unwrap_or_default();
                 let end = offset + line.len();
-                pieces.push(Piece {
+                pieces.push(ScriptItem {
                     text: text[begin..end].trim_end(),
-                    kind: Kind::Sent {
+                    kind: ItemKind::Sent {
                         end: offset - begin,
                     },
                     end,
@@ -114,9 +114,9 @@ fn split_to_meta<'a>(
             _ if begin.is_none() && text[offset..].starts_with(['.', '\\']) => {
                 let line = text[offset..].lines().next().unwrap_or_default();
                 let end = offset + line.len();
-                pieces.push(Piece {
+                pieces.push(ScriptItem {
                     text: line.trim_end(),
-                    kind: Kind::Meta,
+                    kind: ItemKind::Meta,
                     end,
                 });
                 return Err(end);
@@ -138,9 +138,9 @@ fn split_to_meta<'a>(
     let complete = broken.is_some_and(|broken| !is_open(&broken));
     let rest = text[begin..].trim();
     if !rest.is_empty() {
-        pieces.push(Piece {
+        pieces.push(ScriptItem {
             text: rest,
-            kind: Kind::Statement { complete },
+            kind: ItemKind::Statement { complete },
             end: text.len(),
         });
     }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_right_behind_wide_characters_and_lines() {
+    fn offsets_count_bytes_across_wide_characters_and_lines() {
         let text = "SELECT 'é\r\n日本';\n\tSELECT 'ü;' AS \"ж\" ; SELECT 3";
         assert_eq!(
             texts(text),
@@ -215,14 +215,14 @@ mod tests {
             "SELECT 1;\n.output it's\n  \\dt;\r\nSELECT\n.5",
             &GenericDialect {},
         );
-        let kinds: Vec<(Kind, &str)> = pieces.iter().map(|p| (p.kind, p.text)).collect();
+        let kinds: Vec<(ItemKind, &str)> = pieces.iter().map(|p| (p.kind, p.text)).collect();
         assert_eq!(
             kinds,
             [
-                (Kind::Statement { complete: true }, "SELECT 1"),
-                (Kind::Meta, ".output it's"),
-                (Kind::Meta, "\\dt;"),
-                (Kind::Statement { complete: false }, "SELECT\n.5"),
+                (ItemKind::Statement { complete: true }, "SELECT 1"),
+                (ItemKind::Meta, ".output it's"),
+                (ItemKind::Meta, "\\dt;"),
+                (ItemKind::Statement { complete: false }, "SELECT\n.5"),
             ]
         );
     }
@@ -231,14 +231,14 @@ mod tests {
     fn statements_can_end_in_a_meta_command() {
         let text = "SELECT 1 \\gx\nSELECT '\\g' \\g out.csv\n\\g;\nSELECT \\h";
         let pieces = split(text, &GenericDialect {});
-        let found: Vec<(Kind, &str)> = pieces.iter().map(|p| (p.kind, p.text)).collect();
+        let found: Vec<(ItemKind, &str)> = pieces.iter().map(|p| (p.kind, p.text)).collect();
         assert_eq!(
             found,
             [
-                (Kind::Sent { end: 9 }, "SELECT 1 \\gx"),
-                (Kind::Sent { end: 12 }, "SELECT '\\g' \\g out.csv"),
-                (Kind::Meta, "\\g;"),
-                (Kind::Statement { complete: false }, "SELECT \\h"),
+                (ItemKind::Sent { end: 9 }, "SELECT 1 \\gx"),
+                (ItemKind::Sent { end: 12 }, "SELECT '\\g' \\g out.csv"),
+                (ItemKind::Meta, "\\g;"),
+                (ItemKind::Statement { complete: false }, "SELECT \\h"),
             ]
         );
         assert!(complete("SELECT\n1 \\g"));

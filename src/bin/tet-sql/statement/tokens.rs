@@ -11,11 +11,11 @@ pub struct Tokens {
     /// The tokens with their byte ranges.
     pub tokens: Vec<(Token, Range<usize>)>,
     /// The rest of the text, if it does not start with a valid token.
-    pub broken: Option<Broken>,
+    pub broken: Option<InvalidToken>,
 }
 
 /// Text that is not a valid token, such as a quote that is not closed.
-pub struct Broken {
+pub struct InvalidToken {
     /// The byte offset at which the text begins.
     pub start: usize,
     /// The error message of the tokenizer.
@@ -36,7 +36,7 @@ impl Tokens {
             }
             Ok::<(), Infallible>(())
         });
-        let broken = broken.map(|error| Broken {
+        let broken = broken.map(|error| InvalidToken {
             start: end,
             message: error.message,
         });

@@ -51,7 +51,7 @@ impl Sample {
         let packed = parts().packed;
         self.manifest(number, packed.len(), SHA);
         self.write(&format!("{folder}/packed.tet"), packed);
-        let Parts {
+        let SplitFile {
             zone_maps, index, ..
         } = parts();
         for (name, document) in [("ZONE.json", zone_maps), ("INDEX.json", index)] {
@@ -78,14 +78,14 @@ impl Sample {
 }
 
 /// A file of the test data, split into its data and its documents.
-struct Parts {
+struct SplitFile {
     /// The file without its documents.
     packed: Vec<u8>,
     zone_maps: String,
     index: String,
 }
 
-fn parts() -> Parts {
+fn parts() -> SplitFile {
     let mut bytes = fs::read(data("weather_small.tet")).unwrap();
     let tail = bytes.len() - 16;
     let length = u64::from_le_bytes(bytes[tail..tail + 8].try_into().unwrap());
@@ -101,7 +101,7 @@ fn parts() -> Parts {
     });
     bytes.truncate(start);
     append_footer(&mut bytes, &serde_json::to_string(&footer).unwrap());
-    Parts {
+    SplitFile {
         packed: bytes,
         zone_maps,
         index,
@@ -182,7 +182,7 @@ fn documents_without_the_footer_are_left_unread() {
 
 #[test]
 fn stale_documents_are_refused() {
-    let Parts {
+    let SplitFile {
         packed, zone_maps, ..
     } = parts();
     let length = packed.len();
@@ -242,7 +242,7 @@ fn stale_documents_are_refused() {
 }
 
 #[test]
-fn what_is_missing_or_broken_is_named() {
+fn errors_name_absent_and_broken_files() {
     let sample = Sample::new();
     sample.write("CURRENT", "8");
     assert!(

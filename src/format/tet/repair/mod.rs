@@ -16,7 +16,7 @@ use crate::format::io::storage::Access;
 use crate::format::io::target;
 use crate::format::tet::file::{OpenOptions, TetFile};
 use crate::format::tet::repair::anatomy::Anatomy;
-use crate::format::tet::repair::tail::Ending;
+use crate::format::tet::repair::tail::FileTail;
 use crate::format::tet::verify::{Report, VerifyOptions, verify};
 
 /// A publication without a heartbeat for this long counts as dead, as in the reference.
@@ -62,7 +62,7 @@ pub fn index(path: &Path, clear: bool) -> Result<()> {
         );
         return Err(Error::invalid(path, message));
     }
-    let mut ending = Ending::of(&file, Access::Pread)?;
+    let mut ending = FileTail::of(&file, Access::Pread)?;
     if clear {
         if ending.zone_maps.is_none() && ending.secondary_index.is_none() {
             return Ok(());
@@ -161,7 +161,7 @@ fn footer(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
             .storage()
             .read_range(Access::Pread, end..anatomy.length)?;
         step.kept = keep(path, "footer", &removed)?;
-        tail::replace(path, end, Ending::default())?;
+        tail::replace(path, end, FileTail::default())?;
     }
     repair.steps.push(step);
     Ok(())
@@ -212,7 +212,7 @@ fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
         kept: None,
     });
     if apply {
-        let mut ending = Ending::of(&file, Access::Pread)?;
+        let mut ending = FileTail::of(&file, Access::Pread)?;
         if let Some(step) = &mut zone_step {
             step.kept = keep(
                 path,

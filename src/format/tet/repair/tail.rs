@@ -32,7 +32,7 @@ const FLAGS_OFFSET: u64 = 12;
 /// payloads | zone maps | secondary index | metadata | footer JSON | tail (THST)
 /// ```
 #[derive(Debug, Default)]
-pub(crate) struct Ending {
+pub(crate) struct FileTail {
     /// The footer JSON as stored, without the keys that locate the regions.
     json: BTreeMap<String, Box<RawValue>>,
     metadata: Option<Vec<u8>>,
@@ -40,7 +40,7 @@ pub(crate) struct Ending {
     pub secondary_index: Option<Vec<u8>>,
 }
 
-impl Ending {
+impl FileTail {
     /// Reads the ending of a file; empty if the file has none. A region outside the file counts as
     /// absent.
     pub fn of(file: &TetFile, access: Access) -> Result<Self> {
@@ -135,7 +135,7 @@ impl Ending {
 
 /// Replaces everything after `payload_end` by `ending`. Writes a new file beside `path`, then
 /// renames it to `path`.
-pub(crate) fn replace(path: &Path, payload_end: u64, ending: Ending) -> Result<()> {
+pub(crate) fn replace(path: &Path, payload_end: u64, ending: FileTail) -> Result<()> {
     let bytes = ending.encode(path, payload_end)?;
     let mut temporary = target::create_beside(path)?;
     let write = |temporary: &mut File| -> io::Result<()> {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::file::TetFile;
 use crate::format::tet::footer::Spill;
@@ -70,19 +70,19 @@ pub(crate) struct Seal {
 /// The location of a document, and its seal if it lies beside the file.
 #[derive(Debug)]
 pub(crate) struct Document<'a> {
-    storage: Stored<'a>,
+    storage: DocumentStorage<'a>,
     range: Range<u64>,
     seal: Option<Seal>,
 }
 
 #[derive(Debug)]
-enum Stored<'a> {
+enum DocumentStorage<'a> {
     Embedded(&'a Storage),
     Beside(Storage),
 }
 
 /// A receiver for the main list of a document, which holds zone maps or index entries.
-pub(crate) trait Rows {
+pub(crate) trait ListReader {
     /// The key of the list.
     const KEY: Key;
 
@@ -130,14 +130,14 @@ impl TetFile {
             let end = offset.checked_add(len);
             let Some(end) = end.filter(|end| *end <= storage.length()) else {
                 return Err(Error::malformed(
-                    Place::file(storage.path()),
+                    ErrorLocation::file(storage.path()),
                     field,
                     format!("{len} bytes at {offset}"),
                     format!("a region within the {} bytes of the file", storage.length()),
                 ));
             };
             return Ok(Some(Document {
-                storage: Stored::Embedded(storage),
+                storage: DocumentStorage::Embedded(storage),
                 range: offset..end,
                 seal: None,
             }));
@@ -150,7 +150,7 @@ impl TetFile {
         let beside = package.document(name_beside, storage.length())?;
         Ok(beside.map(|(storage, seal)| Document {
             range: 0..storage.length(),
-            storage: Stored::Beside(storage),
+            storage: DocumentStorage::Beside(storage),
             seal: Some(seal),
         }))
     }
@@ -159,8 +159,8 @@ impl TetFile {
 impl Document<'_> {
     fn storage(&self) -> &Storage {
         match &self.storage {
-            Stored::Embedded(storage) => storage,
-            Stored::Beside(storage) => storage,
+            DocumentStorage::Embedded(storage) => storage,
+            DocumentStorage::Beside(storage) => storage,
         }
     }
 
@@ -170,7 +170,7 @@ impl Document<'_> {
     }
 
     /// Reads and checks the whole document. Passes its main list to `rows`.
-    pub fn read<R: Rows>(&self, access: Access, rows: &mut R) -> Result<()> {
+    pub fn read<R: ListReader>(&self, access: Access, rows: &mut R) -> Result<()> {
         let failure = Failure::default();
         let source = Source {
             storage: self.storage(),
@@ -198,7 +198,7 @@ impl Document<'_> {
     fn check(&self, head: &Head) -> Result<()> {
         let malformed = |field, found: String, expected: String| {
             Err(Error::malformed(
-                Place::file(self.path()),
+                ErrorLocation::file(self.path()),
                 field,
                 found,
                 expected,
@@ -231,7 +231,7 @@ impl Document<'_> {
     fn unreadable(&self, error: &serde_json::Error) -> Error {
         let message: String = error.to_string().chars().take(MAX_MESSAGE).collect();
         Error::malformed(
-            Place::file(self.path()),
+            ErrorLocation::file(self.path()),
             "JSON",
             format!("unreadable ({message})"),
             "a document of zone maps or indexes",
@@ -314,7 +314,7 @@ struct DocumentVisitor<'a, R> {
     failure: &'a Failure,
 }
 
-impl<'de, R: Rows> Visitor<'de> for DocumentVisitor<'_, R> {
+impl<'de, R: ListReader> Visitor<'de> for DocumentVisitor<'_, R> {
     type Value = Head;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -360,7 +360,7 @@ struct RowsSeed<'a, R> {
     failure: &'a Failure,
 }
 
-impl<'de, R: Rows> DeserializeSeed<'de> for RowsSeed<'_, R> {
+impl<'de, R: ListReader> DeserializeSeed<'de> for RowsSeed<'_, R> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -368,7 +368,7 @@ impl<'de, R: Rows> DeserializeSeed<'de> for RowsSeed<'_, R> {
     }
 }
 
-impl<'de, R: Rows> Visitor<'de> for RowsSeed<'_, R> {
+impl<'de, R: ListReader> Visitor<'de> for RowsSeed<'_, R> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{Dataset, Dtype, Fill};
 use crate::format::tet::file::TetFile;
 use crate::format::tet::superblock::MAX_RANK;
@@ -17,7 +17,7 @@ const MAX_QUOTED: usize = 40;
 
 /// The dataset that an entry describes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct EntryDataset<'a> {
     /// The path of the file that contains the entry.
     path: &'a Path,
     pub dataset: &'a Dataset,
@@ -26,7 +26,7 @@ pub(crate) struct Subject<'a> {
     pub fill: Option<Fill>,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> EntryDataset<'a> {
     /// Returns the dataset with the given id, or `None` if the dataset cannot be read, so that its
     /// entries cannot be checked.
     pub fn of(path: &'a Path, file: &'a TetFile, id: u64) -> Result<Option<Self>> {
@@ -34,7 +34,7 @@ impl<'a> Subject<'a> {
         let position = usize::try_from(id).ok();
         let Some(dataset) = position.and_then(|id| datasets.get(id)) else {
             return Err(Error::malformed(
-                Place::file(path),
+                ErrorLocation::file(path),
                 "dataset_id",
                 id,
                 format!("one of the file's {} datasets", datasets.len()),
@@ -61,9 +61,9 @@ impl<'a> Subject<'a> {
         found: impl fmt::Display,
         expected: impl fmt::Display,
     ) -> Error {
-        let place = Place {
+        let place = ErrorLocation {
             chunk: chunk.map(<[u64]>::to_vec),
-            ..Place::dataset(self.path, self.dataset.name())
+            ..ErrorLocation::dataset(self.path, self.dataset.name())
         };
         Error::malformed(place, field, found, expected)
     }

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::Dataset;
 use crate::format::io::storage::Access;
 use crate::format::tet::file::TetFile;
-use crate::format::tet::statistics::document::{Each, Failure, Key, Rows};
-use crate::format::tet::statistics::entry::{Coordinates, Hex, Subject};
+use crate::format::tet::statistics::document::{Each, Failure, Key, ListReader};
+use crate::format::tet::statistics::entry::{Coordinates, EntryDataset, Hex};
 
 /// Maximum number of distinct values in an indexed dataset.
 const MAX_VALUES: usize = 64;
@@ -118,7 +118,7 @@ struct Builder<'a> {
     chunks: u64,
 }
 
-impl Rows for Builder<'_> {
+impl ListReader for Builder<'_> {
     const KEY: Key = Key::Indexes;
 
     fn read<'de, A: SeqAccess<'de>>(
@@ -140,10 +140,10 @@ impl Rows for Builder<'_> {
 
 impl<'a> Builder<'a> {
     /// Checks the head of a dataset's entry. Returns the dataset and its number of chunks.
-    fn start(&mut self, id: u64, dtype_tag: u64) -> Result<(Subject<'a>, u64)> {
-        let Some(subject) = Subject::of(self.path, self.file, id)? else {
+    fn start(&mut self, id: u64, dtype_tag: u64) -> Result<(EntryDataset<'a>, u64)> {
+        let Some(subject) = EntryDataset::of(self.path, self.file, id)? else {
             return Err(Error::malformed(
-                Place::file(self.path),
+                ErrorLocation::file(self.path),
                 "dataset_id",
                 id,
                 "a dataset that can be read",
@@ -164,7 +164,7 @@ impl<'a> Builder<'a> {
         // This check bounds the memory of the bitmaps: a record can claim any number of chunks.
         let (Some(count), Some(chunks)) = (count, chunks.filter(|chunks| *chunks <= rows)) else {
             return Err(Error::malformed(
-                Place::dataset(self.path, subject.dataset.name()),
+                ErrorLocation::dataset(self.path, subject.dataset.name()),
                 "indexes",
                 "about more chunks than there are",
                 format!("at most the {rows} of the chunk index"),
@@ -193,7 +193,7 @@ enum IndexKey {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-enum Kind {
+enum IndexKind {
     #[serde(rename = "value_postings")]
     ValuePostings,
     #[serde(other)]
@@ -220,8 +220,8 @@ impl<'de> Visitor<'de> for IndexSeed<'_, '_> {
         let mut is_read = false;
         while let Some(key) = map.next_key()? {
             match (key, kind, dataset_id, dtype) {
-                (IndexKey::Kind, None, ..) => kind = Some(map.next_value::<Kind>()?),
-                (_, Some(Kind::Other), ..) => {
+                (IndexKey::Kind, None, ..) => kind = Some(map.next_value::<IndexKind>()?),
+                (_, Some(IndexKind::Other), ..) => {
                     map.next_value::<IgnoredAny>()?;
                 }
                 (IndexKey::DatasetId, _, None, _) => dataset_id = Some(map.next_value::<u64>()?),
@@ -255,7 +255,7 @@ impl<'de> Visitor<'de> for IndexSeed<'_, '_> {
         }
         match kind {
             None => Err(de::Error::missing_field("kind")),
-            Some(Kind::ValuePostings) if !is_read => Err(de::Error::custom(
+            Some(IndexKind::ValuePostings) if !is_read => Err(de::Error::custom(
                 "value_postings without postings behind dataset_id and dtype",
             )),
             Some(_) => Ok(()),
@@ -265,7 +265,7 @@ impl<'de> Visitor<'de> for IndexSeed<'_, '_> {
 
 /// Reads the list of a dataset's values with their chunks.
 struct PostingsSeed<'b, 'a> {
-    subject: &'b Subject<'a>,
+    subject: &'b EntryDataset<'a>,
     /// The number of chunks of the dataset.
     count: u64,
     postings: &'b mut DatasetPostings,
@@ -315,7 +315,7 @@ impl<'de> Visitor<'de> for PostingsSeed<'_, '_> {
 
 /// Reads one value and the chunks that contain it.
 struct PostingSeed<'b, 'a> {
-    subject: &'b Subject<'a>,
+    subject: &'b EntryDataset<'a>,
     count: u64,
     failure: &'b Failure,
 }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::SeqAccess;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::Dataset;
 use crate::format::io::storage::Access;
 use crate::format::tet::file::TetFile;
-use crate::format::tet::statistics::document::{Failure, Key, Rows};
-use crate::format::tet::statistics::entry::{Coordinates, Hex, Subject};
+use crate::format::tet::statistics::document::{Failure, Key, ListReader};
+use crate::format::tet::statistics::entry::{Coordinates, EntryDataset, Hex};
 
 /// The statistics of one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,10 +124,10 @@ struct Builder<'a> {
     datasets: Vec<Vec<Entry>>,
     count: u64,
     /// The dataset of the previous entry. The next entry usually describes the same dataset.
-    subject: Option<Subject<'a>>,
+    subject: Option<EntryDataset<'a>>,
 }
 
-impl Rows for Builder<'_> {
+impl ListReader for Builder<'_> {
     const KEY: Key = Key::Chunks;
 
     fn read<'de, A: SeqAccess<'de>>(
@@ -153,11 +153,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn subject(&mut self, id: u64) -> Result<Option<Subject<'a>>> {
+    fn subject(&mut self, id: u64) -> Result<Option<EntryDataset<'a>>> {
         match self.subject {
             Some(subject) if subject.dataset.id() == id => Ok(Some(subject)),
             _ => {
-                let subject = Subject::of(self.path, self.file, id)?;
+                let subject = EntryDataset::of(self.path, self.file, id)?;
                 self.subject = subject;
                 Ok(subject)
             }
@@ -168,7 +168,7 @@ impl<'a> Builder<'a> {
         // This check bounds the memory that the entries take.
         if self.count == self.file.chunk_rows() {
             return Err(Error::malformed(
-                Place::file(self.path),
+                ErrorLocation::file(self.path),
                 "chunks",
                 format!("more than {} entries", self.count),
                 "at most one for each row of the chunk index",
@@ -196,7 +196,7 @@ impl<'a> Builder<'a> {
             if let Some([entry, _]) = twice {
                 let chunk = dataset.chunk_at(entry.ordinal);
                 return Err(Error::malformed(
-                    Place::chunk(self.path, dataset.name(), &chunk),
+                    ErrorLocation::chunk(self.path, dataset.name(), &chunk),
                     "chunks",
                     "two entries of this chunk",
                     "one",
@@ -210,8 +210,8 @@ impl<'a> Builder<'a> {
 }
 
 /// Checks an entry against its dataset, and its fields against each other.
-fn check(subject: &Subject<'_>, stored: &StoredZone) -> Result<Entry> {
-    let Subject { dataset, dtype, .. } = *subject;
+fn check(subject: &EntryDataset<'_>, stored: &StoredZone) -> Result<Entry> {
+    let EntryDataset { dataset, dtype, .. } = *subject;
     let chunk = stored.chunk_index.as_slice();
     let ordinal = subject.ordinal("chunk_index", chunk)?;
     let malformed = |field, found: String, expected: String| {

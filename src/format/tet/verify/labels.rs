@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::format::array::Dataset;
 use crate::format::io::storage::Access;
 use crate::format::tet::file::TetFile;
-use crate::format::tet::statistics::document::{Failure, Key, Rows};
+use crate::format::tet::statistics::document::{Failure, Key, ListReader};
 use crate::format::tet::statistics::entry::Coordinates;
 
 /// An index entry. Only the fields about labels are kept.
@@ -68,7 +68,7 @@ struct Entries<'a> {
     found: Vec<(String, String)>,
 }
 
-impl Rows for Entries<'_> {
+impl ListReader for Entries<'_> {
     const KEY: Key = Key::Indexes;
 
     fn read<'de, A: SeqAccess<'de>>(&mut self, mut rows: A, _: &Failure) -> Result<(), A::Error> {

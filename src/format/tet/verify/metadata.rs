@@ -12,7 +12,8 @@ use crate::format::tet::repair::anatomy::Anatomy;
 use crate::format::tet::superblock::MAX_RANK;
 use crate::format::tet::verify::{Report, Subject};
 
-const AGAIN: &str = "write the file again from its source, or its data by COPY ... STORED AS TET";
+const REWRITE_FILE: &str =
+    "write the file again from its source, or its data by COPY ... STORED AS TET";
 
 /// Checks the footer of a file.
 pub(super) fn check_footer(file: &TetFile, anatomy: &Anatomy, report: &mut Report) {
@@ -59,7 +60,7 @@ pub(super) fn check_footer(file: &TetFile, anatomy: &Anatomy, report: &mut Repor
     ] {
         if count > most {
             let message = format!("{count} {what}, expected at most {most}");
-            report.error(Subject::default(), message, AGAIN);
+            report.error(Subject::default(), message, REWRITE_FILE);
         }
     }
     for (name, metadata) in &footer.metadata.datasets {
@@ -83,21 +84,21 @@ fn check_dataset(name: &str, metadata: &DatasetMetadata, shape: &[u64], report: 
             "dim_names is {names:?}, expected {} different names, one per dimension",
             shape.len()
         );
-        report.error(subject(), message, AGAIN);
+        report.error(subject(), message, REWRITE_FILE);
     }
     if metadata.coords.len() > MAX_RANK {
         let message = format!(
             "coords of {} axes, expected at most {MAX_RANK}",
             metadata.coords.len()
         );
-        report.error(subject(), message, AGAIN);
+        report.error(subject(), message, REWRITE_FILE);
     }
     if metadata.attrs.len() > MAX_ATTRIBUTES {
         let message = format!(
             "{} attributes, expected at most {MAX_ATTRIBUTES}",
             metadata.attrs.len()
         );
-        report.error(subject(), message, AGAIN);
+        report.error(subject(), message, REWRITE_FILE);
     }
     for (axis, labels) in &metadata.coords {
         if labels.labels.len() > MAX_LABELS {
@@ -139,7 +140,7 @@ fn check_dataset(name: &str, metadata: &DatasetMetadata, shape: &[u64], report: 
                 text.len(),
                 text.chars().take(20).collect::<String>()
             );
-            report.error(subject(), message, AGAIN);
+            report.error(subject(), message, REWRITE_FILE);
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::format::tet::file::TetFile;
 use crate::format::tet::repair::anatomy::Anatomy;
 
 /// Maximum number of findings reported per check.
-const MOST_FINDINGS: usize = 20;
+const MAX_FINDINGS: usize = 20;
 
 /// Options for verifying a file.
 #[derive(Debug, Clone, Copy)]
@@ -148,7 +148,7 @@ impl Report {
             Severity::Warning => check.warnings += 1,
             Severity::Error => check.errors += 1,
         }
-        if check.warnings + check.errors > MOST_FINDINGS as u64 {
+        if check.warnings + check.errors > MAX_FINDINGS as u64 {
             return;
         }
         let check = check.name;

@@ -13,7 +13,7 @@ use crate::format::tet::verify::{Report, Subject, VerifyOptions, labels};
 use crate::format::tet::writer::zone_map;
 
 /// Number of chunks decoded unless all are requested.
-const SOME_CHUNKS: usize = 128;
+const SHALLOW_CHUNKS: usize = 128;
 /// Number of chunks between two progress reports.
 const PROGRESS_EVERY: u64 = 64;
 
@@ -48,12 +48,12 @@ pub(super) fn check(
     };
     let count = match options.deep {
         true => rows.len(),
-        false => rows.len().min(SOME_CHUNKS),
+        false => rows.len().min(SHALLOW_CHUNKS),
     };
     let found = decode(file, &rows[..count], &indexes, options, progress);
     let checked = format!("{count} of {} chunks", rows.len());
     let compared = format!("{checked} compared with their cells");
-    let stale = |report: &mut Report, message_of: fn(&Found) -> Option<&String>| {
+    let stale = |report: &mut Report, message_of: fn(&ChunkProblem) -> Option<&String>| {
         for (row, found) in &found {
             if let Some(message) = message_of(found) {
                 let dataset = &file.datasets()[row.dataset as usize];
@@ -68,7 +68,7 @@ pub(super) fn check(
         Err(error) => report.failure(error, STALE),
     }
     stale(report, |found| match found {
-        Found::StaleZone(message) => Some(message),
+        ChunkProblem::StaleZone(message) => Some(message),
         _ => None,
     });
     report.begin("secondary_index", "postings of the values of chunks");
@@ -88,7 +88,7 @@ pub(super) fn check(
         Err(error) => report.failure(error, STALE),
     }
     stale(report, |found| match found {
-        Found::StalePostings(message) => Some(message),
+        ChunkProblem::StalePostings(message) => Some(message),
         _ => None,
     });
     let rest = match count < rows.len() {
@@ -97,7 +97,7 @@ pub(super) fn check(
     };
     report.begin("chunk_decode", format!("{checked}{rest}"));
     for (_, found) in &found {
-        if let Found::Undecodable(error) = found {
+        if let ChunkProblem::Undecodable(error) = found {
             report.failure(error, UNDECODABLE);
         }
     }
@@ -151,7 +151,7 @@ fn check_places(file: &TetFile, rows: &[Row], report: &mut Report) {
 }
 
 /// A problem of one chunk.
-enum Found {
+enum ChunkProblem {
     Undecodable(Error),
     StaleZone(String),
     StalePostings(String),
@@ -164,7 +164,7 @@ fn decode(
     indexes: &Indexes,
     options: VerifyOptions,
     progress: &(dyn Fn(u64, u64) + Sync),
-) -> Vec<(Row, Found)> {
+) -> Vec<(Row, ChunkProblem)> {
     let next = AtomicUsize::new(0);
     let done = AtomicU64::new(0);
     let found = Mutex::new(Vec::new());
@@ -211,7 +211,7 @@ fn decode_one(
     row: &Row,
     indexes: &Indexes,
     options: VerifyOptions,
-) -> Vec<Found> {
+) -> Vec<ChunkProblem> {
     let chunk = dataset.chunk_at(row.ordinal);
     let zone = indexes.zone_maps.as_ref();
     let zone = zone.and_then(|zone_maps| zone_maps.zone(dataset, &chunk));
@@ -221,7 +221,7 @@ fn decode_one(
     let is_read = options.deep || zone.is_some() || postings.is_some();
     let cells = match decoded(reader, dataset, &chunk, is_read) {
         Ok(cells) => cells,
-        Err(error) => return vec![Found::Undecodable(error)],
+        Err(error) => return vec![ChunkProblem::Undecodable(error)],
     };
     let Some((cells, dtype)) = cells.zip(dataset.dtype()) else {
         return Vec::new();
@@ -230,7 +230,7 @@ fn decode_one(
     let zone = zone.and_then(|zone| {
         let real = zone_map::zone(dtype, fill, cells);
         (real != zone).then(|| {
-            Found::StaleZone(format!(
+            ChunkProblem::StaleZone(format!(
                 "the zone map says {}, expected {} as the cells are",
                 described(&zone),
                 described(&real)
@@ -240,7 +240,7 @@ fn decode_one(
     let postings =
         postings.and_then(|postings| stale_posting(postings, row.ordinal, dtype, fill, cells));
     zone.into_iter()
-        .chain(postings.map(Found::StalePostings))
+        .chain(postings.map(ChunkProblem::StalePostings))
         .collect()
 }
 

@@ -1,13 +1,14 @@
 //! Checks every row of the chunk index by itself, and that each chunk has exactly one row.
 
-use crate::error::Place;
+use crate::error::ErrorLocation;
 use crate::format::io::storage::Access;
 use crate::format::tet::file::TetFile;
 use crate::format::tet::index::validate;
 use crate::format::tet::repair::anatomy::Anatomy;
 use crate::format::tet::verify::{Report, Subject};
 
-const AGAIN: &str = "the chunk cannot be read, others can; write the dataset again from its source";
+const REWRITE_DATASET: &str =
+    "the chunk cannot be read, others can; write the dataset again from its source";
 
 /// An index row that has passed its own checks.
 #[derive(Debug, Clone, Copy)]
@@ -71,17 +72,17 @@ pub(super) fn check(
                 "the row is left unused; write the file again",
             );
         };
-        let place = || Place::chunk(path, name, chunk);
+        let place = || ErrorLocation::chunk(path, name, chunk);
         let bytes = dataset.chunk_bytes(dtype, chunk);
         if let Err(error) = validate(row, bytes, file.payload_end(), &place) {
-            return report.failure(&error, AGAIN);
+            return report.failure(&error, REWRITE_DATASET);
         }
         if row.payload_offset < head && row.stored_bytes > 0 {
             let message = format!(
                 "payload_offset is {}, expected at least {head}, where the chunk index ends",
                 row.payload_offset
             );
-            report.error(Subject::chunk(name, chunk), message, AGAIN);
+            report.error(Subject::chunk(name, chunk), message, REWRITE_DATASET);
         }
         rows.push(Row {
             dataset: dataset.id(),
@@ -154,7 +155,7 @@ pub(super) fn check(
         report.error(
             Subject::chunk(dataset.name(), &dataset.chunk_at(first)),
             message,
-            AGAIN,
+            REWRITE_DATASET,
         );
     }
     let mut is_usable = is_usable.into_iter();

@@ -6,7 +6,7 @@ use zarrs::array::codec::{blosc_decompress_bytes, blosc_validate};
 
 /// A compression format with output of unbounded length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Compression {
+pub(crate) enum CompressionFormat {
     Gzip,
     Zlib,
     Bz2,
@@ -14,7 +14,7 @@ pub(crate) enum Compression {
     Blosc,
 }
 
-impl Compression {
+impl CompressionFormat {
     /// Returns the compression of a codec name, as either version of Zarr spells it.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name.strip_prefix("numcodecs.").unwrap_or(name) {
@@ -97,25 +97,25 @@ mod tests {
 
     use super::*;
 
-    fn compressed(compression: Compression, cells: &[u8]) -> Vec<u8> {
+    fn compressed(compression: CompressionFormat, cells: &[u8]) -> Vec<u8> {
         match compression {
-            Compression::Gzip => {
+            CompressionFormat::Gzip => {
                 let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Default::default());
                 encoder.write_all(cells).unwrap();
                 encoder.finish().unwrap()
             }
-            Compression::Zlib => {
+            CompressionFormat::Zlib => {
                 let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), Default::default());
                 encoder.write_all(cells).unwrap();
                 encoder.finish().unwrap()
             }
-            Compression::Bz2 => {
+            CompressionFormat::Bz2 => {
                 let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), Default::default());
                 encoder.write_all(cells).unwrap();
                 encoder.finish().unwrap()
             }
-            Compression::Zstd => zstd::bulk::compress(cells, 3).unwrap(),
-            Compression::Blosc => {
+            CompressionFormat::Zstd => zstd::bulk::compress(cells, 3).unwrap(),
+            CompressionFormat::Blosc => {
                 use zarrs::array::codec::{
                     BloscCompressor, BloscShuffleMode, blosc_compress_bytes,
                 };
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_there_is_room_for() {
+    fn output_is_bounded() {
         let cells = vec![7; 1 << 20];
         for compression in [
-            Compression::Gzip,
-            Compression::Zlib,
-            Compression::Bz2,
-            Compression::Zstd,
-            Compression::Blosc,
+            CompressionFormat::Gzip,
+            CompressionFormat::Zlib,
+            CompressionFormat::Bz2,
+            CompressionFormat::Zstd,
+            CompressionFormat::Blosc,
         ] {
             let bytes = compressed(compression, &cells);
             let length = cells.len() as u64;
@@ -156,12 +156,12 @@ mod tests {
         let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x58];
         frame.extend_from_slice(&(1u64 << 60).to_le_bytes());
         frame.extend_from_slice(&[1, 0, 0]);
-        let message = Compression::Zstd.decode(&frame, 1 << 20).unwrap_err();
+        let message = CompressionFormat::Zstd.decode(&frame, 1 << 20).unwrap_err();
         assert!(message.contains("room for"), "{message}");
         let two: Vec<u8> = [b"ab", b"cd"]
             .iter()
             .flat_map(|part| zstd::bulk::compress(*part, 3).unwrap())
             .collect();
-        assert_eq!(Compression::Zstd.decode(&two, 4).unwrap(), b"abcd");
+        assert_eq!(CompressionFormat::Zstd.decode(&two, 4).unwrap(), b"abcd");
     }
 }

@@ -23,7 +23,7 @@ use zarrs::array::{ArrayBytes, BytesRepresentation, CodecChain, DataType, FillVa
 use zarrs::metadata::v3::MetadataV3;
 use zarrs::plugin::{ExtensionName, ZarrVersion};
 
-use crate::format::zarr::codecs::bounded::Compression;
+use crate::format::zarr::codecs::bounded::CompressionFormat;
 use crate::format::zarr::codecs::shard::Shards;
 use crate::format::zarr::metadata::json::clipped;
 use crate::format::zarr::{MAX_CHUNK_BYTES, cells};
@@ -48,12 +48,12 @@ enum ToBytes {
 }
 
 enum BytesCodec {
-    Compression(Compression),
+    Compression(CompressionFormat),
     Other(Arc<dyn BytesToBytesCodecTraits>),
 }
 
 /// The properties of a chunk that its codecs depend on.
-pub(crate) struct Cells<'a> {
+pub(crate) struct ChunkLayout<'a> {
     pub shape: &'a [u64],
     pub data_type: &'a DataType,
     pub fill: &'a FillValue,
@@ -74,7 +74,7 @@ impl Chain {
             let name = codec
                 .name(ZarrVersion::V2)
                 .or_else(|| codec.name(ZarrVersion::V3));
-            match name.and_then(|name| Compression::named(&name)) {
+            match name.and_then(|name| CompressionFormat::named(&name)) {
                 Some(compression) => BytesCodec::Compression(compression),
                 None => BytesCodec::Other(Arc::clone(codec)),
             }
@@ -132,7 +132,7 @@ impl Chain {
                 }
                 "bytes" | "endian" | "vlen-utf8" if is_text => set(ToBytes::Raw)?,
                 // Decompression does not depend on the configuration.
-                _ if let Some(compression) = Compression::named(name) => {
+                _ if let Some(compression) = CompressionFormat::named(name) => {
                     bytes_to_bytes.push(BytesCodec::Compression(compression));
                 }
                 _ => match zarrs_codec(codec)? {
@@ -182,7 +182,7 @@ impl Chain {
     ///
     /// # Errors
     /// Returns a message if the bytes are malformed.
-    pub fn decode(&self, bytes: Vec<u8>, chunk: &Cells<'_>) -> Result<Vec<u8>, String> {
+    pub fn decode(&self, bytes: Vec<u8>, chunk: &ChunkLayout<'_>) -> Result<Vec<u8>, String> {
         if let Some(most) = chunk.text_bytes {
             let representation = BytesRepresentation::BoundedSize(most);
             let bytes = self.undo_bytes(bytes, representation)?;
@@ -221,7 +221,7 @@ impl Chain {
                 let bytes =
                     self.undo_bytes(bytes, BytesRepresentation::BoundedSize(MAX_CHUNK_BYTES))?;
                 let shape: Vec<u64> = shape.iter().map(|extent| extent.get()).collect();
-                let whole = Cells {
+                let whole = ChunkLayout {
                     shape: &shape,
                     data_type,
                     fill,

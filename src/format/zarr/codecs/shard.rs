@@ -13,7 +13,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::format::array::next_position;
-use crate::format::zarr::codecs::chain::{Cells, Chain, codec_name, fixed_size};
+use crate::format::zarr::codecs::chain::{Chain, ChunkLayout, codec_name, fixed_size};
 use crate::format::zarr::{MAX_CHUNK_BYTES, MAX_DIMENSIONS, cells};
 
 /// The offset and the length of an absent chunk.
@@ -181,7 +181,7 @@ impl Shards {
     ///
     /// # Errors
     /// Returns a message if the bytes are malformed, or the shard is too large.
-    pub fn decode(&self, bytes: &[u8], whole: &Cells<'_>) -> Result<Vec<u8>, String> {
+    pub fn decode(&self, bytes: &[u8], whole: &ChunkLayout<'_>) -> Result<Vec<u8>, String> {
         let size = fixed_size(whole.data_type)?;
         let length = bytes.len() as u64;
         let grid = self
@@ -196,7 +196,7 @@ impl Shards {
         for ordinal in 0.. {
             if let Some((offset, size_stored)) = index.range(ordinal, length)? {
                 let stored = bytes[offset as usize..(offset + size_stored) as usize].to_vec();
-                let chunk = Cells {
+                let chunk = ChunkLayout {
                     shape: &self.chunk_shape,
                     ..*whole
                 };

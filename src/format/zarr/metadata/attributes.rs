@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Number, Value};
 
 use crate::format::array::DatasetMetadata;
-use crate::format::zarr::metadata::element::{Element, Kind};
+use crate::format::zarr::metadata::element::{CellKind, Element};
 use crate::format::zarr::metadata::json::clipped;
 
 /// The attribute that holds the fill value.
@@ -57,7 +57,7 @@ pub(crate) fn metadata(
         }
         metadata.attrs.insert(FILL_VALUE.to_string(), text);
     }
-    if let Kind::Time { units, is_instant } = &element.kind {
+    if let CellKind::Time { units, is_instant } = &element.kind {
         // The element type determines these attributes, whatever the array's own attributes say.
         metadata.attrs.insert("units".to_string(), units.clone());
         metadata.attrs.remove("calendar");
@@ -136,7 +136,7 @@ fn distinct(names: &Value, dimensions: usize) -> Option<Vec<String>> {
 /// Returns `None` for NaN, which needs no fill value, and for strings, which are never null. For
 /// integer types, a whole float such as `-9999.0` becomes an integer.
 fn fill_text(fill: &Value, element: &Element) -> Option<String> {
-    if matches!(element.kind, Kind::Text(_)) {
+    if matches!(element.kind, CellKind::Text(_)) {
         return None;
     }
     match fill {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn dimension_names_that_name_nothing() {
+    fn unusable_dimension_names_are_ignored() {
         for names in [
             json!(["a", "a"]),
             json!(["a"]),

@@ -12,7 +12,7 @@ const MAX_CHARACTERS: u64 = 1 << 20;
 pub(crate) struct Element {
     /// The type that cells are read as.
     pub dtype: Dtype,
-    pub kind: Kind,
+    pub kind: CellKind,
     /// The type that `zarrs` gets in place of the element type, as the array's version of Zarr
     /// spells it. For strings, it is a type of bytes.
     pub stand_in: Value,
@@ -20,7 +20,7 @@ pub(crate) struct Element {
 
 /// The conversion of stored cells to cells of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CellKind {
     /// No conversion.
     Number,
     /// A byte, which becomes 0 or 1.
@@ -62,7 +62,7 @@ impl Element {
     fn number(dtype: Dtype, stand_in: Value) -> Self {
         Self {
             dtype,
-            kind: Kind::Number,
+            kind: CellKind::Number,
             stand_in,
         }
     }
@@ -78,7 +78,7 @@ impl Element {
         let texts = |kind| {
             Some(Self {
                 dtype: Dtype::I64,
-                kind: Kind::Text(kind),
+                kind: CellKind::Text(kind),
                 stand_in: json!("|u1"),
             })
         };
@@ -131,7 +131,7 @@ impl Element {
         let texts = |kind| {
             Some(Self {
                 dtype: Dtype::I64,
-                kind: Kind::Text(kind),
+                kind: CellKind::Text(kind),
                 stand_in: json!("uint8"),
             })
         };
@@ -175,7 +175,7 @@ impl Element {
     fn boolean(stand_in: Value) -> Self {
         Self {
             dtype: Dtype::U8,
-            kind: Kind::Boolean,
+            kind: CellKind::Boolean,
             stand_in,
         }
     }
@@ -183,7 +183,7 @@ impl Element {
     fn int8(stand_in: Value) -> Self {
         Self {
             dtype: Dtype::I16,
-            kind: Kind::Int8,
+            kind: CellKind::Int8,
             stand_in,
         }
     }
@@ -210,7 +210,7 @@ impl Element {
         };
         Some(Self {
             dtype: Dtype::I64,
-            kind: Kind::Time { units, is_instant },
+            kind: CellKind::Time { units, is_instant },
             stand_in,
         })
     }
@@ -225,14 +225,14 @@ impl Element {
             _ => return self,
         };
         let (dtype, kind) = match (is_unsigned, &self.kind, self.dtype) {
-            (true, Kind::Int8, _) => (Dtype::U8, Kind::Number),
-            (true, Kind::Number, Dtype::I16) => (Dtype::U16, Kind::Number),
-            (true, Kind::Number, Dtype::I32) => (Dtype::U32, Kind::Number),
-            (true, Kind::Number, Dtype::I64) => (Dtype::U64, Kind::Number),
-            (false, Kind::Number, Dtype::U8) => (Dtype::I16, Kind::Int8),
-            (false, Kind::Number, Dtype::U16) => (Dtype::I16, Kind::Number),
-            (false, Kind::Number, Dtype::U32) => (Dtype::I32, Kind::Number),
-            (false, Kind::Number, Dtype::U64) => (Dtype::I64, Kind::Number),
+            (true, CellKind::Int8, _) => (Dtype::U8, CellKind::Number),
+            (true, CellKind::Number, Dtype::I16) => (Dtype::U16, CellKind::Number),
+            (true, CellKind::Number, Dtype::I32) => (Dtype::U32, CellKind::Number),
+            (true, CellKind::Number, Dtype::I64) => (Dtype::U64, CellKind::Number),
+            (false, CellKind::Number, Dtype::U8) => (Dtype::I16, CellKind::Int8),
+            (false, CellKind::Number, Dtype::U16) => (Dtype::I16, CellKind::Number),
+            (false, CellKind::Number, Dtype::U32) => (Dtype::I32, CellKind::Number),
+            (false, CellKind::Number, Dtype::U64) => (Dtype::I64, CellKind::Number),
             _ => return self,
         };
         (self.dtype, self.kind) = (dtype, kind);
@@ -242,8 +242,8 @@ impl Element {
     /// Returns the min, the max and the number of distinct values of a cell, if cells are integers.
     pub fn integers(&self) -> Option<(i128, i128, i128)> {
         let bits = match (&self.kind, self.dtype) {
-            (Kind::Text(_), _) | (_, Dtype::F16 | Dtype::F32 | Dtype::F64) => return None,
-            (Kind::Int8, _) => 8,
+            (CellKind::Text(_), _) | (_, Dtype::F16 | Dtype::F32 | Dtype::F64) => return None,
+            (CellKind::Int8, _) => 8,
             (_, dtype) => dtype.size() * 8,
         };
         let count = 1i128 << bits;
@@ -256,8 +256,8 @@ impl Element {
     /// Returns the number of bytes of a stored cell, if it is the same for all.
     pub fn stored_size(&self) -> Option<u64> {
         match &self.kind {
-            Kind::Text(kind) => kind.size(),
-            Kind::Int8 => Some(1),
+            CellKind::Text(kind) => kind.size(),
+            CellKind::Int8 => Some(1),
             _ => Some(self.dtype.size()),
         }
     }
@@ -265,10 +265,10 @@ impl Element {
     /// Converts the fill value for the stand-in type. Codecs do not use the fill value of strings.
     pub fn stand_in_fill(&self, fill: &Value, is_v3: bool) -> Value {
         match (&self.kind, fill) {
-            (Kind::Text(_), _) | (_, Value::Null) if is_v3 => json!(0),
-            (Kind::Text(_), _) => Value::Null,
-            (Kind::Boolean, Value::Bool(fill)) => json!(u8::from(*fill)),
-            (Kind::Time { .. }, Value::String(fill)) if fill == "NaT" => json!(i64::MIN),
+            (CellKind::Text(_), _) | (_, Value::Null) if is_v3 => json!(0),
+            (CellKind::Text(_), _) => Value::Null,
+            (CellKind::Boolean, Value::Bool(fill)) => json!(u8::from(*fill)),
+            (CellKind::Time { .. }, Value::String(fill)) if fill == "NaT" => json!(i64::MIN),
             _ => fill.clone(),
         }
     }
@@ -291,16 +291,16 @@ mod tests {
         let of = |text: &str| Element::of_v2(&json!(text));
         assert_eq!(of("<f4").unwrap().dtype, Dtype::F32);
         assert_eq!(of(">u2").unwrap().dtype, Dtype::U16);
-        assert_eq!(of("|b1").unwrap().kind, Kind::Boolean);
+        assert_eq!(of("|b1").unwrap().kind, CellKind::Boolean);
         let texts = TextKind::Utf32 {
             characters: 5,
             is_big_endian: true,
         };
-        assert_eq!(of(">U5").unwrap().kind, Kind::Text(texts));
+        assert_eq!(of(">U5").unwrap().kind, CellKind::Text(texts));
         let time = of("<M8[ns]").unwrap();
         let units = "nanoseconds since 1970-01-01 00:00:00".to_string();
         let is_instant = true;
-        assert_eq!(time.kind, Kind::Time { units, is_instant });
+        assert_eq!(time.kind, CellKind::Time { units, is_instant });
         assert_eq!(time.stand_in, json!("<i8"));
         for text in [
             "",
@@ -359,7 +359,7 @@ mod tests {
             let configuration = json!({"unit": unit, "scale_factor": factor});
             of(json!({"name": "numpy.timedelta64", "configuration": configuration}))
         };
-        let kind = Kind::Time {
+        let kind = CellKind::Time {
             units: "seconds".to_string(),
             is_instant: false,
         };

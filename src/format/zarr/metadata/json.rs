@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::handles::Identity;
 use crate::format::zarr::root::Root;
 
@@ -27,7 +27,7 @@ pub(crate) fn read(root: &Root, path: &Path) -> Result<Option<(Vec<u8>, Identity
         .map_err(Error::io(path, "read"))?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Error::malformed(
-            Place::file(path),
+            ErrorLocation::file(path),
             "metadata",
             format!("longer than {MAX_BYTES} bytes"),
             "a shorter document",
@@ -50,7 +50,7 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
 pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Value> {
     let malformed = |found: String| {
         Err(Error::malformed(
-            Place::file(path),
+            ErrorLocation::file(path),
             "metadata",
             found,
             "a JSON object",

@@ -17,7 +17,7 @@ use crate::format::zarr::MAX_DIMENSIONS;
 use crate::format::zarr::cells;
 use crate::format::zarr::codecs::chain::{Chain, codec_name, guarded};
 use crate::format::zarr::keys::ChunkKeys;
-use crate::format::zarr::metadata::element::{Element, Kind, TextKind};
+use crate::format::zarr::metadata::element::{CellKind, Element, TextKind};
 use crate::format::zarr::metadata::json::clipped;
 use crate::format::zarr::walk::Documents;
 
@@ -71,7 +71,7 @@ impl Description {
         let element = Element::of_v2(dtype)
             .ok_or_else(|| unexpected("dtype", dtype, "numbers, booleans, times or texts"))?;
         let element = attributes::with_sign(element, attributes);
-        let is_text = matches!(element.kind, Kind::Text(_));
+        let is_text = matches!(element.kind, CellKind::Text(_));
         let shape = shape("shape", field(array, "shape"))?;
         let file_shape = chunk_extents("chunks", field(array, "chunks"), &shape)?;
         check_total(&shape, &element)?;
@@ -79,7 +79,7 @@ impl Description {
         for filter in field(array, "filters").as_array().into_iter().flatten() {
             filters.push(filter.clone());
         }
-        if element.kind == Kind::Text(TextKind::Variable) {
+        if element.kind == CellKind::Text(TextKind::Variable) {
             let is_texts = |filter: &Value| field(filter, "id") == "vlen-utf8";
             if filters.iter().filter(|filter| is_texts(filter)).count() != 1 {
                 let found = field(array, "filters");
@@ -151,7 +151,7 @@ impl Description {
         })?;
         let attributes = field(document, "attributes");
         let element = attributes::with_sign(element, attributes);
-        let is_text = matches!(element.kind, Kind::Text(_));
+        let is_text = matches!(element.kind, CellKind::Text(_));
         let shape = shape("shape", field(document, "shape"))?;
         let grid = field(document, "chunk_grid");
         if field(grid, "name") != "regular" {
@@ -267,7 +267,7 @@ fn fill_text(element: &Element, fill: &Value) -> String {
         return String::new();
     };
     let decoded = match element.kind {
-        Kind::Text(TextKind::Bytes { .. }) => attributes::base64(fill),
+        CellKind::Text(TextKind::Bytes { .. }) => attributes::base64(fill),
         _ => None,
     };
     let text = decoded.and_then(|bytes| String::from_utf8(bytes).ok());

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec};
-use crate::format::io::target::{self, TemporaryFolder};
+use crate::format::io::target::{self, TemporaryDirectory};
 use crate::format::zarr::writer::plan::Plan;
 
 /// A version of the Zarr format.
@@ -40,7 +40,7 @@ pub struct ZarrWriteOptions {
 /// - The metadata is consolidated.
 pub struct ZarrWriter {
     path: PathBuf,
-    folder: TemporaryFolder,
+    folder: TemporaryDirectory,
     version: ZarrVersion,
     plans: Vec<Plan>,
     chunks: Chunks<()>,

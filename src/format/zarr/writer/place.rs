@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::hold;
-use crate::format::io::target::{TemporaryFolder, create_folder_beside};
+use crate::format::io::target::{TemporaryDirectory, create_folder_beside};
 use crate::format::zarr::walk::{DOCUMENTS, MAX_DEPTH, is_array, is_hierarchy};
 
 /// Writes one file of the hierarchy, creating the directories that contain it.
@@ -75,7 +75,7 @@ fn foreign(folder: &Path, depth: usize) -> Result<Option<PathBuf>> {
 }
 
 /// Gives the directory the target's name, replacing an existing hierarchy.
-pub(super) fn persist(folder: TemporaryFolder, target: &Path) -> Result<()> {
+pub(super) fn persist(folder: TemporaryDirectory, target: &Path) -> Result<()> {
     let action = "rename the finished folder to";
     if !check_target(target)? {
         std::fs::rename(folder.path(), target).map_err(Error::io(target, action))?;

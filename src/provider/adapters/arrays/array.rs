@@ -6,14 +6,14 @@ use arrow::array::ArrayRef;
 use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::DataType;
 
-use crate::error::{Error, Place};
+use crate::error::{Error, ErrorLocation};
 use crate::format::array::{ArrayFile, ChunkReader, Dataset, DatasetMetadata, Dtype, Fill};
 use crate::format::io::storage::Access;
 use crate::grid::reduce::CellType;
 use crate::grid::{ChunkGrid, half_coordinate_values};
 use crate::provider::adapters::arrays::decoding::Decoding;
-use crate::provider::adapters::arrays::statistics::KeptStatistics;
-use crate::provider::adapters::arrays::values::{self, Missing};
+use crate::provider::adapters::arrays::statistics::CachedStatistics;
+use crate::provider::adapters::arrays::values::{self, NullCells};
 use crate::provider::catalog::settings::options::{ReadOptions, TetOptions};
 use crate::provider::source::CellFormat;
 
@@ -31,7 +31,7 @@ pub(in crate::provider) struct StoredArray {
     other_fills: Vec<Fill>,
     decoding: Decoding,
     grid: ChunkGrid,
-    kept_statistics: KeptStatistics,
+    kept_statistics: CachedStatistics,
 }
 
 impl StoredArray {
@@ -48,7 +48,7 @@ impl StoredArray {
     ) -> Result<Self, Error> {
         let dtype = dataset.check(file.path())?;
         let mut warn = |field, found: String, expected: String, instead: &str| {
-            let place = Place::dataset(file.path(), dataset.name());
+            let place = ErrorLocation::dataset(file.path(), dataset.name());
             let error = Error::malformed(place, field, found, expected);
             warnings.push(format!("{error}; {instead}"));
         };
@@ -74,7 +74,7 @@ impl StoredArray {
             ),
             grid: ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec()),
             dataset: dataset.clone(),
-            kept_statistics: KeptStatistics::default(),
+            kept_statistics: CachedStatistics::default(),
         })
     }
 
@@ -133,7 +133,7 @@ impl StoredArray {
         &self.grid
     }
 
-    pub(super) fn kept_statistics(&self) -> &KeptStatistics {
+    pub(super) fn kept_statistics(&self) -> &CachedStatistics {
         &self.kept_statistics
     }
 
@@ -141,15 +141,15 @@ impl StoredArray {
         self.decoding.data_type(self.dtype)
     }
 
-    pub(super) fn missing(&self, options: &ReadOptions) -> Missing {
-        Missing {
+    pub(super) fn missing(&self, options: &ReadOptions) -> NullCells {
+        NullCells {
             nan: options.nan_as_null,
             fill: self.fill.filter(|_| options.fill_as_null),
         }
     }
 
     /// The further fill values, if fill values become null.
-    fn others_of(&self, missing: Missing) -> &[Fill] {
+    fn others_of(&self, missing: NullCells) -> &[Fill] {
         match missing.fill {
             Some(_) => &self.other_fills,
             None => &[],
@@ -184,7 +184,7 @@ impl StoredArray {
     }
 
     /// Converts stored cells to the column's values.
-    pub(super) fn column(&self, cells: Buffer, missing: Missing) -> Result<ArrayRef, Error> {
+    pub(super) fn column(&self, cells: Buffer, missing: NullCells) -> Result<ArrayRef, Error> {
         let stored = values::array(self.dtype, cells, missing, self.others_of(missing));
         self.decoding.decode(stored, || self.place())
     }
@@ -213,7 +213,7 @@ impl StoredArray {
     /// Reads all values of a one-dimensional dataset. NaN and fill values are kept; only decoding
     /// to text or to times can give nulls.
     pub fn numbers(&self) -> Result<ArrayRef, Error> {
-        let nothing = Missing {
+        let nothing = NullCells {
             nan: false,
             fill: None,
         };
@@ -247,7 +247,7 @@ impl StoredArray {
         Ok(cells.into())
     }
 
-    pub fn place(&self) -> Place {
-        Place::dataset(self.file.path(), self.dataset.name())
+    pub fn place(&self) -> ErrorLocation {
+        ErrorLocation::dataset(self.file.path(), self.dataset.name())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, LabelRule};
 use crate::grid::{Axis, CoordinateSource, infer_labels, text_labels};
 use crate::provider::adapters::arrays::coordinates::{self, CoordinateDatasets};
@@ -42,7 +42,7 @@ pub(super) fn axes(
     warnings: &mut Vec<String>,
 ) -> Result<Axes> {
     let mut warn = |field, found: String, expected: String, instead: &str| {
-        let place = Place::dataset(file.path(), dataset.name());
+        let place = ErrorLocation::dataset(file.path(), dataset.name());
         let error = Error::malformed(place, field, found, expected);
         warnings.push(format!("{error}; {instead}"));
     };

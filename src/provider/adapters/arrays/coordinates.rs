@@ -10,11 +10,13 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, TimeUnit};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{ArrayFile, Categories, Dataset, DatasetMetadata, FILL_ATTRIBUTES};
 use crate::grid::{AxisCoordinates, CfTime, CfTimeError, CoordinateReader, CoordinateSource};
 use crate::provider::adapters::arrays::array::StoredArray;
-use crate::provider::adapters::arrays::decoding::{ARROW_TYPE, Decoding, OF_PACKED, refused, time};
+use crate::provider::adapters::arrays::decoding::{
+    ARROW_TYPE, Decoding, UNPACK_ATTRIBUTES, refused, time,
+};
 use crate::provider::catalog::settings::options::TetOptions;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
@@ -73,7 +75,7 @@ impl CoordinateDatasets {
         if let Some(error) = refused
             && !self.refused.contains(&error)
         {
-            let place = Place::dataset(file.path(), dataset.name());
+            let place = ErrorLocation::dataset(file.path(), dataset.name());
             let named = Error::malformed(place, error.field, &error.found, &error.expected);
             warnings.push(format!("{named}; the coordinates stay numbers"));
             self.refused.push(error);
@@ -156,7 +158,7 @@ pub(super) fn attributes(
             || FILL_ATTRIBUTES.contains(&key.as_str());
         let is_of_numbers = are_times && OF_TIMES.contains(&key.as_str());
         // Coordinates that are not integers have been unpacked already.
-        let is_of_packed = !are_integers && OF_PACKED.contains(&key.as_str());
+        let is_of_packed = !are_integers && UNPACK_ATTRIBUTES.contains(&key.as_str());
         !(is_of_storage || is_of_numbers || is_of_packed)
     });
     attributes

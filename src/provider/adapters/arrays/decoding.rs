@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array, StringBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Date32Type, Float64Type, Int64Type, TimeUnit};
 
-use crate::error::{Error, Place};
+use crate::error::{Error, ErrorLocation};
 use crate::format::array::{Categories, DatasetMetadata, Dtype, FILL_ATTRIBUTES};
 use crate::grid::{CfTime, CfTimeError};
 use crate::provider::adapters::arrays::values;
@@ -21,7 +21,7 @@ pub(in crate::provider) const TIMESTAMP: &str = "timestamp";
 const RAW_TIMES: &str =
     "decode_times false, --no-decode-times of tet-sql, reads the numbers as they are";
 /// The attributes that unpack stored numbers (CF section 8.1).
-pub(in crate::provider) const OF_PACKED: [&str; 2] = ["scale_factor", "add_offset"];
+pub(in crate::provider) const UNPACK_ATTRIBUTES: [&str; 2] = ["scale_factor", "add_offset"];
 /// Attributes whose numbers are packed like the cells.
 const PACKED_ALIKE: [&str; 3] = ["valid_min", "valid_max", "valid_range"];
 const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
@@ -111,7 +111,7 @@ impl Decoding {
                 }
             },
         };
-        let [scale, offset] = OF_PACKED;
+        let [scale, offset] = UNPACK_ATTRIBUTES;
         let (scale, is_scaled) = number(scale, 1.0);
         let (offset, is_offset) = number(offset, 0.0);
         if is_scaled || is_offset {
@@ -135,7 +135,7 @@ impl Decoding {
     /// Returns `true` if an attribute of the dataset also applies to the decoded values, rather
     /// than to the stored numbers only.
     pub fn keeps(&self, attribute: &str) -> bool {
-        let is_of_storage = OF_PACKED.contains(&attribute)
+        let is_of_storage = UNPACK_ATTRIBUTES.contains(&attribute)
             || PACKED_ALIKE.contains(&attribute)
             || FILL_ATTRIBUTES.contains(&attribute);
         !(matches!(self, Self::Unpack { .. }) && is_of_storage)
@@ -150,7 +150,7 @@ impl Decoding {
     pub fn decode(
         &self,
         stored: ArrayRef,
-        place: impl FnOnce() -> Place,
+        place: impl FnOnce() -> ErrorLocation,
     ) -> Result<ArrayRef, Error> {
         match self {
             Self::None => Ok(stored),
@@ -225,7 +225,7 @@ pub(super) fn time(metadata: &DatasetMetadata) -> Result<Option<CfTime>, CfTimeE
 }
 
 /// The error for numbers that cannot become times.
-pub(super) fn refused(place: &Place, error: &CfTimeError) -> Error {
+pub(super) fn refused(place: &ErrorLocation, error: &CfTimeError) -> Error {
     Error::malformed(
         place.clone(),
         error.field,

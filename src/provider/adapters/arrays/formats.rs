@@ -123,7 +123,7 @@ pub(crate) fn is_array_name(name: &str) -> bool {
 
 /// Settings for writing an array file. Each format applies those that it supports.
 #[derive(Debug, Clone, Default)]
-pub(in crate::provider) struct Writing {
+pub(in crate::provider) struct WriteOptions {
     /// `true` to embed zone maps.
     pub zone_maps: bool,
     /// The operation and its source, for the history of the file.
@@ -140,7 +140,7 @@ pub(in crate::provider) fn create_file(
     kind: FileKind,
     path: &Path,
     specs: Vec<DatasetSpec>,
-    writing: &Writing,
+    writing: &WriteOptions,
 ) -> Result<Box<dyn ArrayWriter>, Error> {
     Ok(match kind {
         FileKind::Tet => {

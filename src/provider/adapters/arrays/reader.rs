@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::format::array::ChunkReader;
 use crate::grid::{Cells, ChunkGrid, Selection, Window};
 use crate::provider::adapters::arrays::array::StoredArray;
-use crate::provider::adapters::arrays::values::{self, Missing};
+use crate::provider::adapters::arrays::values::{self, NullCells};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{ReadCounts, WindowReader};
 
@@ -23,7 +23,7 @@ const MAX_WINDOW: u64 = 4 << 30;
 /// window is assembled from the chunks that it intersects.
 pub(in crate::provider) struct StoredWindowReader {
     array: Arc<StoredArray>,
-    missing: Missing,
+    missing: NullCells,
     chunks: ChunkReader,
     state: State,
     /// The cells of an assembled window in row-major order. Longer than the window if an earlier

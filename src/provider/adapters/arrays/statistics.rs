@@ -32,7 +32,7 @@ const MAX_KEPT: u64 = 2 << 20;
 /// Cached statistics of all chunks of an array: first for the case that nulls of zone maps may be
 /// values of the column, then for the case that they are null there.
 #[derive(Debug, Default)]
-pub(in crate::provider) struct KeptStatistics([OnceLock<Option<Arc<BlockStatistics>>>; 2]);
+pub(in crate::provider) struct CachedStatistics([OnceLock<Option<Arc<BlockStatistics>>>; 2]);
 
 impl StoredArray {
     /// Returns `true` if there are usable zone maps or postings. The first call reads them.

@@ -35,12 +35,12 @@ pub(super) fn data_type(dtype: Dtype) -> DataType {
 
 /// The cells that become null: NaN if `nan` is `true`, and those that equal `fill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Missing {
+pub(super) struct NullCells {
     pub nan: bool,
     pub fill: Option<Fill>,
 }
 
-impl Missing {
+impl NullCells {
     /// Returns `true` if cells of this type can become null.
     pub fn is_possible(self, dtype: Dtype) -> bool {
         self.fill.is_some() || (self.nan && dtype.is_float())
@@ -61,7 +61,7 @@ pub(super) fn mapped_buffer(map: &Arc<Mmap>, range: std::ops::Range<usize>) -> B
 
 /// Converts cells to an array. A buffer that is not aligned for the type is copied. `others` are
 /// further fill values, which count only if `missing` has one.
-pub(super) fn array(dtype: Dtype, cells: Buffer, missing: Missing, others: &[Fill]) -> ArrayRef {
+pub(super) fn array(dtype: Dtype, cells: Buffer, missing: NullCells, others: &[Fill]) -> ArrayRef {
     match dtype {
         Dtype::F16 => half_array(cells, missing, others),
         Dtype::F32 => float_array::<Float32Type>(
@@ -106,7 +106,7 @@ fn aligned<T: ArrowNativeType>(cells: Buffer) -> ScalarBuffer<T> {
 /// total order puts a NaN with a negative sign below all numbers.
 fn float_array<T: ArrowPrimitiveType>(
     cells: Buffer,
-    missing: Missing,
+    missing: NullCells,
     others: &[Fill],
     nan: Option<T::Native>,
     is_nan: impl Fn(T::Native) -> bool,
@@ -143,11 +143,11 @@ fn float_array<T: ArrowPrimitiveType>(
 
 fn integer_array<T: ArrowPrimitiveType>(
     cells: Buffer,
-    missing: Missing,
+    missing: NullCells,
     others: &[Fill],
     bits: impl Fn(T::Native) -> u64,
 ) -> ArrayRef {
-    let missing = Missing {
+    let missing = NullCells {
         nan: false,
         ..missing
     };
@@ -159,7 +159,7 @@ pub(super) fn halves(cells: Buffer) -> ScalarBuffer<f16> {
     aligned(cells)
 }
 
-fn half_array(cells: Buffer, missing: Missing, others: &[Fill]) -> ArrayRef {
+fn half_array(cells: Buffer, missing: NullCells, others: &[Fill]) -> ArrayRef {
     let halves = halves(cells);
     let nulls = nulls(&halves, |value: f16| {
         (missing.nan && value.is_nan())
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn nan_has_one_form() {
         let negative = f32::from_bits(f32::NAN.to_bits() | 1 << 31);
-        let missing = Missing {
+        let missing = NullCells {
             nan: false,
             fill: None,
         };
@@ -238,7 +238,7 @@ mod tests {
             let array = array(
                 Dtype::F32,
                 Buffer::from(stored.clone()),
-                Missing { nan, fill },
+                NullCells { nan, fill },
                 &[],
             );
             let valid: Vec<_> = (0..4).map(|row| array.is_valid(row)).collect();
@@ -251,7 +251,7 @@ mod tests {
         let mut stored = vec![0];
         stored.extend(cells(&[1.0, 2.0]));
         let buffer = Buffer::from(stored).slice(1);
-        let missing = Missing {
+        let missing = NullCells {
             nan: true,
             fill: None,
         };
@@ -266,7 +266,7 @@ mod tests {
             .iter()
             .flat_map(|value| value.to_le_bytes())
             .collect();
-        let missing = Missing {
+        let missing = NullCells {
             nan: true,
             fill: None,
         };

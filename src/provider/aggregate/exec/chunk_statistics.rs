@@ -9,13 +9,13 @@ use datafusion::common::Result;
 
 use crate::grid::Window;
 use crate::grid::reduce::{AxisGroups, GroupCounts};
-use crate::provider::aggregate::exec::job::JobPart;
+use crate::provider::aggregate::exec::job::GridJob;
 use crate::provider::aggregate::plan::program::ReductionPlan;
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::planning::value_bounds::Bounds;
+use crate::provider::planning::value_bounds::ValueRange;
 
 /// The contribution of a chunk to a reduction, derived from statistics.
-pub(crate) enum Known {
+pub(crate) enum ChunkContribution {
     /// No selected cell counts.
     Nothing,
     /// All selected cells count, and only their number is needed.
@@ -36,14 +36,14 @@ pub(crate) enum Known {
 pub(crate) fn known(
     number: usize,
     plan: &ReductionPlan,
-    part: &JobPart,
+    part: &GridJob,
     window: &Window,
     axes: &[AxisGroups],
     base: usize,
     options: &ReadOptions,
-) -> Result<Option<Known>> {
+) -> Result<Option<ChunkContribution>> {
     if axes.iter().any(|axis| axis.selected.is_empty()) {
-        return Ok(Some(Known::Nothing));
+        return Ok(Some(ChunkContribution::Nothing));
     }
     if !part.is_known[number] {
         return Ok(None);
@@ -56,30 +56,30 @@ pub(crate) fn known(
     let nulls = known.nulls.is_valid(0).then(|| known.nulls.value(0));
     let extremes = bits(&known.least).zip(bits(&known.greatest));
     let place = match (extremes, &plan.bounds) {
-        (_, None) => Place::Inside,
-        (None, Some(_)) => Place::Unclear,
+        (_, None) => BoundsRelation::Inside,
+        (None, Some(_)) => BoundsRelation::Unclear,
         (Some(extremes), Some(bounds)) => place_of_all(extremes, bounds),
     };
     let cells = window.cells();
-    if place == Place::Outside || nulls == Some(cells) {
-        return Ok(Some(Known::Nothing));
+    if place == BoundsRelation::Outside || nulls == Some(cells) {
+        return Ok(Some(ChunkContribution::Nothing));
     }
     let Some(nulls) = nulls else {
         return Ok(None);
     };
-    if place == Place::Unclear {
+    if place == BoundsRelation::Unclear {
         return Ok(None);
     }
     let wanted = plan.wanted;
     let are_summed = wanted.sum.is_some() || wanted.deviation;
     if nulls == 0 {
         if !(are_summed || wanted.least || wanted.greatest) {
-            return Ok(Some(Known::Counted));
+            return Ok(Some(ChunkContribution::Counted));
         }
         if let Some((least, greatest)) = extremes
             && least == greatest
         {
-            return Ok(Some(Known::Constant(least)));
+            return Ok(Some(ChunkContribution::Constant(least)));
         }
     }
     let is_whole = axes.iter().all(|axis| axis.selected.is_all());
@@ -87,7 +87,7 @@ pub(crate) fn known(
         return Ok(None);
     }
     let group = GroupCounts::new(axes, base).only_group();
-    Ok(group.map(|group| Known::OfGroup {
+    Ok(group.map(|group| ChunkContribution::OfGroup {
         group,
         extremes,
         count: cells - nulls,
@@ -96,43 +96,43 @@ pub(crate) fn known(
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum BoundsRelation {
     Inside,
     Outside,
     Unclear,
 }
 
 /// Compares the min and max of a chunk with disjoint bounds.
-fn place_of_all(extremes: (u64, u64), bounds: &[Bounds]) -> Place {
+fn place_of_all(extremes: (u64, u64), bounds: &[ValueRange]) -> BoundsRelation {
     let places = bounds.iter().map(|bounds| place(extremes, *bounds));
-    places.fold(Place::Outside, |one, other| match (one, other) {
-        (Place::Inside, _) | (_, Place::Inside) => Place::Inside,
-        (Place::Outside, Place::Outside) => Place::Outside,
-        _ => Place::Unclear,
+    places.fold(BoundsRelation::Outside, |one, other| match (one, other) {
+        (BoundsRelation::Inside, _) | (_, BoundsRelation::Inside) => BoundsRelation::Inside,
+        (BoundsRelation::Outside, BoundsRelation::Outside) => BoundsRelation::Outside,
+        _ => BoundsRelation::Unclear,
     })
 }
 
 /// Compares the min and max of a chunk with one pair of bounds.
-fn place((least, greatest): (u64, u64), bounds: Bounds) -> Place {
-    fn compare<T: PartialOrd>(least: T, greatest: T, low: T, high: T) -> Place {
+fn place((least, greatest): (u64, u64), bounds: ValueRange) -> BoundsRelation {
+    fn compare<T: PartialOrd>(least: T, greatest: T, low: T, high: T) -> BoundsRelation {
         if greatest < low || least > high || low > high {
-            Place::Outside
+            BoundsRelation::Outside
         } else if low <= least && greatest <= high {
-            Place::Inside
+            BoundsRelation::Inside
         } else {
-            Place::Unclear
+            BoundsRelation::Unclear
         }
     }
     match bounds {
-        Bounds::Single(low, high) => {
+        ValueRange::Single(low, high) => {
             let single = |bits: u64| f32::from_bits(bits as u32);
             compare(single(least), single(greatest), low, high)
         }
-        Bounds::Double(low, high) => {
+        ValueRange::Double(low, high) => {
             compare(f64::from_bits(least), f64::from_bits(greatest), low, high)
         }
-        Bounds::Signed(low, high) => compare(least as i64, greatest as i64, low, high),
-        Bounds::Unsigned(low, high) => compare(least, greatest, low, high),
+        ValueRange::Signed(low, high) => compare(least as i64, greatest as i64, low, high),
+        ValueRange::Unsigned(low, high) => compare(least, greatest, low, high),
     }
 }
 

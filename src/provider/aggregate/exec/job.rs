@@ -23,7 +23,7 @@ use crate::provider::aggregate::plan::program::{Output, Presence, Program, Reduc
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::pruning::{Pruner, with_subquery_values};
 use crate::provider::scan::grid_blocks::GridBlocks;
-use crate::provider::source::{BlockList, GridPart};
+use crate::provider::source::{BlockList, GridSelection};
 
 /// The number of cells per group to add up at once, so that loading and storing the group's result
 /// pays off. Narrow cells need more of them, to match the bytes of the result.
@@ -55,7 +55,7 @@ pub(crate) struct Job {
     pub aggregation: Aggregation,
     pub program: Program,
     pub groups: Groups,
-    pub parts: Vec<JobPart>,
+    pub parts: Vec<GridJob>,
     /// The dynamic filter, if it may still change.
     dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
     /// The schema of the table.
@@ -72,10 +72,10 @@ pub(crate) struct Job {
 
 /// The chunks of one grid, for some of the attributes to read.
 #[derive(Debug)]
-pub(crate) struct JobPart {
+pub(crate) struct GridJob {
     /// The ordinal of the grid in the table.
     pub number: usize,
-    pub part: GridPart,
+    pub part: GridSelection,
     /// The attributes to read, and the indices of the reductions that need them.
     pub attributes: Vec<usize>,
     pub reductions: Vec<usize>,
@@ -109,7 +109,7 @@ impl Job {
     pub fn try_new(
         aggregation: &Aggregation,
         dynamic_filter: Option<&Arc<dyn PhysicalExpr>>,
-        parts: Vec<GridPart>,
+        parts: Vec<GridSelection>,
         schema: &SchemaRef,
         options: ReadOptions,
         workers: usize,
@@ -190,7 +190,7 @@ impl Job {
                 let plans = program.reductions.iter();
                 let known =
                     plans.map(|plan| blocks.has_statistics(dimensions + plan.attribute, &options));
-                let mut part = JobPart {
+                let mut part = GridJob {
                     number,
                     is_known: known.collect(),
                     restricted: restricted.clone(),
@@ -285,7 +285,7 @@ impl Job {
     }
 
     /// Returns one part per grid of the table.
-    pub fn grid_parts(&self) -> impl Iterator<Item = &JobPart> {
+    pub fn grid_parts(&self) -> impl Iterator<Item = &GridJob> {
         let mut last = None;
         let parts = self.parts.iter();
         parts.filter(move |part| last.replace(part.number) != Some(part.number))
@@ -296,7 +296,7 @@ impl Job {
         let parts = self.grid_parts();
         match restriction {
             None => {
-                let parts: Vec<&GridPart> = parts.map(|part| &part.part).collect();
+                let parts: Vec<&GridSelection> = parts.map(|part| &part.part).collect();
                 self.groups.cells(&parts).await
             }
             Some(number) => {
@@ -312,7 +312,7 @@ impl Job {
     }
 
     /// Returns the selections of the cells to read in a part.
-    pub fn read_selections<'a>(&'a self, part: &'a JobPart) -> impl Iterator<Item = &'a Selection> {
+    pub fn read_selections<'a>(&'a self, part: &'a GridJob) -> impl Iterator<Item = &'a Selection> {
         let plans = &self.program.reductions;
         let reductions = part.reductions.iter();
         let restrictions = reductions.map(move |number| plans[*number].restriction);
@@ -324,7 +324,7 @@ impl Job {
 
     /// Returns the pruner that applies the dynamic filter to the chunks of a part; `None` if the
     /// filter cannot change any more.
-    pub fn pruner(&self, part: &JobPart) -> Result<Option<Pruner>> {
+    pub fn pruner(&self, part: &GridJob) -> Result<Option<Pruner>> {
         let Some(filter) = &self.dynamic_filter else {
             return Ok(None);
         };
@@ -351,7 +351,7 @@ impl Job {
     }
 }
 
-impl JobPart {
+impl GridJob {
     /// Returns the selected cells, or those that a restriction keeps.
     pub fn selection(&self, restriction: Option<usize>) -> &Selection {
         restriction.map_or(&self.part.selection, |number| &self.restricted[number])

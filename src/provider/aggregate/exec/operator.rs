@@ -30,7 +30,7 @@ use crate::provider::planning::pruning::is_dynamic;
 use crate::provider::plans::below::with_columns;
 use crate::provider::plans::planned_reads::{ComputedFrom, PlannedRead};
 use crate::provider::scan::ArrayScan;
-use crate::provider::source::GridPart;
+use crate::provider::source::GridSelection;
 
 /// The maximum number of groups of an aggregation. DataFusion's own plan computes larger ones.
 pub(crate) const MOST_GROUPS: usize = 1 << 26;
@@ -76,7 +76,7 @@ impl ArrayAggregateExec {
     /// Creates the operator for an aggregation over the columns of a scan's table. It replaces all
     /// partitions of the plan `engine`, and emits rows in the order `ordering`.
     pub(crate) fn new(
-        parts: &[GridPart],
+        parts: &[GridSelection],
         scan: ArrayScan,
         aggregation: Aggregation,
         stage: Stage,

@@ -17,9 +17,9 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use crate::grid::reduce::{Counts, Results};
 use crate::provider::aggregate::exec::accumulators::Accumulated;
 use crate::provider::aggregate::exec::job::Job;
-use crate::provider::aggregate::exec::partial_states::Found;
-use crate::provider::aggregate::plan::along_axis::{AlongAxis, Once};
-use crate::provider::aggregate::plan::program::{OfPositions, Output, Presence, Reduced};
+use crate::provider::aggregate::exec::partial_states::PartialState;
+use crate::provider::aggregate::plan::along_axis::{AlongAxis, SharedResults};
+use crate::provider::aggregate::plan::program::{AxisMethod, Output, Presence, Reduced};
 
 /// The stage of DataFusion's aggregation that the operator replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,28 +31,28 @@ pub(crate) enum Stage {
 }
 
 /// The output rows of an aggregation, one per group that has rows.
-pub(crate) struct Answer {
+pub(crate) struct AggregateRows {
     job: Arc<Job>,
     /// The indices of the groups that have rows; `None` if all groups have rows.
     present: Option<Vec<usize>>,
     /// The columns after the grouping columns.
-    columns: Vec<Aggregated>,
+    columns: Vec<AggregateColumn>,
     schema: SchemaRef,
 }
 
 /// An output column of an aggregate.
-enum Aggregated {
+enum AggregateColumn {
     /// One value per output row.
     OfRows(ArrayRef),
     /// An array of shared results, gathered when a batch is built.
-    OfGroups(Arc<Once>, usize),
+    OfGroups(Arc<SharedResults>, usize),
 }
 
-impl Answer {
+impl AggregateRows {
     /// Computes the aggregate columns of all groups that have rows.
     pub async fn new(
         job: &Arc<Job>,
-        found: Found,
+        found: PartialState,
         stage: Stage,
         schema: &SchemaRef,
         memory: &MemoryReservation,
@@ -116,14 +116,14 @@ impl Answer {
                     is_grouped,
                     count,
                 )?,
-                Output::Axis(column, OfPositions::Reduced(reduced)) => {
+                Output::Axis(column, AxisMethod::Reduced(reduced)) => {
                     let results = axes[column].reduce(aggregate, *reduced).await?;
                     reduction(&results, *reduced, stage, function, is_grouped, count)?
                 }
-                Output::Axis(column, OfPositions::Once) => {
+                Output::Axis(column, AxisMethod::Once) => {
                     let memory = memory.new_empty();
                     let once = Arc::new(axes[column].once(aggregate, stage, memory).await?);
-                    let of_groups = |number| Aggregated::OfGroups(Arc::clone(&once), number);
+                    let of_groups = |number| AggregateColumn::OfGroups(Arc::clone(&once), number);
                     columns.extend((0..once.columns()).map(of_groups));
                     continue;
                 }
@@ -138,7 +138,7 @@ impl Answer {
                 }
             };
             for array in arrays {
-                columns.push(Aggregated::OfRows(match &chosen {
+                columns.push(AggregateColumn::OfRows(match &chosen {
                     None => array,
                     Some(chosen) => take(&array, chosen, None)?,
                 }));
@@ -168,11 +168,11 @@ impl Answer {
         let length = rows.len();
         for column in &self.columns {
             columns.push(match (column, present) {
-                (Aggregated::OfRows(array), _) => array.slice(rows.start, length),
-                (Aggregated::OfGroups(once, number), None) => {
+                (AggregateColumn::OfRows(array), _) => array.slice(rows.start, length),
+                (AggregateColumn::OfGroups(once, number), None) => {
                     once.of_groups(*number, rows.clone())?
                 }
-                (Aggregated::OfGroups(once, number), Some(present)) => {
+                (AggregateColumn::OfGroups(once, number), Some(present)) => {
                     once.of_groups(*number, present.iter().copied())?
                 }
             });

@@ -4,14 +4,14 @@ use datafusion::common::Result;
 
 use crate::grid::reduce::{CellType, Counts, GroupCounts, Layout, Reduction, Results};
 use crate::provider::aggregate::exec::accumulators::Accumulated;
-use crate::provider::aggregate::exec::chunk_statistics::Known;
+use crate::provider::aggregate::exec::chunk_statistics::ChunkContribution;
 use crate::provider::aggregate::exec::job::Job;
 use crate::provider::aggregate::plan::program::{Output, Presence, ReductionPlan};
-use crate::provider::planning::value_bounds::Bounds;
+use crate::provider::planning::value_bounds::ValueRange;
 
 /// The partial state of a worker.
-pub(crate) struct Found {
-    pub reductions: Vec<FoundCells>,
+pub(crate) struct PartialState {
+    pub reductions: Vec<PartialReduction>,
     /// The number of rows in each group, if rows are counted one by one.
     pub rows: Option<Vec<u64>>,
     /// The accumulators of the aggregates that are computed row by row.
@@ -19,7 +19,7 @@ pub(crate) struct Found {
 }
 
 /// The partial state of a reduction.
-pub(crate) struct FoundCells {
+pub(crate) struct PartialReduction {
     reduction: Reduction,
     /// The bounds of the cells that count, one pass over the cells each; `None` if all cells count.
     passes: Option<Vec<(u64, u64)>>,
@@ -31,7 +31,7 @@ pub(crate) struct FoundCells {
     met: Option<Vec<u64>>,
 }
 
-impl Found {
+impl PartialState {
     pub fn new(job: &Job) -> Result<Self> {
         let groups = job.groups.count();
         let program = &job.program;
@@ -40,7 +40,7 @@ impl Found {
         let engine = program.outputs.iter().zip(&job.aggregation.aggregates);
         Ok(Self {
             reductions: reductions
-                .map(|plan| FoundCells::new(plan, groups, job.looks_at_all()))
+                .map(|plan| PartialReduction::new(plan, groups, job.looks_at_all()))
                 .collect(),
             rows: (program.presence == Presence::Rows).then(|| vec![0; groups]),
             engine: engine
@@ -73,11 +73,11 @@ impl Found {
     }
 }
 
-impl FoundCells {
+impl PartialReduction {
     /// Creates an empty state. `looks_at_all` is `true` if no chunk was pruned by its values.
     fn new(plan: &ReductionPlan, groups: usize, looks_at_all: bool) -> Self {
         let format = plan.format;
-        let all = Bounds::all(format.cell_type);
+        let all = ValueRange::all(format.cell_type);
         let bounds = plan.bounds.as_deref();
         let bounds = bounds.filter(|bounds| *bounds != [all] || !looks_at_all);
         let mut passes = bounds.map(|bounds| {
@@ -137,13 +137,13 @@ impl FoundCells {
     }
 
     /// Adds the contribution of a chunk whose cells are in these groups.
-    pub fn add_known(&mut self, known: Known, cells: &GroupCounts) {
+    pub fn add_known(&mut self, known: ChunkContribution, cells: &GroupCounts) {
         let reduction = &mut self.reduction;
         match known {
-            Known::Nothing => reduction.add_missing(cells),
-            Known::Counted => reduction.add_counted(cells),
-            Known::Constant(pattern) => reduction.add_constant(cells, pattern),
-            Known::OfGroup {
+            ChunkContribution::Nothing => reduction.add_missing(cells),
+            ChunkContribution::Counted => reduction.add_counted(cells),
+            ChunkContribution::Constant(pattern) => reduction.add_constant(cells, pattern),
+            ChunkContribution::OfGroup {
                 group,
                 extremes,
                 count,

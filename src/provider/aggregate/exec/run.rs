@@ -18,8 +18,8 @@ use futures::{StreamExt, TryStreamExt};
 use crate::provider::aggregate::exec::fallback;
 use crate::provider::aggregate::exec::job::Job;
 use crate::provider::aggregate::exec::operator::MOST_GROUPS;
-use crate::provider::aggregate::exec::output::{Answer, Stage};
-use crate::provider::aggregate::exec::partial_states::Found;
+use crate::provider::aggregate::exec::output::{AggregateRows, Stage};
+use crate::provider::aggregate::exec::partial_states::PartialState;
 use crate::provider::aggregate::exec::worker;
 use crate::provider::aggregate::plan::aggregation::Aggregation;
 use crate::provider::scan::ArrayScan;
@@ -94,7 +94,7 @@ impl Run {
             return internal_err!("there is no worker");
         };
         let others: Vec<_> = works.map(SpawnedTask::spawn).collect();
-        let (mut found, memory): (Found, _) = own.await?;
+        let (mut found, memory): (PartialState, _) = own.await?;
         let reserved = memory.size().min(job.bytes()?);
         for other in others {
             let (other, _memory) = other
@@ -109,7 +109,7 @@ impl Run {
             memory.try_resize(bytes.max(reserved))?;
         }
         let timer = metrics.baseline.elapsed_compute().timer();
-        let answer = Answer::new(&job, found, self.stage, &self.schema, &for_answer).await?;
+        let answer = AggregateRows::new(&job, found, self.stage, &self.schema, &for_answer).await?;
         drop(timer);
         let rows = answer.rows();
         let starts = (0..rows).step_by(batch_size.max(1));

@@ -13,8 +13,8 @@ use datafusion::physical_expr::utils::reassign_expr_columns;
 use crate::grid::reduce::{AxisGroups, GroupCounts, Layout};
 use crate::grid::{Cells, Window};
 use crate::provider::aggregate::exec::chunk_statistics::known;
-use crate::provider::aggregate::exec::job::{Job, JobPart};
-use crate::provider::aggregate::exec::partial_states::Found;
+use crate::provider::aggregate::exec::job::{GridJob, Job};
+use crate::provider::aggregate::exec::partial_states::PartialState;
 use crate::provider::aggregate::plan::program::Output;
 use crate::provider::planning::mask::mask;
 use crate::provider::planning::pruning::Pruner;
@@ -24,7 +24,7 @@ use crate::provider::source::{ReadCounts, WindowReader};
 /// The number of cells between two yields to the scheduler.
 const TURN: u64 = 1 << 18;
 /// The cost of finding out that a chunk need not be read, in cells.
-const LOOK: u64 = 1 << 10;
+const SKIP_COST: u64 = 1 << 10;
 /// The number of rows after which the accumulators are asked for their size, unless there are more
 /// groups than that.
 const GROWTH: u64 = 1 << 18;
@@ -36,11 +36,11 @@ pub(crate) async fn work(
     metrics: ScanMetrics,
     batch_size: usize,
     memory: MemoryReservation,
-) -> Result<(Found, MemoryReservation)> {
+) -> Result<(PartialState, MemoryReservation)> {
     let elapsed = metrics.baseline.elapsed_compute().clone();
     let mut worker = Worker {
-        found: Found::new(&job)?,
-        rows: Rows::try_new(&job, batch_size)?,
+        found: PartialState::new(&job)?,
+        rows: RowEvaluation::try_new(&job, batch_size)?,
         readers: Vec::new(),
         pruner: None,
         open: None,
@@ -61,7 +61,7 @@ pub(crate) async fn work(
             return Ok((worker.found, memory));
         };
         let chunks = worker.chunks(part, &positions)?;
-        since += positions.len() as u64 * LOOK + std::mem::take(&mut worker.known_groups);
+        since += positions.len() as u64 * SKIP_COST + std::mem::take(&mut worker.known_groups);
         drop(timer);
         if since >= TURN {
             since = 0;
@@ -94,19 +94,19 @@ pub(crate) async fn work(
 struct Batch {
     part: usize,
     windows: Vec<Window>,
-    places: Places,
+    places: ChunkGroups,
 }
 
 /// The groups of a chunk's selected cells.
 #[derive(PartialEq, Eq)]
-struct Places {
+struct ChunkGroups {
     base: usize,
     axes: Vec<AxisGroups>,
     /// For each restriction of the program, the axes of the cells that it keeps.
     restricted: Vec<Vec<AxisGroups>>,
 }
 
-impl Places {
+impl ChunkGroups {
     fn axes(&self, restriction: Option<usize>) -> &[AxisGroups] {
         restriction.map_or(&self.axes, |number| &self.restricted[number])
     }
@@ -122,8 +122,8 @@ impl Places {
 
 struct Worker {
     job: Arc<Job>,
-    found: Found,
-    rows: Rows,
+    found: PartialState,
+    rows: RowEvaluation,
     /// One reader per chunk of a batch, all of the same part.
     readers: Vec<Box<dyn WindowReader>>,
     /// The index of the part that the last chunks belong to, and the pruner of the part.
@@ -170,7 +170,7 @@ impl Worker {
                 continue;
             }
             let restricted = part.restricted.iter().map(|wanted| of_window(wanted).0);
-            let places = Places {
+            let places = ChunkGroups {
                 base,
                 axes,
                 restricted: restricted.collect(),
@@ -192,7 +192,7 @@ impl Worker {
 
     /// Adds a chunk from statistics if all reductions of the part can be answered this way. Returns
     /// `true` if so.
-    fn add_known(&mut self, part: &JobPart, window: &Window, places: &Places) -> Result<bool> {
+    fn add_known(&mut self, part: &GridJob, window: &Window, places: &ChunkGroups) -> Result<bool> {
         let plans = &self.job.program.reductions;
         if self.job.program.needs_rows() || part.reductions.is_empty() {
             return Ok(false);
@@ -331,7 +331,7 @@ struct Operands {
 }
 
 /// The state of row-by-row evaluation.
-struct Rows {
+struct RowEvaluation {
     batch_size: usize,
     /// The number of rows added since the accumulators were last asked for their size.
     added: u64,
@@ -346,7 +346,7 @@ struct Rows {
     groups: Vec<usize>,
 }
 
-impl Rows {
+impl RowEvaluation {
     fn try_new(job: &Job, batch_size: usize) -> Result<Self> {
         let schema = Arc::new(job.schema.project(&job.row_columns)?);
         let bind = |expr: &Arc<dyn PhysicalExpr>| reassign_expr_columns(Arc::clone(expr), &schema);
@@ -380,7 +380,7 @@ impl Rows {
         batch: &Batch,
         window: &Window,
         reader: Option<&mut Box<dyn WindowReader>>,
-        found: &mut Found,
+        found: &mut PartialState,
     ) -> Result<bool> {
         let part = &job.parts[batch.part].part;
         let cells = self

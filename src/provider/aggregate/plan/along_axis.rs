@@ -27,13 +27,13 @@ use crate::provider::aggregate::exec::job::Job;
 use crate::provider::aggregate::exec::output::Stage;
 use crate::provider::aggregate::plan::aggregation::Aggregate;
 use crate::provider::aggregate::plan::group_axis::GroupAxis;
-use crate::provider::aggregate::plan::position_sets::PositionSets;
-use crate::provider::aggregate::plan::products::{Number, NumberAxis, PerGroup, Run, add_up, sums};
+use crate::provider::aggregate::plan::position_sets::CoveredIndices;
+use crate::provider::aggregate::plan::products::{AxisValues, Number, PerGroup, Run, add_up, sums};
 use crate::provider::aggregate::plan::program::Reduced;
-use crate::provider::aggregate::plan::same_axes::{Along, SameAxes};
+use crate::provider::aggregate::plan::same_axes::{GridClasses, SelectedCoordinates};
 use crate::provider::aggregate::plan::terms::Terms;
 use crate::provider::planning::mask::mask;
-use crate::provider::source::GridPart;
+use crate::provider::source::GridSelection;
 
 /// The number of coordinates that are evaluated at a time.
 const SEGMENT: u64 = 64 << 10;
@@ -41,11 +41,11 @@ const SEGMENT: u64 = 64 << 10;
 /// The axis, or the file column, from which aggregates are computed.
 pub(crate) struct AlongAxis<'a> {
     job: &'a Job,
-    parts: Vec<&'a GridPart>,
+    parts: Vec<&'a GridSelection>,
     /// The index of the table's column.
     column: usize,
     /// The classes of grids with the same selected coordinates along the axis.
-    same: SameAxes,
+    same: GridClasses,
     /// The groups along the axis, if the query groups by it.
     grouped: Option<&'a GroupAxis>,
     /// The cells as products over the grouped axes and this axis.
@@ -55,7 +55,7 @@ pub(crate) struct AlongAxis<'a> {
 }
 
 /// The rows of an aggregate at some indices of the axis.
-struct Positions {
+struct AxisRows {
     /// The arguments of the aggregate.
     arguments: Vec<ArrayRef>,
     /// The group ordinal of each row along the axis.
@@ -68,13 +68,13 @@ impl<'a> AlongAxis<'a> {
     /// # Errors
     /// If the coordinates cannot be read.
     pub fn try_new(job: &'a Job, column: usize) -> Result<Self> {
-        let parts: Vec<&GridPart> = job.grid_parts().map(|part| &part.part).collect();
+        let parts: Vec<&GridSelection> = job.grid_parts().map(|part| &part.part).collect();
         let axes = job.groups.axes();
         let place = axes.iter().position(|axis| axis.column == column);
         let grouped = place.map(|place| &axes[place]);
         let same = match grouped {
             Some(axis) => axis.same.clone(),
-            None => SameAxes::of(column, &parts)?,
+            None => GridClasses::of(column, &parts)?,
         };
         let mut along: Vec<_> = axes.iter().map(|axis| (axis.column, &axis.same)).collect();
         if place.is_none() {
@@ -167,10 +167,10 @@ impl<'a> AlongAxis<'a> {
         aggregate: &Aggregate,
         stage: Stage,
         memory: MemoryReservation,
-    ) -> Result<Once> {
+    ) -> Result<SharedResults> {
         let axes = self.axes(self.positions_of_groups());
         let groups = self.job.groups.count();
-        let sets = PositionSets::new(&self.terms, self.place, &axes, groups, &memory).await?;
+        let sets = CoveredIndices::new(&self.terms, self.place, &axes, groups, &memory).await?;
         let is_grouped = !self.job.aggregation.groups.is_empty();
         let schema = &self.job.schema;
         let mut accumulated = Accumulated::for_rows(aggregate, is_grouped, schema, sets.results())?;
@@ -199,7 +199,7 @@ impl<'a> AlongAxis<'a> {
         };
         let bytes = values.iter().map(|values| values.get_array_memory_size());
         memory.try_resize(sets.size() + bytes.sum::<usize>())?;
-        Ok(Once {
+        Ok(SharedResults {
             values,
             sets,
             axis: self.grouped.map(|axis| (axis.stride, axis.count)),
@@ -208,8 +208,8 @@ impl<'a> AlongAxis<'a> {
     }
 
     /// Returns the coordinates that all grids of a class share.
-    fn along(&self, number: usize) -> Result<Along<'_>> {
-        Along::of(self.parts[self.same.firsts[number]], self.column)
+    fn along(&self, number: usize) -> Result<SelectedCoordinates<'_>> {
+        SelectedCoordinates::of(self.parts[self.same.firsts[number]], self.column)
     }
 
     /// Evaluates the filter and the arguments of an aggregate on the coordinates with these ranks.
@@ -217,9 +217,9 @@ impl<'a> AlongAxis<'a> {
         &self,
         aggregate: &Aggregate,
         number: usize,
-        along: &Along,
+        along: &SelectedCoordinates,
         ranks: Range<u64>,
-    ) -> Result<Positions> {
+    ) -> Result<AxisRows> {
         let coordinates = along.coordinates(ranks.clone())?;
         let field = Field::new(along.name, coordinates.data_type().clone(), false);
         let schema = Arc::new(Schema::new(vec![field]));
@@ -238,7 +238,7 @@ impl<'a> AlongAxis<'a> {
             arguments.map(|argument| bind(argument)?.evaluate(&batch)?.into_array(rows));
         let is_kept = |position: &usize| kept.as_ref().is_none_or(|kept| kept.value(*position));
         let positions = (0..(ranks.end - ranks.start) as usize).filter(is_kept);
-        Ok(Positions {
+        Ok(AxisRows {
             arguments: arguments.collect::<Result<_>>()?,
             groups: match self.grouped.map(|axis| &axis.ordinals[number]) {
                 Some(ordinals) => positions
@@ -250,12 +250,12 @@ impl<'a> AlongAxis<'a> {
     }
 
     /// Returns the axes of the products, with `different` as the values along this axis.
-    fn axes<T: Number>(&self, different: Vec<Vec<Run<T>>>) -> Vec<NumberAxis<T>> {
+    fn axes<T: Number>(&self, different: Vec<Vec<Run<T>>>) -> Vec<AxisValues<T>> {
         let axes = self.job.groups.axes().iter();
         let mut axes: Vec<_> = axes.map(GroupAxis::positions).collect();
         match axes.get_mut(self.place) {
             Some(axis) => axis.different = different,
-            None => axes.push(NumberAxis {
+            None => axes.push(AxisValues {
                 count: 1,
                 stride: 0,
                 different,
@@ -306,16 +306,16 @@ fn runs<T: Number>(
 }
 
 /// The results of an aggregate, computed once for all groups that cover the same indices.
-pub(crate) struct Once {
+pub(crate) struct SharedResults {
     /// One array of final values, or one array per field of the partial state.
     values: Vec<ArrayRef>,
-    sets: PositionSets,
+    sets: CoveredIndices,
     /// The stride and the number of groups along the axis, if the query groups by it.
     axis: Option<(usize, usize)>,
     _memory: MemoryReservation,
 }
 
-impl Once {
+impl SharedResults {
     /// Returns the number of arrays.
     pub fn columns(&self) -> usize {
         self.values.len()

@@ -9,7 +9,7 @@ use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use crate::grid::{IndexSet, Selection};
 use crate::provider::aggregate::plan::aggregation::Aggregation;
 use crate::provider::planning::axis_filter::{evaluate_physical, is_evaluated};
-use crate::provider::source::GridPart;
+use crate::provider::source::GridSelection;
 
 /// Returns the dimension that a predicate refers to; `None` if it refers to several columns or to
 /// another column.
@@ -36,7 +36,7 @@ impl AxisFilter {
     /// dimension, or has to be evaluated row by row.
     fn try_new(
         predicate: &Arc<dyn PhysicalExpr>,
-        parts: &[GridPart],
+        parts: &[GridSelection],
         dimensions: usize,
     ) -> Result<Option<Self>> {
         let Some(dimension) = dimension_of(predicate, dimensions) else {
@@ -63,7 +63,7 @@ impl AxisFilter {
 /// those conjuncts.
 pub(crate) fn narrow(
     conjuncts: &mut Vec<Arc<dyn PhysicalExpr>>,
-    parts: &mut [GridPart],
+    parts: &mut [GridSelection],
     dimensions: usize,
 ) -> Result<()> {
     let mut kept = Vec::new();
@@ -88,7 +88,7 @@ impl AxisFilters {
     /// Evaluates the conjuncts of FILTER clauses that can be solved on the axes of all grids.
     pub fn try_new(
         aggregation: &Aggregation,
-        parts: &[GridPart],
+        parts: &[GridSelection],
         dimensions: usize,
     ) -> Result<Self> {
         let mut filters = Self::default();
@@ -127,7 +127,7 @@ impl AxisFilters {
 
 /// Returns `true` if a conjunct is likely to be solved on the axes of these grids. Does not
 /// evaluate the conjunct.
-pub(crate) fn is_over_axis(conjunct: &Arc<dyn PhysicalExpr>, parts: &[GridPart]) -> bool {
+pub(crate) fn is_over_axis(conjunct: &Arc<dyn PhysicalExpr>, parts: &[GridSelection]) -> bool {
     let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
     dimension_of(conjunct, dimensions).is_some_and(|dimension| {
         let mut parts = parts.iter();

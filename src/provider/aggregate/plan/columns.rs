@@ -7,7 +7,7 @@ use datafusion::physical_expr::expressions::Literal;
 
 use crate::provider::aggregate::plan::program::value_of;
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::source::{CellFormat, GridPart};
+use crate::provider::source::{CellFormat, GridSelection};
 
 /// The properties of a table's columns, valid for all of its grids.
 pub(crate) struct Columns {
@@ -21,7 +21,7 @@ pub(crate) struct Columns {
 
 impl Columns {
     /// Returns the properties that hold in all grids of a table.
-    pub fn of(parts: &[GridPart], options: &ReadOptions) -> Self {
+    pub fn of(parts: &[GridSelection], options: &ReadOptions) -> Self {
         let first = parts.first().map(|part| &part.grid);
         let attributes = first.map_or(0, |grid| grid.attributes().len());
         let format = |attribute: usize| -> Option<CellFormat> {

@@ -14,9 +14,9 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 
 use crate::grid::Monotonicity;
-use crate::provider::aggregate::plan::products::{Number, NumberAxis, Run, add_up};
-use crate::provider::aggregate::plan::same_axes::{Along, SameAxes};
-use crate::provider::source::GridPart;
+use crate::provider::aggregate::plan::products::{AxisValues, Number, Run, add_up};
+use crate::provider::aggregate::plan::same_axes::{GridClasses, SelectedCoordinates};
+use crate::provider::source::GridSelection;
 
 /// The groups along one axis. The file column is treated as an axis of length 1.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct GroupAxis {
     /// The difference between the group indices of neighbouring groups along the axis.
     pub stride: usize,
     /// The classes of grids with the same selected coordinates along the axis.
-    pub same: SameAxes,
+    pub same: GridClasses,
     /// For each class of grids, the group ordinal of each selected index.
     pub ordinals: Vec<Ordinals>,
 }
@@ -74,9 +74,9 @@ impl GroupAxis {
     pub fn try_new(
         column: usize,
         expressions: &[&Arc<dyn PhysicalExpr>],
-        parts: &[&GridPart],
+        parts: &[&GridSelection],
     ) -> Result<Self> {
-        let same = SameAxes::of(column, parts)?;
+        let same = GridClasses::of(column, parts)?;
         let mut axis = Self {
             column,
             values: Vec::new(),
@@ -91,7 +91,7 @@ impl GroupAxis {
             && let Some(axis_of_grid) = parts[first].grid.axes().get(column)
             && axis_of_grid.monotonicity()? != Monotonicity::None
         {
-            let along = Along::of(parts[first], column)?;
+            let along = SelectedCoordinates::of(parts[first], column)?;
             let coordinates = along.coordinates(0..along.count())?;
             axis.count = coordinates.len();
             axis.values = vec![coordinates; expressions.len()];
@@ -103,7 +103,7 @@ impl GroupAxis {
         let mut evaluated = Vec::with_capacity(axis.same.firsts.len());
         let mut firsts: Vec<(usize, usize)> = Vec::new();
         for (number, first) in axis.same.firsts.iter().enumerate() {
-            let along = Along::of(parts[*first], column)?;
+            let along = SelectedCoordinates::of(parts[*first], column)?;
             let coordinates = along.coordinates(0..along.count())?;
             let values = evaluate(expressions, along.name, coordinates)?;
             let converter = match &mut converter {
@@ -156,8 +156,8 @@ impl GroupAxis {
     }
 
     /// Returns the number of indices in each group, for each class of grids.
-    pub fn positions<T: Number>(&self) -> NumberAxis<T> {
-        NumberAxis {
+    pub fn positions<T: Number>(&self) -> AxisValues<T> {
+        AxisValues {
             count: self.count,
             stride: self.stride,
             different: self.ordinals.iter().map(Ordinals::positions).collect(),

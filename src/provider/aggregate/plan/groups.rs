@@ -14,11 +14,11 @@ use datafusion::physical_expr::utils::collect_columns;
 use crate::grid::reduce::{AxisGroups, Counts};
 use crate::grid::{Cells, Coordinates, IndexSet, Selection, Window};
 use crate::provider::aggregate::plan::group_axis::{GroupAxis, evaluate};
-use crate::provider::aggregate::plan::products::{NumberAxis, PerGroup, Run, add_up, sums};
-use crate::provider::aggregate::plan::same_axes::{Along, SameAxes};
+use crate::provider::aggregate::plan::products::{AxisValues, PerGroup, Run, add_up, sums};
+use crate::provider::aggregate::plan::same_axes::{GridClasses, SelectedCoordinates};
 use crate::provider::aggregate::plan::terms::Terms;
 use crate::provider::plans::below::may_fail;
-use crate::provider::source::GridPart;
+use crate::provider::source::GridSelection;
 
 /// The maximum number of coordinates on which expressions are evaluated while a query is planned.
 const MOST_TRIED: u64 = 1 << 20;
@@ -62,17 +62,17 @@ pub(crate) fn group_columns(
 /// Returns an upper bound on the number of groups: the product, over the columns, of the number of
 /// selected indices. Grids with the same coordinates along a column count once. `None` if the
 /// product exceeds `u64::MAX`.
-pub(crate) fn most_groups(columns: &[usize], parts: &[GridPart]) -> Option<u64> {
-    let parts: Vec<&GridPart> = parts.iter().collect();
+pub(crate) fn most_groups(columns: &[usize], parts: &[GridSelection]) -> Option<u64> {
+    let parts: Vec<&GridSelection> = parts.iter().collect();
     let mut columns = columns.to_vec();
     columns.sort_unstable();
     columns.dedup();
     columns.into_iter().try_fold(1u64, |groups, column| {
-        let positions = |part: &GridPart| {
+        let positions = |part: &GridSelection| {
             let set = part.selection.axes().get(column);
             set.map_or(1, IndexSet::count)
         };
-        let along = match SameAxes::of(column, &parts) {
+        let along = match GridClasses::of(column, &parts) {
             Ok(same) => same
                 .firsts
                 .iter()
@@ -92,10 +92,10 @@ pub(crate) fn most_groups(columns: &[usize], parts: &[GridPart]) -> Option<u64> 
 pub(crate) fn never_fail(
     expressions: &[Arc<dyn PhysicalExpr>],
     columns: &[usize],
-    parts: &[GridPart],
+    parts: &[GridSelection],
 ) -> bool {
-    let fails = |expr: &Arc<dyn PhysicalExpr>, column: usize, part: &GridPart| {
-        let Ok(along) = Along::of(part, column) else {
+    let fails = |expr: &Arc<dyn PhysicalExpr>, column: usize, part: &GridSelection| {
+        let Ok(along) = SelectedCoordinates::of(part, column) else {
             return true;
         };
         if along.count() > MOST_TRIED {
@@ -121,7 +121,7 @@ impl Groups {
     pub fn try_new(
         expressions: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
-        parts: &[GridPart],
+        parts: &[GridSelection],
         most: usize,
     ) -> Result<Self> {
         let mut by_axis: Vec<(usize, Vec<&Arc<dyn PhysicalExpr>>)> = Vec::new();
@@ -138,7 +138,7 @@ impl Groups {
                 }
             }
         }
-        let all: Vec<&GridPart> = parts.iter().collect();
+        let all: Vec<&GridSelection> = parts.iter().collect();
         let axes = by_axis
             .iter()
             .map(|(column, expressions)| GroupAxis::try_new(*column, expressions, &all));
@@ -220,7 +220,7 @@ impl Groups {
     ///
     /// # Errors
     /// If a count exceeds `i64::MAX`.
-    pub async fn cells(&self, parts: &[&GridPart]) -> Result<Counts> {
+    pub async fn cells(&self, parts: &[&GridSelection]) -> Result<Counts> {
         let axes = self.axes.iter().map(|axis| (axis.column, &axis.same));
         let terms = Terms::of(parts, &axes.collect::<Vec<_>>());
         let positions: Vec<_> = self.axes.iter().map(GroupAxis::positions).collect();
@@ -233,7 +233,7 @@ impl Groups {
     /// # Errors
     /// If a count exceeds `i64::MAX`.
     pub async fn wanted_cells(&self, parts: &[(&Selection, &Selection)]) -> Result<Counts> {
-        let mut wanted_axes: Vec<_> = self.axes.iter().map(WantedAxis::new).collect();
+        let mut wanted_axes: Vec<_> = self.axes.iter().map(RestrictedAxis::new).collect();
         let mut products = Vec::with_capacity(parts.len());
         for (number, (selection, wanted)) in parts.iter().enumerate() {
             if wanted.is_empty() {
@@ -254,7 +254,7 @@ impl Groups {
         self.counts(&terms, &positions).await
     }
 
-    async fn counts(&self, terms: &Terms, positions: &[NumberAxis<u64>]) -> Result<Counts> {
+    async fn counts(&self, terms: &Terms, positions: &[AxisValues<u64>]) -> Result<Counts> {
         checked(match sums(terms, positions, self.count).await {
             PerGroup::Same(count) => Counts::Same(count),
             PerGroup::Each(counts) => Counts::Each(counts),
@@ -309,20 +309,20 @@ impl Groups {
 }
 
 /// The number of restricted indices in each group along one axis.
-struct WantedAxis<'a> {
+struct RestrictedAxis<'a> {
     axis: &'a GroupAxis,
     /// For each class of grids, the restrictions seen so far with their indices in
     /// `positions.different`.
     known: HashMap<usize, Vec<(IndexSet, usize)>>,
-    positions: NumberAxis<u64>,
+    positions: AxisValues<u64>,
 }
 
-impl<'a> WantedAxis<'a> {
+impl<'a> RestrictedAxis<'a> {
     fn new(axis: &'a GroupAxis) -> Self {
         Self {
             axis,
             known: HashMap::new(),
-            positions: NumberAxis {
+            positions: AxisValues {
                 count: axis.count,
                 stride: axis.stride,
                 different: Vec::new(),

@@ -9,13 +9,13 @@ use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 
 use crate::grid::Monotonicity;
 use crate::provider::scan::grid_blocks::MAX_READ;
-use crate::provider::source::GridPart;
+use crate::provider::source::GridSelection;
 
 /// Returns the ordering of the groups, given the column that each grouping expression refers to.
 /// Groups are emitted in the order of the axes and of the indices along them, however GROUP BY
 /// lists them. So the output is sorted by the leading axes whose coordinates are.
 pub(crate) fn ordering(
-    parts: &[GridPart],
+    parts: &[GridSelection],
     groups: &[Arc<dyn PhysicalExpr>],
     columns: &[usize],
     schema: &Schema,

@@ -7,7 +7,7 @@ use datafusion::common::{Result, internal_err, resources_err};
 use datafusion::execution::memory_pool::MemoryReservation;
 
 use crate::provider::aggregate::plan::products::{
-    NumberAxis, PerGroup, add_up, product_axes, products,
+    AxisValues, PerGroup, add_up, product_axes, products,
 };
 use crate::provider::aggregate::plan::terms::{Term, Terms};
 
@@ -24,7 +24,7 @@ const MOST_SETS: usize = 1 << 31;
 /// Groups with the same set share the results of an aggregate of coordinates. Each set has one
 /// result for each group along the axis that contains some of the set's indices.
 #[derive(Debug)]
-pub(crate) struct PositionSets {
+pub(crate) struct CoveredIndices {
     /// For each set, ranges of groups along the axis with the index of the first group's result.
     sets: Vec<Vec<(Range<usize>, usize)>>,
     /// The set of each group.
@@ -47,7 +47,7 @@ const EMPTY: Node = Node {
     factor: usize::MAX,
 };
 
-impl PositionSets {
+impl CoveredIndices {
     /// Finds the sets of `groups` groups along the axis with ordinal `place`.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl PositionSets {
     pub async fn new(
         terms: &Terms,
         place: usize,
-        axes: &[NumberAxis<u64>],
+        axes: &[AxisValues<u64>],
         groups: usize,
         memory: &MemoryReservation,
     ) -> Result<Self> {
@@ -166,7 +166,7 @@ impl PositionSets {
 async fn find(
     terms: &Terms,
     place: usize,
-    axes: &[NumberAxis<u64>],
+    axes: &[AxisValues<u64>],
     groups: usize,
     nodes: &mut Vec<Node>,
     memory: &MemoryReservation,

@@ -94,7 +94,7 @@ impl<T> Run<T> {
 
 /// The groups along an axis and their values.
 #[derive(Debug, Clone)]
-pub(crate) struct NumberAxis<T> {
+pub(crate) struct AxisValues<T> {
     /// The number of groups along the axis.
     pub count: usize,
     /// The difference between the group indices of neighbouring groups along the axis.
@@ -175,7 +175,7 @@ fn push<T: Number>(runs: &mut Vec<Run<T>>, next: Option<Run<T>>) {
 /// Returns the sum over all terms of the product of each group's values along the axes.
 pub(crate) async fn sums<T: Number>(
     terms: &Terms,
-    axes: &[NumberAxis<T>],
+    axes: &[AxisValues<T>],
     groups: usize,
 ) -> PerGroup<T> {
     let mut each = Vec::new();
@@ -222,7 +222,7 @@ impl<T: Clone> ProductAxis<'_, T> {
 pub(crate) fn product_axes<'a, T: Number>(
     terms: &Terms,
     term: &Term,
-    axes: &'a [NumberAxis<T>],
+    axes: &'a [AxisValues<T>],
 ) -> Vec<ProductAxis<'a, T>> {
     let axes = axes.iter().enumerate().map(|(number, axis)| ProductAxis {
         count: axis.count,
@@ -375,7 +375,7 @@ mod tests {
                         .collect()
                 })
                 .collect();
-            number_axes.push(NumberAxis {
+            number_axes.push(AxisValues {
                 count: *count,
                 stride,
                 different: positions
@@ -426,9 +426,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_the_same_of_all_groups_is_not_spelled_out() {
+    async fn equal_values_are_not_expanded() {
         // A thousand files with 24 times each on one grid, grouped by latitude and longitude.
-        let place = |count, stride| NumberAxis {
+        let place = |count, stride| AxisValues {
             count,
             stride,
             different: vec![add_up((0..count).map(|group| Run::one(group, 1u64)))],
@@ -439,7 +439,7 @@ mod tests {
         let found = sums(&terms, &axes, 721 * 1440).await;
         assert_eq!(found, PerGroup::Same(24_000));
         // Grouped by day as well, where each file holds a different day.
-        let days = NumberAxis {
+        let days = AxisValues {
             count: 1000,
             stride: 2,
             different: (0..1000).map(|day| vec![Run::one(day, 24u64)]).collect(),
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_group_are_added_up_wherever_they_come() {
+    fn add_up_accepts_runs_in_any_order() {
         let numbers = |all: &[(usize, u64)]| {
             add_up(all.iter().map(|(group, number)| Run::one(*group, *number)))
                 .into_iter()

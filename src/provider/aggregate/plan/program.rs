@@ -14,12 +14,12 @@ use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
 
-use crate::grid::reduce::{CellType, SumKind, Wanted};
+use crate::grid::reduce::{CellType, RequestedAggregates, SumKind};
 use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation};
 use crate::provider::aggregate::plan::columns::Columns;
 use crate::provider::functions::extreme_argument::ExtremeArgument;
 use crate::provider::functions::extremes::is_max;
-use crate::provider::planning::value_bounds::Bounds;
+use crate::provider::planning::value_bounds::ValueRange;
 use crate::provider::planning::value_set::ValueSet;
 use crate::provider::source::CellFormat;
 
@@ -82,12 +82,12 @@ pub(crate) struct ReductionPlan {
     /// The index into [`Program::restrictions`], if only some of the selected cells count.
     pub restriction: Option<usize>,
     /// The disjoint bounds of the cells that count; `None` if all cells count.
-    pub bounds: Option<Vec<Bounds>>,
+    pub bounds: Option<Vec<ValueRange>>,
     /// If `true`, the reduction counts all other cells instead, including null ones, and computes
     /// nothing else.
     pub others: bool,
     /// The results to compute.
-    pub wanted: Wanted,
+    pub wanted: RequestedAggregates,
 }
 
 /// The source of the number of rows in each group. A group without rows is not emitted.
@@ -112,14 +112,14 @@ pub(crate) enum Output {
     Reduced(usize, Reduced),
     /// From the coordinates along an axis, or from the file column. The index is that of the
     /// table's column.
-    Axis(usize, OfPositions),
+    Axis(usize, AxisMethod),
     /// By DataFusion's accumulator, fed row by row.
     Engine,
 }
 
 /// The way an aggregate is computed from the coordinates along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OfPositions {
+pub(crate) enum AxisMethod {
     /// Each coordinate is weighted by the number of cells that the group has there.
     Reduced(Reduced),
     /// The result does not depend on repetition, so DataFusion's accumulator sees each coordinate
@@ -270,7 +270,7 @@ impl Program {
         let plan = self.reduction_of(columns, column, bounds)?;
         let index = self.reduction_for(plan, &on_axes, wanted.sum);
         let before = &mut self.reductions[index].wanted;
-        *before = Wanted {
+        *before = RequestedAggregates {
             sum: before.sum.or(wanted.sum),
             count: before.count || wanted.count,
             least: before.least || wanted.least,
@@ -324,7 +324,7 @@ impl Program {
         &self,
         columns: &Columns,
         column: usize,
-        bounds: Option<Vec<Bounds>>,
+        bounds: Option<Vec<ValueRange>>,
     ) -> Option<ReductionPlan> {
         let format = columns.format(column)?;
         let is_possible = is_reducible(format)
@@ -337,7 +337,7 @@ impl Program {
             restriction: None,
             bounds,
             others: false,
-            wanted: Wanted::default(),
+            wanted: RequestedAggregates::default(),
         })
     }
 
@@ -393,7 +393,7 @@ fn of_axis(aggregate: &Aggregate, columns: &Columns) -> Option<Output> {
         || inner.is::<ExtremeArgument>()
         || (function.is_distinct() && (is_count || is_sum || is_average));
     if is_same_once {
-        return Some(Output::Axis(column, OfPositions::Once));
+        return Some(Output::Axis(column, AxisMethod::Once));
     }
     let state = function.state_fields().ok()?;
     let state: Vec<&DataType> = state.iter().map(|field| field.data_type()).collect();
@@ -404,7 +404,7 @@ fn of_axis(aggregate: &Aggregate, columns: &Columns) -> Option<Output> {
         [DataType::UInt64, DataType::Float64] if is_average => Reduced::Average,
         _ => return None,
     };
-    Some(Output::Axis(column, OfPositions::Reduced(reduced)))
+    Some(Output::Axis(column, AxisMethod::Reduced(reduced)))
 }
 
 /// Returns `true` if reductions and DataFusion's accumulators agree on cells of this format. They
@@ -431,7 +431,7 @@ fn reduce(
     aggregate: &Aggregate,
     format: CellFormat,
     cast: Option<&DataType>,
-) -> Option<(Reduced, Wanted)> {
+) -> Option<(Reduced, RequestedAggregates)> {
     let cell_type = format.cell_type;
     // Accept only casts that never fail, and that keep every value or round it to the nearest
     // double.
@@ -457,23 +457,23 @@ fn reduce(
         (false, true) => DataType::Int64,
         (false, false) => DataType::UInt64,
     };
-    let nothing = Wanted::default();
+    let nothing = RequestedAggregates::default();
     let inner = aggregate.function.fun().inner();
     let (reduced, wanted, expected) = if inner.is::<Count>() {
-        let wanted = Wanted {
+        let wanted = RequestedAggregates {
             count: true,
             ..nothing
         };
         (Reduced::Count, wanted, vec![DataType::Int64])
     } else if inner.is::<Sum>() {
-        let wanted = Wanted {
+        let wanted = RequestedAggregates {
             sum: Some(natural),
             count: true,
             ..nothing
         };
         (Reduced::Sum, wanted, vec![sum_type])
     } else if inner.is::<Avg>() && is_float {
-        let wanted = Wanted {
+        let wanted = RequestedAggregates {
             sum: Some(SumKind::Float),
             count: true,
             ..nothing
@@ -481,7 +481,7 @@ fn reduce(
         let expected = vec![DataType::UInt64, DataType::Float64];
         (Reduced::Average, wanted, expected)
     } else if let Some(is_max) = is_max(inner.as_ref()) {
-        let wanted = Wanted {
+        let wanted = RequestedAggregates {
             least: !is_max,
             greatest: is_max,
             ..nothing
@@ -502,7 +502,7 @@ fn reduce(
             || inner.is::<Stddev>()
             || inner.is::<StddevPop>())
     {
-        let wanted = Wanted {
+        let wanted = RequestedAggregates {
             deviation: true,
             ..nothing
         };

@@ -20,7 +20,7 @@ use crate::provider::aggregate::plan::aggregation::Aggregation;
 use crate::provider::aggregate::plan::groups::{group_columns, most_groups, never_fail};
 use crate::provider::aggregate::plan::order::ordering;
 use crate::provider::catalog::settings::config::TetConfig;
-use crate::provider::plans::below::{Below, below_exchange};
+use crate::provider::plans::below::{InlinedInput, below_exchange};
 
 /// The maximum number of groups per selected cell. Above it most groups are empty, and DataFusion's
 /// hash aggregation, which creates groups on demand, is cheaper.
@@ -145,7 +145,7 @@ fn partial(
     let Some(aggregation) = Aggregation::of(node) else {
         return Ok(None);
     };
-    let Some(below) = Below::of(node.input())? else {
+    let Some(below) = InlinedInput::of(node.input())? else {
         return Ok(None);
     };
     let Some(union) = below.node.downcast_ref::<UnionExec>() else {
@@ -188,7 +188,7 @@ fn over_scan(
     plan: &Arc<dyn ExecutionPlan>,
     stage: Stage,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let Some(below) = Below::of_scan(input)? else {
+    let Some(below) = InlinedInput::of_scan(input)? else {
         return Ok(None);
     };
     let aggregation = aggregation.over(&below)?;

@@ -8,25 +8,25 @@ use arrow::array::ArrayRef;
 use datafusion::common::{Result, ScalarValue, internal_err};
 
 use crate::grid::{Coordinates, IndexSet};
-use crate::provider::source::GridPart;
+use crate::provider::source::GridSelection;
 
 /// The selected coordinates of a grid along one column. The file column is treated as an axis of
 /// length 1.
 #[derive(Debug, Clone)]
-pub(crate) struct Along<'a> {
+pub(crate) struct SelectedCoordinates<'a> {
     /// The name of the column.
     pub name: &'a str,
     coordinates: Coordinates,
     selected: IndexSet,
 }
 
-impl<'a> Along<'a> {
+impl<'a> SelectedCoordinates<'a> {
     /// Returns the selected coordinates of a grid along a column. Reads the coordinates of the
     /// axis.
     ///
     /// # Errors
     /// If the coordinates cannot be read.
-    pub fn of(part: &'a GridPart, column: usize) -> Result<Self> {
+    pub fn of(part: &'a GridSelection, column: usize) -> Result<Self> {
         Ok(match (part.grid.axes().get(column), &part.file) {
             (Some(axis), _) => Self {
                 name: axis.name(),
@@ -88,20 +88,20 @@ impl<'a> Along<'a> {
 /// The classes of grids along one column. Grids of the same class have equal coordinates and the
 /// same selected indices.
 #[derive(Debug, Clone)]
-pub(crate) struct SameAxes {
+pub(crate) struct GridClasses {
     /// The class of each grid; `None` for grids without selected cells.
     pub of_part: Vec<Option<usize>>,
     /// For each class, the index of its first grid.
     pub firsts: Vec<usize>,
 }
 
-impl SameAxes {
+impl GridClasses {
     /// Finds the classes of these grids along a column. Reads the coordinates if there are several
     /// grids.
     ///
     /// # Errors
     /// If the coordinates cannot be read.
-    pub fn of(column: usize, parts: &[&GridPart]) -> Result<Self> {
+    pub fn of(column: usize, parts: &[&GridSelection]) -> Result<Self> {
         let mut same = Self {
             of_part: Vec::with_capacity(parts.len()),
             firsts: Vec::new(),
@@ -112,16 +112,16 @@ impl SameAxes {
             same.firsts.extend(has_cells.then_some(0));
             return Ok(same);
         }
-        let mut last: Option<(usize, Along)> = None;
+        let mut last: Option<(usize, SelectedCoordinates)> = None;
         // For each pair of ends, the class seen last. Splitting a class in two costs time, but the
         // results stay correct.
-        let mut by_ends: HashMap<_, (usize, Along)> = HashMap::new();
+        let mut by_ends: HashMap<_, (usize, SelectedCoordinates)> = HashMap::new();
         for (number, part) in parts.iter().enumerate() {
             if part.selection.is_empty() {
                 same.of_part.push(None);
                 continue;
             }
-            let along = Along::of(part, column)?;
+            let along = SelectedCoordinates::of(part, column)?;
             // Consecutive grids usually have the same coordinates.
             if let Some((found, other)) = &last
                 && other.is_same(&along)

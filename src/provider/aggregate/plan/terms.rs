@@ -10,8 +10,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::provider::aggregate::plan::same_axes::SameAxes;
-use crate::provider::source::GridPart;
+use crate::provider::aggregate::plan::same_axes::GridClasses;
+use crate::provider::source::GridSelection;
 
 /// A sum of products.
 #[derive(Debug)]
@@ -31,13 +31,13 @@ pub(crate) struct Term {
     pub times: u64,
 }
 
-/// A sum along one axis: classes of grids (see [`SameAxes`]) with the multiplicity of each.
+/// A sum along one axis: classes of grids (see [`GridClasses`]) with the multiplicity of each.
 pub(crate) type Factor = Vec<(usize, u64)>;
 
 impl Terms {
     /// Writes the cells of these grids as products over the columns in `axes`, each given with its
     /// classes of grids. The number of cells along all other axes becomes a multiplicity.
-    pub fn of(parts: &[&GridPart], axes: &[(usize, &SameAxes)]) -> Self {
+    pub fn of(parts: &[&GridSelection], axes: &[(usize, &GridClasses)]) -> Self {
         let parts = parts.iter().enumerate();
         let parts = parts.filter_map(|(number, part)| {
             let of_axes = axes.iter().map(|(_, same)| same.of_part[number]);

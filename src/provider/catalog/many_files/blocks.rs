@@ -12,7 +12,7 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 use crate::grid::Axis;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{
-    BlockList, BlockReader, BlockStatistics, GridPart, Progress, ReadCounts,
+    BlockList, BlockReader, BlockStatistics, GridSelection, Progress, ReadCounts,
 };
 
 /// The most files whose zone maps are merged into statistics of the whole table.
@@ -20,7 +20,7 @@ const MAX_FOLDED: usize = 256;
 
 /// The selected blocks of one file.
 #[derive(Debug, Clone)]
-pub(crate) struct Part {
+pub(crate) struct SingleFileBlocks {
     /// The ordinal of the file.
     pub number: usize,
     pub blocks: Arc<dyn BlockList>,
@@ -28,8 +28,8 @@ pub(crate) struct Part {
 
 /// The selected blocks of many files.
 #[derive(Debug, Clone)]
-pub(crate) struct FileBlocks {
-    parts: Arc<[Part]>,
+pub(crate) struct ManyFileBlocks {
+    parts: Arc<[SingleFileBlocks]>,
     /// The ordinal after the last block of each file in `parts`.
     ends: Arc<[u64]>,
     total: Option<u64>,
@@ -40,10 +40,10 @@ pub(crate) struct FileBlocks {
     file_column: Option<usize>,
 }
 
-impl FileBlocks {
+impl ManyFileBlocks {
     /// Concatenates the blocks of these files; `None` if there are 2^64 or more.
     pub fn new(
-        parts: Vec<Part>,
+        parts: Vec<SingleFileBlocks>,
         total: Option<u64>,
         files: &Axis,
         dimensions: usize,
@@ -78,7 +78,7 @@ impl FileBlocks {
 
     /// Groups consecutive ordinals that belong to the same file, and makes them relative to that
     /// file. Keeps their order.
-    fn by_part(&self, positions: &[u64]) -> Result<Vec<(&Part, Vec<u64>)>> {
+    fn by_part(&self, positions: &[u64]) -> Result<Vec<(&SingleFileBlocks, Vec<u64>)>> {
         let mut by_part: Vec<(usize, Vec<u64>)> = Vec::new();
         for position in positions {
             let (part, inner) = self.locate(*position)?;
@@ -93,17 +93,17 @@ impl FileBlocks {
             .collect())
     }
 
-    fn file(&self, part: &Part) -> Result<ArrayRef> {
+    fn file(&self, part: &SingleFileBlocks) -> Result<ArrayRef> {
         let number = part.number as u64;
         Ok(self.files.coordinates()?.slice(number..number + 1))
     }
 
-    fn repeated_file(&self, part: &Part, rows: usize) -> Result<ArrayRef> {
+    fn repeated_file(&self, part: &SingleFileBlocks, rows: usize) -> Result<ArrayRef> {
         ScalarValue::try_from_array(&self.file(part)?, 0)?.to_array_of_size(rows)
     }
 }
 
-impl BlockList for FileBlocks {
+impl BlockList for ManyFileBlocks {
     fn total(&self) -> Option<u64> {
         self.total
     }
@@ -265,7 +265,7 @@ impl BlockList for FileBlocks {
         }
     }
 
-    fn grid_parts(&self) -> Option<Vec<GridPart>> {
+    fn grid_parts(&self) -> Option<Vec<GridSelection>> {
         let mut all = Vec::with_capacity(self.parts.len());
         for part in self.parts.iter() {
             let file = match self.file_column {
@@ -274,7 +274,7 @@ impl BlockList for FileBlocks {
             };
             for grid in part.blocks.grid_parts()? {
                 let file = file.as_ref().map(Arc::clone);
-                all.push(GridPart { file, ..grid });
+                all.push(GridSelection { file, ..grid });
             }
         }
         Some(all)
@@ -301,7 +301,7 @@ impl BlockList for FileBlocks {
 
 /// Reads the blocks of one file after another.
 struct FileReader {
-    blocks: FileBlocks,
+    blocks: ManyFileBlocks,
     /// The columns that are read from the files.
     in_file: Vec<usize>,
     /// The index of the file column among the columns read.

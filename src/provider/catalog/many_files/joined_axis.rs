@@ -5,20 +5,20 @@ use std::collections::HashSet;
 use datafusion::common::ScalarValue;
 
 /// The min and max coordinate.
-pub(crate) type Bounds = (ScalarValue, ScalarValue);
+pub(crate) type CoordinateRange = (ScalarValue, ScalarValue);
 
 /// The union of one axis of several files. Axes with equal bounds count as the same axis; others
 /// are concatenated.
 #[derive(Debug)]
-pub(crate) struct JoinedAxis {
-    seen: HashSet<Option<Bounds>>,
+pub(crate) struct AxisUnion {
+    seen: HashSet<Option<CoordinateRange>>,
     /// The length of the union; `None` if 2^64 or more.
     pub extent: Option<u64>,
     /// The bounds of the union, over the axes that have bounds.
-    pub bounds: Option<Bounds>,
+    pub bounds: Option<CoordinateRange>,
 }
 
-impl JoinedAxis {
+impl AxisUnion {
     /// The union of no axes.
     pub fn new() -> Self {
         Self {
@@ -29,7 +29,7 @@ impl JoinedAxis {
     }
 
     /// Adds the axis of a file. `bounds` is `None` if the axis is empty or has a NaN coordinate.
-    pub fn add(&mut self, length: u64, bounds: Option<Bounds>) {
+    pub fn add(&mut self, length: u64, bounds: Option<CoordinateRange>) {
         if length == 0 || !self.seen.insert(bounds.clone()) {
             return;
         }
@@ -48,13 +48,13 @@ impl JoinedAxis {
 mod tests {
     use super::*;
 
-    fn bounds(least: i64, greatest: i64) -> Option<Bounds> {
+    fn bounds(least: i64, greatest: i64) -> Option<CoordinateRange> {
         Some((ScalarValue::from(least), ScalarValue::from(greatest)))
     }
 
     #[test]
-    fn positions_count_once_in_any_order() {
-        let mut axis = JoinedAxis::new();
+    fn equal_axes_count_once_in_any_order() {
+        let mut axis = AxisUnion::new();
         for _ in 0..2 {
             axis.add(5, bounds(0, 4));
             axis.add(0, None);

@@ -15,12 +15,12 @@ use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 
-use crate::error::{Error, Place};
+use crate::error::{Error, ErrorLocation};
 use crate::grid::{Axis, CoordinateSource, IndexSet};
 use crate::provider::adapters::arrays;
 use crate::provider::catalog::description::TableDescription;
-use crate::provider::catalog::many_files::blocks::{FileBlocks, Part};
-use crate::provider::catalog::many_files::joined_axis::JoinedAxis;
+use crate::provider::catalog::many_files::blocks::{ManyFileBlocks, SingleFileBlocks};
+use crate::provider::catalog::many_files::joined_axis::AxisUnion;
 use crate::provider::catalog::settings::options::TetOptions;
 use crate::provider::planning::axis_filter::evaluate;
 use crate::provider::planning::pushdown::{Pushdown, only_dimension};
@@ -134,7 +134,7 @@ fn check_same(
         return Ok(());
     }
     Err(Error::malformed(
-        Place::dataset(path, dataset),
+        ErrorLocation::dataset(path, dataset),
         "columns",
         format!("({found})"),
         format!("({expected}) as in {}", first_path.display()),
@@ -195,7 +195,7 @@ impl BlockSource for FileTable {
                 }
             }
             if !pushdown.selection.is_empty() {
-                parts.push(Part {
+                parts.push(SingleFileBlocks {
                     number,
                     blocks: Arc::new(GridBlocks::new(grid, pushdown.selection)),
                 });
@@ -206,7 +206,7 @@ impl BlockSource for FileTable {
         });
         let file_column = self.has_file_column.then(|| self.schema.fields().len() - 1);
         let dimensions = self.members[0].axes().len();
-        let blocks = FileBlocks::new(parts, total, &self.files, dimensions, file_column);
+        let blocks = ManyFileBlocks::new(parts, total, &self.files, dimensions, file_column);
         let Some(blocks) = blocks else {
             return plan_err!("{}: 2^64 chunks or more", self.location);
         };
@@ -221,7 +221,7 @@ impl BlockSource for FileTable {
         let mut codecs: HashSet<String> = whole.codecs.drain(..).collect();
         let dimensions = whole.dimensions.iter();
         let joined = dimensions.map(|one| {
-            let mut joined = JoinedAxis::new();
+            let mut joined = AxisUnion::new();
             joined.add(one.extent, one.range.clone());
             joined
         });

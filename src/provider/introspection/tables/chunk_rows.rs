@@ -103,7 +103,7 @@ struct Reader {
 }
 
 /// A range of chunks of one dataset, with their descriptions and statistics.
-struct Found {
+struct DescribedChunks {
     chunks: Vec<Vec<u64>>,
     windows: Vec<Window>,
     stored: Vec<Result<ChunkDescription, String>>,
@@ -153,7 +153,7 @@ impl Reader {
         )
     }
 
-    fn find(&mut self, part: &dyn GridSource, range: Range<u64>) -> Result<Found> {
+    fn find(&mut self, part: &dyn GridSource, range: Range<u64>) -> Result<DescribedChunks> {
         let grid = part.chunk_grid();
         let counts = grid.shape().iter().zip(grid.chunk_shape());
         let all: Vec<_> = counts
@@ -180,7 +180,7 @@ impl Reader {
         } else {
             None
         };
-        Ok(Found {
+        Ok(DescribedChunks {
             chunks,
             windows,
             stored,
@@ -189,7 +189,7 @@ impl Reader {
     }
 }
 
-impl Found {
+impl DescribedChunks {
     fn column(
         &self,
         part: &dyn GridSource,

@@ -8,7 +8,7 @@ use datafusion::common::{DataFusionError, Result, ScalarValue};
 
 use crate::error::describe;
 use crate::grid::{Axis, IndexSet, Monotonicity};
-use crate::provider::catalog::many_files::joined_axis::{Bounds, JoinedAxis};
+use crate::provider::catalog::many_files::joined_axis::{AxisUnion, CoordinateRange};
 use crate::provider::introspection::catalogs::{ListedSchema, ListedTable};
 use crate::provider::introspection::column::Column;
 use crate::provider::introspection::listing::Listing;
@@ -24,14 +24,14 @@ pub(crate) struct Row {
     /// The grids of the table, one per file.
     grids: Arc<[Arc<dyn GridSource>]>,
     position: usize,
-    coordinates: OnceCell<Result<Coordinates>>,
+    coordinates: OnceCell<Result<CoordinateSummary>>,
 }
 
 /// Properties that need all coordinates, combined over all files.
 #[derive(Debug, Default)]
-struct Coordinates {
+struct CoordinateSummary {
     extent: Option<u64>,
-    range: Option<Bounds>,
+    range: Option<CoordinateRange>,
     /// The order of the coordinates; only for a single file.
     direction: Option<&'static str>,
     is_unique: Option<bool>,
@@ -107,16 +107,16 @@ impl Row {
         }
     }
 
-    fn bound(&self, of: fn(&Bounds) -> &ScalarValue) -> Result<Option<String>> {
+    fn bound(&self, of: fn(&CoordinateRange) -> &ScalarValue) -> Result<Option<String>> {
         let range = self.coordinates().and_then(|known| known.range.as_ref());
         range.map(|range| text(of(range))).transpose()
     }
 
     /// Reads the coordinates. The column `problem` reports an error.
-    fn find_out(&self) -> Result<&Coordinates, &DataFusionError> {
+    fn find_out(&self) -> Result<&CoordinateSummary, &DataFusionError> {
         let known = self.coordinates.get_or_init(|| {
             let mut axes = self.axes();
-            let mut known = Coordinates::default();
+            let mut known = CoordinateSummary::default();
             if let (Some(only), None) = (axes.next(), axes.next()) {
                 known.extent = Some(only.length());
                 known.range = axis_range(only, &IndexSet::all(only.length()))?;
@@ -124,14 +124,14 @@ impl Row {
                 known.is_unique = is_unique(only, known.range.is_some())?;
                 return Ok(known);
             }
-            let mut joined = JoinedAxis::new();
+            let mut joined = AxisUnion::new();
             for axis in self.axes() {
                 joined.add(
                     axis.length(),
                     axis_range(axis, &IndexSet::all(axis.length()))?,
                 );
             }
-            Ok(Coordinates {
+            Ok(CoordinateSummary {
                 extent: joined.extent,
                 range: joined.bounds,
                 ..known
@@ -140,7 +140,7 @@ impl Row {
         known.as_ref()
     }
 
-    fn coordinates(&self) -> Option<&Coordinates> {
+    fn coordinates(&self) -> Option<&CoordinateSummary> {
         self.find_out().ok()
     }
 }

@@ -24,12 +24,12 @@ pub(crate) struct Row {
     file: Arc<dyn ArrayFile>,
     tables: u64,
     warnings: Vec<String>,
-    on_disk: OnceCell<Result<OnDisk, Error>>,
+    on_disk: OnceCell<Result<FileStat, Error>>,
 }
 
 /// The size and modification time of a file, or of all files in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct OnDisk {
+struct FileStat {
     bytes: u64,
     /// The latest modification time.
     modified: SystemTime,
@@ -87,7 +87,7 @@ impl Row {
         self.file.path()
     }
 
-    fn on_disk(&self) -> Result<&OnDisk, &Error> {
+    fn on_disk(&self) -> Result<&FileStat, &Error> {
         let found = self.on_disk.get_or_init(|| {
             let path = self.path();
             on_disk(path).map_err(Error::io(path, "look at"))
@@ -102,9 +102,9 @@ impl Row {
 
 /// Reads the size and modification time at a path. Symbolic links inside a directory are counted
 /// themselves and not followed.
-fn on_disk(path: &Path) -> io::Result<OnDisk> {
+fn on_disk(path: &Path) -> io::Result<FileStat> {
     let whole = path.metadata()?;
-    let mut found = OnDisk {
+    let mut found = FileStat {
         bytes: 0,
         modified: whole.modified()?,
     };
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_its_files() {
+    fn a_directory_is_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         fs::create_dir_all(path.join("a/b")).unwrap();

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 /// The number of operands from which a chain is balanced.
-const LONG: usize = 32;
+const MIN_BALANCED: usize = 32;
 
 /// A rule that merges the IN lists over the same expression in every conjunction and disjunction.
 #[derive(Debug, Default)]
@@ -153,7 +153,7 @@ fn chained(op: Operator, mut operands: Vec<Expr>) -> Expr {
     let (left, right) = match operands.len() {
         0 => return lit(op == Operator::And),
         1 => return operands.remove(0),
-        count @ ..LONG => (operands.drain(..count - 1).collect(), operands),
+        count @ ..MIN_BALANCED => (operands.drain(..count - 1).collect(), operands),
         count => (operands.drain(..count / 2).collect(), operands),
     };
     Expr::BinaryExpr(BinaryExpr {

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_in_bytes() {
+    fn token_ranges_are_in_bytes() {
         let text = "SELECT 'é',\n日 'x";
         let mut texts = Vec::new();
         let broken = lex(&GenericDialect {}, text, |_, place| {

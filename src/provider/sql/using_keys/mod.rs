@@ -17,8 +17,8 @@ use futures::future::BoxFuture;
 
 use crate::provider::sql::budget;
 use crate::provider::sql::using_keys::syntax::{
-    Column, Kept, Keys, binary, coalesce, column, constraint, exchange, has_keys, named, normalize,
-    replace_in, the_only,
+    Column, Keys, PreservedSide, binary, coalesce, column, constraint, exchange, has_keys, named,
+    normalize, replace_in, the_only,
 };
 use crate::provider::sql::variable_names::plan_statement;
 
@@ -269,7 +269,7 @@ impl Rewriter<'_> {
         &self,
         mut left: Vec<Column>,
         mut right: Vec<Column>,
-        kept: Kept,
+        kept: PreservedSide,
         constraint: &mut JoinConstraint,
     ) -> Option<Vec<Column>> {
         let keys: Vec<String> = match constraint {
@@ -305,9 +305,9 @@ impl Rewriter<'_> {
             });
             column.is_key = true;
             column.expr = match kept {
-                Kept::Left | Kept::OnlyLeft => column.expr.clone(),
-                Kept::Right | Kept::OnlyRight => of_right,
-                Kept::Both => coalesce(column.expr.clone(), of_right),
+                PreservedSide::Left | PreservedSide::OnlyLeft => column.expr.clone(),
+                PreservedSide::Right | PreservedSide::OnlyRight => of_right,
+                PreservedSide::Both => coalesce(column.expr.clone(), of_right),
             };
         }
         // A NATURAL join without common columns is not rewritten.
@@ -315,12 +315,12 @@ impl Rewriter<'_> {
             *constraint = JoinConstraint::On(condition);
         }
         match kept {
-            Kept::OnlyLeft => {}
-            Kept::OnlyRight => {
+            PreservedSide::OnlyLeft => {}
+            PreservedSide::OnlyRight => {
                 left.retain(|column| keys.contains(&column.name));
                 left.extend(right);
             }
-            Kept::Left | Kept::Right | Kept::Both => left.extend(right),
+            PreservedSide::Left | PreservedSide::Right | PreservedSide::Both => left.extend(right),
         }
         Some(left)
     }

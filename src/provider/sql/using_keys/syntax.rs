@@ -22,7 +22,7 @@ pub(super) struct Column {
 /// The table of which a join keeps every row, and whose key is therefore never NULL-padded. Inner
 /// joins count as `Left`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum PreservedSide {
     Left,
     Right,
     Both,
@@ -118,17 +118,19 @@ pub(super) fn has_keys(tables: &TableWithJoins) -> bool {
         })
 }
 
-pub(super) fn constraint(operator: &mut JoinOperator) -> Option<(Kept, &mut JoinConstraint)> {
+pub(super) fn constraint(
+    operator: &mut JoinOperator,
+) -> Option<(PreservedSide, &mut JoinConstraint)> {
     Some(match operator {
         JoinOperator::Join(on)
         | JoinOperator::Inner(on)
         | JoinOperator::CrossJoin(on)
         | JoinOperator::Left(on)
-        | JoinOperator::LeftOuter(on) => (Kept::Left, on),
-        JoinOperator::Right(on) | JoinOperator::RightOuter(on) => (Kept::Right, on),
-        JoinOperator::FullOuter(on) => (Kept::Both, on),
-        JoinOperator::LeftSemi(on) | JoinOperator::LeftAnti(on) => (Kept::OnlyLeft, on),
-        JoinOperator::RightSemi(on) | JoinOperator::RightAnti(on) => (Kept::OnlyRight, on),
+        | JoinOperator::LeftOuter(on) => (PreservedSide::Left, on),
+        JoinOperator::Right(on) | JoinOperator::RightOuter(on) => (PreservedSide::Right, on),
+        JoinOperator::FullOuter(on) => (PreservedSide::Both, on),
+        JoinOperator::LeftSemi(on) | JoinOperator::LeftAnti(on) => (PreservedSide::OnlyLeft, on),
+        JoinOperator::RightSemi(on) | JoinOperator::RightAnti(on) => (PreservedSide::OnlyRight, on),
         _ => return None,
     })
 }

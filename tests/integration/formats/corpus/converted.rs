@@ -66,7 +66,7 @@ fn numbers(dtype: Dtype, cells: &[Cell]) -> Vec<f64> {
 }
 
 #[tokio::test]
-async fn every_cell_is_tetrations() {
+async fn cells_match_tetration() {
     for (name, datasets) in FILES {
         let path = data(&format!("converted/{name}"));
         let reference = Reference::open(&path);
@@ -137,7 +137,7 @@ async fn every_cell_is_tetrations() {
 }
 
 #[tokio::test]
-async fn rows_are_where_their_coordinates_say() {
+async fn coordinates_of_rows_match_their_cells() {
     for (name, dataset) in [
         ("h5_groups_3d_h5.tet", "primary/i64"),
         ("netcdf_cf_3d_nc.tet", "temperature"),

@@ -12,7 +12,7 @@ use crate::support::cells::{
 use crate::support::npy::NpyArray;
 
 #[tokio::test]
-async fn every_cell_is_numpys() {
+async fn cells_match_numpy() {
     for dtype in Dtype::ALL {
         let array = NpyArray::open(&data(&format!("dtypes/dtype_{dtype}.npy")));
         assert_eq!((array.dtype, array.shape.as_slice()), (dtype, &[7, 5][..]));
@@ -44,7 +44,7 @@ async fn every_cell_is_numpys() {
 }
 
 #[tokio::test]
-async fn extremes_and_counts_are_numpys() {
+async fn min_max_and_counts_match_numpy() {
     for dtype in Dtype::ALL {
         let array = NpyArray::open(&data(&format!("dtypes/dtype_{dtype}.npy")));
         let cells: Vec<_> = array.cells(None).into_iter().flatten().collect();
@@ -77,7 +77,7 @@ async fn extremes_and_counts_are_numpys() {
 }
 
 #[tokio::test]
-async fn cells_are_found_by_their_exact_value() {
+async fn equality_filters_find_exact_values() {
     for dtype in Dtype::ALL {
         let array = NpyArray::open(&data(&format!("dtypes/dtype_{dtype}.npy")));
         let cells = array.cells(None);

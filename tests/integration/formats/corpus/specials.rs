@@ -94,7 +94,7 @@ async fn integers_beyond_2_to_the_53_are_exact() {
 /// compare bytes: it counts 5 or 6 cells above 3, depending on whether the index exists. The right
 /// count is 4.
 #[tokio::test]
-async fn a_fill_value_that_f32_cannot_hold() {
+async fn fill_value_not_representable_in_f32() {
     let values = [1.0, 2.0, 1e20, 4.0, 5.0, 1e20, 7.0, 8.0];
     let stored = f32_cells(&values);
     let mut cells = stored.clone();
@@ -135,7 +135,7 @@ async fn a_fill_value_that_f32_cannot_hold() {
 /// `tetration` refuses to write 65 labels for an axis, and leaves a file with all of the data and
 /// no footer.
 #[tokio::test]
-async fn a_file_whose_labels_were_refused_still_has_its_cells() {
+async fn file_without_footer_after_refused_labels_is_readable() {
     let values: Vec<f32> = (0u8..65).map(f32::from).collect();
     for access in ACCESS {
         let options = TetOptions::new().with_access(access);

@@ -51,7 +51,7 @@ fn fill(dataset: &str) -> Option<f64> {
 }
 
 #[tokio::test]
-async fn every_cell_is_numpys() {
+async fn cells_match_numpy() {
     let arrays = open_npz(&data("weather_small.npz"));
     for (name, has_footer, datasets) in FILES {
         for access in ACCESS {
@@ -87,7 +87,7 @@ async fn every_cell_is_numpys() {
 }
 
 #[tokio::test]
-async fn columns_are_named_by_the_footer_or_by_number() {
+async fn column_names_come_from_footer_or_axis_index() {
     for (name, has_footer, datasets) in FILES {
         let file = OpenFile::open(&data(name), TetOptions::new())
             .await
@@ -127,7 +127,7 @@ async fn columns_are_named_by_the_footer_or_by_number() {
 }
 
 #[tokio::test]
-async fn coordinates_spell_the_labels() {
+async fn coordinates_format_like_their_labels() {
     for access in ACCESS {
         let options = TetOptions::new().with_access(access);
         let file = OpenFile::open(&data("weather_small.tet"), options)
@@ -153,7 +153,7 @@ async fn coordinates_spell_the_labels() {
 }
 
 #[tokio::test]
-async fn every_figure_of_the_expected_answers() {
+async fn aggregates_match_expected_answers() {
     let text = std::fs::read_to_string(data("weather_small.expected.json")).unwrap();
     let expected: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
     for access in ACCESS {
@@ -226,7 +226,7 @@ async fn every_figure_of_the_expected_answers() {
 }
 
 #[tokio::test]
-async fn the_three_files_answer_the_same() {
+async fn all_footer_versions_give_the_same_sum() {
     // One slice is queried in each file: by coordinates or, without a footer, by indices.
     let mut answers = Vec::new();
     for (name, has_footer, _) in FILES {

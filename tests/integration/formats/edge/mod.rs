@@ -31,7 +31,7 @@ fn every_file_is_in_the_table() {
 }
 
 #[tokio::test]
-async fn every_file_meets_its_outcome() {
+async fn every_file_has_its_expected_outcome() {
     let mut failures = Vec::new();
     for (name, outcome, _reason) in CASES {
         for access in ACCESS {
@@ -108,7 +108,7 @@ fn error_has(error: &impl std::fmt::Display, words: &str) -> Result<(), String> 
 
 /// Names and labels that do not fit the shape are ignored, and the cells stay readable.
 #[tokio::test]
-async fn names_and_labels_that_do_not_fit_are_left_unused() {
+async fn mismatched_names_and_labels_are_ignored() {
     for (name, words, columns) in [
         (
             "meta_wrong_dim_count",
@@ -181,7 +181,7 @@ async fn one_bad_chunk_leaves_the_others_readable() {
 /// A file may claim a grid of 2^51 chunks, or a chunk that decompresses to 256 MiB. The claim alone
 /// must not allocate memory.
 #[tokio::test]
-async fn claims_of_size_cost_nothing() {
+async fn claimed_sizes_allocate_no_memory() {
     for access in ACCESS {
         let options = TetOptions::new().with_access(access);
         let path = data("edge/huge_grid_ok_product.tet");
@@ -215,7 +215,7 @@ async fn claims_of_size_cost_nothing() {
 
 /// If only the footer is broken, `ignore_footer` makes the data readable.
 #[tokio::test]
-async fn broken_footers_can_be_left_unread() {
+async fn broken_footers_can_be_ignored() {
     let names = [
         "flags_bit0_no_footer",
         "footer_bad_json",

@@ -1,17 +1,17 @@
 //! Every array that zarr-python and xarray wrote, against NumPy.
 
 use serde_json::Value;
-use tet_sql::format::zarr::{ZarrArray, ZarrFolder};
+use tet_sql::format::zarr::{ZarrArray, ZarrHierarchy};
 
 use super::stores::{Number, cells, document, for_each_chunk, numbers, texts, unpacked};
 
-fn opened(name: &str) -> (tempfile::TempDir, ZarrFolder) {
+fn opened(name: &str) -> (tempfile::TempDir, ZarrHierarchy) {
     let (folder, path) = unpacked(name);
-    let opened = ZarrFolder::open(path).unwrap();
+    let opened = ZarrHierarchy::open(path).unwrap();
     (folder, opened)
 }
 
-fn names(folder: &ZarrFolder) -> Vec<&str> {
+fn names(folder: &ZarrHierarchy) -> Vec<&str> {
     folder.arrays().iter().map(ZarrArray::name).collect()
 }
 
@@ -24,7 +24,7 @@ fn extents(value: &Value) -> Vec<u64> {
         .collect()
 }
 
-fn check(folder: &ZarrFolder, number: usize, expected: &Value) {
+fn check(folder: &ZarrHierarchy, number: usize, expected: &Value) {
     let array = &folder.arrays()[number];
     let what = format!("{}: {}", folder.path().display(), array.name());
     assert_eq!(array.shape(), extents(&expected["shape"]), "{what}");
@@ -102,7 +102,7 @@ fn check(folder: &ZarrFolder, number: usize, expected: &Value) {
 }
 
 #[test]
-fn all_arrays_are_read_as_numpy_says() {
+fn arrays_match_numpy() {
     let expected = document("expected.json");
     let mut count = 0;
     for (store, arrays) in expected.as_object().unwrap() {
@@ -125,7 +125,7 @@ fn all_arrays_are_read_as_numpy_says() {
 }
 
 #[test]
-fn what_cannot_be_read_is_left_out_with_a_warning() {
+fn unsupported_arrays_are_left_out_with_a_warning() {
     for (store, expected) in [
         (
             "types_v2.zarr",
@@ -176,7 +176,7 @@ fn chunks_outside_the_grid_are_refused() {
 }
 
 #[test]
-fn threads_share_a_folder() {
+fn threads_share_an_open_store() {
     let (_guard, folder) = opened("layouts_v3.zarr");
     let number = names(&folder)
         .iter()

@@ -45,7 +45,7 @@ fn of_xarray(store: &str, name: &str) -> Vec<Option<f64>> {
 }
 
 #[tokio::test]
-async fn values_are_those_of_xarray() {
+async fn values_match_xarray() {
     let decoded = document("decoded.json");
     let mut count = 0;
     for (store, arrays) in decoded.as_object().unwrap() {
@@ -101,7 +101,7 @@ async fn packed_coordinates_are_unpacked() {
 
 /// Dates of this calendar are not timestamps, so the coordinates stay numbers.
 #[tokio::test]
-async fn times_that_are_not_decoded_stay_numbers() {
+async fn times_of_unsupported_calendars_stay_numbers() {
     for store in ["packed_v2.zarr", "packed_v3.zarr"] {
         let (_folder, path) = unpacked(store);
         let schema = TetSchema::open("s", &path, TetOptions::new()).unwrap();
@@ -122,7 +122,7 @@ async fn times_that_are_not_decoded_stay_numbers() {
 }
 
 #[tokio::test]
-async fn the_setting_chooses() {
+async fn unpack_setting_and_option() {
     let (_folder, path) = unpacked("packed_v3.zarr");
     let quoted = format!("SELECT min(value) FROM '{}#t2m'", path.display());
     let (packed, unpacked) = (["-2315"], ["250.0"]);
@@ -186,7 +186,7 @@ async fn converted(input: &Path, output: &Path, unpack: Unpack) -> Vec<String> {
 /// A converted file reads as the same values as its source, also in formats where packing
 /// attributes are not applied.
 #[tokio::test]
-async fn conversions_mean_the_same() {
+async fn conversions_keep_decoded_values() {
     let (folder, path) = unpacked("packed_v3.zarr");
     let expected = of_xarray("packed_v3.zarr", "t2m");
     for name in ["auto.tet", "auto.zarr", "auto.npy", "auto.parquet"] {
@@ -229,7 +229,7 @@ async fn conversions_mean_the_same() {
 }
 
 #[tokio::test]
-async fn conversions_keep_what_is_missing() {
+async fn conversions_keep_nulls() {
     for store in ["missing_v2.zarr", "missing_v3.zarr"] {
         let (folder, path) = unpacked(store);
         for name in ["a.tet", "a.zarr"] {
@@ -280,7 +280,7 @@ fn command(name: &str, arguments: &[&str]) -> String {
 /// `--unpack` sets the session default, which applies to `.open` and quoted paths. `SET` overrides
 /// it.
 #[test]
-fn the_commands_take_the_flag() {
+fn unpack_flag_of_the_commands() {
     let (folder, path) = unpacked("packed_v3.zarr");
     let path = path.to_str().unwrap();
     let ask = |arguments: &[&str]| {

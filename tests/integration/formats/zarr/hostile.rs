@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tet_sql::format::zarr::ZarrFolder;
+use tet_sql::format::zarr::ZarrHierarchy;
 
 use super::stores::cells;
 use crate::support::memory::measure;
@@ -57,7 +57,7 @@ fn hierarchy(folder: &Path, b: &Value) {
 fn warning(b: &Value) -> String {
     let folder = tempfile::tempdir().unwrap();
     hierarchy(folder.path(), b);
-    let (opened, allocated) = measure(|| ZarrFolder::open(folder.path()).unwrap());
+    let (opened, allocated) = measure(|| ZarrHierarchy::open(folder.path()).unwrap());
     assert!(allocated.most_held < MAX_BYTES, "{b}");
     assert_eq!(opened.arrays().len(), 1, "{b}");
     assert_eq!(opened.arrays()[0].name(), "a");
@@ -156,7 +156,7 @@ fn arrays_with_broken_metadata_are_left_out() {
 }
 
 #[test]
-fn absurd_sizes_are_refused_before_memory_is_taken() {
+fn huge_chunks_are_refused_before_allocation() {
     for document in [
         set(
             &set(&array_v2(), "/chunks", json!([1u64 << 62])),
@@ -168,7 +168,7 @@ fn absurd_sizes_are_refused_before_memory_is_taken() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         hierarchy(folder.path(), &document);
-        let opened = ZarrFolder::open(folder.path()).unwrap();
+        let opened = ZarrHierarchy::open(folder.path()).unwrap();
         let (message, allocated) = measure(|| {
             opened
                 .read_chunk(1, &[0], &mut Vec::new())
@@ -198,7 +198,7 @@ fn absurd_sizes_are_refused_before_memory_is_taken() {
 }
 
 #[test]
-fn broken_chunks_name_their_place() {
+fn errors_of_broken_chunks_name_dataset_and_chunk() {
     let zstd = zstd_frame(&[1, 2, 3]);
     let sharded = set(&array_v3(), "/codecs", sharding(json!([1])));
     let entry = |offset: u64, length: u64| [offset.to_le_bytes(), length.to_le_bytes()].concat();
@@ -240,7 +240,7 @@ fn broken_chunks_name_their_place() {
         hierarchy(folder.path(), &document);
         std::fs::create_dir(folder.path().join("b/c")).unwrap();
         std::fs::write(folder.path().join("b/c/0"), chunk).unwrap();
-        let opened = ZarrFolder::open(folder.path()).unwrap();
+        let opened = ZarrHierarchy::open(folder.path()).unwrap();
         let last = opened.arrays()[1].chunk_grid()[0] / 2 - 1;
         let message = opened
             .read_chunk(1, &[last], &mut Vec::new())
@@ -258,7 +258,7 @@ fn broken_chunks_name_their_place() {
     let folder = tempfile::tempdir().unwrap();
     hierarchy(folder.path(), &array_v3());
     std::fs::create_dir_all(folder.path().join("b/c/0")).unwrap();
-    let opened = ZarrFolder::open(folder.path()).unwrap();
+    let opened = ZarrHierarchy::open(folder.path()).unwrap();
     let message = opened
         .read_chunk(1, &[0], &mut Vec::new())
         .unwrap_err()
@@ -289,7 +289,7 @@ fn stacked_codecs_are_bounded_by_the_chunk() {
         hierarchy(folder.path(), &document);
         std::fs::create_dir(folder.path().join("b/c")).unwrap();
         std::fs::write(folder.path().join("b/c/0"), &stored).unwrap();
-        let opened = ZarrFolder::open(folder.path()).unwrap();
+        let opened = ZarrHierarchy::open(folder.path()).unwrap();
         let mut cells = Vec::new();
         let (read, allocated) = measure(|| opened.read_chunk(1, &[0], &mut cells));
         match is_sound {
@@ -325,9 +325,9 @@ fn with_checksum(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_hierarchy_is_refused() {
+fn paths_that_are_not_hierarchies_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let open = |path: &Path| ZarrFolder::open(path).unwrap_err().to_string();
+    let open = |path: &Path| ZarrHierarchy::open(path).unwrap_err().to_string();
     let message = open(folder.path());
     assert!(message.contains("expected a Zarr hierarchy"), "{message}");
     assert!(open(&folder.path().join("absent")).contains("cannot open"));
@@ -350,7 +350,7 @@ fn what_is_no_hierarchy_is_refused() {
 }
 
 #[test]
-fn deep_groups_and_loops_of_links_end() {
+fn deep_groups_and_link_cycles_terminate() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(".zgroup"), "{}").unwrap();
     let mut path = folder.path().to_path_buf();
@@ -364,7 +364,7 @@ fn deep_groups_and_loops_of_links_end() {
     }
     #[cfg(unix)]
     std::os::unix::fs::symlink(folder.path(), folder.path().join("g/loop")).unwrap();
-    let opened = ZarrFolder::open(folder.path()).unwrap();
+    let opened = ZarrHierarchy::open(folder.path()).unwrap();
     assert_eq!(opened.arrays().len(), 4);
     assert_eq!(cells(&opened, 0), [0; 4]);
     assert_eq!(opened.warnings().len(), 1, "{:?}", opened.warnings());
@@ -376,7 +376,7 @@ fn deep_groups_and_loops_of_links_end() {
 }
 
 #[test]
-fn names_in_consolidated_metadata_stay_within_the_folder() {
+fn consolidated_names_outside_the_store_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let metadata = json!({
         "../out/.zarray": array_v2(), "/etc/.zarray": array_v2(), "a//b/.zarray": array_v2(),
@@ -387,7 +387,7 @@ fn names_in_consolidated_metadata_stay_within_the_folder() {
         json!({"metadata": metadata}).to_string(),
     )
     .unwrap();
-    let opened = ZarrFolder::open(folder.path()).unwrap();
+    let opened = ZarrHierarchy::open(folder.path()).unwrap();
     let names: Vec<&str> = opened.arrays().iter().map(|array| array.name()).collect();
     assert_eq!((names, opened.warnings().len()), (vec!["fine"], 3));
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tet_sql::format::zarr::{OutwardLinks, ZarrFolder};
+use tet_sql::format::zarr::{OutwardLinks, ZarrHierarchy};
 
 fn document(keys: Value) -> String {
     let document = json!({
@@ -35,11 +35,11 @@ fn group(folder: &Path) {
     );
 }
 
-fn names(opened: &ZarrFolder) -> Vec<&str> {
+fn names(opened: &ZarrHierarchy) -> Vec<&str> {
     opened.arrays().iter().map(|array| array.name()).collect()
 }
 
-fn chunk(opened: &ZarrFolder, array: usize, chunk: u64) -> Result<Vec<u8>, String> {
+fn chunk(opened: &ZarrHierarchy, array: usize, chunk: u64) -> Result<Vec<u8>, String> {
     let mut cells = Vec::new();
     match opened.read_chunk(array, &[chunk], &mut cells) {
         Ok(()) => Ok(cells),
@@ -48,7 +48,7 @@ fn chunk(opened: &ZarrFolder, array: usize, chunk: u64) -> Result<Vec<u8>, Strin
 }
 
 #[test]
-fn no_key_leads_out_of_the_store() {
+fn chunk_keys_cannot_leave_the_store() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     write(&folder.path().join("secret"), [7, 7]);
@@ -75,7 +75,7 @@ fn no_key_leads_out_of_the_store() {
             std::fs::create_dir_all(store.join(name).join(chunk)).unwrap();
         }
     }
-    let opened = ZarrFolder::open(&store).unwrap();
+    let opened = ZarrHierarchy::open(&store).unwrap();
     assert_eq!(names(&opened), ["a"]);
     assert_eq!(opened.warnings().len(), 4, "{:?}", opened.warnings());
     for warning in opened.warnings() {
@@ -84,19 +84,19 @@ fn no_key_leads_out_of_the_store() {
 }
 
 #[test]
-fn keys_with_a_suffix_are_found() {
+fn suffix_chunk_keys_are_supported() {
     let folder = tempfile::tempdir().unwrap();
     let keys =
         json!({"name": "suffix", "configuration": {"suffix": ".bin", "base-encoding": "v2"}});
     write(&folder.path().join("zarr.json"), document(keys));
     write(&folder.path().join("0.bin"), [1, 2]);
     write(&folder.path().join("1.bin"), [3, 4]);
-    let opened = ZarrFolder::open(folder.path()).unwrap();
+    let opened = ZarrHierarchy::open(folder.path()).unwrap();
     assert_eq!(chunk(&opened, 0, 1), Ok(vec![3, 4]));
 }
 
 #[test]
-fn links_out_of_a_store_are_told_or_refused() {
+fn outward_links_are_warned_about_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (store, outside) = (folder.path().join("store"), folder.path().join("outside"));
     group(&store);
@@ -112,7 +112,7 @@ fn links_out_of_a_store_are_told_or_refused() {
     symlink(outside.join("zarr.json"), store.join("d/zarr.json")).unwrap();
     symlink("inside", store.join("e")).unwrap();
 
-    let opened = ZarrFolder::open(&store).unwrap();
+    let opened = ZarrHierarchy::open(&store).unwrap();
     assert_eq!(names(&opened), ["a", "b", "d", "e", "inside"]);
     assert_eq!(opened.warnings().len(), 3, "{:?}", opened.warnings());
     for (warning, link) in opened.warnings().iter().zip(["store/b", "a/c/1", "d/zarr"]) {
@@ -128,7 +128,7 @@ fn links_out_of_a_store_are_told_or_refused() {
     // The path of the store itself may be a link.
     symlink(&store, folder.path().join("linked")).unwrap();
     for path in [store, folder.path().join("linked")] {
-        let opened = ZarrFolder::open_with(&path, OutwardLinks::Refuse).unwrap();
+        let opened = ZarrHierarchy::open_with(&path, OutwardLinks::Refuse).unwrap();
         assert_eq!(names(&opened), ["a", "e", "inside"]);
         assert_eq!(opened.warnings().len(), 2, "{:?}", opened.warnings());
         assert_eq!(chunk(&opened, 0, 0), Ok(vec![1, 2]));
@@ -151,13 +151,13 @@ async fn pipes_are_refused() {
     };
     pipe(&store.join("c/1"));
     for links in [OutwardLinks::Follow, OutwardLinks::Refuse] {
-        let opened = ZarrFolder::open_with(&store, links).unwrap();
+        let opened = ZarrHierarchy::open_with(&store, links).unwrap();
         let error = chunk(&opened, 0, 1).unwrap_err();
         assert!(error.contains("chunk is no file"), "{error}");
     }
     std::fs::remove_file(store.join("zarr.json")).unwrap();
     pipe(&store.join("zarr.json"));
-    ZarrFolder::open(&store).unwrap_err();
+    ZarrHierarchy::open(&store).unwrap_err();
     for name in ["x.tet", "x.npy", "x.npz", "x.zarr"] {
         let path = folder.path().join(name);
         pipe(&path);
@@ -184,7 +184,7 @@ async fn pipes_are_refused() {
 /// A query fails if its path leads to another hierarchy, or its array has other metadata, so that
 /// chunks of two stores are never mixed.
 #[test]
-fn a_replaced_or_changed_store_is_told() {
+fn replaced_or_changed_stores_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     let expected = "was replaced or changed since it was opened";
@@ -193,7 +193,7 @@ fn a_replaced_or_changed_store_is_told() {
         group(&store);
         array(&store.join("a"));
         array(&store.join("b"));
-        let opened = ZarrFolder::open(&store).unwrap();
+        let opened = ZarrHierarchy::open(&store).unwrap();
         assert_eq!(chunk(&opened, 0, 0), Ok(vec![1, 2]));
         opened
     };
@@ -229,7 +229,7 @@ fn a_replaced_or_changed_store_is_told() {
 
 /// A query over a store that is replaced returns rows of the old store only, and then fails.
 #[tokio::test]
-async fn no_answer_mixes_two_stores() {
+async fn queries_never_mix_two_stores() {
     use arrow::array::AsArray;
     use arrow::datatypes::Int64Type;
     use futures::StreamExt;

@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use tet_sql::format::zarr::ZarrFolder;
+use tet_sql::format::zarr::ZarrHierarchy;
 
 use super::stores::{document, files, put};
 use crate::support::memory::measure;
@@ -19,7 +19,7 @@ const MAX_CHUNK_CELLS: u64 = 1 << 20;
 
 /// Opens a store and reads some chunks of each array.
 fn exercise(path: &Path) {
-    let Ok(folder) = ZarrFolder::open(path) else {
+    let Ok(folder) = ZarrHierarchy::open(path) else {
         return;
     };
     let mut cells = Vec::new();
@@ -94,10 +94,10 @@ fn change(bytes: &mut Vec<u8>, random: &mut Random) {
 }
 
 /// The name of an array, and the path and content of each of its files.
-type Files = (String, Vec<(String, Vec<u8>)>);
+type ArrayFiles = (String, Vec<(String, Vec<u8>)>);
 
 #[test]
-fn changed_stores_end_in_an_answer_or_an_error() {
+fn mutated_stores_do_not_panic_or_exhaust_memory() {
     let variable = |name: &str, default: u64| {
         std::env::var(name).map_or(default, |value| value.parse().unwrap())
     };
@@ -105,7 +105,7 @@ fn changed_stores_end_in_an_answer_or_an_error() {
     let start = variable("TET_SQL_SEED", 0);
     let stores = document("stores.json");
     // Each array becomes a store of its own, so that every change affects the array under test.
-    let mut arrays: Vec<Files> = Vec::new();
+    let mut arrays: Vec<ArrayFiles> = Vec::new();
     for (store, content) in stores.as_object().unwrap() {
         let all = files(content);
         for (name, _) in &all {

@@ -7,7 +7,7 @@ use half::f16;
 use serde_json::Value;
 use tempfile::TempDir;
 use tet_sql::format::tet::{Categories, Dtype};
-use tet_sql::format::zarr::ZarrFolder;
+use tet_sql::format::zarr::ZarrHierarchy;
 
 /// Reads a JSON document from `tests/data/zarr`.
 pub fn document(name: &str) -> Value {
@@ -68,7 +68,7 @@ pub fn for_each_chunk(grid: &[u64], mut call: impl FnMut(&[u64])) {
 }
 
 /// Returns all cells of an array in row-major order, assembled cell by cell.
-pub fn cells(folder: &ZarrFolder, number: usize) -> Vec<u8> {
+pub fn cells(folder: &ZarrHierarchy, number: usize) -> Vec<u8> {
     let array = &folder.arrays()[number];
     let size = array.dtype().size() as usize;
     let shape = array.shape();
@@ -131,7 +131,7 @@ pub fn numbers(dtype: Dtype, cells: &[u8]) -> Vec<Number> {
 }
 
 /// Returns the strings of an array of category codes.
-pub fn texts(folder: &ZarrFolder, number: usize) -> Vec<String> {
+pub fn texts(folder: &ZarrHierarchy, number: usize) -> Vec<String> {
     let array = &folder.arrays()[number];
     assert_eq!(array.dtype(), Dtype::I64);
     // All categories in the test data fit in one attribute.

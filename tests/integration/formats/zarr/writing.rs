@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tet_sql::format::tet::{Categories, Compression, DatasetSpec, Dtype};
-use tet_sql::format::zarr::{ZarrFolder, ZarrVersion, ZarrWriteOptions, ZarrWriter};
+use tet_sql::format::zarr::{ZarrHierarchy, ZarrVersion, ZarrWriteOptions, ZarrWriter};
 
 use super::stores::{cells, texts};
 use crate::tables::exploded::Random;
@@ -65,7 +65,7 @@ fn all_types_and_shapes_round_trip() {
             }
             writer.finish().unwrap();
             assert_eq!(entries(folder.path()), ["a.zarr"]);
-            let opened = ZarrFolder::open(&path).unwrap();
+            let opened = ZarrHierarchy::open(&path).unwrap();
             assert_eq!(opened.warnings(), [""; 0]);
             assert_eq!(opened.arrays().len(), shapes.len());
             for (number, array) in opened.arrays().iter().enumerate() {
@@ -127,7 +127,7 @@ fn fill_values_round_trip() {
                 .write_dataset(0, &vec![0; dtype.size() as usize])
                 .unwrap();
             writer.finish().unwrap();
-            let opened = ZarrFolder::open(&path).unwrap();
+            let opened = ZarrHierarchy::open(&path).unwrap();
             let found = opened.arrays()[0]
                 .metadata()
                 .attrs
@@ -147,7 +147,7 @@ fn fill_values_round_trip() {
 }
 
 #[test]
-fn texts_round_trip() {
+fn strings_round_trip() {
     for version in VERSIONS {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.zarr");
@@ -163,7 +163,7 @@ fn texts_round_trip() {
             .collect();
         writer.write_dataset(0, &codes).unwrap();
         writer.finish().unwrap();
-        let opened = ZarrFolder::open(&path).unwrap();
+        let opened = ZarrHierarchy::open(&path).unwrap();
         assert_eq!(
             texts(&opened, 0),
             ["rain", "Schnee \"ß\"", "", "rain", "Schnee \"ß\""]
@@ -179,7 +179,7 @@ fn texts_round_trip() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused() {
+fn unsupported_datasets_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.zarr");
     let spec = |name: &str| DatasetSpec::new(name, Dtype::U8, &[3], &[2]);
@@ -274,7 +274,7 @@ fn only_zarr_folders_are_replaced() {
         let mut writer = create(&path, version, spec(name)).unwrap();
         writer.write_chunk(0, &[0], &[1]).unwrap();
         writer.finish().unwrap();
-        let opened = ZarrFolder::open(&path).unwrap();
+        let opened = ZarrHierarchy::open(&path).unwrap();
         let names: Vec<&str> = opened.arrays().iter().map(|array| array.name()).collect();
         assert_eq!(names, [name]);
         assert_eq!(entries(folder.path()), ["a.zarr"]);

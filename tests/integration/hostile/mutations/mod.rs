@@ -52,7 +52,7 @@ fn survive(folder: &Path, bytes: &[u8], access: Access, exercise: Exercise, what
 
 /// Reads and queries must succeed on intact files. On changed files, their errors are ignored.
 #[test]
-fn the_originals_can_be_read_and_queried() {
+fn intact_files_can_be_read_and_queried() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("original.tet");
     for original in originals() {
@@ -69,7 +69,7 @@ fn the_originals_can_be_read_and_queried() {
 }
 
 #[test]
-fn every_truncation_is_survived() {
+fn truncated_files_do_not_panic_or_exhaust_memory() {
     let folder = tempfile::tempdir().unwrap();
     for Original { name, bytes, .. } in originals() {
         // Long files are truncated at about 1000 lengths.
@@ -93,7 +93,7 @@ fn every_truncation_is_survived() {
 }
 
 #[test]
-fn random_changes_are_survived() {
+fn mutated_files_do_not_panic_or_exhaust_memory() {
     let number = |name: &str, default: u64| {
         std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
     };

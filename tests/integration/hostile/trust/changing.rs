@@ -108,7 +108,7 @@ async fn truncated_files_are_errors() {
 }
 
 #[tokio::test]
-async fn what_is_appended_changes_nothing() {
+async fn appended_bytes_do_not_change_answers() {
     use std::io::Write;
     let _alone = OPEN_FILES.lock().await;
     let folder = tempfile::tempdir().unwrap();

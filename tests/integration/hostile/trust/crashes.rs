@@ -15,20 +15,20 @@ use crate::tables::exploded::Random;
 const SIGNALS: [&str; 3] = ["KILL", "TERM", "INT"];
 /// Exit statuses of commands that handled SIGINT or SIGTERM. `None` if the signal arrived before
 /// its handler was installed.
-const TOLD: [Option<i32>; 3] = [Some(130), Some(143), None];
+const SIGNAL_STATUSES: [Option<i32>; 3] = [Some(130), Some(143), None];
 
 #[test]
-fn killed_copies_leave_the_old_or_the_new() {
+fn killed_copies_leave_the_old_or_new_file() {
     kill_all(copies);
 }
 
 #[test]
-fn killed_conversions_leave_the_old_or_the_new() {
+fn killed_conversions_leave_the_old_or_new_file() {
     kill_all(conversions);
 }
 
 #[test]
-fn killed_changes_leave_the_old_or_the_new() {
+fn killed_index_and_repair_leave_the_old_or_new_file() {
     kill_all(changes);
 }
 
@@ -96,7 +96,11 @@ fn kill(job: &Job, whole: Duration, signal: &str, seed: u64) -> bool {
         assert!(rest.iter().all(is_unfinished), "{}: {rest:?}", job.name);
     } else {
         assert_eq!(rest, [""; 0], "{}, {what}: {said}", job.name);
-        assert!(TOLD.contains(&status), "{}, {what}: {output:?}", job.name);
+        assert!(
+            SIGNAL_STATUSES.contains(&status),
+            "{}, {what}: {output:?}",
+            job.name
+        );
     }
     let spilled = files(&job.spill);
     let is_folder_left = signal == "KILL" || job.spill.read_dir().unwrap().next().is_none();

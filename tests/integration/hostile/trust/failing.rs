@@ -22,7 +22,7 @@ fn conversions_beyond_a_quota_fail_cleanly() {
 }
 
 #[test]
-fn changes_beyond_a_quota_fail_cleanly() {
+fn index_and_repair_beyond_a_quota_fail_cleanly() {
     fail_all(changes);
 }
 
@@ -76,9 +76,9 @@ fn check(job: &Job, output: &Output, reason: &str, what: &str) -> bool {
 }
 
 /// A small file system in memory, unmounted on drop.
-struct Disk(PathBuf);
+struct TmpfsMount(PathBuf);
 
-impl Disk {
+impl TmpfsMount {
     /// Mounts the file system. Returns `None` if the test lacks the permission.
     fn mount(path: PathBuf, bytes: u64) -> Option<Self> {
         std::fs::create_dir_all(&path).unwrap();
@@ -96,7 +96,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for TmpfsMount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.0).status();
     }
@@ -110,7 +110,7 @@ fn a_full_disk_fails_cleanly() {
         ("conversions", conversions),
         ("changes", changes),
     ] {
-        let Some(disk) = Disk::mount(folder.path().join(name), 64 << 20) else {
+        let Some(disk) = TmpfsMount::mount(folder.path().join(name), 64 << 20) else {
             eprintln!("skipped: no right to mount a small disk");
             return;
         };
@@ -148,7 +148,7 @@ fn fill(ballast: &Path, disk: &Path, free: u64) {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn results_that_cannot_be_written_are_errors() {
+fn unwritable_standard_output_is_an_error() {
     let weather = "tests/data/weather_small.tet";
     let query = "SELECT * FROM temperature";
     for (binary, arguments) in [

@@ -17,7 +17,7 @@ const HOUR: i64 = 3_600_000_000;
 
 /// The encoding of an axis's coordinates in the file.
 #[derive(Debug, Clone)]
-enum Stored {
+enum AxisEncoding {
     /// Not stored: the coordinates are the indices.
     Counted,
     Labels(Vec<String>),
@@ -33,7 +33,7 @@ enum Stored {
 #[derive(Debug, Clone)]
 pub struct TestAxis {
     pub name: String,
-    stored: Stored,
+    stored: AxisEncoding,
     /// The coordinates as a column, one per index.
     pub coordinates: ArrayRef,
 }
@@ -50,10 +50,10 @@ impl TestAxis {
             })
             .collect();
         let labels = |text: &dyn Fn(i64) -> String| {
-            Stored::Labels(steps.iter().map(|step| text(*step)).collect())
+            AxisEncoding::Labels(steps.iter().map(|step| text(*step)).collect())
         };
         let (stored, coordinates): (_, ArrayRef) = match random.below(10) {
-            0 => (Stored::Counted, counted(extent)),
+            0 => (AxisEncoding::Counted, counted(extent)),
             1 => (
                 labels(&|step| step.to_string()),
                 Arc::new(Int64Array::from(steps.clone())),
@@ -78,7 +78,7 @@ impl TestAxis {
                     Date32Array::from_iter_values(steps.iter().map(|step| *step as i32 + 10));
                 let text = |day| day_as_text(day).unwrap();
                 let labels = days.values().iter().copied().map(text).collect();
-                (Stored::Labels(labels), Arc::new(days))
+                (AxisEncoding::Labels(labels), Arc::new(days))
             }
             5 => times(random, &steps),
             6 | 7 => floats(random, &steps),
@@ -102,7 +102,7 @@ impl TestAxis {
             })
             .collect();
         let (stored, coordinates) = match random.below(3) {
-            0 => (Stored::Counted, counted(extent)),
+            0 => (AxisEncoding::Counted, counted(extent)),
             1 => {
                 let dtype = *random.pick(&[Dtype::I16, Dtype::I32, Dtype::I64]);
                 integers_of(random, &steps, dtype, 0)
@@ -133,9 +133,9 @@ impl TestAxis {
         part.coordinates = self.coordinates.slice(range.start, range.len());
         match &mut part.stored {
             // In every file the indices start at zero.
-            Stored::Counted => part.coordinates = counted(range.len()),
-            Stored::Labels(labels) => *labels = labels[range.clone()].to_vec(),
-            Stored::Sibling { numbers, .. } => *numbers = numbers[range.clone()].to_vec(),
+            AxisEncoding::Counted => part.coordinates = counted(range.len()),
+            AxisEncoding::Labels(labels) => *labels = labels[range.clone()].to_vec(),
+            AxisEncoding::Sibling { numbers, .. } => *numbers = numbers[range.clone()].to_vec(),
         }
         part
     }
@@ -143,14 +143,14 @@ impl TestAxis {
     /// Adds the labels, if any, to a dataset on this axis.
     pub fn label(&self, spec: DatasetSpec) -> DatasetSpec {
         match &self.stored {
-            Stored::Labels(labels) => spec.with_labels(&self.name, labels.clone()),
+            AxisEncoding::Labels(labels) => spec.with_labels(&self.name, labels.clone()),
             _ => spec,
         }
     }
 
     /// Returns the dataset that holds the coordinates, and its cells.
     pub fn sibling(&self) -> Option<(DatasetSpec, Vec<u8>)> {
-        let Stored::Sibling {
+        let AxisEncoding::Sibling {
             dtype,
             numbers,
             attributes,
@@ -178,8 +178,8 @@ fn counted(extent: usize) -> ArrayRef {
     Arc::new(Int64Array::from_iter_values(0..extent as i64))
 }
 
-fn sibling(random: &mut Random, dtype: Dtype, numbers: Vec<Number>) -> Stored {
-    Stored::Sibling {
+fn sibling(random: &mut Random, dtype: Dtype, numbers: Vec<Number>) -> AxisEncoding {
+    AxisEncoding::Sibling {
         dtype,
         numbers,
         attributes: Vec::new(),
@@ -187,7 +187,7 @@ fn sibling(random: &mut Random, dtype: Dtype, numbers: Vec<Number>) -> Stored {
     }
 }
 
-fn times(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
+fn times(random: &mut Random, steps: &[i64]) -> (AxisEncoding, ArrayRef) {
     let times = steps.iter().map(|step| Some((*step * 6 + 30) * HOUR));
     let coordinates = Arc::new(times.collect::<TimestampMicrosecondArray>());
     let hours = steps.iter().map(|step| step * 6 + 30);
@@ -198,7 +198,7 @@ fn times(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
         let numbers = hours.map(|hour| Number::Float(hour as f64)).collect();
         (*random.pick(&[Dtype::F32, Dtype::F64]), numbers)
     };
-    let stored = Stored::Sibling {
+    let stored = AxisEncoding::Sibling {
         dtype,
         numbers,
         attributes: vec![("units", "hours since 1970-01-01".to_string())],
@@ -209,7 +209,7 @@ fn times(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
 
 /// Generates multiples of a tenth, which no binary float represents exactly: as coordinates they
 /// are the decimals as written. A zero coordinate has no sign.
-fn floats(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
+fn floats(random: &mut Random, steps: &[i64]) -> (AxisEncoding, ArrayRef) {
     let special = random.chance(20);
     let mut decimals = Vec::new();
     for step in steps {
@@ -244,7 +244,7 @@ fn floats(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
     )
 }
 
-fn integers(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
+fn integers(random: &mut Random, steps: &[i64]) -> (AxisEncoding, ArrayRef) {
     let dtype = *random.pick(&[
         Dtype::I16,
         Dtype::I32,
@@ -263,7 +263,12 @@ fn integers(random: &mut Random, steps: &[i64]) -> (Stored, ArrayRef) {
     integers_of(random, steps, dtype, base)
 }
 
-fn integers_of(random: &mut Random, steps: &[i64], dtype: Dtype, base: i128) -> (Stored, ArrayRef) {
+fn integers_of(
+    random: &mut Random,
+    steps: &[i64],
+    dtype: Dtype,
+    base: i128,
+) -> (AxisEncoding, ArrayRef) {
     let numbers: Vec<_> = steps
         .iter()
         .map(|step| Number::Integer(base + i128::from(*step)))

@@ -28,7 +28,7 @@ const MAX_CELLS: usize = 250;
 const LARGE: [&[usize]; 3] = [&[1, 12, 40, 90], &[1, 30, 70], &[3, 600, 700, 1100]];
 
 /// The number of cells of a large array, at most.
-const MAX_LARGE: usize = 100_000;
+const MAX_LARGE_CELLS: usize = 100_000;
 
 /// Arrays on the same axes.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Case {
     /// Generates arrays of many cells, all of one type.
     pub fn large(random: &mut Random, dtype: Dtype) -> Self {
         let mut shape: Vec<_> = LARGE.iter().map(|extents| *random.pick(extents)).collect();
-        while shape.iter().product::<usize>() > MAX_LARGE {
+        while shape.iter().product::<usize>() > MAX_LARGE_CELLS {
             // Shorten the longer of the first two axes. Runs of cells lie along the last, which
             // keeps its extent.
             let axis = usize::from(shape[1] > shape[0]);

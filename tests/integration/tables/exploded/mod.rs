@@ -36,31 +36,37 @@ const MAX_FAILURES: usize = 10;
 /// The minimum percentage of aggregates that must be computed in array space, in sessions where
 /// that is on. The others aggregate joins, group by values, compare dimensions, or are answered
 /// from statistics.
-const LEAST_SHARE: usize = 50;
+const MIN_ARRAY_SPACE_PERCENT: usize = 50;
 
 /// With fewer aggregates than this, the percentage is not checked.
-const FEW: usize = 100;
+const MIN_AGGREGATES_FOR_PERCENT: usize = 100;
 
 /// The number of plans with an aggregate, and of those with one in array space.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tally {
+struct AggregateCounts {
     aggregates: usize,
     in_array_space: usize,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn any_query_answers_as_over_exploded_rows() {
+async fn generated_queries_match_exploded_rows() {
     let tally = over_seeds(number("TET_SQL_CASES", 200), check).await;
     let share = tally.in_array_space * 100 / tally.aggregates.max(1);
-    assert!(tally.aggregates < FEW || share >= LEAST_SHARE, "{tally:?}");
+    assert!(
+        tally.aggregates < MIN_AGGREGATES_FOR_PERCENT || share >= MIN_ARRAY_SPACE_PERCENT,
+        "{tally:?}"
+    );
 }
 
 /// Aggregates of arrays of all types, with more cells than any stage processes at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn aggregates_of_many_cells_answer_as_over_exploded_rows() {
+async fn generated_aggregates_of_large_arrays_match_exploded_rows() {
     let tally = over_seeds(number("TET_SQL_LARGE_CASES", 10), check_large).await;
     let share = tally.in_array_space * 100 / tally.aggregates.max(1);
-    assert!(tally.aggregates < FEW || share >= LEAST_SHARE, "{tally:?}");
+    assert!(
+        tally.aggregates < MIN_AGGREGATES_FOR_PERCENT || share >= MIN_ARRAY_SPACE_PERCENT,
+        "{tally:?}"
+    );
 }
 
 fn number(name: &str, default: u64) -> u64 {
@@ -68,13 +74,13 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// Checks the given number of cases, one per seed.
-async fn over_seeds<F>(cases: u64, check: fn(u64) -> F) -> Tally
+async fn over_seeds<F>(cases: u64, check: fn(u64) -> F) -> AggregateCounts
 where
-    F: Future<Output = Result<Tally, String>> + Send + 'static,
+    F: Future<Output = Result<AggregateCounts, String>> + Send + 'static,
 {
     let first = number("TET_SQL_SEED", 1);
     let mut failures = Vec::new();
-    let mut tally = Tally::default();
+    let mut tally = AggregateCounts::default();
     let mut cases = stream::iter(first..first + cases)
         .map(|seed| async move { (seed, tokio::spawn(check(seed)).await) })
         .buffer_unordered(2);
@@ -95,11 +101,11 @@ where
     tally
 }
 
-async fn check(seed: u64) -> Result<Tally, String> {
+async fn check(seed: u64) -> Result<AggregateCounts, String> {
     let mut random = Random(seed);
     let case = Case::generate(&mut random);
     let session = case.register(&mut random).await;
-    let mut tally = Tally::default();
+    let mut tally = AggregateCounts::default();
     for _ in 0..QUERIES_PER_CASE {
         let query = match random.chance(25) {
             true => join(&mut random, &session.tables),
@@ -112,12 +118,12 @@ async fn check(seed: u64) -> Result<Tally, String> {
     Ok(tally)
 }
 
-async fn check_large(seed: u64) -> Result<Tally, String> {
+async fn check_large(seed: u64) -> Result<AggregateCounts, String> {
     let mut random = Random(seed);
     let dtype = Dtype::ALL[seed as usize % Dtype::ALL.len()];
     let case = Case::large(&mut random, dtype);
     let session = case.register(&mut random).await;
-    let mut tally = Tally::default();
+    let mut tally = AggregateCounts::default();
     for _ in 0..QUERIES_PER_LARGE_CASE {
         let query = random.pick(&session.tables).large_query(&mut random);
         compare(&session, &query, &mut tally).await?;
@@ -125,7 +131,11 @@ async fn check_large(seed: u64) -> Result<Tally, String> {
     Ok(tally)
 }
 
-async fn compare(session: &Session, query: &Query, tally: &mut Tally) -> Result<(), String> {
+async fn compare(
+    session: &Session,
+    query: &Query,
+    tally: &mut AggregateCounts,
+) -> Result<(), String> {
     // DataFusion fails on some plans of outer joins, whatever the tables.
     let Ok((_, theirs)) = rows(&session.ctx, query, "theirs").await else {
         return Ok(());

@@ -22,7 +22,7 @@ const FILES: [&str; 6] = [
 ];
 
 #[tokio::test]
-async fn chunks_are_those_of_the_reference() {
+async fn chunks_match_the_reference() {
     for name in FILES {
         let ctx = open(&data(name), TetOptions::new()).await;
         let reference = Reference::open(&data(name));
@@ -71,7 +71,7 @@ async fn chunks_are_those_of_the_reference() {
 }
 
 #[tokio::test]
-async fn datasets_are_those_of_the_reference() {
+async fn datasets_match_the_reference() {
     for name in FILES {
         let ctx = open(&data(name), TetOptions::new()).await;
         let reference = Reference::open(&data(name));
@@ -120,7 +120,7 @@ async fn datasets_are_those_of_the_reference() {
 }
 
 #[tokio::test]
-async fn history_and_attributes_are_those_of_the_reference() {
+async fn history_and_attributes_match_the_reference() {
     for name in FILES {
         let ctx = open(&data(name), TetOptions::new()).await;
         let reference = Reference::open(&data(name));

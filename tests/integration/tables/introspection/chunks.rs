@@ -11,7 +11,7 @@ use crate::support::cells::data;
 use crate::support::sql::{error, open, rows, session, write};
 
 #[tokio::test]
-async fn zone_maps_are_part_of_the_chunks() {
+async fn chunks_show_zone_map_statistics() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("days.tet");
     days(&path);
@@ -85,7 +85,7 @@ async fn several_files_are_one_table() {
 }
 
 #[tokio::test]
-async fn positions_of_files_side_by_side_count_once() {
+async fn extents_of_tiled_files_are_counted_once() {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..4u8 {
         let labels = |first: u8| (0..3).map(move |label| (3 * first + label).to_string());
@@ -111,7 +111,7 @@ async fn positions_of_files_side_by_side_count_once() {
 }
 
 #[tokio::test]
-async fn a_limit_ends_the_look_ups() {
+async fn a_limit_stops_the_chunk_look_ups() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("many.tet");
     let spec = DatasetSpec::new("v", Dtype::U8, &[100_000], &[1]);
@@ -151,7 +151,7 @@ async fn a_limit_ends_the_look_ups() {
 }
 
 #[tokio::test]
-async fn what_is_not_asked_for_is_not_looked_up() {
+async fn unprojected_columns_need_no_look_up() {
     // One of the two chunks has no entry in the index.
     let ctx = open(&data("edge/missing_chunk.tet"), TetOptions::new()).await;
     let table = rows(&ctx, "SELECT table_name FROM tet_datasets()")

@@ -13,7 +13,7 @@ use crate::support::cells::data;
 use crate::support::sql::{open, rows, session, write};
 
 #[tokio::test]
-async fn dimensions_say_how_far_they_go() {
+async fn dimensions_show_their_ranges() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("days.tet");
     days(&path);
@@ -58,7 +58,7 @@ async fn dimensions_say_how_far_they_go() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_gone_and_a_package() {
+async fn deleted_files_and_packages_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gone.tet");
     fs::copy(data("weather_small.tet"), &path).unwrap();
@@ -84,7 +84,7 @@ async fn a_file_that_is_gone_and_a_package() {
 }
 
 #[tokio::test]
-async fn no_edge_case_is_too_odd() {
+async fn introspection_handles_all_edge_case_files() {
     for entry in data("edge").read_dir().unwrap() {
         let path = entry.unwrap().path();
         let ctx = session();

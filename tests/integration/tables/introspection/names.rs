@@ -10,7 +10,7 @@ use crate::support::cells::data;
 use crate::support::sql::{error, open, rows};
 
 #[tokio::test]
-async fn names_are_those_of_sql() {
+async fn table_arguments_accept_sql_names() {
     let ctx = open(&data("weather_small.tet"), TetOptions::new()).await;
     let count = async |name: &str| {
         let sql = format!("SELECT count(*) FROM tet_chunks('{name}')");
@@ -47,7 +47,7 @@ async fn names_are_those_of_sql() {
 }
 
 #[tokio::test]
-async fn the_standard_tables_are_described() {
+async fn information_schema_has_units_and_descriptions() {
     let ctx = open(&data("weather_small.tet"), TetOptions::new()).await;
     let reference = Reference::open(&data("weather_small.tet"));
     let metadata = &reference.summary.metadata.datasets;

@@ -17,7 +17,7 @@ const ELLIPSIS: &str = "…";
 /// Marks rows that are left out.
 const GAP: &str = "⋮";
 /// The width below which texts are not shortened as long as columns can be left out instead.
-const LEAST_WIDTH: usize = 12;
+const MIN_TEXT_WIDTH: usize = 12;
 
 /// Writes a result as a boxed table.
 ///
@@ -48,13 +48,13 @@ enum State {
         rows: usize,
         gap: Option<usize>,
     },
-    Drawing(Vec<Option<Place>>),
+    Drawing(Vec<Option<ShownColumn>>),
     /// Rows are written as one value per line because they do not fit the terminal.
     Records(Records),
 }
 
 /// A column that is shown.
-struct Place {
+struct ShownColumn {
     column: usize,
     width: usize,
     is_number: bool,
@@ -94,7 +94,7 @@ impl<W: Write> Boxed<W> {
             self.state = State::Records(Records::numbered(&self.style, &self.schema));
         } else {
             let places = fit.shown.iter().map(|place| {
-                place.map(|(column, width)| Place {
+                place.map(|(column, width)| ShownColumn {
                     column,
                     width,
                     is_number: columns[column].is_number,
@@ -174,8 +174,8 @@ impl Column {
     /// number.
     fn least_width(&self) -> usize {
         match self.is_number {
-            true => self.values_width.max(LEAST_WIDTH.min(self.width())),
-            false => self.width().min(LEAST_WIDTH),
+            true => self.values_width.max(MIN_TEXT_WIDTH.min(self.width())),
+            false => self.width().min(MIN_TEXT_WIDTH),
         }
     }
 }
@@ -292,7 +292,7 @@ fn draw_names(
     sink: &mut impl Write,
     style: &Style,
     columns: &[Column],
-    places: &[Option<Place>],
+    places: &[Option<ShownColumn>],
 ) -> Result<(), ArrowError> {
     rule(sink, places, ["┌", "┬", "┐"])?;
     if !style.headers {
@@ -315,7 +315,7 @@ fn draw_names(
 fn draw_rows(
     sink: &mut impl Write,
     style: &Style,
-    places: &[Option<Place>],
+    places: &[Option<ShownColumn>],
     batch: &RecordBatch,
 ) -> Result<(), ArrowError> {
     let null = null(style);
@@ -341,7 +341,7 @@ fn draw_rows(
 fn draw_gap(
     sink: &mut impl Write,
     style: &Style,
-    places: &[Option<Place>],
+    places: &[Option<ShownColumn>],
 ) -> Result<(), ArrowError> {
     for place in places {
         let text = match place {
@@ -355,7 +355,7 @@ fn draw_gap(
 
 fn rule(
     sink: &mut impl Write,
-    places: &[Option<Place>],
+    places: &[Option<ShownColumn>],
     [left, between, right]: [&str; 3],
 ) -> Result<(), ArrowError> {
     let widths = places
@@ -366,7 +366,7 @@ fn rule(
 }
 
 /// Pads a text to the width of its column. Text that must not be shortened may be wider.
-fn padded(text: &str, place: &Place, is_cut: bool) -> String {
+fn padded(text: &str, place: &ShownColumn, is_cut: bool) -> String {
     let text = match is_cut {
         true => shortened(text, place.width),
         false => text.to_owned(),

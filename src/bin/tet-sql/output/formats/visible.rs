@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_is_not_told_what_to_do() {
+    fn control_characters_are_escaped() {
         let text = "a\u{1b}[2J,\u{9b}31m\t日\u{202e}\n";
         let written = |is_json, size| {
             let mut visible = Visible::new(Vec::new(), is_json);

@@ -151,7 +151,7 @@ fn postings_of_a_reference_file_agree_with_its_cells() {
             continue;
         };
         indexed += 1;
-        let subject = Subject::of(file.path(), &file, dataset.id())
+        let subject = EntryDataset::of(file.path(), &file, dataset.id())
             .unwrap()
             .unwrap();
         for ordinal in 0..dataset.chunk_count().unwrap() {

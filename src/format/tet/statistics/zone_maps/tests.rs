@@ -66,7 +66,7 @@ fn zones_are_found_by_chunk() {
 }
 
 #[test]
-fn there_need_not_be_any() {
+fn zone_maps_are_optional() {
     let sample = with_documents(None, Some("{}"));
     assert!(sample.open().zone_maps(Access::Mmap).unwrap().is_none());
     let sample = with_documents(Some(&json(&[])), None);
@@ -82,7 +82,7 @@ fn there_need_not_be_any() {
 }
 
 #[test]
-fn one_wrong_entry_spoils_them_all() {
+fn one_wrong_entry_invalidates_all() {
     let u8s = ENTRIES[1];
     let i16s = ENTRIES[3];
     let f32s = ENTRIES[5];
@@ -166,7 +166,7 @@ fn one_wrong_entry_spoils_them_all() {
 }
 
 #[test]
-fn what_is_no_such_document_is_refused() {
+fn malformed_documents_are_refused() {
     let good = json(&ENTRIES);
     let deep = format!(r#"{{"unknown":{}"#, "[".repeat(1_000_000));
     let long = format!(
@@ -196,7 +196,7 @@ fn what_is_no_such_document_is_refused() {
 }
 
 #[test]
-fn a_broken_reference_spoils_no_more_than_the_zone_maps() {
+fn a_broken_reference_affects_only_the_zone_maps() {
     use crate::format::tet::testing::append_footer;
     let sample = with_documents(None, None);
     let original = std::fs::read(&sample.path).unwrap();
@@ -240,7 +240,9 @@ fn zones_of_reference_files_agree_with_their_cells() {
         for dataset in file.datasets() {
             checked += 1;
             assert!(zones.is_complete(dataset));
-            let subject = Subject::of(&path, &file, dataset.id()).unwrap().unwrap();
+            let subject = EntryDataset::of(&path, &file, dataset.id())
+                .unwrap()
+                .unwrap();
             for ordinal in 0..dataset.chunk_count().unwrap() {
                 let chunk = dataset.chunk_at(ordinal);
                 let (mut present, chunk_nulls) = cells(&mut chunks, &subject, &chunk);
