@@ -37,7 +37,7 @@ pub enum Target {
 
 impl Target {
     /// Returns the name, the target value, and `true` if the value is an upper bound.
-    fn asked(self) -> (&'static str, f64, bool) {
+    fn goal(self) -> (&'static str, f64, bool) {
         match self {
             Self::Bandwidth => (
                 "avg, sum, min, max of raw f32 / bandwidth of the probe",
@@ -108,7 +108,7 @@ impl Targets {
     pub fn print(&self) {
         println!("\n| figure | asked | worst | of | |\n| --- | --: | --: | --- | --- |");
         for (bar, figures) in &self.0 {
-            let (name, asked, is_most) = bar.asked();
+            let (name, asked, is_most) = bar.goal();
             let mut figures: Vec<_> = figures.iter().collect();
             figures.sort_by(|(_, a), (_, b)| {
                 if is_most {

@@ -11,7 +11,7 @@ const HDF5: &[u8] = b"\x89HDF\r\n\x1a\n";
 /// Returns advice for a file whose format is not supported: what the file is, and how to get at its
 /// contents. Returns `None` if the format is not recognised.
 pub fn foreign(path: &Path) -> Option<String> {
-    if let Some(advice) = remote(&path.to_string_lossy()) {
+    if let Some(advice) = remote_location_advice(&path.to_string_lossy()) {
         return Some(advice);
     }
     let mut head = Vec::new();
@@ -58,7 +58,7 @@ pub fn foreign(path: &Path) -> Option<String> {
 
 /// Returns advice for a location outside the file system, such as `s3://bucket/era5.zarr`. Returns
 /// `None` for a path or a `file://` URL.
-pub fn remote(location: &str) -> Option<String> {
+pub fn remote_location_advice(location: &str) -> Option<String> {
     // Path normalisation may have turned `://` into `:/`.
     let (scheme, rest) = location.split_once(":/")?;
     let is_scheme = |scheme: &str| {
@@ -122,13 +122,13 @@ mod tests {
 
     #[test]
     fn remote_locations_are_recognised() {
-        let advice = remote("s3://bucket/era5.zarr").unwrap();
+        let advice = remote_location_advice("s3://bucket/era5.zarr").unwrap();
         assert!(
             advice.contains("aws s3 cp --recursive s3://bucket/era5.zarr era5.zarr"),
             "{advice}"
         );
         assert!(
-            remote("https://example.org/a.nc")
+            remote_location_advice("https://example.org/a.nc")
                 .unwrap()
                 .contains("curl -O")
         );
@@ -140,7 +140,7 @@ mod tests {
             "odd:name.tet",
             "a b:/c",
         ] {
-            assert_eq!(remote(path), None, "{path}");
+            assert_eq!(remote_location_advice(path), None, "{path}");
         }
     }
 }

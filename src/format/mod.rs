@@ -9,7 +9,7 @@ pub mod tet;
 #[cfg(feature = "zarr")]
 pub mod zarr;
 
-pub use foreign::{foreign, remote};
+pub use foreign::{foreign, remote_location_advice};
 #[cfg(feature = "zarr")]
-pub(crate) use io::unfinished::hold;
-pub use io::unfinished::{ignores_hang_ups, remove_unfinished};
+pub(crate) use io::unfinished::hold_removal;
+pub use io::unfinished::{ignores_sighup, remove_unfinished};

@@ -192,7 +192,7 @@ impl Axis {
     }
 
     /// Returns `true` if the coordinates are in memory.
-    pub fn is_read(&self) -> bool {
+    pub fn is_loaded(&self) -> bool {
         self.coordinates.values.get().is_some()
     }
 

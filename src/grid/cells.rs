@@ -61,13 +61,13 @@ impl Cells {
     }
 
     /// Returns `true` if at least half of the cells of the window are selected.
-    pub fn are_most_of(&self, window: &Window) -> bool {
+    pub fn cover_most_of(&self, window: &Window) -> bool {
         self.rows >= window.cells() / 2
     }
 
     /// Returns the number of rows after which the coordinates of `axis` and of all axes after it
     /// repeat.
-    pub(super) fn lap(&self, axis: usize) -> u64 {
+    pub(super) fn repeat_period(&self, axis: usize) -> u64 {
         self.rows_per_step[axis] * self.sets[axis].count()
     }
 

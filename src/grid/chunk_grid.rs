@@ -60,7 +60,7 @@ impl ChunkGrid {
 
     /// Returns `true` if both grids cut the same shape into the same chunks. Chunk extents are
     /// compared after they are clipped to the shape.
-    pub fn has_chunks_of(&self, other: &Self) -> bool {
+    pub fn has_same_chunks(&self, other: &Self) -> bool {
         let clipped = |grid: &Self| -> Vec<u64> {
             let extents = grid.chunk_shape.iter().zip(&grid.shape);
             extents
@@ -97,7 +97,7 @@ impl ChunkGrid {
     }
 
     /// Returns the chunks that a window touches, as a range of chunk indices along each axis.
-    pub fn chunks_of(&self, window: &Window) -> Vec<Range<u64>> {
+    pub fn chunks_in(&self, window: &Window) -> Vec<Range<u64>> {
         window
             .ranges()
             .iter()
@@ -146,7 +146,7 @@ mod tests {
             Some(vec![2, 0])
         );
         assert_eq!(grid.chunk_equal_to(&Window::new(vec![6..7, 0..4])), None);
-        assert_eq!(grid.chunks_of(&Window::new(vec![2..4, 0..5])), [0..2, 0..1]);
+        assert_eq!(grid.chunks_in(&Window::new(vec![2..4, 0..5])), [0..2, 0..1]);
     }
 
     #[test]

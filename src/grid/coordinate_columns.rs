@@ -49,7 +49,7 @@ impl CoordinateColumns {
         let count = axes.len();
         let unchanged = axes.iter().rev().zip(self.axes.iter().rev());
         let unchanged = unchanged.take_while(|(now, before)| now == before).count();
-        let lap_of = |axis: &usize| cells.lap(*axis);
+        let lap_of = |axis: &usize| cells.repeat_period(*axis);
         let is_worthwhile = |axis: &usize| {
             let lap = lap_of(axis);
             // A period that occurs only once in this window may have occurred in the previous one.

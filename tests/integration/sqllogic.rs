@@ -101,7 +101,7 @@ impl Database {
             .with_target_partitions(4);
         config.options_mut().optimizer.repartition_file_min_size = least_partition;
         let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
-        let weather = data_folder().join("weather_small.tet");
+        let weather = data_directory().join("weather_small.tet");
         for (schema, path) in [("weather", &weather), ("second", &second)] {
             ctx.register_tet_file_as(schema, path, TetOptions::new())
                 .await?;
@@ -121,7 +121,7 @@ impl Database {
     /// The placeholders and the directories they stand for.
     fn folders(&self) -> [(&'static str, String); 2] {
         [
-            ("${data}", data_folder().display().to_string()),
+            ("${data}", data_directory().display().to_string()),
             ("${scratch}", self.scratch.path().display().to_string()),
         ]
     }
@@ -279,7 +279,7 @@ fn package_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn data_folder() -> PathBuf {
+fn data_directory() -> PathBuf {
     package_folder().join("tests/data")
 }
 

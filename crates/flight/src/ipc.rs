@@ -16,7 +16,7 @@ struct ClaimedSizes {
 
 /// Checks the header of a message whose body has been received.
 pub fn check_header(header: &[u8]) -> Result<(), Status> {
-    said(header).map(|_| ())
+    claimed_sizes(header).map(|_| ())
 }
 
 /// Checks a stream of messages, and returns the number of rows that they claim to have.
@@ -24,7 +24,7 @@ pub fn check_stream(mut stream: &[u8]) -> Result<u64, Status> {
     let mut rows = 0u64;
     while let Some(length) = header_bytes(&mut stream)? {
         let header = take(&mut stream, length).ok_or_else(cut)?;
-        let said = said(header)?;
+        let said = claimed_sizes(header)?;
         take(&mut stream, said.body_bytes).ok_or_else(cut)?;
         rows = rows.saturating_add(said.rows);
     }
@@ -45,7 +45,7 @@ fn header_bytes(stream: &mut &[u8]) -> Result<Option<usize>, Status> {
     }
 }
 
-fn said(header: &[u8]) -> Result<ClaimedSizes, Status> {
+fn claimed_sizes(header: &[u8]) -> Result<ClaimedSizes, Status> {
     let message = root_as_message(header)
         .map_err(|error| wrong(format!("the parameters are broken: {error}")))?;
     let dictionary = message.header_as_dictionary_batch();

@@ -30,7 +30,7 @@ const BYTES: usize = 1 << 20;
 
 /// Replaces the placeholders `?`, which drivers use, with the numbered ones of DataFusion: `$1`,
 /// `$2` and so on.
-pub fn number_places(dialect: &dyn Dialect, sql: &str) -> Result<String, Status> {
+pub fn number_placeholders(dialect: &dyn Dialect, sql: &str) -> Result<String, Status> {
     // The planner reports a text that cannot be tokenized more clearly.
     let Some(placeholders) = dialect.placeholders(sql) else {
         return Ok(sql.to_owned());
@@ -292,9 +292,12 @@ mod tests {
             ("SELECT $1, $name", "SELECT $1, $name"),
             ("SELECT 'unterminated ?", "SELECT 'unterminated ?"),
         ] {
-            assert_eq!(number_places(&DataFusionDialect, sql).unwrap(), expected);
+            assert_eq!(
+                number_placeholders(&DataFusionDialect, sql).unwrap(),
+                expected
+            );
         }
-        assert!(number_places(&DataFusionDialect, "SELECT ?, $1").is_err());
+        assert!(number_placeholders(&DataFusionDialect, "SELECT ?, $1").is_err());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::cancellation::Cancellation;
 use crate::dialect::Session;
 use crate::limits::Limits;
-use crate::parameters::{Received, number_places};
+use crate::parameters::{Received, number_placeholders};
 use crate::plans::Plans;
 use crate::running::Running;
 use crate::runtimes::Runtimes;
@@ -89,14 +89,14 @@ impl Queries {
             .check(context, &sql)
             .map_err(|error| of_datafusion(dialect.as_ref(), &error))?;
         if Plans::may_have(&sql) {
-            let sql = number_places(dialect.as_ref(), &sql)?;
+            let sql = number_placeholders(dialect.as_ref(), &sql)?;
             if let Some(statement) = self.plans.get(&sql) {
                 return Ok((sql, statement));
             }
         }
         let (session, plans) = (self.session.clone(), Arc::clone(&self.plans));
         self.work(async move {
-            let sql = number_places(session.dialect.as_ref(), &sql)?;
+            let sql = number_placeholders(session.dialect.as_ref(), &sql)?;
             let statement = planned(&session, &plans, &sql).await?;
             Ok((sql, statement))
         })
@@ -113,7 +113,7 @@ impl Queries {
             return Ok(statement.schema());
         }
         let execution = execution.clone();
-        self.work(async move { Ok(opening(&statement, &execution)?.1) })
+        self.work(async move { Ok(parameter_rows_and_schema(&statement, &execution)?.1) })
             .await
     }
 
@@ -273,7 +273,7 @@ async fn produce(
     sender: mpsc::Sender<FlightData>,
 ) -> Result<(), Status> {
     let statement = planned(&session, &plans, &execution.sql).await?;
-    let (rows, schema) = opening(&statement, &execution)?;
+    let (rows, schema) = parameter_rows_and_schema(&statement, &execution)?;
     let dialect = Arc::clone(&session.dialect);
     let streams = stream::iter(rows).then(move |values| {
         let bound = statement.clone().bind(&values);
@@ -307,7 +307,7 @@ async fn produce(
 }
 
 /// Returns the rows of parameters of an execution, and the schema of its result.
-fn opening(
+fn parameter_rows_and_schema(
     statement: &Statement,
     execution: &Execution,
 ) -> Result<(Vec<ParamValues>, SchemaRef), Status> {

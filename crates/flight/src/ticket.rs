@@ -35,7 +35,7 @@ impl Execution {
 
     /// Returns the id for cancellation.
     pub fn id(&self) -> Result<Uuid, Status> {
-        Uuid::from_slice(&self.id).map_err(|_| foreign())
+        Uuid::from_slice(&self.id).map_err(|_| not_issued_here())
     }
 
     /// Encodes the execution as a ticket.
@@ -48,7 +48,7 @@ impl Execution {
 
     /// Decodes the execution from a ticket.
     pub fn of_ticket(ticket: &TicketStatementQuery) -> Result<Self, Status> {
-        Self::decode(ticket.statement_handle.clone()).map_err(|_| foreign())
+        Self::decode(ticket.statement_handle.clone()).map_err(|_| not_issued_here())
     }
 
     /// Returns the executions of all endpoints of `info`.
@@ -58,9 +58,9 @@ impl Execution {
             .iter()
             .filter_map(|endpoint| endpoint.ticket.as_ref());
         let executions = tickets.map(|ticket| {
-            let any = Any::decode(ticket.ticket.clone()).map_err(|_| foreign())?;
+            let any = Any::decode(ticket.ticket.clone()).map_err(|_| not_issued_here())?;
             let ticket = any.unpack::<TicketStatementQuery>().ok().flatten();
-            Self::of_ticket(&ticket.ok_or_else(foreign)?)
+            Self::of_ticket(&ticket.ok_or_else(not_issued_here)?)
         });
         executions.collect()
     }
@@ -85,7 +85,7 @@ impl Prepared {
 
     /// Returns the id to which parameters are bound.
     pub fn id(&self) -> Result<Uuid, Status> {
-        Uuid::from_slice(&self.id).map_err(|_| foreign())
+        Uuid::from_slice(&self.id).map_err(|_| not_issued_here())
     }
 
     /// Encodes the prepared statement as a handle.
@@ -95,7 +95,7 @@ impl Prepared {
 
     /// Decodes the prepared statement from a handle.
     pub fn of_handle(handle: &Bytes) -> Result<Self, Status> {
-        Self::decode(handle.clone()).map_err(|_| foreign())
+        Self::decode(handle.clone()).map_err(|_| not_issued_here())
     }
 }
 
@@ -103,7 +103,7 @@ fn new_id() -> Bytes {
     Bytes::copy_from_slice(Uuid::new_v4().as_bytes())
 }
 
-fn foreign() -> Status {
+fn not_issued_here() -> Status {
     wrong("the ticket or handle is not one that this server gave")
 }
 

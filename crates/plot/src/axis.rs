@@ -109,7 +109,7 @@ impl Axis {
         let mut last = (Vec::new(), self.title.clone());
         for count in (1..=MOST_TICKS).rev() {
             let (ticks, title) = self.about(count);
-            let fits = do_fit(&ticks, length, size, gap);
+            let fits = labels_fit(&ticks, length, size, gap);
             if fits && (ticks.len() > 1 || count == 1) {
                 return (ticks, title);
             }
@@ -177,7 +177,7 @@ impl Axis {
         let mut step = 1;
         loop {
             let ticks = every(step);
-            if ticks.len() <= 1 || do_fit(&ticks, length, size, gap) {
+            if ticks.len() <= 1 || labels_fit(&ticks, length, size, gap) {
                 return ticks;
             }
             step += step.div_ceil(2);
@@ -230,7 +230,7 @@ fn widened(low: f64, high: f64, scale: &Scale) -> (f64, f64) {
 }
 
 /// Returns `true` if adjacent labels are at least `gap` apart.
-fn do_fit(ticks: &[Tick], length: f64, size: &dyn Fn(&str) -> f64, gap: f64) -> bool {
+fn labels_fit(ticks: &[Tick], length: f64, size: &dyn Fn(&str) -> f64, gap: f64) -> bool {
     ticks.windows(2).all(|pair| {
         let apart = (pair[1].at - pair[0].at).abs() * length;
         apart >= (size(&pair[0].label) + size(&pair[1].label)) / 2.0 + gap
@@ -250,7 +250,7 @@ mod tests {
         let axis = Axis::of_numbers("n".to_owned(), 0.0, 1000.0, Round::Decimal);
         for length in [1.0, 10.0, 30.0, 100.0, 1000.0] {
             let (ticks, _) = axis.ticks(length, &width, 1.0);
-            assert!(do_fit(&ticks, length, &width, 1.0) && !ticks.is_empty());
+            assert!(labels_fit(&ticks, length, &width, 1.0) && !ticks.is_empty());
         }
         let (ticks, _) = axis.ticks(30.0, &width, 1.0);
         let labels: Vec<&str> = ticks.iter().map(|tick| tick.label.as_str()).collect();

@@ -45,11 +45,11 @@ pub fn roles(columns: &[Column]) -> Result<Roles, String> {
     if axes.is_empty() {
         axes.push(others.next().unwrap_or(0));
     }
-    let mut is_enough = do_identify(columns, &axes);
+    let mut is_enough = identify_rows(columns, &axes);
     while !is_enough && let Some(other) = others.next() {
         axes.push(other);
         axes.sort_unstable();
-        is_enough = do_identify(columns, &axes);
+        is_enough = identify_rows(columns, &axes);
     }
     if !is_enough {
         // No choice of axes identifies every row: keep the dimensions, or at most two columns.
@@ -81,7 +81,7 @@ pub fn roles(columns: &[Column]) -> Result<Roles, String> {
 }
 
 /// Returns `true` if no two of the first million rows have the same values in all of these columns.
-fn do_identify(columns: &[Column], axes: &[usize]) -> bool {
+fn identify_rows(columns: &[Column], axes: &[usize]) -> bool {
     let rows = columns
         .first()
         .map_or(0, |column| column.values.len())

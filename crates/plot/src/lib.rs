@@ -248,11 +248,11 @@ impl Chart {
         let first = values[0];
         let content = match roles.axes.as_slice() {
             [axis] if columns[*axis].kind.is_categorical() && kind != Some(ChartKind::Lines) => {
-                leave(&mut values, 1, "bars show one column", &mut notes);
+                keep_first(&mut values, 1, "bars show one column", &mut notes);
                 Content::Bars(Bars::of(&columns[*axis], first, &mut notes)?)
             }
             [axis] => {
-                leave(
+                keep_first(
                     &mut values,
                     MAX_LINES,
                     "there are too many lines",
@@ -261,7 +261,7 @@ impl Chart {
                 Content::Lines(Lines::of_columns(&columns[*axis], &values, &mut notes)?)
             }
             [one, other] => {
-                leave(
+                keep_first(
                     &mut values,
                     1,
                     "two axes have room for one column",
@@ -358,7 +358,7 @@ impl Chart {
 }
 
 /// Keeps the first `most` columns, and notes which ones are not drawn.
-fn leave(values: &mut Vec<&Column>, most: usize, why: &str, notes: &mut Vec<String>) {
+fn keep_first(values: &mut Vec<&Column>, most: usize, why: &str, notes: &mut Vec<String>) {
     if values.len() > most {
         let names: Vec<&str> = values[most..]
             .iter()

@@ -36,7 +36,7 @@ pub struct Demo {
 impl Demo {
     /// Writes the file to a temporary directory.
     pub fn create() -> Result<Self, Failure> {
-        let folder = shutdown::temporary_folder()?;
+        let folder = shutdown::temporary_directory()?;
         let path = folder.path().join("demo.tet");
         write(&path).map_err(|error| Failure::message(format!("the demo file: {error}")))?;
         Ok(Self {

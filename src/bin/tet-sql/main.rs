@@ -76,7 +76,7 @@ fn end(result: Result<(), Failure>) -> ExitCode {
         Err(Failure::Interrupted) => {
             // Delete the files of statements that did not stop in time.
             tet_sql::format::remove_unfinished();
-            session::shutdown::remove_folders();
+            session::shutdown::remove_temporary_directories();
             messages::note("cancelled");
             ExitCode::from(130)
         }
@@ -95,7 +95,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
         None
     };
     // Deleting this directory also deletes the spill files of a statement that is still stopping.
-    let spill = session::shutdown::temporary_folder().ok();
+    let spill = session::shutdown::temporary_directory().ok();
     let options = arguments.reading.options()?;
     let settings = session::Settings {
         spill_folder: spill.as_ref().map(|folder| folder.path().to_owned()),
@@ -122,7 +122,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     // The command line takes precedence over the init file.
-    shell.arrange(arguments.format, arguments.output.clone())?;
+    shell.set_output(arguments.format, arguments.output.clone())?;
     match scripts {
         Some(scripts) => shell.run_scripts(scripts),
         None => prompt::run(&shell, arguments),

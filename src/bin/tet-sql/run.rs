@@ -96,7 +96,7 @@ impl Shell {
 
     /// Sets the format and the file of the following results, if given. The given format takes
     /// precedence over the extension of the file.
-    pub fn arrange(&self, format: Option<Format>, file: Option<PathBuf>) -> Result<(), Failure> {
+    pub fn set_output(&self, format: Option<Format>, file: Option<PathBuf>) -> Result<(), Failure> {
         let choose_format = || {
             if let Some(format) = format {
                 self.choose_format(format);
@@ -295,7 +295,7 @@ impl Shell {
     fn run_meta(&self, line: &str) -> Result<Control, Failure> {
         match meta::parse(line).map_err(Failure::Message)? {
             Meta::Quit => Ok(Control::Quit),
-            meta => self.obey(meta),
+            meta => self.execute_meta(meta),
         }
     }
 }

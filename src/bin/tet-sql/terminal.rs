@@ -74,11 +74,11 @@ fn size() -> Option<(usize, usize)> {
 }
 
 /// Escapes control characters and characters that change the text direction.
-pub fn on_a_line(text: &str) -> String {
+pub fn escape_controls(text: &str) -> String {
     escaped(text, is_obeyed)
 }
 
-/// Like [`on_a_line`], but keeps line ends.
+/// Like [`escape_controls`], but keeps line ends.
 pub fn on_lines(text: &str) -> String {
     escaped(text, |character| character != '\n' && is_obeyed(character))
 }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn terminals_are_not_told_what_to_do() {
         assert_eq!(
-            on_a_line("a\u{1b}[2J\n\u{202e}é"),
+            escape_controls("a\u{1b}[2J\n\u{202e}é"),
             "a\\u{1b}[2J\\n\\u{202e}é"
         );
         assert_eq!(on_lines("a\n\tb"), "a\n\\tb");

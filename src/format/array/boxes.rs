@@ -1,7 +1,7 @@
 //! Copies boxes of cells between row-major buffers. A box has a contiguous slice of every axis.
 
 use crate::format::array::dataset::Dataset;
-use crate::format::array::walk::next_position;
+use crate::format::array::walk::next_indices;
 
 /// A copy of a box of cells from one row-major box to another.
 ///
@@ -56,7 +56,7 @@ impl BoxCopy<'_> {
             }
             let (from, to) = ((from * self.size) as usize, (to * self.size) as usize);
             target[to..to + run].copy_from_slice(&source[from..from + run]);
-            if !next_position(&mut position, &self.extents[..outer]) {
+            if !next_indices(&mut position, &self.extents[..outer]) {
                 return;
             }
         }
@@ -72,7 +72,7 @@ pub(crate) fn copy_chunk(
     cells: &[u8],
     buffer: &mut Vec<u8>,
 ) {
-    let (from, extents) = dataset.chunk_place(chunk);
+    let (from, extents) = dataset.chunk_bounds(chunk);
     // The chunk is part of `cells`, which is in memory, so its size fits a `usize`.
     buffer.resize((extents.iter().product::<u64>() * size) as usize, 0);
     let copy = BoxCopy {

@@ -31,7 +31,7 @@ pub struct Categories {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Texts {
     /// The texts of the codes 0, 1, 2 and so on, which is how the reference implementation counts.
-    Counted(Vec<String>),
+    Dense(Vec<String>),
     /// The texts of any other set of codes.
     Mapped(HashMap<i64, String>),
 }
@@ -126,7 +126,7 @@ impl Categories {
         };
         Ok(Self {
             texts: if is_counted {
-                Texts::Counted(texts.into_values().collect())
+                Texts::Dense(texts.into_values().collect())
             } else {
                 Texts::Mapped(texts.into_iter().collect())
             },
@@ -173,7 +173,7 @@ impl Categories {
     /// Returns the text of a code, or `None` for the code for null and for unknown codes.
     pub fn text(&self, code: i64) -> Option<&str> {
         match &self.texts {
-            Texts::Counted(texts) => texts.get(usize::try_from(code).ok()?),
+            Texts::Dense(texts) => texts.get(usize::try_from(code).ok()?),
             Texts::Mapped(texts) => texts.get(&code),
         }
         .map(String::as_str)
@@ -187,7 +187,7 @@ impl Categories {
     /// Returns the number of texts.
     pub fn len(&self) -> usize {
         match &self.texts {
-            Texts::Counted(texts) => texts.len(),
+            Texts::Dense(texts) => texts.len(),
             Texts::Mapped(texts) => texts.len(),
         }
     }
@@ -282,7 +282,7 @@ mod tests {
     fn codes_that_count_from_zero() {
         let text = r#"{"codes":{"b":1,"a":2,"Sa\u00f1o \"x\"":0},"missing":-1}"#;
         let categories = Categories::parse(text).unwrap();
-        assert!(matches!(categories.texts, Texts::Counted(_)));
+        assert!(matches!(categories.texts, Texts::Dense(_)));
         assert_eq!(categories.text(0), Some("Sa\u{f1}o \"x\""));
         assert_eq!(categories.text(1), Some("b"));
         assert_eq!(categories.text(2), Some("a"));

@@ -142,7 +142,7 @@ impl Dataset {
     }
 
     /// Returns the first index and the extent of a chunk along each axis, clipped to the shape.
-    pub(crate) fn chunk_place(&self, chunk: &[u64]) -> (Vec<u64>, Vec<u64>) {
+    pub(crate) fn chunk_bounds(&self, chunk: &[u64]) -> (Vec<u64>, Vec<u64>) {
         let axes = chunk.iter().zip(self.shape.iter().zip(&self.chunk_shape));
         axes.map(|(position, (extent, size))| {
             let start = position * size;

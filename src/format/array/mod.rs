@@ -30,5 +30,5 @@ pub use file::{ArrayFile, Payload, StoredChunk};
 pub(crate) use fill::{FILL_ATTRIBUTES, Fill, fill_text};
 pub use metadata::{AxisLabels, DatasetMetadata, LabelRule};
 pub use spec::{Compression, DatasetSpec};
-pub(crate) use walk::next_position;
+pub(crate) use walk::next_indices;
 pub use writer::ArrayWriter;

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::format::array::boxes::copy_chunk;
 use crate::format::array::dataset::Dataset;
-use crate::format::array::walk::next_position;
+use crate::format::array::walk::next_indices;
 
 /// Writes one file of arrays under a temporary name, and gives it the target's name at the end.
 ///
@@ -65,7 +65,7 @@ pub trait ArrayWriter: Send {
         loop {
             copy_chunk(&described, size, &chunk, cells, &mut buffer);
             self.write_chunk(dataset, &chunk, &buffer)?;
-            if !next_position(&mut chunk, &grid) {
+            if !next_indices(&mut chunk, &grid) {
                 return Ok(());
             }
         }

@@ -22,32 +22,32 @@ pub(crate) fn create_beside(target: &Path) -> Result<TemporaryFile> {
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     Unfinished::create(
-        || builder.tempfile_in(folder_of(&resolved(target))),
+        || builder.tempfile_in(parent_directory(&resolved(target))),
         NamedTempFile::path,
     )
     .map_err(Error::io(target, "create"))
 }
 
 /// Creates a temporary directory beside `target`, named `.tet-writing-*.tmp`.
-pub(crate) fn create_folder_beside(target: &Path) -> Result<TemporaryDirectory> {
+pub(crate) fn create_directory_beside(target: &Path) -> Result<TemporaryDirectory> {
     let mut builder = builder();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
     Unfinished::create(
-        || builder.tempdir_in(folder_of(&resolved(target))),
+        || builder.tempdir_in(parent_directory(&resolved(target))),
         TempDir::path,
     )
     .map_err(Error::io(target, "create"))
 }
 
 /// Creates the temporary directory `path`. Errors name `target`, which the directory is for.
-pub(crate) fn create_folder(path: &Path, target: &Path) -> Result<TemporaryDirectory> {
+pub(crate) fn create_directory(path: &Path, target: &Path) -> Result<TemporaryDirectory> {
     let mut builder = Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
     let name = path.file_name().unwrap_or_default();
     builder.prefix(name).rand_bytes(0);
-    Unfinished::create(|| builder.tempdir_in(folder_of(path)), TempDir::path)
+    Unfinished::create(|| builder.tempdir_in(parent_directory(path)), TempDir::path)
         .map_err(Error::io(target, "create"))
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn persist(temporary: TemporaryFile, target: &Path) -> Result<()> {
 /// Syncs the directory of `target`, so that the new name survives a crash. Errors are ignored: not
 /// every platform can sync a directory, and the file's contents are already synced.
 pub(crate) fn sync_name(target: &Path) {
-    if let Ok(folder) = File::open(folder_of(&resolved(target))) {
+    if let Ok(folder) = File::open(parent_directory(&resolved(target))) {
         let _ = folder.sync_all();
     }
 }
@@ -86,7 +86,7 @@ pub(crate) fn resolved(target: &Path) -> Cow<'_, Path> {
     }
 }
 
-fn folder_of(path: &Path) -> &Path {
+fn parent_directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -32,7 +32,7 @@ pub fn remove_unfinished() {
 
 /// Returns `true` if the process should survive the closing of its terminal, because it was started
 /// with SIGHUP ignored, as `nohup` does. Detected on Linux only.
-pub fn ignores_hang_ups() -> bool {
+pub fn ignores_sighup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     // The lowest bit stands for signal 1, SIGHUP.
@@ -44,7 +44,7 @@ pub fn ignores_hang_ups() -> bool {
 /// Returns a guard that delays [`remove_unfinished`], so that files are not deleted between two
 /// steps that belong together. Creating or dropping an [`Unfinished`] while holding the guard
 /// deadlocks.
-pub(crate) fn hold() -> impl Drop {
+pub(crate) fn hold_removal() -> impl Drop {
     ALL.read().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -89,7 +89,7 @@ struct Array {
 #[derive(Debug)]
 enum Source {
     /// In the opened file itself.
-    Whole(Arc<Storage>),
+    InFile(Arc<Storage>),
     /// In a temporary file that is created on the first read.
     Compressed(Member, Mutex<Option<(tempfile::TempPath, Arc<Storage>)>>),
 }
@@ -116,7 +116,7 @@ impl NpyFile {
             let length = storage.length().min(MAX_HEADER as u64);
             let start = storage.read_range(Access::Pread, 0..length)?;
             let length = storage.length();
-            file.push(&stem, &start, 0, length, Source::Whole(storage))?;
+            file.push(&stem, &start, 0, length, Source::InFile(storage))?;
             return Ok(file);
         }
         for (member, start) in members::list(path, &storage, &mut file.warnings)? {
@@ -124,7 +124,7 @@ impl NpyFile {
             let (offset, length) = (member.offset, member.length);
             let added = start.and_then(|start| match member.is_compressed {
                 false => {
-                    let source = Source::Whole(Arc::clone(&storage));
+                    let source = Source::InFile(Arc::clone(&storage));
                     file.push(&name, &start, offset, length, source)
                 }
                 true => {
@@ -258,7 +258,7 @@ impl NpyFile {
 
     fn storage_of(&self, array: &Array) -> Result<Arc<Storage>> {
         match &array.source {
-            Source::Whole(storage) => Ok(Arc::clone(storage)),
+            Source::InFile(storage) => Ok(Arc::clone(storage)),
             Source::Compressed(member, decompressed) => {
                 // Concurrent readers wait for the lock, so that the member is decompressed only
                 // once. A panic while decompressing leaves `None`, so a poisoned lock can still be
@@ -332,11 +332,11 @@ impl ArrayFile for NpyFile {
         let count = elements.end - elements.start;
         let stored_bytes = count * array.element.size().unwrap_or(0);
         let payload = match array.element.is_stored_as_cells() && !array.fortran_order {
-            true => Payload::Raw(array.cells_offset + elements.start * dataset_size(dataset)),
+            true => Payload::Raw(array.cells_offset + elements.start * bytes_per_cell(dataset)),
             false => Payload::Encoded("npy"),
         };
         Ok(StoredChunk {
-            raw_bytes: count * dataset_size(dataset),
+            raw_bytes: count * bytes_per_cell(dataset),
             stored_bytes,
             payload,
         })
@@ -363,22 +363,23 @@ impl ArrayFile for NpyFile {
             let bytes = bytes.map_err(|error| {
                 error.at(&ErrorLocation::chunk(&self.path, dataset.name(), chunk))
             })?;
-            cells
-                .reserve((elements.end - elements.start) as usize * dataset_size(dataset) as usize);
+            cells.reserve(
+                (elements.end - elements.start) as usize * bytes_per_cell(dataset) as usize,
+            );
             for element in bytes.chunks_exact(size as usize) {
                 array.element.push_cell(element, cells);
             }
         }
         if array.fortran_order {
-            let (_, extents) = dataset.chunk_place(chunk);
-            *cells = transposed(cells, &extents, dataset_size(dataset));
+            let (_, extents) = dataset.chunk_bounds(chunk);
+            *cells = transposed(cells, &extents, bytes_per_cell(dataset));
         }
         Ok(())
     }
 }
 
 /// Returns the number of bytes per cell.
-fn dataset_size(dataset: &Dataset) -> u64 {
+fn bytes_per_cell(dataset: &Dataset) -> u64 {
     dataset.dtype.map_or(1, |dtype| dtype.size())
 }
 

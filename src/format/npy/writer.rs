@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 use crate::error::{Error, Result};
-use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec, next_position};
+use crate::format::array::{ArrayWriter, Chunks, Dataset, DatasetSpec, next_indices};
 use crate::format::io::target::{self, TemporaryFile};
 use crate::format::npy::header::Header;
 
@@ -117,7 +117,7 @@ impl ArrayWriter for NpyWriter {
         let (described, ordinal) = self.chunks.check(path, dataset, chunk, cells)?;
         let size = described.check(path)?.size();
         let array = &mut self.arrays[dataset];
-        let (start, extent) = described.chunk_place(chunk);
+        let (start, extent) = described.chunk_bounds(chunk);
         // The trailing axes that the chunk covers in full form one run with the next outer axis.
         let whole = (0..extent.len())
             .rev()
@@ -139,7 +139,7 @@ impl ArrayWriter for NpyWriter {
                 .seek(SeekFrom::Start(array.cells_offset + offset * size))
                 .and_then(|_| array.output.write_all(cells))
                 .map_err(Error::io(path, "write"))?;
-            if !next_position(&mut row, &extent[..cut]) {
+            if !next_indices(&mut row, &extent[..cut]) {
                 break;
             }
         }

@@ -265,12 +265,12 @@ impl TetFile {
     }
 
     /// The cache of [`Self::zone_maps()`].
-    pub(crate) fn kept_zone_maps(&self) -> &Lazy<ZoneMaps> {
+    pub(crate) fn zone_maps_cache(&self) -> &Lazy<ZoneMaps> {
         &self.zone_maps
     }
 
     /// The cache of [`Self::value_postings()`].
-    pub(crate) fn kept_value_postings(&self) -> &Lazy<ValuePostings> {
+    pub(crate) fn value_postings_cache(&self) -> &Lazy<ValuePostings> {
         &self.value_postings
     }
 }

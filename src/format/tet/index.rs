@@ -131,7 +131,7 @@ impl StoredRow {
 
     /// Returns `true` if the row describes `chunk`. Ignores the slots beyond the dataset's rank, as
     /// the reference does.
-    fn is(&self, dataset: &Dataset, chunk: &[u64]) -> bool {
+    fn describes(&self, dataset: &Dataset, chunk: &[u64]) -> bool {
         self.dataset_id == dataset.id && self.chunk[..chunk.len()] == *chunk
     }
 }
@@ -294,7 +294,7 @@ impl ChunkIndex {
         // Cannot overflow or exceed the rows: the grids of all datasets have exactly `row_count`
         // chunks in total.
         let row = self.stored_row(storage, access, first + ordinal)?;
-        Ok(row.is(dataset, chunk).then_some(row))
+        Ok(row.describes(dataset, chunk).then_some(row))
     }
 
     /// Finds the row with the given key: a dataset id and the ordinal of a chunk.

@@ -162,7 +162,7 @@ impl Walk<'_> {
             };
             if is_folder {
                 found.push((entry_name, path));
-                self.count_folder()?;
+                self.count_directory()?;
             }
         }
         found.sort_unstable();
@@ -221,7 +221,7 @@ impl Walk<'_> {
     }
 
     /// Adds a warning for the first link in an array's directory that leads out of the hierarchy.
-    fn look_for_links(&mut self, folder: &Path) {
+    fn warn_about_links(&mut self, folder: &Path) {
         let mut folders = vec![folder.to_path_buf()];
         while let Some(folder) = folders.pop() {
             // A directory that cannot be listed is reported when it is read.
@@ -258,7 +258,7 @@ impl Walk<'_> {
             return Err(self.too_many(MAX_ARRAYS, "arrays"));
         }
         if self.root.links() == OutwardLinks::Follow {
-            self.look_for_links(&folder);
+            self.warn_about_links(&folder);
         }
         self.nodes.push(Node {
             name,
@@ -269,7 +269,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn count_folder(&mut self) -> Result<()> {
+    fn count_directory(&mut self) -> Result<()> {
         self.folders += 1;
         if self.folders > MAX_DIRECTORIES {
             return Err(self.too_many(MAX_DIRECTORIES, "folders"));

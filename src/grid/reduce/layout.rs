@@ -64,7 +64,7 @@ pub(crate) enum Target {
     /// All cells go to the group of the base.
     Base,
     /// Cells go to consecutive groups, starting at the group of the base.
-    Neighbours,
+    Consecutive,
     /// Each cell goes to the group of the base plus its own term, or is ignored if the term is
     /// [`NO_GROUP`].
     Scattered(Vec<usize>),
@@ -104,7 +104,7 @@ impl Layout {
         parts.reverse();
         let mut pieces = Vec::new();
         if parts.iter().all(|part| !part.selected.is_empty()) {
-            cut(merged(parts), &mut pieces);
+            cut(merge_axes(parts), &mut pieces);
         }
         let start = pieces.iter().map(RowPattern::start).min().unwrap_or(0);
         let end = pieces.iter().map(RowPattern::end).max().unwrap_or(0);
@@ -190,7 +190,7 @@ impl LayoutAxis {
     }
 
     /// Returns a term for each index, selected or not.
-    fn spelled_out(&self) -> Vec<usize> {
+    fn dense_terms(&self) -> Vec<usize> {
         let mut terms = vec![NO_GROUP; self.extent];
         for position in self.positions() {
             terms[position] = self.terms.at(position);
@@ -198,9 +198,9 @@ impl LayoutAxis {
         terms
     }
 
-    /// Combines this axis and the next one, `behind`, whatever their terms are.
+    /// Combines this axis and the next one, `unwrap_row_format`, whatever their terms are.
     fn combine(&self, behind: &Self) -> Self {
-        let (ahead, inner) = (self.spelled_out(), behind.spelled_out());
+        let (ahead, inner) = (self.dense_terms(), behind.dense_terms());
         let terms = ahead.iter().flat_map(|ahead| {
             inner.iter().map(move |inner| {
                 if *ahead == NO_GROUP || *inner == NO_GROUP {
@@ -219,7 +219,7 @@ impl LayoutAxis {
         }
     }
 
-    /// Combines this axis and the next one, `behind`, if the result is as simple as both.
+    /// Combines this axis and the next one, `unwrap_row_format`, if the result is as simple as both.
     fn merge(&self, behind: &Self) -> Option<Self> {
         let terms = match (&self.terms, &behind.terms) {
             (terms, AxisTerms::Same(0)) if behind.extent == 1 => {
@@ -307,7 +307,7 @@ impl AxisTerms {
 }
 
 /// Merges adjacent axes where that keeps them simple.
-fn merged(parts: Vec<LayoutAxis>) -> Vec<LayoutAxis> {
+fn merge_axes(parts: Vec<LayoutAxis>) -> Vec<LayoutAxis> {
     let mut merged: Vec<LayoutAxis> = Vec::with_capacity(parts.len());
     for part in parts {
         let together = merged.last().and_then(|ahead| ahead.merge(&part));
@@ -373,7 +373,7 @@ fn cut(mut parts: Vec<LayoutAxis>, pieces: &mut Vec<RowPattern>) {
     }
     let count: usize = line.selected.iter().map(Range::len).sum();
     if line.selected.len() > 1 && count < line.selected.len() * SPARSE {
-        line.terms = AxisTerms::Any(line.spelled_out());
+        line.terms = AxisTerms::Any(line.dense_terms());
         let first = line.selected.first().map_or(0, |run| run.start);
         let last = line.selected.last().map_or(0, |run| run.end);
         line.selected = vec![first..last];
@@ -389,7 +389,7 @@ fn cut(mut parts: Vec<LayoutAxis>, pieces: &mut Vec<RowPattern>) {
         for run in &line.selected {
             let (first, target) = match &line.terms {
                 AxisTerms::Same(term) => (*term, Target::Base),
-                AxisTerms::Steps(first, 1) => (first + run.start, Target::Neighbours),
+                AxisTerms::Steps(first, 1) => (first + run.start, Target::Consecutive),
                 terms => {
                     let terms = run.clone().map(|position| terms.at(position));
                     (0, Target::Scattered(terms.collect()))
@@ -419,7 +419,7 @@ fn has_rows(parts: &[LayoutAxis]) -> bool {
 }
 
 /// Returns `true` if every selected index of an axis has its own group.
-fn is_simple(part: &LayoutAxis) -> bool {
+fn has_own_groups(part: &LayoutAxis) -> bool {
     match &part.terms {
         AxisTerms::Same(_) => part.positions().nth(1).is_none(),
         AxisTerms::Steps(..) => true,
@@ -437,7 +437,7 @@ fn is_simple(part: &LayoutAxis) -> bool {
 /// Returns the bases: the product of all but the last of the axes on which every selected index has
 /// its own group, and that last axis.
 fn bases(parts: &[LayoutAxis]) -> (Vec<Base>, Vec<Base>) {
-    let simple: Vec<&LayoutAxis> = parts.iter().filter(|part| is_simple(part)).collect();
+    let simple: Vec<&LayoutAxis> = parts.iter().filter(|part| has_own_groups(part)).collect();
     let nothing = || {
         vec![Base {
             offset: 0,
@@ -466,7 +466,7 @@ fn bases(parts: &[LayoutAxis]) -> (Vec<Base>, Vec<Base>) {
 /// Returns the offsets of the rows along all other axes, per sum of their terms.
 fn rows(parts: &[LayoutAxis]) -> Vec<(usize, Vec<usize>)> {
     let mut all = vec![(0, vec![0])];
-    for part in parts.iter().filter(|part| !is_simple(part)) {
+    for part in parts.iter().filter(|part| !has_own_groups(part)) {
         let mut classes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for position in part.positions() {
             let class = classes.entry(part.terms.at(position)).or_default();

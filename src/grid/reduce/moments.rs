@@ -131,13 +131,13 @@ impl<C: Number> Moments<C> {
 
     /// Returns `true` if there are no bounds: most cells are expected to be kept, and `counts` is
     /// minus the number of skipped cells.
-    pub fn is_hopeful(&self) -> bool {
+    pub fn expects_all(&self) -> bool {
         self.within.is_none()
     }
 
     /// Changes the bounds for cells that are added from now on. There must be bounds already.
     pub fn set_bounds(&mut self, bounds: Within<C>) {
-        debug_assert!(!self.is_hopeful(), "there are no bounds");
+        debug_assert!(!self.expects_all(), "there are no bounds");
         self.within = Some(bounds);
     }
 
@@ -177,7 +177,7 @@ impl<C: Number> Moments<C> {
         target: &Target,
         keep: K,
     ) {
-        let is_hopeful = self.is_hopeful();
+        let is_hopeful = self.expects_all();
         let scratch = &mut self.scratch;
         let counts = &mut self.counts;
         match &mut self.totals {
@@ -210,7 +210,7 @@ impl<C: Number> Moments<C> {
         if let Some(deviations) = &mut self.deviations {
             match target {
                 Target::Base => deviation_rows(piece, keep, deviations),
-                Target::Neighbours => deviation_columns(piece, keep, deviations),
+                Target::Consecutive => deviation_columns(piece, keep, deviations),
                 Target::Scattered(terms) => for_each_base(piece, |group, piece| {
                     let line = &mut scratch.deviations;
                     line.clear();
@@ -264,7 +264,7 @@ impl<C: Number> Moments<C> {
     /// Adds skipped cells.
     pub fn add_missing(&mut self, cells: &GroupCounts) {
         // With bounds, only kept cells are counted.
-        if self.is_hopeful() {
+        if self.expects_all() {
             cells.for_each(|group, missing| self.count_known(group, 0, missing));
         }
     }
@@ -272,7 +272,7 @@ impl<C: Number> Moments<C> {
     /// Adds kept cells of unknown values. Only for reductions that compute nothing but counts.
     pub fn add_counted(&mut self, cells: &GroupCounts) {
         // Without bounds, only skipped cells are counted.
-        if !self.is_hopeful() {
+        if !self.expects_all() {
             cells.for_each(|group, count| self.count_known(group, count, 0));
         }
     }
@@ -303,7 +303,7 @@ impl<C: Number> Moments<C> {
     fn count_known(&mut self, group: usize, count: u64, missing: u64) {
         // May wrap: cells that exceed the range are reported as an error when they are counted per
         // group.
-        if !self.is_hopeful() {
+        if !self.expects_all() {
             self.counts[group] = self.counts[group].wrapping_add_unsigned(count);
         } else if missing > 0 {
             self.counts.resize(self.groups, 0);
@@ -370,7 +370,7 @@ fn add_sums<C: SumInto<T>, T: Total, K: Keep<C>>(
 ) {
     match target {
         Target::Base => sum_rows::<C, T, K>(piece, keep, &mut sums),
-        Target::Neighbours => sum_columns::<C, T, K>(piece, keep, &mut sums),
+        Target::Consecutive => sum_columns::<C, T, K>(piece, keep, &mut sums),
         Target::Scattered(terms) => for_each_base(piece, |group, piece| {
             line.clear();
             line.resize(piece.length, T::default());
@@ -403,7 +403,7 @@ fn add_extremes<C: Number, K: Keep<C>, const MAX: bool>(
     };
     match target {
         Target::Base => extreme_rows::<C, K, MAX>(piece, keep, &mut extremes),
-        Target::Neighbours => extreme_columns::<C, K, MAX>(piece, keep, &mut extremes),
+        Target::Consecutive => extreme_columns::<C, K, MAX>(piece, keep, &mut extremes),
         Target::Scattered(terms) => for_each_base(piece, |group, piece| {
             let (line, seen) = (&mut scratch.found, &mut scratch.seen);
             line.clear();

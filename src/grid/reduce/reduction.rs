@@ -237,7 +237,7 @@ impl Reduction {
             T: ArrowPrimitiveType<Native = C>,
             N: ArrowPrimitiveType<Native = C::Natural>,
         {
-            let counts = match (moments.is_hopeful(), moments.counts.as_slice()) {
+            let counts = match (moments.expects_all(), moments.counts.as_slice()) {
                 (true, []) => cells.clone(),
                 (true, counts) => {
                     let counts = counts.iter().enumerate();

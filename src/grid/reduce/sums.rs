@@ -29,7 +29,7 @@ const PARTS: usize = 8;
 pub struct Sums<'a, T> {
     /// The sums of the kept cells.
     pub totals: &'a mut [T],
-    /// If `is_hopeful`, minus the number of skipped cells, and empty until a cell is skipped.
+    /// If `expects_all`, minus the number of skipped cells, and empty until a cell is skipped.
     /// Otherwise the number of kept cells.
     pub counts: &'a mut Vec<i64>,
     /// `true` if most cells are expected to be kept.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use datafusion::common::{Result, plan_err};
 
-use crate::provider::adapters::arrays::is_array_folder;
+use crate::provider::adapters::arrays::is_array_directory;
 
 /// A file format that can be read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl FileKind {
 
     /// Returns the format of an existing file or directory.
     pub(in crate::provider) fn of_input(path: &Path) -> Result<Self> {
-        if is_array_folder(path) {
+        if is_array_directory(path) {
             return Ok(Self::Tet);
         }
         match Self::by_name(path) {

@@ -11,7 +11,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::logical_expr::CreateExternalTable;
 
-use crate::format::{foreign, remote};
+use crate::format::{foreign, remote_location_advice};
 use crate::provider::catalog::location::Location;
 use crate::provider::catalog::many_files::FileTable;
 use crate::provider::catalog::settings::options::TetOptions;
@@ -183,7 +183,7 @@ fn is_word(name: &str) -> bool {
 
 /// Returns advice on a location that DataFusion could not turn into a table.
 fn advice(url: &str, other: &Result<Option<Arc<dyn TableProvider>>>) -> Option<String> {
-    let elsewhere = remote(url).filter(|_| match other {
+    let elsewhere = remote_location_advice(url).filter(|_| match other {
         Err(error) => error.to_string().contains("No suitable object store"),
         Ok(_) => true,
     });
@@ -196,7 +196,7 @@ impl UrlTableFactory for TetUrlFactory {
         if !is_word(url) {
             refuse_special(url)?;
         }
-        if !Location::is_meant(url) {
+        if !Location::is_array_location(url) {
             return match self.next.try_new(url).await {
                 // A single word more likely names a table that does not exist, or is about to be
                 // created, than a directory of that name.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
 
 use crate::error::Error;
-use crate::format::remote;
+use crate::format::remote_location_advice;
 use crate::format::tet::is_package;
-use crate::provider::adapters::arrays::{is_array_folder, is_array_name, member_of_hierarchy};
+use crate::provider::adapters::arrays::{is_array_directory, is_array_name, member_of_hierarchy};
 
 /// The most levels of nested directories that are searched.
 const MAX_DEPTH: usize = 32;
@@ -30,7 +30,7 @@ impl Location {
     /// A directory stands for every `.tet` file and `.tet.d` package in it, at any depth. A
     /// directory inside a Zarr hierarchy stands for that array of the hierarchy.
     pub fn parse(text: &str) -> Result<Self> {
-        if let Some(advice) = remote(text) {
+        if let Some(advice) = remote_location_advice(text) {
             return plan_err!("{text}: {advice}");
         }
         let text = text.strip_prefix("file://").unwrap_or(text);
@@ -47,7 +47,7 @@ impl Location {
 
     /// Returns `true` if the name of a table stands for array files: `.tet`, `.npy` or `.npz`, a
     /// `.tet.d` package, a Zarr hierarchy or an array in one, or a pattern for any of these.
-    pub fn is_meant(text: &str) -> bool {
+    pub fn is_array_location(text: &str) -> bool {
         let path = text.rsplit_once('#').map(|(path, _)| path);
         let is_pattern = text.contains(['*', '?', '[']);
         is_array_name(text)
@@ -63,7 +63,7 @@ fn files(text: &str) -> Result<(Vec<PathBuf>, Option<String>)> {
     if let Some((hierarchy, array)) = member_of_hierarchy(path) {
         return Ok((vec![hierarchy.to_path_buf()], Some(array)));
     }
-    if is_array_folder(path) {
+    if is_array_directory(path) {
         return Ok((vec![path.to_path_buf()], None));
     }
     let mut files = Vec::new();
@@ -90,7 +90,7 @@ fn files(text: &str) -> Result<(Vec<PathBuf>, Option<String>)> {
             // A package counts as one file, whichever of its files match, since only its published
             // generation is valid.
             let folders = path.ancestors();
-            let folder = folders.filter(|folder| is_array_folder(folder)).last();
+            let folder = folders.filter(|folder| is_array_directory(folder)).last();
             if let Some(folder) = folder {
                 files.push(folder.to_path_buf());
             } else if path.is_file() {
@@ -201,10 +201,10 @@ mod tests {
             "a.npz#b",
             "x/*.zarr/t2m",
         ] {
-            assert!(Location::is_meant(yes), "{yes}");
+            assert!(Location::is_array_location(yes), "{yes}");
         }
         for no in ["temperature", "a.csv", "tet", "a.tetra", "npy"] {
-            assert!(!Location::is_meant(no), "{no}");
+            assert!(!Location::is_array_location(no), "{no}");
         }
     }
 }

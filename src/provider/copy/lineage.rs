@@ -76,17 +76,19 @@ impl Origin {
         let is_window = plan.downcast_ref::<WindowAggExec>().is_some()
             || plan.downcast_ref::<BoundedWindowAggExec>().is_some();
         columns
-            .map(|column| match below(plan, &children, column) {
-                Some((child, column)) => {
-                    let origin = inputs[child].get(column).cloned().unwrap_or_default();
-                    match children.len() > 1 {
-                        true => origin.joined(),
-                        false => origin,
+            .map(
+                |column| match passed_through_column(plan, &children, column) {
+                    Some((child, column)) => {
+                        let origin = inputs[child].get(column).cloned().unwrap_or_default();
+                        match children.len() > 1 {
+                            true => origin.joined(),
+                            false => origin,
+                        }
                     }
-                }
-                None if is_window => Self::of_values(),
-                None => Self::default(),
-            })
+                    None if is_window => Self::of_values(),
+                    None => Self::default(),
+                },
+            )
             .collect()
     }
 
@@ -180,7 +182,7 @@ impl Origin {
 
 /// Finds the input column that a node passes on unchanged as output column `column`. Returns the
 /// index of the input, and of the column within the input.
-fn below(
+fn passed_through_column(
     plan: &Arc<dyn ExecutionPlan>,
     children: &[&Arc<dyn ExecutionPlan>],
     column: usize,

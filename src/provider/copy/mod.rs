@@ -32,5 +32,5 @@ pub(in crate::provider) use options::Spelling;
 pub use options::{AxisOrder, CopyOptions};
 pub(in crate::provider) use row_formats::RowFormatFactory;
 #[cfg(feature = "parquet")]
-pub(in crate::provider) use row_formats::behind;
+pub(in crate::provider) use row_formats::unwrap_row_format;
 pub(in crate::provider) use target::{CoordinateDataset, chunk_shape};

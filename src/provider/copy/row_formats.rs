@@ -99,7 +99,7 @@ struct RowFormat(Arc<dyn FileFormat>);
 
 /// Returns the DataFusion format wrapped by a [`RowFormatFactory`], or any other format unchanged.
 #[cfg(feature = "parquet")]
-pub(in crate::provider) fn behind(format: &Arc<dyn FileFormat>) -> &Arc<dyn FileFormat> {
+pub(in crate::provider) fn unwrap_row_format(format: &Arc<dyn FileFormat>) -> &Arc<dyn FileFormat> {
     match format.downcast_ref::<RowFormat>() {
         Some(RowFormat(inner)) => inner,
         None => format,
@@ -286,17 +286,17 @@ impl CopyPaths {
         }
         let written = self.written();
         if self.is_folder {
-            return put_folder(&written, &self.target);
+            return move_directory(&written, &self.target);
         }
         if !written.exists() {
             // Some formats create no file if there are no rows.
             File::create(&written).map_err(Error::io(&self.target, "create"))?;
         }
-        put_file(&written, &self.target)
+        move_file(&written, &self.target)
     }
 }
 
-fn put_file(written: &Path, target: &Path) -> Result<(), Error> {
+fn move_file(written: &Path, target: &Path) -> Result<(), Error> {
     let file = File::open(written);
     file.and_then(|file| file.sync_all())
         .and_then(|()| std::fs::rename(written, target))
@@ -305,7 +305,7 @@ fn put_file(written: &Path, target: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn put_folder(written: &Path, target: &Path) -> Result<(), Error> {
+fn move_directory(written: &Path, target: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(target).map_err(Error::io(target, "create"))?;
     if !written.exists() {
         return Ok(());
@@ -314,8 +314,8 @@ fn put_folder(written: &Path, target: &Path) -> Result<(), Error> {
         let path = entry.map_err(Error::io(written, "list"))?.path();
         let target = target.join(path.file_name().unwrap_or_default());
         match path.is_dir() {
-            true => put_folder(&path, &target)?,
-            false => put_file(&path, &target)?,
+            true => move_directory(&path, &target)?,
+            false => move_file(&path, &target)?,
         }
     }
     Ok(())
@@ -375,7 +375,7 @@ impl DataSink for RowSink {
     ) -> Result<u64> {
         let target = &self.place.target;
         let folder =
-            TemporaryDirectoryGuard(Some(target::create_folder(&self.place.folder, target)?));
+            TemporaryDirectoryGuard(Some(target::create_directory(&self.place.folder, target)?));
         let rows = self.inner()?.write_all(data, context).await?;
         self.place.put()?;
         folder.remove();

@@ -109,7 +109,7 @@ impl AxisStorage {
     /// `has_labels` is `true` if the format supports labels.
     pub fn of(axis: &FinishedAxis, has_labels: bool) -> Result<Self> {
         let coordinates = &axis.coordinates;
-        if let Some(position) = first_unreadable(coordinates) {
+        if let Some(position) = first_out_of_range_time(coordinates) {
             let value = arrow::util::display::array_value_to_string(coordinates, position);
             return plan_err!(
                 "dimension {} has the time {}, expected one within the years -262143 to 262142",
@@ -133,7 +133,7 @@ impl AxisStorage {
 }
 
 /// Returns the index of the first time that is out of range when read back.
-fn first_unreadable(coordinates: &ArrayRef) -> Option<usize> {
+fn first_out_of_range_time(coordinates: &ArrayRef) -> Option<usize> {
     let is_readable = |time: i64| DateTime::from_timestamp_micros(time).is_some();
     if let Some(times) = coordinates.as_primitive_opt::<TimestampMicrosecondType>() {
         return times.values().iter().position(|time| !is_readable(*time));

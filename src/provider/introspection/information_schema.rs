@@ -56,7 +56,7 @@ impl RelationPlanner for InformationSchemaPlanner {
         else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
-        let Some((reference, table)) = described(name, context)? else {
+        let Some((reference, table)) = described_table(name, context)? else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         let source = provider_as_source(Arc::new(table));
@@ -68,7 +68,7 @@ impl RelationPlanner for InformationSchemaPlanner {
 
 /// Returns the table with added columns, if `name` is one of the tables to extend. The schema must
 /// be spelled out: an unqualified `tables` or `columns` may be an ordinary table.
-fn described(
+fn described_table(
     name: &ObjectName,
     context: &dyn RelationPlannerContext,
 ) -> Result<Option<(TableReference, DescribedTable)>> {

@@ -45,7 +45,7 @@ pub(super) fn table(
     let by_name = TableReference::from(text);
     // Names take precedence, because `weather.tet` may also be the table `tet` of the schema
     // `weather`.
-    let by_path = Location::is_meant(text).then(|| (TableReference::bare(text), true));
+    let by_path = Location::is_array_location(text).then(|| (TableReference::bare(text), true));
     for (reference, with_paths) in [Some((by_name.clone(), false)), by_path]
         .into_iter()
         .flatten()

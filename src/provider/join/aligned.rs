@@ -245,7 +245,7 @@ impl GridSource for AlignedGrids {
         let window = self.grid.window(chunk);
         let mut bytes = 0u64;
         for grid in self.grids_read() {
-            let touched = grid.chunk_grid().chunks_of(&window);
+            let touched = grid.chunk_grid().chunks_in(&window);
             let first: Vec<u64> = touched.iter().map(|range| range.start).collect();
             // Assume that all chunks are as large as the first. There may be too many to look up.
             let count: u64 = touched
@@ -294,7 +294,7 @@ impl GridSource for AlignedGrids {
         options: &ReadOptions,
     ) -> Result<Option<Arc<BlockStatistics>>> {
         let (grid, attribute) = &self.sources[attribute];
-        if !grid.chunk_grid().has_chunks_of(self.chunk_grid()) {
+        if !grid.chunk_grid().has_same_chunks(self.chunk_grid()) {
             return Ok(None);
         }
         grid.chunk_statistics(*attribute, options)

@@ -20,7 +20,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use crate::grid::{Axis, Selection};
 use crate::provider::catalog::settings::config::TetConfig;
 use crate::provider::join::aligned::{AlignedGrids, grid_of_largest};
-use crate::provider::plans::below::{InlinedInput, may_fail, with_columns};
+use crate::provider::plans::below::{InlinedInput, may_fail, replace_columns};
 use crate::provider::scan::grid_blocks::GridBlocks;
 use crate::provider::scan::grid_table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan};
@@ -99,7 +99,7 @@ impl Side {
         if below.node.plan().dynamic_filter.is_some() {
             return Ok(None);
         }
-        let parts = below.node.blocks().grid_parts();
+        let parts = below.node.blocks().grid_selections();
         Ok(match parts.as_deref() {
             Some([part]) if part.file.is_none() => Some(Self {
                 part: part.clone(),
@@ -112,7 +112,7 @@ impl Side {
     /// Returns the dimension that an expression over the input's rows refers to; `None` if the
     /// expression is not a bare dimension.
     fn dimension(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<usize>> {
-        let expr = with_columns(expr, &|number| self.below.columns.get(number).cloned())?;
+        let expr = replace_columns(expr, &|number| self.below.columns.get(number).cloned())?;
         let column = expr.downcast_ref::<Column>().map(Column::index);
         Ok(column.filter(|column| *column < self.part.grid.axes().len()))
     }
@@ -178,9 +178,9 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
     // follow.
     let dimensions = grid.axes().len();
     let shift = grids[0].attributes().len();
-    let of_left = |expr: &Arc<dyn PhysicalExpr>| with_columns(expr, &column);
+    let of_left = |expr: &Arc<dyn PhysicalExpr>| replace_columns(expr, &column);
     let of_right = |expr: &Arc<dyn PhysicalExpr>| {
-        with_columns(expr, &|number| {
+        replace_columns(expr, &|number| {
             column(if number < dimensions {
                 number
             } else {
@@ -203,7 +203,7 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         if is_volatile(filter.expression()) {
             return Ok(None);
         }
-        let condition = with_columns(filter.expression(), &|number| {
+        let condition = replace_columns(filter.expression(), &|number| {
             let column = filter.column_indices().get(number)?;
             match column.side {
                 JoinSide::Left => left_columns.get(column.index).cloned(),
@@ -284,7 +284,7 @@ fn plan_of(rows: InlinedInput<ArrayScan>, schema: &SchemaRef) -> Result<Arc<dyn 
     let table = Arc::clone(rows.node.source().schema());
     let read = rows.node.plan().projection.clone();
     let of_read = |expr: &Arc<dyn PhysicalExpr>| {
-        with_columns(expr, &|number| {
+        replace_columns(expr, &|number| {
             let place = read.binary_search(&number).ok()?;
             Some(Arc::new(Column::new(table.field(number).name(), place)))
         })

@@ -20,7 +20,7 @@ use datafusion::object_store::{ObjectMeta, ObjectStore};
 use datafusion::physical_expr::{LexOrdering, LexRequirement};
 use datafusion::physical_plan::ExecutionPlan;
 
-use crate::provider::copy::behind;
+use crate::provider::copy::unwrap_row_format;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::{DATASET, DIMENSION};
 
@@ -92,7 +92,7 @@ struct AttributedFormat {
 /// metadata, or `None` for other tables.
 pub(crate) fn annotated_schema(table: &dyn TableProvider) -> Option<SchemaRef> {
     let files = table.downcast_ref::<ListingTable>()?;
-    let format = behind(&files.options().format).downcast_ref::<AttributedFormat>()?;
+    let format = unwrap_row_format(&files.options().format).downcast_ref::<AttributedFormat>()?;
     let attributes = format.attributes.get()?;
     let schema = table.schema();
     let columns = schema

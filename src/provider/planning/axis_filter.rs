@@ -42,7 +42,7 @@ pub(crate) fn evaluate(
     {
         return Ok(Some(set.intersect(candidates)));
     }
-    if !is_evaluated(candidates) {
+    if !can_evaluate(candidates) {
         return Ok(None);
     }
     let set = evaluate_segments(session, axis, coordinates, predicate, candidates);
@@ -67,7 +67,7 @@ pub(crate) fn evaluate_physical(
     predicate: &Arc<dyn PhysicalExpr>,
     candidates: &IndexSet,
 ) -> Result<Option<IndexSet>, Error> {
-    if !is_evaluated(candidates) {
+    if !can_evaluate(candidates) {
         return Ok(None);
     }
     let coordinates = axis.coordinates()?;
@@ -78,7 +78,7 @@ pub(crate) fn evaluate_physical(
 }
 
 /// Returns `true` if the candidates are few enough to evaluate any predicate on them.
-pub(crate) fn is_evaluated(candidates: &IndexSet) -> bool {
+pub(crate) fn can_evaluate(candidates: &IndexSet) -> bool {
     candidates.count() <= MAX_EVALUATED
 }
 

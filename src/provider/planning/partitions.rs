@@ -173,7 +173,7 @@ mod tests {
         fn ordering(&self) -> Vec<(usize, bool)> {
             Vec::new()
         }
-        fn grid_parts(&self) -> Option<Vec<GridSelection>> {
+        fn grid_selections(&self) -> Option<Vec<GridSelection>> {
             None
         }
         fn reader(&self, _: &[usize], _: &ReadOptions) -> Result<Box<dyn BlockReader>> {

@@ -45,7 +45,7 @@ pub(crate) struct Pruned {
 }
 
 /// Prunes blocks by a predicate over the columns of their table.
-pub(crate) fn surviving(
+pub(crate) fn prune_blocks(
     source: &dyn BlockSource,
     blocks: &Arc<dyn BlockList>,
     predicate: &Arc<dyn PhysicalExpr>,

@@ -45,7 +45,7 @@ pub(crate) fn classify(dimensions: &[&str], filter: &Expr) -> TableProviderFilte
 /// ```
 ///
 /// The scan applies the residual filters to its rows. `FilterExec` is DataFusion's filter above the
-/// scan. See [`surviving`](crate::provider::planning::pruning::surviving) for pruning by
+/// scan. See [`prune_blocks`](crate::provider::planning::pruning::surviving) for pruning by
 /// statistics, and [`Pruner`](crate::provider::planning::pruning::Pruner) for dynamic filters.
 #[derive(Debug)]
 pub(crate) struct Pushdown {

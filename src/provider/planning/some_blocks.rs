@@ -17,7 +17,7 @@ use crate::provider::source::{
 #[derive(Debug, Clone)]
 pub(crate) enum BlockOrdinals {
     /// In ascending order.
-    Some(IndexSet),
+    Ascending(IndexSet),
     /// In any order, each ordinal at most once.
     Ordered(Arc<[u64]>),
 }
@@ -25,14 +25,14 @@ pub(crate) enum BlockOrdinals {
 impl BlockOrdinals {
     fn count(&self) -> u64 {
         match self {
-            Self::Some(set) => set.count(),
+            Self::Ascending(set) => set.count(),
             Self::Ordered(positions) => positions.len() as u64,
         }
     }
 
     fn nth(&self, nth: u64) -> Result<u64> {
         let found = match self {
-            Self::Some(set) => set.nth(nth),
+            Self::Ascending(set) => set.nth(nth),
             Self::Ordered(positions) => positions.get(nth as usize).copied(),
         };
         match found {
@@ -63,7 +63,7 @@ impl BlockSubset {
 
     fn positions(&self, positions: &[u64]) -> Result<Vec<u64>> {
         // A run of consecutive ordinals is resolved at once, which is faster than one by one.
-        if let (BlockOrdinals::Some(set), [first, .., last]) = (&self.kept, positions)
+        if let (BlockOrdinals::Ascending(set), [first, .., last]) = (&self.kept, positions)
             && positions.windows(2).all(|two| two[0] + 1 == two[1])
             && *last < set.count()
         {
@@ -148,16 +148,16 @@ impl BlockList for BlockSubset {
     fn ordering(&self) -> Vec<(usize, bool)> {
         match self.kept {
             // A subset keeps the order of the whole.
-            BlockOrdinals::Some(_) => self.all.ordering(),
+            BlockOrdinals::Ascending(_) => self.all.ordering(),
             BlockOrdinals::Ordered(_) => Vec::new(),
         }
     }
 
-    fn grid_parts(&self) -> Option<Vec<GridSelection>> {
-        let BlockOrdinals::Some(kept) = &self.kept else {
+    fn grid_selections(&self) -> Option<Vec<GridSelection>> {
+        let BlockOrdinals::Ascending(kept) = &self.kept else {
             return None;
         };
-        let mut parts = self.all.grid_parts()?;
+        let mut parts = self.all.grid_selections()?;
         let mut start = 0u64;
         for part in &mut parts {
             if part.kept.is_some() {

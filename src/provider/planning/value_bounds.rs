@@ -30,7 +30,7 @@ impl ValueRange {
     }
 
     /// Both bounds as the bit patterns of cells. The bounds of `f16` cells are `f32` patterns.
-    pub fn patterns(self) -> (u64, u64) {
+    pub fn bit_patterns(self) -> (u64, u64) {
         match self {
             Self::Single(least, greatest) => (least.to_bits().into(), greatest.to_bits().into()),
             Self::Double(least, greatest) => (least.to_bits(), greatest.to_bits()),
@@ -73,13 +73,13 @@ impl ValueRange {
 
     /// The bit pattern of the only value between this range and `next`. `None` if there is not
     /// exactly one, or if it is a float zero, which has two bit patterns.
-    pub fn only_value_before(self, next: Self) -> Option<u64> {
+    pub fn only_value_between(self, next: Self) -> Option<u64> {
         let between = (self.ordinals().1 + 1, next.ordinals().0 - 1);
         let is_float = matches!(self, Self::Single(..) | Self::Double(..));
         if between.0 != between.1 || (is_float && between.0 == 0) {
             return None;
         }
-        Some(self.of_ordinals(between).patterns().0)
+        Some(self.of_ordinals(between).bit_patterns().0)
     }
 
     /// The `f32` values for which a comparison with an `f64` is true; `None` if the comparison is
@@ -330,12 +330,12 @@ mod tests {
         let all = ValueRange::all(CellType::F64);
         assert_eq!(all.of_ordinals(all.ordinals()), all);
         let (low, high) = (ValueRange::Signed(-9, 4), ValueRange::Signed(6, 7));
-        assert_eq!(low.only_value_before(high), Some(5));
+        assert_eq!(low.only_value_between(high), Some(5));
         let (low, high) = (ValueRange::Double(-9.0, 4.0), ValueRange::Double(6.0, 7.0));
-        assert_eq!(low.only_value_before(high), None);
+        assert_eq!(low.only_value_between(high), None);
         let around = |number: f64| {
             let low = ValueRange::Double(-9.0, number.next_down());
-            low.only_value_before(ValueRange::Double(number.next_up(), 9.0))
+            low.only_value_between(ValueRange::Double(number.next_up(), 9.0))
         };
         assert_eq!(around(-1.5), Some((-1.5f64).to_bits()));
         assert_eq!(around(0.0), None);

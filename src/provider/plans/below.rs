@@ -118,12 +118,12 @@ impl InlinedInput<ArrayScan> {
         };
         over_scan.replace(&|number| column(&plan.projection, number))?;
         if let Some(filter) = &plan.filter {
-            let filter = with_columns(filter, &|number| column(&plan.columns, number))?;
+            let filter = replace_columns(filter, &|number| column(&plan.columns, number))?;
             let conjuncts = split_conjunction(&filter).into_iter().cloned();
             over_scan.conjuncts.extend(conjuncts);
         }
         if let Some(filter) = &plan.dynamic_filter {
-            let filter = with_columns(filter, &|number| column(&plan.projection, number))?;
+            let filter = replace_columns(filter, &|number| column(&plan.projection, number))?;
             let conjuncts = split_conjunction(&filter).into_iter();
             let others = conjuncts.filter(|conjunct| !over_scan.conjuncts.contains(conjunct));
             over_scan.dynamic_filter = conjunction_opt(others.cloned());
@@ -143,7 +143,7 @@ impl<N> InlinedInput<N> {
 
     fn replace(&mut self, replace: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>) -> Result<()> {
         for expr in self.columns.iter_mut().chain(&mut self.conjuncts) {
-            *expr = with_columns(expr, replace)?;
+            *expr = replace_columns(expr, replace)?;
         }
         Ok(())
     }
@@ -187,7 +187,7 @@ pub(crate) fn below_exchange(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn Executio
 }
 
 /// Replaces each column of an expression by the result of `replace` for the column's index.
-pub(crate) fn with_columns(
+pub(crate) fn replace_columns(
     expr: &Arc<dyn PhysicalExpr>,
     replace: &dyn Fn(usize) -> Option<Arc<dyn PhysicalExpr>>,
 ) -> Result<Arc<dyn PhysicalExpr>> {

@@ -29,7 +29,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::union::UnionExec;
 
 use crate::provider::aggregate::ArrayAggregateExec;
-use crate::provider::plans::below::with_columns;
+use crate::provider::plans::below::replace_columns;
 use crate::provider::scan::ArrayScan;
 
 /// Pushes filters towards the scans, in place of DataFusion's rule of the same name.
@@ -313,7 +313,7 @@ impl InputColumns {
                 if columns.iter().any(|column| expr(column.index()).is_none()) {
                     return Ok(None);
                 }
-                with_columns(filter, &expr).map(Some)
+                replace_columns(filter, &expr).map(Some)
             }
             Self::ByName(ambiguous) => {
                 let is_clear =

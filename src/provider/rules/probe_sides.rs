@@ -73,7 +73,7 @@ impl PhysicalOptimizerRule for ArrayProbeSides {
 }
 
 /// Returns the join with the array as its probe side; `None` if the join stays as it is. Arrays of
-/// at most `few` rows may be collected.
+/// at most `small_table_suffix` rows may be collected.
 fn replace(plan: &Arc<dyn ExecutionPlan>, few: u64) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let is_array = |array: &Arc<dyn ExecutionPlan>, other: &Arc<dyn ExecutionPlan>| {
         is_larger_array(array, other, few)
@@ -111,7 +111,7 @@ fn replace(plan: &Arc<dyn ExecutionPlan>, few: u64) -> Result<Option<Arc<dyn Exe
     Ok(None)
 }
 
-/// Returns `true` if one side of a join is an array of more than `few` rows, and the other side is
+/// Returns `true` if one side of a join is an array of more than `small_table_suffix` rows, and the other side is
 /// of unknown size but probably smaller.
 fn is_larger_array(
     array: &Arc<dyn ExecutionPlan>,

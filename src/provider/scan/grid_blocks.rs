@@ -291,7 +291,7 @@ impl BlockList for GridBlocks {
             return Ok(statistics);
         };
         statistics.null_count = Precision::Exact(0);
-        if axis.length() > MAX_READ && !axis.is_read() {
+        if axis.length() > MAX_READ && !axis.is_loaded() {
             return Ok(statistics);
         }
         let selected = &self.selection.axes()[column];
@@ -416,7 +416,7 @@ impl BlockList for GridBlocks {
         ordering
     }
 
-    fn grid_parts(&self) -> Option<Vec<GridSelection>> {
+    fn grid_selections(&self) -> Option<Vec<GridSelection>> {
         Some(vec![GridSelection {
             grid: Arc::clone(&self.grid),
             selection: self.selection.clone(),

@@ -57,7 +57,7 @@ impl BlockReader for GridReader {
         let cells = Cells::new(&window, self.blocks.selection());
         if let Some(values) = &mut self.values {
             values.open(&window)?;
-            if cells.are_most_of(&window) {
+            if cells.cover_most_of(&window) {
                 values.read_ahead();
             }
         }

@@ -183,10 +183,10 @@ impl ArrayScan {
         let mut sliced = blocks.count();
         let mut unusable = None;
         if let Some(predicate) = predicate {
-            let pruned = pruning::surviving(source.as_ref(), &blocks, predicate, &plan.options)?;
+            let pruned = pruning::prune_blocks(source.as_ref(), &blocks, predicate, &plan.options)?;
             unusable = pruned.unusable;
             if let Some(surviving) = pruned.blocks {
-                blocks = Arc::new(BlockSubset::new(blocks, BlockOrdinals::Some(surviving)));
+                blocks = Arc::new(BlockSubset::new(blocks, BlockOrdinals::Ascending(surviving)));
                 // Without statistics of values, the coordinates ruled out the blocks.
                 if !pruned.by_values {
                     sliced = blocks.count();

@@ -163,7 +163,7 @@ pub trait BlockList: Debug + Send + Sync {
     fn ordering(&self) -> Vec<(usize, bool)>;
 
     /// The blocks as chunks of grids, one entry per grid; `None` if the blocks are not chunks.
-    fn grid_parts(&self) -> Option<Vec<GridSelection>>;
+    fn grid_selections(&self) -> Option<Vec<GridSelection>>;
 
     /// Creates a reader of these columns, with its own buffers.
     fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>>;

@@ -16,7 +16,7 @@ use tet_sql::provider::aggregate::ArrayAggregateExec;
 use crate::cells;
 use crate::support::sql::{metric, rows, run, sample, texts};
 
-/// A grid of 20 times, 3 latitudes and 4 longitudes with one chunk per time, and a table `few` with
+/// A grid of 20 times, 3 latitudes and 4 longitudes with one chunk per time, and a table `small_table_suffix` with
 /// three times to join on.
 async fn weather() -> (tempfile::TempDir, SessionContext) {
     let spec = DatasetSpec::new("v", Dtype::F32, &[20, 3, 4], &[1, 3, 4])

@@ -68,7 +68,7 @@ async fn operator(ctx: &SessionContext, sql: &str) -> String {
 
 /// Checks that a query on `{t}` aggregates without going row by row and returns what the same rows
 /// in memory return. Returns the number of chunks read.
-async fn reads(ctx: &SessionContext, table: &str, sql: &str) -> usize {
+async fn checked_chunks_read(ctx: &SessionContext, table: &str, sql: &str) -> usize {
     let ours = sql.replace("{t}", table);
     let operator = operator(ctx, &ours).await;
     assert!(!operator.contains("by_row"), "{ours}\n{operator}");
@@ -116,7 +116,11 @@ async fn rows_are_counted_by_their_values() {
             0,
         ),
     ] {
-        assert_eq!(reads(&ctx, table, sql).await, expected, "{sql}");
+        assert_eq!(
+            checked_chunks_read(&ctx, table, sql).await,
+            expected,
+            "{sql}"
+        );
     }
     let sql = "SELECT lat, count(*) FILTER (WHERE value > 3) AS high FROM v GROUP BY lat";
     insta::assert_snapshot!(
@@ -168,7 +172,11 @@ async fn filters_over_dimensions_restrict_cells() {
             6,
         ),
     ] {
-        assert_eq!(reads(&ctx, table, sql).await, expected, "{sql}");
+        assert_eq!(
+            checked_chunks_read(&ctx, table, sql).await,
+            expected,
+            "{sql}"
+        );
     }
     let sql = "SELECT avg(value) FILTER (WHERE day >= 4) AS late, avg(value) FROM v";
     insta::assert_snapshot!(
@@ -228,7 +236,7 @@ async fn filters_over_dimensions_of_many_files() {
             2,
         ),
     ] {
-        assert_eq!(reads(&ctx, "v", sql).await, expected, "{sql}");
+        assert_eq!(checked_chunks_read(&ctx, "v", sql).await, expected, "{sql}");
     }
 }
 
@@ -259,7 +267,7 @@ async fn value_lists_and_ranges_are_evaluated_on_chunks() {
                 "SELECT lon, count(*) FILTER (WHERE ({p}) AND lat > 2), avg(value) FROM {t} WHERE value <> 8 OR value IS NULL GROUP BY lon",
                 "SELECT DISTINCT day, lat FROM {t} WHERE ({p})",
             ] {
-                reads(&ctx, table, &sql.replace("{p}", predicate)).await;
+                checked_chunks_read(&ctx, table, &sql.replace("{p}", predicate)).await;
             }
         }
     }
@@ -284,7 +292,7 @@ async fn value_lists_and_ranges_are_evaluated_on_chunks() {
             5,
         ),
     ] {
-        assert_eq!(reads(&ctx, "v", sql).await, expected, "{sql}");
+        assert_eq!(checked_chunks_read(&ctx, "v", sql).await, expected, "{sql}");
     }
     let sql = "SELECT avg(value) FROM v WHERE value <> -9";
     insta::assert_snapshot!(

@@ -26,7 +26,7 @@ fn weather() -> (DatasetSpec, Vec<u8>) {
 }
 
 /// The answer of DataFusion's own aggregate in the same session.
-async fn engine(ctx: &SessionContext, sql: &str) -> Vec<String> {
+async fn datafusion_answer(ctx: &SessionContext, sql: &str) -> Vec<String> {
     rows(ctx, "SET tet.array_aggregates = false").await;
     let answer = rows(ctx, sql).await;
     rows(ctx, "SET tet.array_aggregates = true").await;
@@ -149,7 +149,7 @@ async fn supported_plans_are_replaced_and_others_kept() {
             };
             assert_eq!(
                 sorted(rows(&ctx, sql).await),
-                sorted(engine(&ctx, sql).await),
+                sorted(datafusion_answer(&ctx, sql).await),
                 "{sql}"
             );
         }
@@ -317,7 +317,11 @@ async fn nan_and_infinities_among_many_cells() {
         "SELECT b % 7, count(value), sum(value) FROM v GROUP BY 1 ORDER BY 1",
         "SELECT count(value), sum(value) FROM v WHERE value < 2",
     ] {
-        assert_eq!(rows(&ctx, sql).await, engine(&ctx, sql).await, "{sql}");
+        assert_eq!(
+            rows(&ctx, sql).await,
+            datafusion_answer(&ctx, sql).await,
+            "{sql}"
+        );
     }
     // Groups that hold only infinities, for which DataFusion's own min and max are finite.
     let sql =
@@ -372,7 +376,11 @@ async fn wide_tables_and_many_files() {
     ] {
         let found = plan(&ctx, sql).await;
         assert!(found.contains("ArrayAggregateExec"), "{found}");
-        assert_eq!(rows(&ctx, sql).await, engine(&ctx, sql).await, "{sql}");
+        assert_eq!(
+            rows(&ctx, sql).await,
+            datafusion_answer(&ctx, sql).await,
+            "{sql}"
+        );
     }
 }
 
@@ -413,7 +421,11 @@ async fn rule_order_last_keeps_partitioning_and_order() {
     ] {
         let found = plan(&ctx, sql).await;
         assert!(found.contains("ArrayAggregateExec"), "{found}");
-        assert_eq!(rows(&ctx, sql).await, engine(&ctx, sql).await, "{sql}");
+        assert_eq!(
+            rows(&ctx, sql).await,
+            datafusion_answer(&ctx, sql).await,
+            "{sql}"
+        );
     }
     drop(folder);
 }
@@ -467,7 +479,7 @@ async fn array_functions_match_arithmetic() {
         ("SELECT norm_l1(day * 10) FROM v", vec!["30.0"]),
     ] {
         assert_eq!(rows(&ctx, sql).await, expected, "{sql}");
-        assert_eq!(engine(&ctx, sql).await, expected, "{sql}");
+        assert_eq!(datafusion_answer(&ctx, sql).await, expected, "{sql}");
     }
     for (sql, expected) in [
         (

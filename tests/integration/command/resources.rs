@@ -74,7 +74,7 @@ fn sighup_ends_the_command_unless_ignored() {
     use std::io::{BufRead, BufReader, Write};
 
     for (trap, code) in [("trap '' HUP", 0), (":", 129)] {
-        if code == 129 && tet_sql::format::ignores_hang_ups() {
+        if code == 129 && tet_sql::format::ignores_sighup() {
             // The test process itself ignores SIGHUP, and no shell can undo that for its children.
             continue;
         }

@@ -13,8 +13,11 @@ const UNITS: [&str; 4] = ["ns", "µs", "ms", "s"];
 /// character.
 pub fn is_shown(shown: &str, written: &str) -> bool {
     let is_loose = has_times(written) || shown.lines().any(|line| line == ELISION);
-    let lines =
-        |text: &str| -> Vec<String> { text.lines().map(|line| settled(line, is_loose)).collect() };
+    let lines = |text: &str| -> Vec<String> {
+        text.lines()
+            .map(|line| normalized(line, is_loose))
+            .collect()
+    };
     matches(&lines(shown), &lines(written))
 }
 
@@ -28,8 +31,8 @@ fn matches(shown: &[String], written: &[String]) -> bool {
     written.first() == Some(first) && matches(rest, &written[1..])
 }
 
-fn settled(line: &str, is_loose: bool) -> String {
-    let line = without_seconds(&without_folders(line.trim_end()));
+fn normalized(line: &str, is_loose: bool) -> String {
+    let line = without_seconds(&without_temporary_directories(line.trim_end()));
     if !is_loose {
         return line;
     }
@@ -44,7 +47,7 @@ fn settled(line: &str, is_loose: bool) -> String {
 }
 
 /// Replaces the paths of temporary directories in a line by `(temporary)`.
-fn without_folders(line: &str) -> String {
+fn without_temporary_directories(line: &str) -> String {
     let mut settled = String::new();
     let mut rest = line;
     while let Some(place) = rest.find(TEMPORARY) {

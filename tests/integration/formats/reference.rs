@@ -7,7 +7,7 @@ use tetration::catalog::{CHUNK_PAYLOAD_CODEC_V1, TetFile, TetFileSummaryV1};
 use tetration::query::{ExecuteQueryOptions, QueryExecutionPreview, execute_query_json};
 use tetration::verify::{TetVerifyReport, VerifyOptions, verify_tet_file_with_options};
 
-use crate::support::npy::slice_positions;
+use crate::support::npy::slice_indices;
 
 /// A file opened by the `tetration` crate.
 pub struct Reference {
@@ -65,7 +65,7 @@ impl Reference {
                 .zip(record.shape.iter().zip(&record.chunk_shape))
                 .map(|(chunk, (extent, size))| chunk * size..((chunk + 1) * size).min(*extent))
                 .collect();
-            let positions = slice_positions(&record.shape, &ranges);
+            let positions = slice_indices(&record.shape, &ranges);
             assert_eq!(decoded.len(), positions.len() * size);
             for (cell, position) in decoded.chunks_exact(size).zip(positions) {
                 bytes[position * size..(position + 1) * size].copy_from_slice(cell);

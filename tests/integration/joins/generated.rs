@@ -80,7 +80,7 @@ fn write_arrays(path: &Path) {
 }
 
 /// A session over the array file and the Parquet file. Each bit of `setting` switches one option.
-async fn tested(path: &Path, parquet: &Path, setting: usize) -> SessionContext {
+async fn session_under_test(path: &Path, parquet: &Path, setting: usize) -> SessionContext {
     let is = |bit: usize| setting & bit != 0;
     let optimizer = "datafusion.optimizer";
     let config = SessionConfig::new()
@@ -119,7 +119,7 @@ async fn tested(path: &Path, parquet: &Path, setting: usize) -> SessionContext {
 }
 
 /// A session over the same rows in memory, without the filter pushdown rules.
-fn truth() -> SessionContext {
+fn reference_session() -> SessionContext {
     let config = SessionConfig::new().with_target_partitions(1);
     let state = SessionStateBuilder::new()
         .with_config(config)
@@ -332,7 +332,7 @@ async fn joins_of_same_named_columns_answer_as_with_unique_names() {
     let path = folder.path().join("arrays.tet");
     let parquet = folder.path().join("a.parquet");
     write_arrays(&path);
-    let truth = truth();
+    let truth = reference_session();
     let copy = format!(
         "COPY (SELECT * FROM parquet ORDER BY time, lat, lon) TO '{}' STORED AS PARQUET OPTIONS ('format.max_row_group_size' '20')",
         parquet.display()
@@ -340,7 +340,7 @@ async fn joins_of_same_named_columns_answer_as_with_unique_names() {
     rows(&truth, &copy).await;
     let mut sessions = Vec::new();
     for setting in [0, 1, 3, 5, 9, 11, 19, 25, 27] {
-        sessions.push((setting, tested(&path, &parquet, setting).await));
+        sessions.push((setting, session_under_test(&path, &parquet, setting).await));
     }
     let number = |name: &str, default: u64| {
         let text = std::env::var(name).ok();

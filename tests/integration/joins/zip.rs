@@ -62,7 +62,7 @@ async fn is_zipped(ctx: &SessionContext, sql: &str) -> bool {
 }
 
 /// DataFusion's own answer, sorted.
-async fn engine(ctx: &SessionContext, sql: &str) -> Vec<String> {
+async fn datafusion_answer(ctx: &SessionContext, sql: &str) -> Vec<String> {
     rows(ctx, "SET tet.zip_joins = false").await;
     let mut answer = rows(ctx, sql).await;
     rows(ctx, "SET tet.zip_joins = true").await;
@@ -110,7 +110,7 @@ async fn joins_on_all_dimensions_become_one_scan() {
         let mut answer = rows(&ctx, &sql).await;
         answer.sort();
         assert!(!answer.is_empty() || sql.contains("shifted"), "{sql}");
-        assert_eq!(answer, engine(&ctx, &sql).await, "{sql}");
+        assert_eq!(answer, datafusion_answer(&ctx, &sql).await, "{sql}");
     }
 }
 

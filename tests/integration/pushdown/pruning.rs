@@ -34,7 +34,7 @@ fn days(path: &Path, fill: Option<&str>) {
 
 /// Returns the rows of a query, which must be the same without zone maps, and the number of chunks
 /// read with and without them.
-async fn reads(
+async fn chunks_read_with_and_without_zone_maps(
     with: &SessionContext,
     without: &SessionContext,
     sql: &str,
@@ -88,7 +88,8 @@ async fn zone_maps_drop_chunks() {
             ("value > x * 100", 0, 10),
         ] {
             let sql = format!("SELECT value FROM v WHERE {condition}");
-            let (found, [read, _]) = reads(&with, &without, &sql).await;
+            let (found, [read, _]) =
+                chunks_read_with_and_without_zone_maps(&with, &without, &sql).await;
             if condition != "value > x * 100" {
                 assert_eq!(found.len(), count, "{sql}");
             }
@@ -126,7 +127,8 @@ async fn zone_maps_answer_minimum_maximum_and_count() {
         ("value > 65 AND day > 4", "66.0 99.0 34 34", 1),
     ] {
         let sql = format!("SELECT {EXTREMES} FROM v WHERE {condition}");
-        let (found, [read, _]) = reads(&with, &without, &sql).await;
+        let (found, [read, _]) =
+            chunks_read_with_and_without_zone_maps(&with, &without, &sql).await;
         assert_eq!((found, read), (vec![expected.to_string()], chunks), "{sql}");
     }
 }
@@ -148,10 +150,11 @@ async fn missing_cells_read_as_values_disable_pruning() {
         ("value > 85", 14, 4),
     ] {
         let sql = format!("SELECT value FROM v WHERE {condition}");
-        let (found, [read, _]) = reads(&with, &without, &sql).await;
+        let (found, [read, _]) =
+            chunks_read_with_and_without_zone_maps(&with, &without, &sql).await;
         assert_eq!((found.len(), read), (count, chunks), "{sql}");
     }
-    let (found, _) = reads(
+    let (found, _) = chunks_read_with_and_without_zone_maps(
         &with,
         &without,
         "SELECT min(value), max(value), count(value) FROM v",

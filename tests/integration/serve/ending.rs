@@ -11,7 +11,7 @@ const LONG: &str = "SELECT value FROM range(20000000)";
 /// it, since the server inherits that.
 fn endings() -> Vec<(&'static str, i32)> {
     let mut endings = vec![("-TERM", 143), ("-INT", 130)];
-    if !tet_sql::format::ignores_hang_ups() {
+    if !tet_sql::format::ignores_sighup() {
         endings.push(("-HUP", 129));
     }
     endings

@@ -42,7 +42,7 @@ pub fn from_stored(dtype: Dtype, bytes: &[u8]) -> Vec<Cell> {
             bits[..cell.len()].copy_from_slice(cell);
             let bits = u64::from_le_bytes(bits);
             Some(match dtype {
-                Dtype::F16 => widened(bits).into(),
+                Dtype::F16 => f16_to_f32_bits(bits).into(),
                 _ => bits,
             })
         })
@@ -50,7 +50,7 @@ pub fn from_stored(dtype: Dtype, bytes: &[u8]) -> Vec<Cell> {
 }
 
 /// Returns the bits of the f32 equal to an f16, from the definitions in IEEE 754.
-fn widened(half: u64) -> u32 {
+fn f16_to_f32_bits(half: u64) -> u32 {
     let sign = ((half >> 15) as u32) << 31;
     let exponent = (half >> 10) as i32 & 0x1f;
     let fraction = half as u32 & 0x3ff;
@@ -263,7 +263,7 @@ fn widening_halves_by_arithmetic() {
         (0x8000, -0.0),
         (0xfc00, f32::NEG_INFINITY),
     ] {
-        assert_eq!(widened(half), single.to_bits(), "{half:x}");
+        assert_eq!(f16_to_f32_bits(half), single.to_bits(), "{half:x}");
     }
-    assert!(f32::from_bits(widened(0x7e00)).is_nan());
+    assert!(f32::from_bits(f16_to_f32_bits(0x7e00)).is_nan());
 }

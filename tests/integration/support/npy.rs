@@ -117,7 +117,7 @@ pub fn open_npz(path: &Path) -> BTreeMap<String, NpyArray> {
 }
 
 /// Returns the row-major indices of the cells of `array[a:b, c:d, ...]`, in the order of the slice.
-pub fn slice_positions(shape: &[u64], ranges: &[Range<u64>]) -> Vec<usize> {
+pub fn slice_indices(shape: &[u64], ranges: &[Range<u64>]) -> Vec<usize> {
     let mut positions = vec![0];
     for (extent, range) in shape.iter().zip(ranges) {
         positions = positions
@@ -145,5 +145,5 @@ fn npy_header_and_cells_are_parsed() {
     );
     assert_eq!(array.numbers(), [-1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     assert_eq!(array.cells(Some(2.0))[..2], [Some(0xffff), None]);
-    assert_eq!(slice_positions(&[2, 3], &[0..2, 1..3]), [1, 2, 4, 5]);
+    assert_eq!(slice_indices(&[2, 3], &[0..2, 1..3]), [1, 2, 4, 5]);
 }

@@ -132,11 +132,11 @@ fn excerpt(sql: &str, place: Range<usize>) -> String {
     let (from, to) = (place.start - start, (place.end - start).min(line.len()));
     // Show only the part of a long line around the range.
     let first = match line.width() > WIDTH {
-        true => floor(line, from.saturating_sub(WIDTH / 2)),
+        true => char_start(line, from.saturating_sub(WIDTH / 2)),
         false => 0,
     };
     let last = match line.len() - first > 2 * WIDTH {
-        true => floor(line, (first + WIDTH).max(to.min(first + 2 * WIDTH))),
+        true => char_start(line, (first + WIDTH).max(to.min(first + 2 * WIDTH))),
         false => line.len(),
     };
     let to = to.clamp(from, last.max(from));
@@ -155,7 +155,7 @@ fn excerpt(sql: &str, place: Range<usize>) -> String {
 }
 
 /// Returns the start of the character at or before an offset.
-fn floor(text: &str, place: usize) -> usize {
+fn char_start(text: &str, place: usize) -> usize {
     let mut place = place.min(text.len());
     while !text.is_char_boundary(place) {
         place -= 1;

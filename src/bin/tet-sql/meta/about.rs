@@ -2,7 +2,7 @@
 
 use crate::run::Shell;
 use crate::size::human_size;
-use crate::terminal::on_a_line;
+use crate::terminal::escape_controls;
 use datafusion::execution::memory_pool::MemoryLimit;
 use std::fmt::Write;
 
@@ -32,7 +32,7 @@ pub fn session(shell: &Shell) -> String {
     let mut text = String::new();
     for (name, value) in lines {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name:<10} {}", on_a_line(&value));
+        let _ = writeln!(text, "{name:<10} {}", escape_controls(&value));
     }
     text
 }

@@ -31,7 +31,7 @@ const ALL_OF_FILES: &str = "SELECT * FROM tet_files()";
 
 impl Shell {
     /// Executes a meta-command. `.quit` is left to the caller.
-    pub(crate) fn obey(&self, meta: Meta) -> Result<Control, Failure> {
+    pub(crate) fn execute_meta(&self, meta: Meta) -> Result<Control, Failure> {
         match meta {
             Meta::Quit => return Ok(Control::Quit),
             Meta::Help(None) => self.write_text(help::all())?,
@@ -308,7 +308,7 @@ impl Shell {
                     session::register_rows(&context, &name.unwrap_or(stem), &path).await?;
                     return Ok((path, Vec::new()));
                 }
-                (Input::Folder(path), _) => {
+                (Input::Directory(path), _) => {
                     let path = path.display();
                     return Err(Failure::message(format!(
                         "{path}: is a folder, expected a file"

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::meta::tables;
 use crate::output::formats::READABLE;
 use crate::size::human_size;
-use crate::terminal::on_a_line;
+use crate::terminal::escape_controls;
 use arrow::util::display::ArrayFormatter;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{ScalarValue, TableReference};
@@ -49,7 +49,7 @@ async fn describe(
     reference: TableReference,
 ) -> Result<String, Failure> {
     let table = context.table_provider(reference).await?;
-    let mut text = format!("{}\n", on_a_line(name));
+    let mut text = format!("{}\n", escape_controls(name));
     match table.downcast_ref::<ArrayTable>() {
         Some(array) => array_text(&mut text, &in_order(array)?),
         None => text.push_str(&columns(&table.schema())),
@@ -96,7 +96,7 @@ fn columns(schema: &Schema) -> String {
 fn array_text(text: &mut String, table: &TableDescription) {
     let mut line = |label: &str, value: &str| {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {label:<13}{}", on_a_line(value));
+        let _ = writeln!(text, "  {label:<13}{}", escape_controls(value));
     };
     line("array", &table.name);
     line("file", &format!("{} ({})", table.location, table.format));
@@ -131,7 +131,7 @@ fn array_text(text: &mut String, table: &TableDescription) {
 }
 
 fn section(text: &mut String, title: &str, body: &str) {
-    let _ = write!(text, "  {}\n{body}", on_a_line(title));
+    let _ = write!(text, "  {}\n{body}", escape_controls(title));
 }
 
 fn dimensions(dimensions: &[DimensionDescription]) -> String {
@@ -201,7 +201,7 @@ fn raw_size(table: &TableDescription) -> String {
 
 /// Escapes the control characters of a row, because some texts come from a file.
 fn row<const N: usize>(cells: [&str; N]) -> [String; N] {
-    cells.map(on_a_line)
+    cells.map(escape_controls)
 }
 
 /// Formats rows as indented lines with aligned columns.

@@ -26,7 +26,7 @@ pub fn edit_file(path: &Path) -> Result<String, Failure> {
 
 /// Opens a text in the user's editor and returns the new text.
 pub fn edit_text(text: &str) -> Result<String, Failure> {
-    let folder = shutdown::temporary_folder()?;
+    let folder = shutdown::temporary_directory()?;
     // Editors choose the language by the extension.
     let path = folder.path().join("statement.sql");
     std::fs::write(&path, format!("{text}\n"))?;

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::meta::tables::{self, Listed};
 use crate::output::formats::shortened;
 use crate::size::human_size;
-use crate::terminal::on_a_line;
+use crate::terminal::escape_controls;
 use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::utils::quote_identifier;
@@ -109,18 +109,18 @@ impl Overview {
         for rows in self.0.chunk_by(|one, other| one.schema == other.schema) {
             let (coordinates, others): (Vec<&Row>, Vec<&Row>) =
                 rows.iter().partition(|row| row.is_coordinate);
-            text += &on_a_line(&quote_identifier(&rows[0].schema));
+            text += &escape_controls(&quote_identifier(&rows[0].schema));
             // `.databases` shows the whole path.
             let files = rows.iter().filter_map(|row| row.file.as_deref());
             if let Some(file) = files.map(file_name).next() {
-                let _ = write!(text, " ({})", on_a_line(file));
+                let _ = write!(text, " ({})", escape_controls(file));
             }
             text.push('\n');
             let lines: Vec<Line> = others.iter().map(|row| row.line()).collect();
             text += &aligned(&lines, width);
             if !coordinates.is_empty() {
                 let names = coordinates.iter().map(|row| quote_identifier(&row.table));
-                let names: Vec<_> = names.map(|name| on_a_line(&name)).collect();
+                let names: Vec<_> = names.map(|name| escape_controls(&name)).collect();
                 let line = format!("  coordinates: {}", names.join(", "));
                 text += &shortened(&line, width.unwrap_or(usize::MAX));
                 text.push('\n');
@@ -163,10 +163,10 @@ impl Row {
                 self.units.clone().unwrap_or_default(),
                 size.unwrap_or_default(),
             ]
-            .map(|cell| on_a_line(&cell)),
+            .map(|cell| escape_controls(&cell)),
             rest: match is_single {
                 true => String::new(),
-                false => on_a_line(&names),
+                false => escape_controls(&names),
             },
         }
     }

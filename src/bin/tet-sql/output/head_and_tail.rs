@@ -340,7 +340,7 @@ mod tests {
         };
         let ends = match reader.read(frame, plan, limit).await {
             Ok(ends) => ends,
-            Err(Error::Engine(error)) => panic!("{error}"),
+            Err(Error::DataFusion(error)) => panic!("{error}"),
             Err(Error::Failure(failure)) => panic!("{failure:?}"),
         };
         (numbers(&ends.first), numbers(&ends.last), ends.extent)

@@ -476,7 +476,7 @@ impl Drop for Guard<'_> {
         if let Destination::File(file, pending) = &mut self.destination
             && let Some(pending) = pending.take()
         {
-            file.give_up(pending);
+            file.discard_result(pending);
         }
     }
 }

@@ -60,7 +60,7 @@ impl TextFile {
             Ok(_) => Some(OpenOptions::new().write(true).open(&path)?),
             Err(_) => {
                 // Fail now, too, if no file can be created in this directory.
-                shutdown::temporary_folder_beside(&path)?;
+                shutdown::temporary_directory_beside(&path)?;
                 None
             }
         };
@@ -75,7 +75,7 @@ impl TextFile {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.begun += 1;
         let Some(file) = state.open.as_ref() else {
-            let folder = shutdown::temporary_folder_beside(&self.path)?;
+            let folder = shutdown::temporary_directory_beside(&self.path)?;
             let file = File::create(folder.path().join("result"))?;
             return Ok(Pending::First(file, folder));
         };
@@ -102,7 +102,7 @@ impl TextFile {
 
     /// Discards an incomplete result. Text already sent to a device or a pipe stays, and so does
     /// text in the file if another result has begun since.
-    pub fn give_up(&self, pending: Pending) {
+    pub fn discard_result(&self, pending: Pending) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Pending::Next(file, start, number) = pending
             && number == state.begun
@@ -140,10 +140,10 @@ mod tests {
             pending.write_all(content.as_bytes()).unwrap();
             pending
         };
-        file.give_up(begin("half"));
+        file.discard_result(begin("half"));
         assert_eq!(text(), "old");
         file.end(begin("one ")).unwrap();
-        file.give_up(begin("half"));
+        file.discard_result(begin("half"));
         assert_eq!(text(), "one ");
         file.end(begin("two")).unwrap();
         assert_eq!(text(), "one two");

@@ -52,7 +52,7 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
         StopSignal::Interrupted => Err(Failure::Interrupted),
         #[cfg(unix)]
         told @ (StopSignal::Terminated | StopSignal::HungUp) => {
-            shutdown::remove_folders();
+            shutdown::remove_temporary_directories();
             if told == StopSignal::HungUp {
                 std::process::exit(129);
             }
@@ -67,7 +67,7 @@ async fn serve(arguments: ServeArguments) -> Result<StopSignal, Failure> {
     let options = options(&arguments)?;
     // Dropping these at the end of this function deletes their directories.
     let demo = arguments.reading.demo.then(Demo::create).transpose()?;
-    let spill = shutdown::temporary_folder().ok();
+    let spill = shutdown::temporary_directory().ok();
     let settings = settings(
         &arguments,
         demo.as_ref().map(Demo::path),

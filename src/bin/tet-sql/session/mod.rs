@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sysinfo::System;
 use tet_sql::error::describe;
-use tet_sql::format::remote;
-use tet_sql::provider::adapters::arrays::{is_array_file, is_array_folder};
+use tet_sql::format::remote_location_advice;
+use tet_sql::provider::adapters::arrays::{is_array_directory, is_array_file};
 use tet_sql::provider::convert::FileKind;
 use tet_sql::{Access, TetConfig, TetOptions, TetSchema, TetSessionExt, Unpack, enable_tet};
 use url::Url;
@@ -74,7 +74,7 @@ pub enum Input {
     /// A file or package and the name of its schema.
     Named(String, PathBuf),
     /// A directory of files.
-    Folder(PathBuf),
+    Directory(PathBuf),
     /// A file of rows (CSV, Parquet, JSON, Arrow), and the name of its table.
     Rows(String, PathBuf),
 }
@@ -83,8 +83,8 @@ impl Input {
     /// Resolves an argument: a path, or `NAME=FILE`. An existing path takes precedence, even if it
     /// contains a `=`.
     pub fn resolve(argument: &Path) -> Result<Self, Failure> {
-        if argument.is_dir() && !is_array_folder(argument) {
-            return Ok(Self::Folder(argument.to_owned()));
+        if argument.is_dir() && !is_array_directory(argument) {
+            return Ok(Self::Directory(argument.to_owned()));
         }
         if argument.exists() {
             return match has_rows(argument) {
@@ -93,7 +93,7 @@ impl Input {
             };
         }
         let missing = |path: &Path| {
-            let advice = remote(&path.to_string_lossy());
+            let advice = remote_location_advice(&path.to_string_lossy());
             let text = advice.unwrap_or_else(|| "no such file or folder".to_owned());
             Failure::message(format!("{}: {text}", path.display()))
         };
@@ -101,7 +101,7 @@ impl Input {
         match named {
             Some((name, path)) if !name.is_empty() && !name.contains(std::path::is_separator) => {
                 let path = Path::new(path);
-                if path.is_dir() && !is_array_folder(path) {
+                if path.is_dir() && !is_array_directory(path) {
                     Err(Failure::message(format!(
                         "{}: a folder holds many files, so it cannot be called {name}",
                         path.display()
@@ -230,7 +230,7 @@ async fn register(
         Input::Named(name, path) => {
             vec![context.register_tet_file_as(name, path, options).await?]
         }
-        Input::Folder(path) => {
+        Input::Directory(path) => {
             let folder = context.register_tet_folder(path, options).await?;
             if !settings.quiet {
                 if folder.schemas.is_empty() && folder.refused.is_empty() {
@@ -337,7 +337,7 @@ mod tests {
         let itself = folder.path().to_owned();
         assert_eq!(
             Input::resolve(&itself).unwrap(),
-            Input::Folder(itself.clone())
+            Input::Directory(itself.clone())
         );
         let named_folder = PathBuf::from(format!("a={}", itself.display()));
         for wrong in [

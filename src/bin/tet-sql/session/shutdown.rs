@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 #[cfg(unix)]
-use tet_sql::format::ignores_hang_ups;
+use tet_sql::format::ignores_sighup;
 use tet_sql::format::remove_unfinished;
 
 /// The temporary directories of the process. Once shutdown begins, the lock is never released, so
@@ -18,7 +18,7 @@ const ATTEMPTS: usize = 10;
 
 /// Creates a temporary directory that is removed when it is dropped or when the process is told to
 /// end. Also removes the directories of processes that were killed.
-pub fn temporary_folder() -> std::io::Result<TempDir> {
+pub fn temporary_directory() -> std::io::Result<TempDir> {
     let folder = make(leftovers::PREFIX, |builder| builder.tempdir())?;
     leftovers::mark(folder.path());
     let of_us = folder.path().to_owned();
@@ -29,7 +29,7 @@ pub fn temporary_folder() -> std::io::Result<TempDir> {
 }
 
 /// Creates a temporary directory beside a file, for content that is to become this file.
-pub fn temporary_folder_beside(path: &Path) -> std::io::Result<TempDir> {
+pub fn temporary_directory_beside(path: &Path) -> std::io::Result<TempDir> {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
@@ -72,7 +72,7 @@ pub fn end_tidily() -> Result<(), Failure> {
             }
         });
         remove_unfinished();
-        remove_folders();
+        remove_temporary_directories();
         if let Some(terminal) = &terminal {
             restore(terminal);
         }
@@ -93,7 +93,7 @@ impl HangUps {
     /// Starts to listen for SIGHUP.
     pub fn listen() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        let signals = (!ignores_hang_ups()).then(|| signal(SignalKind::hangup()));
+        let signals = (!ignores_sighup()).then(|| signal(SignalKind::hangup()));
         signals.transpose().map(Self)
     }
 
@@ -129,7 +129,7 @@ pub fn end_tidily() -> Result<(), Failure> {
 
 /// Removes the temporary directories that abandoned statements may have left. Call this only right
 /// before the process ends, because no temporary directory can be created afterwards.
-pub fn remove_folders() {
+pub fn remove_temporary_directories() {
     let folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
     for folder in folders.iter() {
         let mut attempts = 0..ATTEMPTS;

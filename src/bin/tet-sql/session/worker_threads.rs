@@ -121,7 +121,7 @@ impl WorkerThreads {
     /// such as a nested-loop join, compute for long without yielding, and the next statement must
     /// not wait for them. COPY notices the cancellation soon, so it gets the time to delete its
     /// unfinished file.
-    fn give_up_workers(&self) {
+    fn abandon_workers(&self) {
         if let Some(workers) = self.workers.borrow_mut().take() {
             workers.shutdown_timeout(PATIENCE);
         }
@@ -165,7 +165,7 @@ impl WorkerThreads {
             }
         });
         if matches!(result, Err(Failure::Interrupted)) {
-            self.give_up_workers();
+            self.abandon_workers();
         }
         result
     }
@@ -174,7 +174,7 @@ impl WorkerThreads {
 impl Drop for WorkerThreads {
     /// Abandons the workers, because one of them may be inside a long poll.
     fn drop(&mut self) {
-        self.give_up_workers();
+        self.abandon_workers();
     }
 }
 

@@ -88,7 +88,7 @@ pub async fn execute(
 ) -> Result<Outcome, Failure> {
     let result = run(&context, &sql, &output, manner, cancellation).await;
     match result {
-        Err(Error::Engine(error)) => Err(excerpt::failure(&context, &sql, &error).await),
+        Err(Error::DataFusion(error)) => Err(excerpt::failure(&context, &sql, &error).await),
         Err(Error::Failure(failure)) => Err(failure),
         Ok(outcome) => Ok(outcome),
     }
@@ -97,14 +97,14 @@ pub async fn execute(
 /// The reason why a statement failed.
 pub enum Error {
     /// An error of DataFusion, which is shown with an excerpt of the statement.
-    Engine(DataFusionError),
+    DataFusion(DataFusionError),
     /// Any other failure.
     Failure(Failure),
 }
 
 impl From<DataFusionError> for Error {
     fn from(error: DataFusionError) -> Self {
-        Self::Engine(error)
+        Self::DataFusion(error)
     }
 }
 
@@ -117,7 +117,7 @@ impl From<Failure> for Error {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
-            Error::Engine(error) => error.into(),
+            Error::DataFusion(error) => error.into(),
             Error::Failure(failure) => failure,
         }
     }

@@ -73,7 +73,7 @@ fn chunks(read: &PlannedRead, is_named: bool) -> String {
         None => "2^64 or more".to_owned(),
     };
     let name = match is_named {
-        true => format!(" of {}", crate::terminal::on_a_line(&read.table)),
+        true => format!(" of {}", crate::terminal::escape_controls(&read.table)),
         false => String::new(),
     };
     if read.chunks == Some(0) {
@@ -104,7 +104,7 @@ fn add_computed(read: &PlannedRead, steps: &mut Vec<String>) {
     ] {
         let functions = read.aggregates.iter().filter(|(_, of)| *of == from);
         let names: Vec<&str> = functions.map(|(name, _)| name.as_str()).collect();
-        steps.extend(are(&names, how));
+        steps.extend(computed_step(&names, how));
     }
 }
 
@@ -118,7 +118,7 @@ fn add_steps(plan: &dyn ExecutionPlan, steps: &mut Vec<String>) {
         if !merges {
             let functions = aggregate.aggr_expr().iter();
             let names: Vec<&str> = functions.map(|function| function.fun().name()).collect();
-            let step = are(&names, "computed row by row");
+            let step = computed_step(&names, "computed row by row");
             steps.push(step.unwrap_or_else(|| "rows are grouped by hash".to_owned()));
         }
     } else if plan.downcast_ref::<HashJoinExec>().is_some() {
@@ -141,7 +141,7 @@ fn add_steps(plan: &dyn ExecutionPlan, steps: &mut Vec<String>) {
 }
 
 /// Describes a step: `the mean and the maximum are computed on stored cells`.
-fn are(functions: &[&str], how: &str) -> Option<String> {
+fn computed_step(functions: &[&str], how: &str) -> Option<String> {
     let mut words: Vec<String> = Vec::new();
     for function in functions {
         let word = match *function {
@@ -194,11 +194,14 @@ mod tests {
 
     #[test]
     fn functions_have_words() {
-        assert_eq!(are(&["avg"], "computed").unwrap(), "the mean is computed");
         assert_eq!(
-            are(&["min", "max", "arg_max", "min"], "computed").unwrap(),
+            computed_step(&["avg"], "computed").unwrap(),
+            "the mean is computed"
+        );
+        assert_eq!(
+            computed_step(&["min", "max", "arg_max", "min"], "computed").unwrap(),
             "the minimum, the maximum and arg_max are computed"
         );
-        assert_eq!(are(&[], "computed"), None);
+        assert_eq!(computed_step(&[], "computed"), None);
     }
 }

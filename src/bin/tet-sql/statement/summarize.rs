@@ -125,10 +125,10 @@ fn of_array(
 /// Returns the row about a dimension. Every coordinate occurs in equally many cells, so no cell is
 /// read.
 fn of_axis(axis: &Axis, data_type: &DataType, cells: u64) -> Result<Row, Error> {
-    let engine = |error: ArrowError| Error::Engine(error.into());
+    let engine = |error: ArrowError| Error::DataFusion(error.into());
     let coordinates = axis
         .coordinates()
-        .map_err(|error| Error::Engine(error.into()))?;
+        .map_err(|error| Error::DataFusion(error.into()))?;
     let sorted = sort(&coordinates.slice(0..axis.length()), None).map_err(engine)?;
     // This cannot overflow: the caller skips axes without coordinates.
     let last = sorted.len() - 1;

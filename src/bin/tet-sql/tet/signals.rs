@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 #[cfg(unix)]
-use tet_sql::format::ignores_hang_ups;
+use tet_sql::format::ignores_sighup;
 use tet_sql::format::remove_unfinished;
 use tokio::runtime::Builder;
 
@@ -31,7 +31,7 @@ impl Signals {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
-            let hang_up = (!ignores_hang_ups()).then(|| signal(SignalKind::hangup()));
+            let hang_up = (!ignores_sighup()).then(|| signal(SignalKind::hangup()));
             Ok(Self {
                 interrupt: signal(SignalKind::interrupt())?,
                 terminate: signal(SignalKind::terminate())?,

@@ -48,7 +48,7 @@ impl TetFile {
     /// Fails if the postings cannot be read or do not match the file. None of them can be trusted
     /// then. The cells are not affected.
     pub fn value_postings(&self, access: Access) -> Result<Option<Arc<ValuePostings>>> {
-        self.kept_value_postings().get(|| {
+        self.value_postings_cache().get(|| {
             let embedded = self.footer().secondary_index;
             let document = self.document(embedded, "secondary_index_ref", "INDEX.json")?;
             let Some(document) = document else {

@@ -55,7 +55,7 @@ impl TetFile {
     /// Fails if the zone maps cannot be read or do not match the file. None of them can be trusted
     /// then. The cells are not affected.
     pub fn zone_maps(&self, access: Access) -> Result<Option<Arc<ZoneMaps>>> {
-        self.kept_zone_maps().get(|| {
+        self.zone_maps_cache().get(|| {
             let embedded = self.footer().zone_maps;
             let document = self.document(embedded, "zone_maps_ref", "ZONE.json")?;
             let Some(document) = document else {

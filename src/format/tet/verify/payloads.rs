@@ -38,7 +38,7 @@ pub(super) fn check(
     progress: &(dyn Fn(u64, u64) + Sync),
     report: &mut Report,
 ) {
-    check_places(file, rows, report);
+    check_payload_ranges(file, rows, report);
     report.begin("zone_maps", "the least and greatest value of each chunk");
     let zone_maps = file.zone_maps(options.access);
     let postings = file.value_postings(options.access);
@@ -104,7 +104,7 @@ pub(super) fn check(
 }
 
 /// Checks that payloads do not overlap, and that they are in index order.
-fn check_places(file: &TetFile, rows: &[Row], report: &mut Report) {
+fn check_payload_ranges(file: &TetFile, rows: &[Row], report: &mut Report) {
     report.begin("payload_overlaps", "payloads lie apart");
     let subject = |row: &Row| {
         let dataset = &file.datasets()[row.dataset as usize];
@@ -244,7 +244,7 @@ fn decode_one(
         .collect()
 }
 
-/// Decompresses a chunk. Returns its cells if `is_read` is set, else `None`.
+/// Decompresses a chunk. Returns its cells if `is_loaded` is set, else `None`.
 fn decoded<'a>(
     reader: &'a mut ChunkReader,
     dataset: &Dataset,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::array::{
-    ArrayWriter, Chunks, Compression, Dataset, DatasetMetadata, DatasetSpec, Fill, next_position,
+    ArrayWriter, Chunks, Compression, Dataset, DatasetMetadata, DatasetSpec, Fill, next_indices,
 };
 use crate::format::io::target::{self, TemporaryFile};
 use crate::format::tet::footer::{FileMetadata, HistoryRow, Metadata};
@@ -277,7 +277,7 @@ impl TetWriter {
                 bytes.extend_from_slice(&row.codec.tag().to_le_bytes());
                 bytes.extend_from_slice(&[0; 4]);
                 self.put(&bytes)?;
-                next_position(&mut chunk, &grid);
+                next_indices(&mut chunk, &grid);
             }
         }
         Ok(())

@@ -12,7 +12,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::format::array::next_position;
+use crate::format::array::next_indices;
 use crate::format::zarr::codecs::chain::{Chain, ChunkLayout, codec_name, fixed_size};
 use crate::format::zarr::{MAX_CHUNK_BYTES, MAX_DIMENSIONS, cells};
 
@@ -215,7 +215,7 @@ impl Shards {
                     size,
                 );
             }
-            if !next_position(&mut position, &grid) {
+            if !next_indices(&mut position, &grid) {
                 break;
             }
         }

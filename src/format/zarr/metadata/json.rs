@@ -56,7 +56,7 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Value> {
             "a JSON object",
         ))
     };
-    match serde_json::from_slice::<Value>(&with_texts_for_numbers(bytes)) {
+    match serde_json::from_slice::<Value>(&quote_non_finite(bytes)) {
         Ok(value) if value.is_object() => Ok(value),
         Ok(value) => malformed(clipped(&value.to_string())),
         Err(error) => malformed(format!("unreadable ({})", clipped(&error.to_string()))),
@@ -65,7 +65,7 @@ pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Value> {
 
 /// Quotes NaN and the infinities, which Python writes as bare words. Zarr writes fill values as
 /// such strings.
-fn with_texts_for_numbers(bytes: &[u8]) -> Vec<u8> {
+fn quote_non_finite(bytes: &[u8]) -> Vec<u8> {
     const WORDS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
     let mut result = Vec::with_capacity(bytes.len() + 16);
     let mut rest = bytes;

@@ -80,7 +80,7 @@ impl ZarrWriter {
         let datasets = plans.iter().enumerate();
         let datasets = datasets.map(|(number, plan)| plan.dataset(number));
         let chunks = Chunks::new(&path, datasets.collect())?;
-        let folder = target::create_folder_beside(&path)?;
+        let folder = target::create_directory_beside(&path)?;
         Ok(Self {
             path,
             folder,
@@ -99,7 +99,7 @@ impl ZarrWriter {
     pub fn write_chunk(&mut self, dataset: usize, chunk: &[u64], cells: &[u8]) -> Result<()> {
         let (described, ordinal) = self.chunks.check(&self.path, dataset, chunk, cells)?;
         let plan = &self.plans[dataset];
-        let (_, extents) = described.chunk_place(chunk);
+        let (_, extents) = described.chunk_bounds(chunk);
         let encoded = plan.encode(cells, &extents);
         let bytes = encoded.map_err(|message| {
             let message = format!("dataset {:?}, chunk {chunk:?}: {message}", plan.name);

@@ -4,14 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::format::hold;
-use crate::format::io::target::{TemporaryDirectory, create_folder_beside};
+use crate::format::hold_removal;
+use crate::format::io::target::{TemporaryDirectory, create_directory_beside};
 use crate::format::zarr::walk::{DOCUMENTS, MAX_DEPTH, is_array, is_hierarchy};
 
 /// Writes one file of the hierarchy, creating the directories that contain it.
 pub(super) fn write(target: &Path, file: &Path, bytes: &[u8]) -> Result<()> {
     // Creating missing directories must not race with `remove_unfinished` deleting them.
-    let _held = hold();
+    let _held = hold_removal();
     let result = match std::fs::write(file, bytes) {
         // Only the first file of each directory needs the directory created.
         Err(error) if error.kind() == io::ErrorKind::NotFound => file
@@ -40,7 +40,7 @@ pub(super) fn check_target(target: &Path) -> Result<bool> {
             "exists and is no Zarr folder; it will not be replaced",
         ));
     }
-    match foreign(target, MAX_DEPTH)? {
+    match find_unrelated(target, MAX_DEPTH)? {
         None => Ok(true),
         Some(found) => Err(Error::invalid(
             target,
@@ -53,7 +53,7 @@ pub(super) fn check_target(target: &Path) -> Result<bool> {
 }
 
 /// Finds an entry that is neither metadata nor part of an array, or a directory nested too deep.
-fn foreign(folder: &Path, depth: usize) -> Result<Option<PathBuf>> {
+fn find_unrelated(folder: &Path, depth: usize) -> Result<Option<PathBuf>> {
     if depth == 0 || is_array(folder) {
         return Ok((depth == 0).then(|| folder.to_path_buf()));
     }
@@ -62,7 +62,7 @@ fn foreign(folder: &Path, depth: usize) -> Result<Option<PathBuf>> {
         let path = entry.path();
         let file_type = entry.file_type().map_err(Error::io(&path, "look at"))?;
         let found = if file_type.is_dir() {
-            foreign(&path, depth - 1)?
+            find_unrelated(&path, depth - 1)?
         } else {
             let name = entry.file_name();
             (!DOCUMENTS.iter().any(|document| name == *document)).then_some(path)
@@ -87,10 +87,10 @@ pub(super) fn persist(folder: TemporaryDirectory, target: &Path) -> Result<()> {
     if exchange(folder.path(), target) {
         return Ok(());
     }
-    let old = create_folder_beside(target)?;
+    let old = create_directory_beside(target)?;
     let aside = old.path().join("old");
     // Shutdown waits until one of the two hierarchies has the target's name.
-    let held = hold();
+    let held = hold_removal();
     std::fs::rename(target, &aside).map_err(Error::io(target, action))?;
     if let Err(error) = std::fs::rename(folder.path(), target) {
         if std::fs::rename(&aside, target).is_ok() {

@@ -11,7 +11,7 @@ fn groups(layout: &Layout, cells: usize) -> Vec<Option<usize>> {
                         let group = outer.group + inner.group;
                         let group = match &piece.target {
                             Target::Base => group,
-                            Target::Neighbours => group + cell,
+                            Target::Consecutive => group + cell,
                             Target::Scattered(terms) if terms[cell] == NO_GROUP => continue,
                             Target::Scattered(terms) => group + terms[cell],
                         };
@@ -106,7 +106,7 @@ fn whole_chunks_are_few_pieces() {
     assert_eq!(layout.pieces[0].target, Target::Base);
     let layout = Layout::new(&[all(None), all(steps(16)), all(steps(1))], 0);
     assert_eq!((layout.pieces.len(), layout.pieces[0].length), (1, 256));
-    assert_eq!(layout.pieces[0].target, Target::Neighbours);
+    assert_eq!(layout.pieces[0].target, Target::Consecutive);
     assert_eq!(layout.pieces[0].rows.len(), 16);
     // Short rows of a reduced axis are combined into a longer line.
     let layout = Layout::new(&[all(None), all(steps(1)), all(None)], 0);

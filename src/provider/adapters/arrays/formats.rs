@@ -73,7 +73,7 @@ fn start(path: &Path) -> Vec<u8> {
 }
 
 /// Returns `true` if a directory is read as one file: a package, or a Zarr hierarchy.
-pub fn is_array_folder(path: &Path) -> bool {
+pub fn is_array_directory(path: &Path) -> bool {
     #[cfg(feature = "zarr")]
     if zarr::is_hierarchy(path) {
         return true;
@@ -107,7 +107,7 @@ pub(crate) fn member_of_hierarchy(path: &Path) -> Option<(&Path, String)> {
 /// one.
 pub fn is_array_file(path: &Path) -> bool {
     let start = start(path);
-    start == MAGIC || NUMPY.contains(&start.as_slice()) || is_array_folder(path)
+    start == MAGIC || NUMPY.contains(&start.as_slice()) || is_array_directory(path)
 }
 
 /// Returns `true` if a file name has the extension of an array format.

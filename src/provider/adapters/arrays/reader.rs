@@ -154,7 +154,7 @@ impl StoredWindowReader {
                 start = end;
             }
         } else {
-            for (source, target) in pieces(&sources, &targets) {
+            for (source, target) in aligned_runs(&sources, &targets) {
                 let target = &mut self.assembled[target];
                 self.chunks.gather(std::slice::from_ref(&source), target)?;
             }
@@ -172,7 +172,7 @@ impl WindowReader for StoredWindowReader {
             self.open_chunk(&chunk)?;
             self.state = State::Chunk;
         } else {
-            let touched = self.array.chunk_grid().chunks_of(window);
+            let touched = self.array.chunk_grid().chunks_in(window);
             // Checked before memory is allocated, since a file can claim far more cells than it
             // holds.
             if self.array.file().listed_chunks().is_some() {
@@ -295,7 +295,7 @@ fn common_part(a: &Window, b: &Window, shape: &[u64]) -> Selection {
 
 /// Splits two lists of runs, equal in total length, into pairs of ranges of equal length. Each
 /// range lies within one run.
-fn pieces<'a>(
+fn aligned_runs<'a>(
     sources: &'a [Range<usize>],
     targets: &'a [Range<usize>],
 ) -> impl Iterator<Item = (Range<usize>, Range<usize>)> + 'a {

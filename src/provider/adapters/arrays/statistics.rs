@@ -153,7 +153,7 @@ impl StoredArray {
     /// Merges the zones of the chunks that a window intersects. The second result is `true` if the
     /// window holds all cells of these chunks.
     fn zone_of(&self, zones: &ZoneMaps, window: &Window) -> Option<(Zone, bool)> {
-        let touched = self.chunk_grid().chunks_of(window);
+        let touched = self.chunk_grid().chunks_in(window);
         let counts = touched.iter().map(|range| range.end - range.start);
         let count = counts
             .clone()

@@ -58,7 +58,7 @@ pub(crate) fn known(
     let place = match (extremes, &plan.bounds) {
         (_, None) => BoundsRelation::Inside,
         (None, Some(_)) => BoundsRelation::Unclear,
-        (Some(extremes), Some(bounds)) => place_of_all(extremes, bounds),
+        (Some(extremes), Some(bounds)) => relation_to_any(extremes, bounds),
     };
     let cells = window.cells();
     if place == BoundsRelation::Outside || nulls == Some(cells) {
@@ -103,7 +103,7 @@ enum BoundsRelation {
 }
 
 /// Compares the min and max of a chunk with disjoint bounds.
-fn place_of_all(extremes: (u64, u64), bounds: &[ValueRange]) -> BoundsRelation {
+fn relation_to_any(extremes: (u64, u64), bounds: &[ValueRange]) -> BoundsRelation {
     let places = bounds.iter().map(|bounds| place(extremes, *bounds));
     places.fold(BoundsRelation::Outside, |one, other| match (one, other) {
         (BoundsRelation::Inside, _) | (_, BoundsRelation::Inside) => BoundsRelation::Inside,

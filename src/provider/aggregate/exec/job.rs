@@ -240,7 +240,7 @@ impl Job {
         let outputs = self.program.outputs.iter();
         let engine = outputs
             .zip(&self.aggregation.aggregates)
-            .filter(|(output, _)| **output == Output::Engine);
+            .filter(|(output, _)| **output == Output::RowByRow);
         let mut bytes = self.other_bytes();
         for (_, aggregate) in engine {
             let groups = self.groups.count();
@@ -285,7 +285,7 @@ impl Job {
     }
 
     /// Returns one part per grid of the table.
-    pub fn grid_parts(&self) -> impl Iterator<Item = &GridJob> {
+    pub fn grid_selections(&self) -> impl Iterator<Item = &GridJob> {
         let mut last = None;
         let parts = self.parts.iter();
         parts.filter(move |part| last.replace(part.number) != Some(part.number))
@@ -293,7 +293,7 @@ impl Job {
 
     /// Returns the number of selected cells in each group, or of those that a restriction keeps.
     pub async fn cells(&self, restriction: Option<usize>) -> Result<Counts> {
-        let parts = self.grid_parts();
+        let parts = self.grid_selections();
         match restriction {
             None => {
                 let parts: Vec<&GridSelection> = parts.map(|part| &part.part).collect();
@@ -301,13 +301,15 @@ impl Job {
             }
             Some(number) => {
                 let parts = parts.map(|part| (&part.part.selection, &part.restricted[number]));
-                self.groups.wanted_cells(&parts.collect::<Vec<_>>()).await
+                self.groups
+                    .restricted_cells(&parts.collect::<Vec<_>>())
+                    .await
             }
         }
     }
 
     /// Returns `true` if no chunk was pruned by the values of its cells.
-    pub fn looks_at_all(&self) -> bool {
+    pub fn reads_every_chunk(&self) -> bool {
         self.parts.iter().all(|part| part.part.kept.is_none())
     }
 

@@ -27,7 +27,7 @@ use crate::provider::aggregate::plan::axis_filters::is_over_axis;
 use crate::provider::aggregate::plan::columns::Columns;
 use crate::provider::aggregate::plan::program::{Output, Program};
 use crate::provider::planning::pruning::is_dynamic;
-use crate::provider::plans::below::with_columns;
+use crate::provider::plans::below::replace_columns;
 use crate::provider::plans::planned_reads::{ComputedFrom, PlannedRead};
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::GridSelection;
@@ -103,7 +103,7 @@ impl ArrayAggregateExec {
         };
         Self {
             by_axis: names_of(|output| matches!(output, Output::Axis(..))),
-            by_row: names_of(|output| *output == Output::Engine),
+            by_row: names_of(|output| *output == Output::RowByRow),
             scan,
             aggregation: Arc::new(aggregation),
             stage,
@@ -186,7 +186,7 @@ impl ArrayAggregateExec {
         if groups.is_empty() || columns.any(|column| column.index() >= groups.len()) {
             return Ok(None);
         }
-        with_columns(filter, &|number| groups.get(number).map(Arc::clone)).map(Some)
+        replace_columns(filter, &|number| groups.get(number).map(Arc::clone)).map(Some)
     }
 }
 

@@ -127,7 +127,7 @@ impl AggregateRows {
                     columns.extend((0..once.columns()).map(of_groups));
                     continue;
                 }
-                Output::Engine => {
+                Output::RowByRow => {
                     let Some(mut accumulated) = engine.next() else {
                         return internal_err!("an aggregate was not computed");
                     };
@@ -281,9 +281,9 @@ fn states(
                 vec![where_any(&counts, &results.counts)?, sums]
             }
         }
-        Reduced::Least | Reduced::Greatest => {
+        Reduced::Min | Reduced::Max => {
             let found = match reduced {
-                Reduced::Least => &results.least,
+                Reduced::Min => &results.least,
                 _ => &results.greatest,
             };
             let Some(found) = found else {

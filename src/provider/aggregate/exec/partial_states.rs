@@ -40,11 +40,11 @@ impl PartialState {
         let engine = program.outputs.iter().zip(&job.aggregation.aggregates);
         Ok(Self {
             reductions: reductions
-                .map(|plan| PartialReduction::new(plan, groups, job.looks_at_all()))
+                .map(|plan| PartialReduction::new(plan, groups, job.reads_every_chunk()))
                 .collect(),
             rows: (program.presence == Presence::Rows).then(|| vec![0; groups]),
             engine: engine
-                .filter(|(output, _)| **output == Output::Engine)
+                .filter(|(output, _)| **output == Output::RowByRow)
                 .map(|(_, aggregate)| {
                     Accumulated::for_rows(aggregate, is_grouped, &job.schema, groups)
                 })
@@ -53,7 +53,7 @@ impl PartialState {
     }
 
     /// Returns the size of DataFusion's accumulators in bytes.
-    pub fn engine_bytes(&self) -> usize {
+    pub fn accumulator_bytes(&self) -> usize {
         self.engine.iter().map(Accumulated::size).sum()
     }
 
@@ -74,28 +74,28 @@ impl PartialState {
 }
 
 impl PartialReduction {
-    /// Creates an empty state. `looks_at_all` is `true` if no chunk was pruned by its values.
+    /// Creates an empty state. `reads_every_chunk` is `true` if no chunk was pruned by its values.
     fn new(plan: &ReductionPlan, groups: usize, looks_at_all: bool) -> Self {
         let format = plan.format;
         let all = ValueRange::all(format.cell_type);
         let bounds = plan.bounds.as_deref();
         let bounds = bounds.filter(|bounds| *bounds != [all] || !looks_at_all);
         let mut passes = bounds.map(|bounds| {
-            let bounds = bounds.iter().map(|bounds| bounds.patterns());
+            let bounds = bounds.iter().map(|bounds| bounds.bit_patterns());
             bounds.collect::<Vec<_>>()
         });
         let mut fill = format.fill;
         // All numbers but one take a single pass that treats the excluded number as the fill value.
         if let (Some([low, high]), None, Some(passes)) = (bounds, fill, &mut passes)
-            && let Some(but) = low.only_value_before(*high)
+            && let Some(but) = low.only_value_between(*high)
             && format.cell_type != CellType::F16
         {
-            *passes = vec![(low.patterns().0, high.patterns().1)];
+            *passes = vec![(low.bit_patterns().0, high.bit_patterns().1)];
             fill = Some(but);
         }
         let first = passes.as_ref().map(|passes| {
             let first = passes.first().copied();
-            first.unwrap_or_else(|| all.none().patterns())
+            first.unwrap_or_else(|| all.none().bit_patterns())
         });
         Self {
             reduction: Reduction::new(format.cell_type, groups, plan.wanted, first, fill),
@@ -120,14 +120,14 @@ impl PartialReduction {
         }
     }
 
-    /// Returns `true` if [`Self::meet`] has to be called for every chunk.
-    pub fn meets(&self) -> bool {
+    /// Returns `true` if [`Self::count_seen_cells`] has to be called for every chunk.
+    pub fn counts_seen_cells(&self) -> bool {
         self.met.is_some()
     }
 
     /// Counts the cells of `chunks` chunks that have cells in these groups, whether read or
     /// answered from statistics.
-    pub fn meet(&mut self, cells: &GroupCounts, chunks: usize) {
+    pub fn count_seen_cells(&mut self, cells: &GroupCounts, chunks: usize) {
         if let Some(met) = &mut self.met {
             cells.for_each(|group, count| {
                 let count = count.saturating_mul(chunks as u64);
@@ -150,7 +150,7 @@ impl PartialReduction {
                 missing,
             } => reduction.add_known(group, extremes, count, missing),
         }
-        self.meet(cells, 1);
+        self.count_seen_cells(cells, 1);
     }
 
     fn merge(&mut self, other: &Self) {

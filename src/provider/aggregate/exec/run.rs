@@ -65,7 +65,7 @@ impl Run {
     }
 
     async fn in_array_space(&self, metrics: &ScanMetrics) -> Result<Batches> {
-        let Some(parts) = self.scan.blocks().grid_parts() else {
+        let Some(parts) = self.scan.blocks().grid_selections() else {
             return internal_err!("the scan is not over grids");
         };
         let batch_size = self.context.session_config().batch_size();
@@ -103,9 +103,9 @@ impl Run {
                 .map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
             // Accumulators that keep values are merged through a partial state and a copy of that
             // state.
-            memory.try_grow(other.engine_bytes().saturating_mul(2))?;
+            memory.try_grow(other.accumulator_bytes().saturating_mul(2))?;
             found.merge(other, job.groups.count())?;
-            let bytes = job.other_bytes().saturating_add(found.engine_bytes());
+            let bytes = job.other_bytes().saturating_add(found.accumulator_bytes());
             memory.try_resize(bytes.max(reserved))?;
         }
         let timer = metrics.baseline.elapsed_compute().timer();

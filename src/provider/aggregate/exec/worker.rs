@@ -237,7 +237,7 @@ impl Worker {
             return Ok(());
         }
         let bytes = self.job.other_bytes();
-        let bytes = bytes.saturating_add(self.found.engine_bytes());
+        let bytes = bytes.saturating_add(self.found.accumulator_bytes());
         memory.try_resize(bytes.max(self.reserved))
     }
 
@@ -261,7 +261,7 @@ impl Worker {
                 let window = &batch.windows[*next];
                 reader.open(window)?;
                 let mut selections = self.job.read_selections(part);
-                if selections.any(|cells| Cells::new(window, cells).are_most_of(window)) {
+                if selections.any(|cells| Cells::new(window, cells).cover_most_of(window)) {
                     reader.read_ahead();
                 }
                 self.is_open = true;
@@ -306,10 +306,10 @@ impl Worker {
                 let readers = self.readers.iter_mut().take(batch.windows.len());
                 let sources = readers.map(|reader| reader.cells(attribute, layout.span.clone()));
                 reduction.add(&sources.collect::<Result<Vec<_>>>()?, layout);
-                if reduction.meets() {
+                if reduction.counts_seen_cells() {
                     let axes = batch.places.axes(plan.restriction);
                     let cells = GroupCounts::new(axes, batch.places.base);
-                    reduction.meet(&cells, batch.windows.len());
+                    reduction.count_seen_cells(&cells, batch.windows.len());
                 }
             }
         }
@@ -352,7 +352,7 @@ impl RowEvaluation {
         let bind = |expr: &Arc<dyn PhysicalExpr>| reassign_expr_columns(Arc::clone(expr), &schema);
         let aggregates = job.program.outputs.iter().zip(&job.aggregation.aggregates);
         let aggregates = aggregates
-            .filter(|(output, _)| **output == Output::Engine)
+            .filter(|(output, _)| **output == Output::RowByRow)
             .map(|(_, aggregate)| {
                 let arguments = aggregate.arguments.iter().map(bind);
                 let filter = aggregate.filter.as_ref().map(bind);

@@ -12,7 +12,7 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::aggregates::AggregateExec;
 
-use crate::provider::plans::below::{InlinedInput, with_columns};
+use crate::provider::plans::below::{InlinedInput, replace_columns};
 
 /// An aggregation over the rows of a scan. While the plan is being matched, the expressions refer
 /// to the columns of the current node; in the end, to the columns of the table.
@@ -77,8 +77,9 @@ impl Aggregation {
     /// Rewrites the aggregation in terms of the columns of a node further down, and adds the
     /// conjuncts in between.
     pub fn over<N>(&self, below: &InlinedInput<N>) -> Result<Self> {
-        let mut aggregation = self
-            .map(|expr| with_columns(expr, &|number| below.columns.get(number).map(Arc::clone)))?;
+        let mut aggregation = self.map(|expr| {
+            replace_columns(expr, &|number| below.columns.get(number).map(Arc::clone))
+        })?;
         let conjuncts = below.conjuncts.iter().map(Arc::clone);
         aggregation.conjuncts.extend(conjuncts);
         Ok(aggregation)

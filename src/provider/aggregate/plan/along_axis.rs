@@ -68,7 +68,7 @@ impl<'a> AlongAxis<'a> {
     /// # Errors
     /// If the coordinates cannot be read.
     pub fn try_new(job: &'a Job, column: usize) -> Result<Self> {
-        let parts: Vec<&GridSelection> = job.grid_parts().map(|part| &part.part).collect();
+        let parts: Vec<&GridSelection> = job.grid_selections().map(|part| &part.part).collect();
         let axes = job.groups.axes();
         let place = axes.iter().position(|axis| axis.column == column);
         let grouped = place.map(|place| &axes[place]);

@@ -8,7 +8,7 @@ use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 
 use crate::grid::{IndexSet, Selection};
 use crate::provider::aggregate::plan::aggregation::Aggregation;
-use crate::provider::planning::axis_filter::{evaluate_physical, is_evaluated};
+use crate::provider::planning::axis_filter::{can_evaluate, evaluate_physical};
 use crate::provider::source::GridSelection;
 
 /// Returns the dimension that a predicate refers to; `None` if it refers to several columns or to
@@ -131,6 +131,6 @@ pub(crate) fn is_over_axis(conjunct: &Arc<dyn PhysicalExpr>, parts: &[GridSelect
     let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
     dimension_of(conjunct, dimensions).is_some_and(|dimension| {
         let mut parts = parts.iter();
-        parts.all(|part| is_evaluated(&part.selection.axes()[dimension]))
+        parts.all(|part| can_evaluate(&part.selection.axes()[dimension]))
     })
 }

@@ -232,7 +232,7 @@ impl Groups {
     ///
     /// # Errors
     /// If a count exceeds `i64::MAX`.
-    pub async fn wanted_cells(&self, parts: &[(&Selection, &Selection)]) -> Result<Counts> {
+    pub async fn restricted_cells(&self, parts: &[(&Selection, &Selection)]) -> Result<Counts> {
         let mut wanted_axes: Vec<_> = self.axes.iter().map(RestrictedAxis::new).collect();
         let mut products = Vec::with_capacity(parts.len());
         for (number, (selection, wanted)) in parts.iter().enumerate() {

@@ -35,7 +35,7 @@ pub(crate) fn ordering(
             break;
         }
         // Do not read a long axis only to declare an ordering.
-        if axis.length() > MAX_READ && !axis.is_read() {
+        if axis.length() > MAX_READ && !axis.is_loaded() {
             break;
         }
         let descending = match axis.monotonicity() {

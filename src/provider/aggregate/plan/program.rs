@@ -114,7 +114,7 @@ pub(crate) enum Output {
     /// table's column.
     Axis(usize, AxisMethod),
     /// By DataFusion's accumulator, fed row by row.
-    Engine,
+    RowByRow,
 }
 
 /// The way an aggregate is computed from the coordinates along an axis.
@@ -133,8 +133,8 @@ pub(crate) enum Reduced {
     Count,
     Sum,
     Average,
-    Least,
-    Greatest,
+    Min,
+    Max,
     Deviation,
 }
 
@@ -181,11 +181,11 @@ impl Program {
         for aggregate in &aggregation.aggregates {
             let rows = rows.as_ref();
             let output = program.output(aggregate, columns, &cell_type, rows, is_on_axis);
-            program.outputs.push(output.unwrap_or(Output::Engine));
+            program.outputs.push(output.unwrap_or(Output::RowByRow));
         }
         // Accumulators are fed with rows, which have to satisfy the predicate even if the
         // reductions cover it.
-        if program.outputs.contains(&Output::Engine) && program.predicate.is_none() {
+        if program.outputs.contains(&Output::RowByRow) && program.predicate.is_none() {
             program.predicate = conjunction_opt(aggregation.conjuncts.iter().cloned());
         }
         program
@@ -193,7 +193,7 @@ impl Program {
 
     /// Returns `true` if cells have to be processed row by row.
     pub fn needs_rows(&self) -> bool {
-        self.outputs.contains(&Output::Engine) || self.presence == Presence::Rows
+        self.outputs.contains(&Output::RowByRow) || self.presence == Presence::Rows
     }
 
     /// Returns the expressions that are evaluated row by row.
@@ -203,7 +203,7 @@ impl Program {
     ) -> impl Iterator<Item = &'a Arc<dyn PhysicalExpr>> {
         let aggregates = self.outputs.iter().zip(&aggregation.aggregates);
         aggregates
-            .filter(|(output, _)| **output == Output::Engine)
+            .filter(|(output, _)| **output == Output::RowByRow)
             .flat_map(|(_, aggregate)| aggregate.arguments.iter().chain(&aggregate.filter))
             .chain(&self.predicate)
     }
@@ -487,8 +487,8 @@ fn reduce(
             ..nothing
         };
         let reduced = match is_max {
-            true => Reduced::Greatest,
-            false => Reduced::Least,
+            true => Reduced::Max,
+            false => Reduced::Min,
         };
         // The state of MIN and MAX has the type of their argument.
         (

@@ -193,7 +193,7 @@ fn over_scan(
     };
     let aggregation = aggregation.over(&below)?;
     let scan = below.node;
-    let Some(parts) = scan.blocks().grid_parts() else {
+    let Some(parts) = scan.blocks().grid_selections() else {
         return Ok(None);
     };
     let fields = scan.source().schema().fields().len();

@@ -265,14 +265,14 @@ impl BlockList for ManyFileBlocks {
         }
     }
 
-    fn grid_parts(&self) -> Option<Vec<GridSelection>> {
+    fn grid_selections(&self) -> Option<Vec<GridSelection>> {
         let mut all = Vec::with_capacity(self.parts.len());
         for part in self.parts.iter() {
             let file = match self.file_column {
                 Some(_) => Some(self.file(part).ok()?),
                 None => None,
             };
-            for grid in part.blocks.grid_parts()? {
+            for grid in part.blocks.grid_selections()? {
                 let file = file.as_ref().map(Arc::clone);
                 all.push(GridSelection { file, ..grid });
             }

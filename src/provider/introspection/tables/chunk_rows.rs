@@ -65,14 +65,14 @@ impl RowSource for ChunkRows {
     fn read(self: Arc<Self>, request: Request) -> Batches {
         let columns = request.columns.iter();
         let columns: Vec<_> = columns.map(|number| self.columns[*number]).collect();
-        let looks_up = columns.iter().any(|column| column.is_looked_up());
+        let looks_up = columns.iter().any(|column| column.needs_lookup());
         Box::new(Reader {
             batch_size: match looks_up {
                 true => request.batch_size.min(MAX_LOOKED_UP),
                 false => request.batch_size,
             },
             looks_up,
-            wants_values: columns.iter().any(|column| column.is_of_values()),
+            wants_values: columns.iter().any(|column| column.needs_statistics()),
             columns,
             schema: request.schema,
             left: request.fetch,

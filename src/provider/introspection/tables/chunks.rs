@@ -70,7 +70,7 @@ pub(crate) enum ChunkColumn {
 
 impl ChunkColumn {
     /// Returns `true` if the column needs a lookup of every chunk in the file.
-    pub fn is_looked_up(self) -> bool {
+    pub fn needs_lookup(self) -> bool {
         matches!(
             self,
             Self::Codec | Self::PayloadOffset | Self::StoredBytes | Self::RawBytes | Self::Problem
@@ -78,7 +78,7 @@ impl ChunkColumn {
     }
 
     /// Returns `true` if the column comes from zone maps.
-    pub fn is_of_values(self) -> bool {
+    pub fn needs_statistics(self) -> bool {
         matches!(self, Self::Minimum | Self::Maximum | Self::Nulls)
     }
 

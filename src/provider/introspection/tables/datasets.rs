@@ -85,10 +85,12 @@ impl Listing for Datasets {
         Column::text("units", |row| {
             Ok(row.only_values().and_then(meaning::units))
         }),
-        Column::text("long_name", |row| Ok(row.of_values("long_name"))),
-        Column::text("standard_name", |row| Ok(row.of_values("standard_name"))),
+        Column::text("long_name", |row| Ok(row.value_attribute("long_name"))),
+        Column::text("standard_name", |row| {
+            Ok(row.value_attribute("standard_name"))
+        }),
         Column::texts("problems", |row| {
-            Ok(Some(match row.find_out() {
+            Ok(Some(match row.describe_table() {
                 Ok(found) => found.problems.clone(),
                 Err(error) => vec![describe(error)],
             }))
@@ -112,13 +114,13 @@ impl Listing for Datasets {
 
 impl Row {
     /// Looks up every chunk. The column `problems` reports an error.
-    fn find_out(&self) -> Result<&TableDescription, &DataFusionError> {
+    fn describe_table(&self) -> Result<&TableDescription, &DataFusionError> {
         let described = self.described.get_or_init(|| self.table.source.describe());
         described.as_ref()
     }
 
     fn described(&self) -> Option<&TableDescription> {
-        self.find_out().ok()
+        self.describe_table().ok()
     }
 
     /// The value column, if there is only one.
@@ -133,7 +135,7 @@ impl Row {
         meaning::only_values(self.table.source.schema())
     }
 
-    fn of_values(&self, key: &str) -> Option<String> {
+    fn value_attribute(&self, key: &str) -> Option<String> {
         meaning::attribute(self.only_values()?, key)
     }
 

@@ -64,7 +64,9 @@ impl Listing for Dimensions {
         }),
         Column::text("units", |row| Ok(row.attribute("units"))),
         Column::text("long_name", |row| Ok(row.attribute("long_name"))),
-        Column::text("problem", |row| Ok(row.find_out().err().map(describe))),
+        Column::text("problem", |row| {
+            Ok(row.read_coordinates().err().map(describe))
+        }),
     ];
 
     fn rows(schema: &ListedSchema) -> Vec<Row> {
@@ -113,7 +115,7 @@ impl Row {
     }
 
     /// Reads the coordinates. The column `problem` reports an error.
-    fn find_out(&self) -> Result<&CoordinateSummary, &DataFusionError> {
+    fn read_coordinates(&self) -> Result<&CoordinateSummary, &DataFusionError> {
         let known = self.coordinates.get_or_init(|| {
             let mut axes = self.axes();
             let mut known = CoordinateSummary::default();
@@ -141,7 +143,7 @@ impl Row {
     }
 
     fn coordinates(&self) -> Option<&CoordinateSummary> {
-        self.find_out().ok()
+        self.read_coordinates().ok()
     }
 }
 

@@ -267,7 +267,7 @@ fn merged(
         match operand {
             Expr::InList(list) if repeated.contains(list.expr.as_ref()) => {
                 if !is_constant(&list, op) {
-                    kept.push(Some(hidden(list)));
+                    kept.push(Some(hidden_from_simplifier(list)));
                     continue;
                 }
                 let group = groups.entry(list.expr.as_ref().clone()).or_insert_with(|| {
@@ -296,7 +296,7 @@ fn is_constant(list: &InList, op: Operator) -> bool {
 }
 
 /// Writes a list in a form that the simplifier does not merge with others.
-fn hidden(mut list: InList) -> Expr {
+fn hidden_from_simplifier(mut list: InList) -> Expr {
     let is_null = |item: &Expr| matches!(item, Expr::Literal(value, _) if value.is_null());
     if list.negated || !list.list.iter().any(is_null) {
         return comparisons(list);
@@ -304,7 +304,7 @@ fn hidden(mut list: InList) -> Expr {
     list.list.retain(|item| !is_null(item));
     match list.list.is_empty() {
         true => unknown(),
-        false => chained(Operator::Or, vec![hidden(list), unknown()]),
+        false => chained(Operator::Or, vec![hidden_from_simplifier(list), unknown()]),
     }
 }
 

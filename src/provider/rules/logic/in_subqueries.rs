@@ -61,11 +61,11 @@ fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
         Expr::Not(inner) => matches!(inner.as_ref(), Expr::InSubquery(_)),
         _ => false,
     };
-    if is_alone || !tells_null(&conjunct)? {
+    if is_alone || !depends_on_null(&conjunct)? {
         return Ok(conjunct);
     }
     let predicate = conjunct.transform_up(|one| match one {
-        Expr::InSubquery(found) => with_null(found, schema),
+        Expr::InSubquery(found) => null_aware_in(found, schema),
         other => Ok(Transformed::no(other)),
     })?;
     Ok(predicate.data)
@@ -73,20 +73,20 @@ fn null_aware(conjunct: Expr, schema: &DFSchema) -> Result<Expr> {
 
 /// Returns `true` if the result may depend on whether an `IN` is false or NULL. Below AND and OR
 /// alone it does not: the filter drops the row in either case.
-fn tells_null(predicate: &Expr) -> Result<bool> {
+fn depends_on_null(predicate: &Expr) -> Result<bool> {
     match predicate {
         Expr::BinaryExpr(BinaryExpr {
             left,
             op: Operator::And | Operator::Or,
             right,
-        }) => Ok(tells_null(left)? || tells_null(right)?),
+        }) => Ok(depends_on_null(left)? || depends_on_null(right)?),
         Expr::InSubquery(found) if !found.negated => has_subquery(&found.expr),
         other => has_subquery(other),
     }
 }
 
 /// Rewrites `x IN (q)` as `x IN (q) OR (NULL AND (q has a NULL OR (x IS NULL AND q has a row)))`.
-fn with_null(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn null_aware_in(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let rows = &found.subquery;
     let (table, item) = rows.subquery.schema().qualified_field(0);
     let item_column = Expr::Column(Column::new(table.cloned(), item.name()));

@@ -53,7 +53,7 @@ fn correct_expression(expression: &mut Expr) {
             list,
             negated,
         } => {
-            if let Some(any) = any_tuple(columns, list) {
+            if let Some(any) = expand_tuples(columns, list) {
                 *expression = match negated {
                     true => Expr::UnaryOp {
                         op: UnaryOperator::Not,
@@ -69,7 +69,7 @@ fn correct_expression(expression: &mut Expr) {
     if let Some(mut whole) = lifted {
         // The operators removed from the right operand apply to the whole expression instead.
         let place = leftmost(&mut whole);
-        *place = mem::replace(expression, nothing());
+        *place = mem::replace(expression, placeholder());
         *expression = whole;
     }
 }
@@ -91,7 +91,7 @@ fn strength(op: &BinaryOperator) -> Option<u8> {
 }
 
 /// Reduces an operand without brackets to its leftmost part, by removing all operators that bind at
-/// most as strongly as `than`. Returns the removed expression, with [`nothing`] in place of that
+/// most as strongly as `than`. Returns the removed expression, with [`placeholder`] in place of that
 /// part.
 ///
 /// ```text
@@ -106,7 +106,7 @@ fn lift(operand: &mut Expr, than: u8) -> Option<Expr> {
     if !is_weak(operand) {
         return None;
     }
-    let mut whole = mem::replace(operand, nothing());
+    let mut whole = mem::replace(operand, placeholder());
     let mut part = &mut whole;
     while is_weak(part) {
         match part {
@@ -114,7 +114,7 @@ fn lift(operand: &mut Expr, than: u8) -> Option<Expr> {
             _ => break,
         }
     }
-    *operand = mem::replace(part, nothing());
+    *operand = mem::replace(part, placeholder());
     Some(whole)
 }
 
@@ -129,13 +129,13 @@ fn leftmost(mut expression: &mut Expr) -> &mut Expr {
 }
 
 /// A placeholder for an expression that was moved out of the tree.
-fn nothing() -> Expr {
+fn placeholder() -> Expr {
     Expr::value(Value::Null)
 }
 
 /// Expands `columns IN (list)` into comparisons of single items, in brackets. Returns `None` unless
 /// all are tuples of the same length.
-fn any_tuple(columns: &Expr, list: &[Expr]) -> Option<Expr> {
+fn expand_tuples(columns: &Expr, list: &[Expr]) -> Option<Expr> {
     let Expr::Tuple(columns) = columns else {
         return None;
     };
@@ -197,7 +197,7 @@ mod tests {
                         | Expr::IsDistinctFrom(..)
                         | Expr::IsNotDistinctFrom(..)
                 ) {
-                    let inner = mem::replace(one, nothing());
+                    let inner = mem::replace(one, placeholder());
                     *one = Expr::Nested(Box::new(inner));
                 }
                 ControlFlow::<()>::Continue(())

@@ -33,7 +33,7 @@ pub fn lex<E>(
         found.clear();
         let result =
             Tokenizer::new(dialect, &rest[..end]).tokenize_with_location_into_buf(&mut found);
-        if !is_last && (result.is_err() || may_go_on(&found)) {
+        if !is_last && (result.is_err() || may_continue(&found)) {
             segment = 2 * end;
             continue;
         }
@@ -67,7 +67,7 @@ fn segment_end(text: &str, length: usize) -> usize {
 
 /// Returns `true` if the text after these tokens could change the last one: a comment that reaches
 /// to the end of the line, or a bracket that might open a quoted name.
-fn may_go_on(tokens: &[TokenWithSpan]) -> bool {
+fn may_continue(tokens: &[TokenWithSpan]) -> bool {
     let mut last = tokens.iter().rev().map(|token| &token.token);
     match last.next() {
         None => true,

@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 use crate::provider::sql::budget;
 use crate::provider::sql::using_keys::syntax::{
     Column, Keys, PreservedSide, binary, coalesce, column, constraint, exchange, has_keys, named,
-    normalize, replace_in, the_only,
+    normalize, replace_in, unique_index,
 };
 use crate::provider::sql::variable_names::plan_statement;
 
@@ -294,9 +294,9 @@ impl Rewriter<'_> {
         };
         let mut condition: Option<Expr> = None;
         for key in &keys {
-            let of_right = the_only(&right, key)?;
+            let of_right = unique_index(&right, key)?;
             let of_right = right.remove(of_right).expr;
-            let of_left = the_only(&left, key)?;
+            let of_left = unique_index(&left, key)?;
             let column = &mut left[of_left];
             let equal = binary(column.expr.clone(), BinaryOperator::Eq, of_right.clone());
             condition = Some(match condition {
@@ -392,7 +392,7 @@ impl Rewriter<'_> {
         // DataFusion reports unknown names.
         if !left_out
             .iter()
-            .all(|name| the_only(columns, name).is_some())
+            .all(|name| unique_index(columns, name).is_some())
         {
             return None;
         }
@@ -421,7 +421,8 @@ impl Rewriter<'_> {
 
     /// The keys that are identified by their name alone.
     fn keys(&self, columns: &[Column]) -> Keys {
-        let is_key = |column: &&Column| column.is_key && the_only(columns, &column.name).is_some();
+        let is_key =
+            |column: &&Column| column.is_key && unique_index(columns, &column.name).is_some();
         let columns = columns.iter().filter(is_key).cloned();
         Keys {
             columns: columns.collect(),

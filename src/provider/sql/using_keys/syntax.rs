@@ -136,7 +136,7 @@ pub(super) fn constraint(
 }
 
 /// Returns the index of the column with this name, if there is exactly one.
-pub(super) fn the_only(columns: &[Column], name: &str) -> Option<usize> {
+pub(super) fn unique_index(columns: &[Column], name: &str) -> Option<usize> {
     let mut same = columns.iter().enumerate();
     let mut same = same.by_ref().filter(|(_, column)| column.name == name);
     match (same.next(), same.next()) {

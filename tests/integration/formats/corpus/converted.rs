@@ -3,7 +3,7 @@
 use tet_sql::TetOptions;
 use tet_sql::format::tet::Dtype;
 
-use super::{assert_whole_same, assert_windows_same};
+use super::{assert_slices_same, assert_whole_same};
 use crate::formats::reference::Reference;
 use crate::support::cells::{ACCESS, Cell, OpenFile, assert_same, data, from_stored, number};
 
@@ -89,7 +89,7 @@ async fn cells_match_tetration() {
                 let what = format!("{name}, {dataset}, {access}");
                 let array = reference.array(dataset);
                 let cells = from_stored(array.dtype, &array.bytes);
-                assert_windows_same(&raw, dataset, &cells);
+                assert_slices_same(&raw, dataset, &cells);
 
                 // Only `temperature` has a fill value. The conversion from HDF5 replaced it by NaN,
                 // the conversion from NetCDF kept it.

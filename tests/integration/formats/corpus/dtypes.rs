@@ -5,7 +5,7 @@ use tet_sql::TetOptions;
 use tet_sql::format::tet::Dtype;
 use tet_sql::provider::source::GridSource;
 
-use super::assert_windows_same;
+use super::assert_slices_same;
 use crate::support::cells::{
     ACCESS, OpenFile, assert_same, column_type, counted, data, from_column, number,
 };
@@ -35,9 +35,9 @@ async fn cells_match_numpy() {
                 let labels = counted(&array.shape);
                 let cells = array.cells(None);
                 assert_same(&file.table("v", &labels).await, &cells, &what);
-                assert_windows_same(&file, "v", &cells);
+                assert_slices_same(&file, "v", &cells);
                 assert_same(&raw.table("v", &labels).await, &array.raw_cells(), &what);
-                assert_windows_same(&raw, "v", &array.raw_cells());
+                assert_slices_same(&raw, "v", &array.raw_cells());
             }
         }
     }

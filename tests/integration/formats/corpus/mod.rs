@@ -10,11 +10,11 @@ use tet_sql::grid::Window;
 use tet_sql::provider::source::GridSource;
 
 use crate::support::cells::{Cell, OpenFile, assert_same};
-use crate::support::npy::slice_positions;
+use crate::support::npy::slice_indices;
 
 /// Compares slices of a dataset with the same slices of its array: the whole array, every chunk,
 /// and random boxes that cross chunk boundaries, some of them single cells.
-fn assert_windows_same(file: &OpenFile, dataset: &str, expected: &[Cell]) {
+fn assert_slices_same(file: &OpenFile, dataset: &str, expected: &[Cell]) {
     let grid = file.grid(dataset);
     let grid = grid.chunk_grid();
     let shape = grid.shape();
@@ -54,7 +54,7 @@ fn assert_windows_same(file: &OpenFile, dataset: &str, expected: &[Cell]) {
         windows.push(Window::new(ranges.collect()));
     }
     for window in windows {
-        assert_window_same(file, dataset, &window, expected);
+        assert_slice_same(file, dataset, &window, expected);
     }
 }
 
@@ -62,12 +62,12 @@ fn assert_windows_same(file: &OpenFile, dataset: &str, expected: &[Cell]) {
 fn assert_whole_same(file: &OpenFile, dataset: &str, expected: &[Cell]) {
     let grid = file.grid(dataset);
     let ranges = grid.chunk_grid().shape().iter().map(|extent| 0..*extent);
-    assert_window_same(file, dataset, &Window::new(ranges.collect()), expected);
+    assert_slice_same(file, dataset, &Window::new(ranges.collect()), expected);
 }
 
-fn assert_window_same(file: &OpenFile, dataset: &str, window: &Window, expected: &[Cell]) {
+fn assert_slice_same(file: &OpenFile, dataset: &str, window: &Window, expected: &[Cell]) {
     let grid = file.grid(dataset);
-    let positions = slice_positions(grid.chunk_grid().shape(), window.ranges());
+    let positions = slice_indices(grid.chunk_grid().shape(), window.ranges());
     let slice: Vec<_> = positions
         .into_iter()
         .map(|position| expected[position])

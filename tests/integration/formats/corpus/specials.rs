@@ -4,7 +4,7 @@ use tet_sql::TetOptions;
 use tet_sql::format::tet::Dtype;
 use tet_sql::provider::source::GridSource;
 
-use super::assert_windows_same;
+use super::assert_slices_same;
 use crate::formats::reference::Reference;
 use crate::support::cells::{
     ACCESS, Cell, OpenFile, assert_same, counted, data, from_stored, number,
@@ -31,9 +31,9 @@ async fn zeros_of_both_signs_nan_and_infinities() {
             .await
             .unwrap();
         assert_same(&file.table("a", &counted(&[6])).await, &cells, "a");
-        assert_windows_same(&file, "a", &cells);
+        assert_slices_same(&file, "a", &cells);
         assert_same(&raw.table("a", &counted(&[6])).await, &stored, "a");
-        assert_windows_same(&raw, "a", &stored);
+        assert_slices_same(&raw, "a", &stored);
         for (sql, expected) in [
             ("SELECT count(value) FROM f.a", "5"),
             ("SELECT min(value) FROM f.a", "-inf"),
@@ -69,7 +69,7 @@ async fn integers_beyond_2_to_the_53_are_exact() {
         let options = TetOptions::new().with_access(access);
         let file = OpenFile::open(&data("big_i64.tet"), options).await.unwrap();
         assert_same(&file.table("a", &counted(&[6])).await, &cells, "a");
-        assert_windows_same(&file, "a", &cells);
+        assert_slices_same(&file, "a", &cells);
         // `tetration` computes in f64, where the max is 2^63, and 2^53 + 1 equals 2^53.
         for (sql, expected) in [
             ("SELECT sum(value) FROM f.a".to_string(), sum),
@@ -107,9 +107,9 @@ async fn fill_value_not_representable_in_f32() {
             .await
             .unwrap();
         assert_same(&file.table("a", &counted(&[8])).await, &cells, "a");
-        assert_windows_same(&file, "a", &cells);
+        assert_slices_same(&file, "a", &cells);
         assert_same(&raw.table("a", &counted(&[8])).await, &stored, "a");
-        assert_windows_same(&raw, "a", &stored);
+        assert_slices_same(&raw, "a", &stored);
         for (sql, expected, expected_raw) in [
             ("SELECT count(*) FROM f.a WHERE value > 3", 4.0, 6.0),
             ("SELECT count(value) FROM f.a", 6.0, 8.0),
@@ -144,7 +144,7 @@ async fn file_without_footer_after_refused_labels_is_readable() {
         assert!(file.tet().footer().history.is_empty());
         let cells = f32_cells(&values);
         assert_same(&file.table("a", &counted(&[65])).await, &cells, "a");
-        assert_windows_same(&file, "a", &cells);
+        assert_slices_same(&file, "a", &cells);
         let sum = file
             .number("SELECT sum(value) FROM f.a WHERE dim_0 >= 0")
             .await;
@@ -184,7 +184,7 @@ async fn coordinate_variables_are_datasets() {
             assert_same(&found, &steps.collect::<Vec<_>>(), dataset);
         }
 
-        assert_windows_same(&file, "t2m", &cells);
+        assert_slices_same(&file, "t2m", &cells);
         let count = file.answer("SELECT count(*) FROM f.t2m").await;
         assert_eq!(count, (100 * 73 * 144).to_string());
         let sum = file.number("SELECT sum(value) FROM f.t2m").await.unwrap();

@@ -5,7 +5,7 @@ use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::catalog::SchemaProvider;
 use tet_sql::TetOptions;
 
-use super::assert_windows_same;
+use super::assert_slices_same;
 use crate::support::cells::{ACCESS, OpenFile, assert_same, counted, data};
 use crate::support::npy::open_npz;
 
@@ -76,11 +76,11 @@ async fn cells_match_numpy() {
 
                 let cells = array.cells(fill(dataset).filter(|_| has_footer));
                 assert_same(&file.table(dataset, &labels).await, &cells, &what);
-                assert_windows_same(&file, dataset, &cells);
+                assert_slices_same(&file, dataset, &cells);
 
                 let cells = array.raw_cells();
                 assert_same(&raw.table(dataset, &labels).await, &cells, &what);
-                assert_windows_same(&raw, dataset, &cells);
+                assert_slices_same(&raw, dataset, &cells);
             }
         }
     }
@@ -244,7 +244,7 @@ async fn all_footer_versions_give_the_same_sum() {
     }
     let array = &open_npz(&data("weather_small.npz"))["temperature"];
     let numbers = array.numbers();
-    let expected: f64 = crate::support::npy::slice_positions(&array.shape, &[30..31, 7..10, 0..3])
+    let expected: f64 = crate::support::npy::slice_indices(&array.shape, &[30..31, 7..10, 0..3])
         .into_iter()
         .map(|position| numbers[position])
         .sum();

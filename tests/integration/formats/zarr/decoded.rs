@@ -38,7 +38,7 @@ async fn values(ctx: &SessionContext, table: &str) -> Vec<Option<f64>> {
     numbers(ctx, &sql).await
 }
 
-fn of_xarray(store: &str, name: &str) -> Vec<Option<f64>> {
+fn expected_values(store: &str, name: &str) -> Vec<Option<f64>> {
     let values = document("decoded.json")[store][name].clone();
     let number = |value: &Value| Some(value.as_str()?.parse().unwrap());
     values.as_array().unwrap().iter().map(number).collect()
@@ -52,7 +52,7 @@ async fn values_match_xarray() {
         let (_folder, path) = unpacked(store);
         let ctx = open(&path, TetOptions::new()).await;
         for name in arrays.as_object().unwrap().keys() {
-            let expected = of_xarray(store, name);
+            let expected = expected_values(store, name);
             let found = values(&ctx, &format!("\"{name}\"")).await;
             assert_eq!(found, expected, "{store}: {name}");
             // Aggregates run on chunks, and without `array_aggregates` on rows.
@@ -93,7 +93,7 @@ async fn packed_coordinates_are_unpacked() {
         let (_folder, path) = unpacked(store);
         let ctx = open(&path, TetOptions::new()).await;
         let lat = numbers(&ctx, "SELECT DISTINCT lat FROM t2m ORDER BY lat").await;
-        assert_eq!(lat, of_xarray(store, "lat"), "{store}");
+        assert_eq!(lat, expected_values(store, "lat"), "{store}");
         let found = rows(&ctx, "SELECT count(*) FROM t2m WHERE lat = 12.5").await;
         assert_eq!(found, ["15"]);
     }
@@ -188,7 +188,7 @@ async fn converted(input: &Path, output: &Path, unpack: Unpack) -> Vec<String> {
 #[tokio::test]
 async fn conversions_keep_decoded_values() {
     let (folder, path) = unpacked("packed_v3.zarr");
-    let expected = of_xarray("packed_v3.zarr", "t2m");
+    let expected = expected_values("packed_v3.zarr", "t2m");
     for name in ["auto.tet", "auto.zarr", "auto.npy", "auto.parquet"] {
         let output = folder.path().join(name);
         converted(&path, &output, Unpack::Auto).await;
@@ -238,7 +238,11 @@ async fn conversions_keep_nulls() {
             let ctx = open(&output, TetOptions::new()).await;
             for array in document("decoded.json")[store].as_object().unwrap().keys() {
                 let found = values(&ctx, &format!("\"{array}\"")).await;
-                assert_eq!(found, of_xarray(store, array), "{store}, {name}: {array}");
+                assert_eq!(
+                    found,
+                    expected_values(store, array),
+                    "{store}, {name}: {array}"
+                );
             }
         }
     }
@@ -248,7 +252,7 @@ async fn conversions_keep_nulls() {
 #[tokio::test]
 async fn copies_are_not_unpacked_twice() {
     let (folder, path) = unpacked("packed_v2.zarr");
-    let expected = of_xarray("packed_v2.zarr", "t2m");
+    let expected = expected_values("packed_v2.zarr", "t2m");
     for name in ["copy.zarr", "copy.tet"] {
         let output = folder.path().join(name);
         let ctx = open(&path, TetOptions::new()).await;

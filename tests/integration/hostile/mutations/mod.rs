@@ -31,7 +31,7 @@ enum Exercise {
     Check,
 }
 
-fn survive(folder: &Path, bytes: &[u8], access: Access, exercise: Exercise, what: &str) {
+fn assert_survives(folder: &Path, bytes: &[u8], access: Access, exercise: Exercise, what: &str) {
     let path = folder.join("changed.tet");
     std::fs::write(&path, bytes).unwrap();
     let run = || match exercise {
@@ -87,7 +87,7 @@ fn truncated_files_do_not_panic_or_exhaust_memory() {
                 0 => Exercise::Check,
                 _ => Exercise::Read,
             };
-            survive(folder.path(), &bytes[..length], access, exercise, &what);
+            assert_survives(folder.path(), &bytes[..length], access, exercise, &what);
         }
     }
 }
@@ -111,7 +111,7 @@ fn mutated_files_do_not_panic_or_exhaust_memory() {
             _ => Exercise::Read,
         };
         let what = format!("{}, seed {seed}", original.name);
-        survive(folder.path(), &bytes, access, exercise, &what);
+        assert_survives(folder.path(), &bytes, access, exercise, &what);
     }
 }
 

@@ -13,7 +13,7 @@ use tet_sql::error::describe;
 use tet_sql::{Access, TetOptions};
 use tokio::sync::Mutex;
 
-use super::versions::{self, CELLS, numbers, of_answer, of_values, queries};
+use super::versions::{self, CELLS, numbers, of_values, queries, version_of_answer};
 use crate::support::sql::open;
 
 /// Held by each test of this module, because the process has one pool of open files.
@@ -38,7 +38,7 @@ async fn ask(ctx: &SessionContext, path: &Path, last: i64) -> Vec<Result<i64, St
         found.push(match answered.await {
             Ok(batches) => {
                 let answer = numbers(&batches);
-                let version = of_answer(&query, &answer, 0..=last);
+                let version = version_of_answer(&query, &answer, 0..=last);
                 Ok(version.unwrap_or_else(|| panic!("{}: {answer:?}", query.sql)))
             }
             Err(error) => {

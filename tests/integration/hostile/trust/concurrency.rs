@@ -12,7 +12,7 @@ use tet_sql::error::describe;
 use tet_sql::{Access, ArrayTable, TetOptions, enable_tet};
 
 use super::number;
-use super::versions::{self, numbers, of_answer, queries};
+use super::versions::{self, numbers, queries, version_of_answer};
 use crate::tables::exploded::Random;
 
 const READERS: u64 = 8;
@@ -75,7 +75,7 @@ async fn read(shared: Arc<Shared>, reader: u64) {
             match answered {
                 Ok(batches) => {
                     let answer = numbers(&batches);
-                    let version = of_answer(query, &answer, before..=after);
+                    let version = version_of_answer(query, &answer, before..=after);
                     let version = version.unwrap_or_else(|| {
                         panic!("{}, versions {before} to {after}: {answer:?}", query.sql)
                     });

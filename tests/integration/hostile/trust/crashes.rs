@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use super::jobs::{Job, changes, conversions, copies};
+use super::jobs::{Job, convert_jobs, copy_jobs, index_and_repair_jobs};
 use super::number;
 use crate::tables::exploded::Random;
 
@@ -19,17 +19,17 @@ const SIGNAL_STATUSES: [Option<i32>; 3] = [Some(130), Some(143), None];
 
 #[test]
 fn killed_copies_leave_the_old_or_new_file() {
-    kill_all(copies);
+    kill_all(copy_jobs);
 }
 
 #[test]
 fn killed_conversions_leave_the_old_or_new_file() {
-    kill_all(conversions);
+    kill_all(convert_jobs);
 }
 
 #[test]
 fn killed_index_and_repair_leave_the_old_or_new_file() {
-    kill_all(changes);
+    kill_all(index_and_repair_jobs);
 }
 
 fn kill_all(jobs: fn(&Path) -> Vec<Job>) {

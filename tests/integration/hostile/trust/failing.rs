@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use super::jobs::{Job, changes, conversions, copies};
+use super::jobs::{Job, convert_jobs, copy_jobs, index_and_repair_jobs};
 use super::number;
 use crate::tables::exploded::Random;
 
@@ -13,17 +13,17 @@ const UNIT: u64 = 512;
 
 #[test]
 fn copies_beyond_a_quota_fail_cleanly() {
-    fail_all(copies);
+    fail_all(copy_jobs);
 }
 
 #[test]
 fn conversions_beyond_a_quota_fail_cleanly() {
-    fail_all(conversions);
+    fail_all(convert_jobs);
 }
 
 #[test]
 fn index_and_repair_beyond_a_quota_fail_cleanly() {
-    fail_all(changes);
+    fail_all(index_and_repair_jobs);
 }
 
 fn fail_all(jobs: fn(&Path) -> Vec<Job>) {
@@ -40,7 +40,7 @@ fn fail_all(jobs: fn(&Path) -> Vec<Job>) {
             };
             job.restore();
             let script = format!("trap '' XFSZ; ulimit -f {limit}");
-            let output = job.command_behind(&script).output().unwrap();
+            let output = job.command_after(&script).output().unwrap();
             let what = format!("at most {limit} blocks");
             failed += u64::from(!check(&job, &output, "File too large", &what));
         }
@@ -106,9 +106,9 @@ impl Drop for TmpfsMount {
 fn a_full_disk_fails_cleanly() {
     let folder = tempfile::tempdir().unwrap();
     for (name, jobs) in [
-        ("copies", copies as fn(&Path) -> Vec<Job>),
-        ("conversions", conversions),
-        ("changes", changes),
+        ("copies", copy_jobs as fn(&Path) -> Vec<Job>),
+        ("conversions", convert_jobs),
+        ("changes", index_and_repair_jobs),
     ] {
         let Some(disk) = TmpfsMount::mount(folder.path().join(name), 64 << 20) else {
             eprintln!("skipped: no right to mount a small disk");

@@ -43,13 +43,13 @@ fn add(root: &Path, path: &Path, state: &mut State) {
             add(root, &entry.unwrap().path(), state);
         }
     } else if let Ok(mut bytes) = std::fs::read(path) {
-        forget_times(&mut bytes);
+        clear_times(&mut bytes);
         state.insert(path.strip_prefix(root).unwrap().to_path_buf(), bytes);
     }
 }
 
 /// Zeroes the times in provenance records, so that files of two runs compare equal.
-fn forget_times(bytes: &mut [u8]) {
+fn clear_times(bytes: &mut [u8]) {
     const KEY: &[u8] = b"\"at\":";
     let places: Vec<_> = bytes
         .windows(KEY.len())
@@ -112,7 +112,7 @@ impl Job {
     }
 
     /// Returns the command in a shell that runs `script` first.
-    pub fn command_behind(&self, script: &str) -> Command {
+    pub fn command_after(&self, script: &str) -> Command {
         let mut command = Command::new("sh");
         let script = format!("{script}; exec \"$0\" \"$@\"");
         command.args(["-c", &script]);
@@ -199,7 +199,7 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 /// Returns COPY statements run by `tet-sql`.
-pub fn copies(folder: &Path) -> Vec<Job> {
+pub fn copy_jobs(folder: &Path) -> Vec<Job> {
     let copy = |name, file, settings: &[&str], options: &str| {
         let statement = |target: &str, rows: u64| {
             format!(
@@ -227,7 +227,7 @@ pub fn copies(folder: &Path) -> Vec<Job> {
 }
 
 /// Returns runs of `tet convert`.
-pub fn conversions(folder: &Path) -> Vec<Job> {
+pub fn convert_jobs(folder: &Path) -> Vec<Job> {
     let (old, new) = (folder.join("old.tet"), folder.join("new.tet"));
     write_input(&old, 1, 20);
     write_input(&new, 2, 300);
@@ -257,7 +257,7 @@ pub fn conversions(folder: &Path) -> Vec<Job> {
 }
 
 /// Returns runs of `tet index` and `tet repair`.
-pub fn changes(folder: &Path) -> Vec<Job> {
+pub fn index_and_repair_jobs(folder: &Path) -> Vec<Job> {
     let index = Job::new(
         folder,
         "index",

@@ -130,7 +130,7 @@ pub fn numbers(batches: &[RecordBatch]) -> Vec<Vec<i64>> {
 }
 
 /// Returns the version that an answer belongs to, among the given versions.
-pub fn of_answer(
+pub fn version_of_answer(
     query: &Query,
     answer: &[Vec<i64>],
     mut versions: std::ops::RangeInclusive<i64>,

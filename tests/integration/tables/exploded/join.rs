@@ -10,20 +10,20 @@ const MAX_ROWS: usize = 2_000;
 /// Generates a join of two tables of a case.
 pub fn join(random: &mut Random, tables: &[TestTable]) -> Query {
     match random.below(6) {
-        0 => with_few(random, tables),
-        5 => groups_with_few(random, tables),
-        1 => correlated(random, tables),
+        0 => with_small_table(random, tables),
+        5 => groups_with_small_table(random, tables),
+        1 => semi_or_anti_join(random, tables),
         _ => on_dimensions(random, tables),
     }
 }
 
 /// Joins with a few values of one column, which reach the scan as a dynamic filter.
-fn with_few(random: &mut Random, tables: &[TestTable]) -> Query {
+fn with_small_table(random: &mut Random, tables: &[TestTable]) -> Query {
     let table = random.pick(tables);
     let columns: Vec<_> = table.dimensions.iter().chain(&table.values).collect();
     let column = random.pick(&columns);
     let condition = table.condition(random, "x.");
-    let (few, name) = (table.few(column), &column.name);
+    let (few, name) = (table.small_table_suffix(column), &column.name);
     let all = TestTable::list(&columns, "x.");
     let from = format!(
         "{} x JOIN few_{few} s ON x.{name} = s.k{condition}",
@@ -39,7 +39,7 @@ fn with_few(random: &mut Random, tables: &[TestTable]) -> Query {
 }
 
 /// Groups by a dimension and joins the groups with a few of its values.
-fn groups_with_few(random: &mut Random, tables: &[TestTable]) -> Query {
+fn groups_with_small_table(random: &mut Random, tables: &[TestTable]) -> Query {
     let table = random.pick(tables);
     let dimension = random.pick(&table.dimensions);
     let condition = table.condition(random, "");
@@ -51,12 +51,12 @@ fn groups_with_few(random: &mut Random, tables: &[TestTable]) -> Query {
     );
     Query::summary(format!(
         "SELECT x.* FROM ({groups}) x JOIN few_{} s ON x.{name} = s.k",
-        table.few(dimension)
+        table.small_table_suffix(dimension)
     ))
 }
 
 /// Generates a semi or anti join.
-fn correlated(random: &mut Random, tables: &[TestTable]) -> Query {
+fn semi_or_anti_join(random: &mut Random, tables: &[TestTable]) -> Query {
     let (left, right) = (random.pick(tables), random.pick(tables));
     let dimension = &random.pick(&left.dimensions).name;
     let negated = random.pick(&["", "NOT "]);

@@ -121,7 +121,7 @@ impl TestTable {
                     true => self.slice(random),
                     false => condition,
                 };
-                let extremes = extremes(random, &all);
+                let extremes = min_and_max(random, &all);
                 Query::summary(format!(
                     "SELECT count(*), {aggregates}{extremes} FROM {name}{condition}"
                 ))
@@ -363,7 +363,7 @@ impl TestTable {
                 format!(
                     "{} {negated}IN (SELECT k FROM few_{})",
                     column.name,
-                    self.few(column)
+                    self.small_table_suffix(column)
                 )
             }
             _ if column.has_nan => format!("{} IS NOT NULL", column.name),
@@ -378,7 +378,7 @@ impl TestTable {
     }
 
     /// The suffix of the small table that holds values of a column.
-    pub fn few<'a>(&self, column: &'a TestColumn) -> &'a str {
+    pub fn small_table_suffix<'a>(&self, column: &'a TestColumn) -> &'a str {
         let is_dimension = self.dimensions.iter().any(|one| one.name == column.name);
         if is_dimension { &column.name } else { "value" }
     }
@@ -398,7 +398,7 @@ pub fn aggregates(random: &mut Random, columns: &[TestColumn], alias: &str) -> S
     list
 }
 
-fn extremes(random: &mut Random, columns: &[&TestColumn]) -> String {
+fn min_and_max(random: &mut Random, columns: &[&TestColumn]) -> String {
     let column = random.pick(columns);
     match column.has_nan {
         true => format!(", count({}) AS known", column.name),

@@ -4,7 +4,7 @@ use crate::output::appearance::Expanded;
 use crate::output::formats::cells::Cells;
 use crate::output::formats::line::Records;
 use crate::output::formats::{MEASURED_ROWS, ResultWriter, Style};
-use crate::terminal::on_a_line;
+use crate::terminal::escape_controls;
 use anstyle::Effects;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -88,7 +88,7 @@ impl<W: Write> Boxed<W> {
         let (batches, gap) = (std::mem::take(batches), *gap);
         let columns = measured(&self.style, &self.schema, &batches)?;
         let natural: Vec<usize> = columns.iter().map(Column::width).collect();
-        let least: Vec<usize> = columns.iter().map(Column::least_width).collect();
+        let least: Vec<usize> = columns.iter().map(Column::min_width).collect();
         let fit = fit(&natural, &least, self.style.width);
         if self.style.expanded == Expanded::Automatic && !fit.is_whole(&natural) {
             self.state = State::Records(Records::numbered(&self.style, &self.schema));
@@ -172,7 +172,7 @@ impl Column {
     /// Returns the width below which the column is not shortened as long as columns can be left out
     /// instead. Numbers keep their full width, because a shortened number would be a different
     /// number.
-    fn least_width(&self) -> usize {
+    fn min_width(&self) -> usize {
         match self.is_number {
             true => self.values_width.max(MIN_TEXT_WIDTH.min(self.width())),
             false => self.width().min(MIN_TEXT_WIDTH),
@@ -187,7 +187,7 @@ fn measured(
 ) -> Result<Vec<Column>, ArrowError> {
     let null = null(style).width();
     let columns = schema.fields().iter().map(|field| Column {
-        name: style.headers.then(|| on_a_line(field.name())),
+        name: style.headers.then(|| escape_controls(field.name())),
         values_width: 0,
         is_number: field.data_type().is_numeric(),
     });
@@ -196,7 +196,7 @@ fn measured(
         let cells = Cells::new(batch)?;
         for row in 0..cells.rows() {
             for (value, column) in cells.row(row).zip(&mut columns) {
-                let width = value?.map_or(null, |value| on_a_line(&value).width());
+                let width = value?.map_or(null, |value| escape_controls(&value).width());
                 column.values_width = column.values_width.max(width);
             }
         }
@@ -205,7 +205,7 @@ fn measured(
 }
 
 fn null(style: &Style) -> String {
-    on_a_line(style.null.as_deref().unwrap_or("NULL"))
+    escape_controls(style.null.as_deref().unwrap_or("NULL"))
 }
 
 /// The columns that are shown, and their widths.
@@ -326,7 +326,7 @@ fn draw_rows(
             let text = match place {
                 None => dimmed(style, ELLIPSIS),
                 Some(place) => match &values[place.column] {
-                    Some(value) => padded(&on_a_line(value), place, place.is_cut),
+                    Some(value) => padded(&escape_controls(value), place, place.is_cut),
                     None => dimmed(style, &padded(&null, place, place.is_cut)),
                 },
             };

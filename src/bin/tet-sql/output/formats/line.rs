@@ -2,7 +2,7 @@
 
 use crate::output::formats::cells::Cells;
 use crate::output::formats::{ResultWriter, Style};
-use crate::terminal::on_a_line;
+use crate::terminal::escape_controls;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
@@ -66,7 +66,7 @@ impl Records {
 
     fn new(style: &Style, schema: &SchemaRef, is_numbered: bool) -> Self {
         let names = schema.fields().iter();
-        let names: Vec<String> = names.map(|field| on_a_line(field.name())).collect();
+        let names: Vec<String> = names.map(|field| escape_controls(field.name())).collect();
         let names = names.iter().map(String::as_str);
         let width = names.clone().map(UnicodeWidthStr::width).max().unwrap_or(0);
         let names = names.map(|name| format!("{}{name}", " ".repeat(width - name.width())));
@@ -92,7 +92,7 @@ impl Records {
             for (value, name) in cells.row(row).zip(&self.names) {
                 let mut value = value?.unwrap_or_else(|| self.null.clone());
                 if self.is_terminal {
-                    value = on_a_line(&value);
+                    value = escape_controls(&value);
                 }
                 writeln!(sink, "{name} = {value}")?;
             }
