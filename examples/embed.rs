@@ -8,7 +8,7 @@ use std::path::Path;
 
 use datafusion::prelude::{CsvReadOptions, SessionContext};
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
-use tet_sql::{TetOptions, TetSessionExt};
+use tet_sql::{ArrayOptions, ArraySessionExt};
 
 /// The name of each station. The codes are the labels of the array's second axis.
 const STATIONS: [(&str, &str); 3] = [("KSEA", "Seattle"), ("EGLL", "London"), ("YSSY", "Sydney")];
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     ctx.register_csv("stations", table.to_string_lossy(), CsvReadOptions::new())
         .await?;
     // The file becomes the schema `weather`, its dataset the table `weather.pressure`.
-    ctx.register_tet_file(&array, TetOptions::new()).await?;
+    ctx.register_array_file(&array, ArrayOptions::new()).await?;
 
     ctx.sql(
         "SELECT s.city, count(p.value) AS readings, avg(p.value) AS mean

@@ -17,7 +17,7 @@
 //! ```
 //! use datafusion::prelude::SessionContext;
 //! use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
-//! use tet_sql::{TetOptions, TetSessionExt};
+//! use tet_sql::{ArrayOptions, ArraySessionExt};
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,7 +35,7 @@
 //!
 //!     // A file is a schema, a dataset is a table.
 //!     let ctx = SessionContext::new();
-//!     ctx.register_tet_file(&path, TetOptions::new()).await?;
+//!     ctx.register_array_file(&path, ArrayOptions::new()).await?;
 //!     let warm = ctx
 //!         .sql("SELECT time, max(value) FROM weather.temperature WHERE lat >= 0 GROUP BY time ORDER BY time")
 //!         .await?
@@ -48,9 +48,9 @@
 //!
 //! # Where to start
 //!
-//! - [`TetSessionExt`] registers files in any DataFusion session: one file, a directory of files,
+//! - [`ArraySessionExt`] registers files in any DataFusion session: one file, a directory of files,
 //!   or a single dataset.
-//! - [`enable_tet`] prepares a session for everything else: quoted paths as tables
+//! - [`enable_arrays`] prepares a session for everything else: quoted paths as tables
 //!   (`FROM 'weather.tet#temperature'`), `CREATE EXTERNAL TABLE` over many files, `COPY` to arrays,
 //!   the [functions](provider::functions), and the optimizer rules behind dynamic filters and
 //!   aggregates on chunks.
@@ -80,7 +80,7 @@
 //! Zone maps and value postings, if a file has them, skip chunks for filters on values, and answer
 //! `min`, `max` and `count` of whole chunks.
 //!
-//! A session prepared by [`enable_tet`] does more:
+//! A session prepared by [`enable_arrays`] does more:
 //!
 //! - Joins, `ORDER BY ... LIMIT` and scalar subqueries push dynamic filters into running scans,
 //!   which skip chunks by their coordinates and by their statistics.
@@ -121,11 +121,11 @@ pub use provider::attributes::{annotated_schema, result_schema};
 pub use provider::catalog::description::{
     AttributeDescription, DimensionDescription, TableDescription,
 };
-pub use provider::catalog::external::{TetTableFactory, open_location};
-pub use provider::catalog::schema::TetSchema;
-pub use provider::catalog::session::{RegisteredDirectory, TetSessionExt, enable_tet};
-pub use provider::catalog::settings::config::TetConfig;
-pub use provider::catalog::settings::options::TetOptions;
+pub use provider::catalog::external::{ArrayTableFactory, open_location};
+pub use provider::catalog::schema::ArraySchema;
+pub use provider::catalog::session::{ArraySessionExt, RegisteredDirectory, enable_arrays};
+pub use provider::catalog::settings::config::ArraySettings;
+pub use provider::catalog::settings::options::ArrayOptions;
 pub use provider::catalog::table::ArrayTable;
 #[cfg(feature = "sql")]
 pub use provider::sql::using_keys::create_logical_plan;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
-use tet_sql::{TetOptions, open_location};
+use tet_sql::{ArrayOptions, open_location};
 
 use crate::measure::{self, Figures, Times};
 use crate::options::Options;
@@ -32,7 +32,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let open = || {
         Ok(open_location(
             &location,
-            &TetOptions::new(),
+            &ArrayOptions::new(),
             config.options(),
         )?)
     };

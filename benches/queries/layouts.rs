@@ -7,7 +7,7 @@ use std::path::Path;
 
 use datafusion::prelude::SessionContext;
 use tet_sql::format::tet::Dtype;
-use tet_sql::{Access, TetOptions, TetSessionExt};
+use tet_sql::{Access, ArrayOptions, ArraySessionExt};
 
 use crate::answers::Answer;
 use crate::bars::{Target, Targets};
@@ -93,7 +93,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
         }
         let path = data::layout(options, shape, dtype, is_compressed)?;
         let table = format!("layout{number}");
-        ctx.register_tet(table.as_str().into(), &path, TetOptions::new())
+        ctx.register_array(table.as_str().into(), &path, ArrayOptions::new())
             .await?;
         // The packed type has 2685 where the others have 300 K: hundredths of a degree Celsius.
         let warm = if dtype == Dtype::I16 { "2685" } else { "300" };
@@ -195,7 +195,7 @@ async fn bounded(
     } else {
         let map = probe::map(path)?;
         let probe = || {
-            black_box(probe::greatest(&map, threads));
+            black_box(probe::max_of_file(&map, threads));
             Ok(())
         };
         let found = measure::in_turn(ctx, queries, runs, probe).await?;

@@ -30,7 +30,7 @@ use std::path::Path;
 use std::process::Command;
 
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
-use tet_sql::{Access, TetOptions, TetSessionExt, enable_tet};
+use tet_sql::{Access, ArrayOptions, ArraySessionExt, enable_arrays};
 
 use crate::data::Files;
 use crate::measure::{Figures, Times};
@@ -95,9 +95,9 @@ async fn run(options: Options) -> Result<()> {
 /// the next.
 async fn session(options: &Options, tables: &[(&str, &Path)]) -> Result<SessionContext> {
     let config = SessionConfig::new().with_target_partitions(options.threads);
-    let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
+    let ctx = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
     for (table, path) in tables {
-        ctx.register_tet((*table).into(), path, TetOptions::new())
+        ctx.register_array((*table).into(), path, ArrayOptions::new())
             .await?;
     }
     Ok(ctx)

@@ -1,7 +1,7 @@
 //! Measures opening a file and planning over very many chunks, neither of which depends on the
 //! cells.
 
-use tet_sql::{Access, ArrayTable, TetOptions};
+use tet_sql::{Access, ArrayOptions, ArrayTable};
 
 use crate::data::Files;
 use crate::measure::{self, Figures, Times};
@@ -56,7 +56,7 @@ pub async fn measure(files: &Files, options: &Options, report: &mut Report) -> R
     ];
     for access in [Access::Mmap, Access::Pread] {
         if options.wants(&open) {
-            let table = TetOptions::new().with_access(access);
+            let table = ArrayOptions::new().with_access(access);
             let times = Times::of(options.runs, || Ok(ArrayTable::open(path, &table)?))?;
             report.add(&open, &access.to_string(), &Figures::only(times));
         }

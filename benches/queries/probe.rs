@@ -33,7 +33,7 @@ pub fn asked_for() -> Option<PathBuf> {
 pub fn in_a_process_of_its_own(path: &Path) -> Result<()> {
     let threads = std::env::var("TET_SQL_BENCH_THREADS").ok();
     let threads = threads.map_or(Ok(2), |threads| threads.parse())?;
-    println!("{}", greatest(&map(path)?, threads));
+    println!("{}", max_of_file(&map(path)?, threads));
     Ok(())
 }
 
@@ -44,7 +44,7 @@ pub fn map(path: &Path) -> Result<Mmap> {
 }
 
 /// Returns the maximum of a mapped file read as f32, headers included.
-pub fn greatest(map: &[u8], threads: usize) -> f32 {
+pub fn max_of_file(map: &[u8], threads: usize) -> f32 {
     let cells = map.as_chunks::<4>().0;
     let next = AtomicUsize::new(0);
     let work = || {
@@ -53,7 +53,7 @@ pub fn greatest(map: &[u8], threads: usize) -> f32 {
             .chunks(CELLS_PER_STEP)
             .nth(next.fetch_add(1, Ordering::Relaxed))
         {
-            most = most.max(greatest_of(piece));
+            most = most.max(max_of(piece));
         }
         most
     };
@@ -68,7 +68,7 @@ pub fn greatest(map: &[u8], threads: usize) -> f32 {
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
     "x86_64+avx2+fma"
 ))]
-fn greatest_of(cells: &[[u8; 4]]) -> f32 {
+fn max_of(cells: &[[u8; 4]]) -> f32 {
     let mut most = [f32::NEG_INFINITY; 64];
     for block in cells.as_chunks::<64>().0 {
         for (most, bytes) in most.iter_mut().zip(block) {

@@ -47,7 +47,7 @@ impl Report {
     /// Adds a line and prints it.
     pub fn add(&mut self, query: &str, data: &str, figures: &Figures) {
         let summary = figures.total.summary();
-        let [median, least, most] = summary.map(milliseconds);
+        let [median, min, most] = summary.map(milliseconds);
         let planning = figures.planning.as_ref().map(|times| times.summary()[0]);
         let (growth, peak) = match &figures.peak {
             Some(peak) => {
@@ -60,9 +60,7 @@ impl Report {
             None => (String::new(), String::new()),
         };
         let planned = planning.map_or_else(String::new, milliseconds);
-        print_line(&[
-            query, data, &median, &least, &most, &planned, &growth, &peak,
-        ]);
+        print_line(&[query, data, &median, &min, &most, &planned, &growth, &peak]);
         self.lines.push(Line {
             query: query.into(),
             data: data.into(),

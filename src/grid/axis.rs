@@ -318,7 +318,7 @@ impl Axis {
     /// If the coordinates cannot be read.
     pub fn extremes(&self, set: &IndexSet) -> Result<Option<ArrayRef>, Error> {
         match self.extreme_positions(set)? {
-            Some((least, greatest)) => self.coordinates_at(vec![least, greatest]),
+            Some((min, max)) => self.coordinates_at(vec![min, max]),
             None => Ok(None),
         }
     }

@@ -21,7 +21,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use sqllogictest::{AsyncDB, ColumnType, DBOutput, Normalizer, Runner, strict_column_validator};
 use tempfile::TempDir;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
-use tet_sql::{TetConfig, TetOptions, TetSessionExt, create_logical_plan, enable_tet};
+use tet_sql::{ArrayOptions, ArraySessionExt, ArraySettings, create_logical_plan, enable_arrays};
 
 /// The minimum size in bytes of a partition in the command's sessions, which is DataFusion's
 /// default.
@@ -96,14 +96,14 @@ impl Database {
         write_second(&second)?;
         let mut config = SessionConfig::new()
             .with_information_schema(true)
-            .with_option_extension(TetConfig::default())
+            .with_option_extension(ArraySettings::default())
             // Fix the number of partitions, since plans depend on it.
             .with_target_partitions(4);
         config.options_mut().optimizer.repartition_file_min_size = least_partition;
-        let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
+        let ctx = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
         let weather = data_directory().join("weather_small.tet");
         for (schema, path) in [("weather", &weather), ("second", &second)] {
-            ctx.register_tet_file_as(schema, path, TetOptions::new())
+            ctx.register_array_file_as(schema, path, ArrayOptions::new())
                 .await?;
         }
         // Set this only after registration: the session would otherwise have created an empty

@@ -40,7 +40,7 @@ pub struct Axis {
     /// The type of values along the axis.
     pub scale: Scale,
     /// The minimum distance between two ticks.
-    pub least: f64,
+    pub min: f64,
     /// `true` if the axis starts with the upper bound, as texts that are read downwards do.
     pub is_reversed: bool,
 }
@@ -65,7 +65,7 @@ impl Axis {
             low,
             high,
             scale,
-            least: 0.0,
+            min: 0.0,
             is_reversed: false,
         }
     }
@@ -79,7 +79,7 @@ impl Axis {
             low,
             high,
             scale,
-            least: 0.0,
+            min: 0.0,
             is_reversed: false,
         }
     }
@@ -126,7 +126,7 @@ impl Axis {
             at: self.place(value),
             label,
         };
-        let apart = ((self.high - self.low) / count as f64).max(self.least);
+        let apart = ((self.high - self.low) / count as f64).max(self.min);
         if let Scale::Times(clock) = &self.scale
             && let Some(found) = clock.ticks(self.low, self.high, apart)
         {
@@ -221,7 +221,7 @@ fn widened(low: f64, high: f64, scale: &Scale) -> (f64, f64) {
         return (low, high);
     }
     let room = match scale {
-        Scale::Times(clock) => clock.least().max(size * 1e-9),
+        Scale::Times(clock) => clock.single_time_margin().max(size * 1e-9),
         Scale::Numbers(Round::Integer) => 1f64.max(size * 1e-9),
         _ if size > 1e-280 => size * 0.1,
         _ => 1.0,
@@ -274,7 +274,7 @@ mod tests {
             low: -0.5,
             high: 99.5,
             scale: Scale::Texts(texts),
-            least: 0.0,
+            min: 0.0,
             is_reversed: true,
         };
         let (ticks, _) = axis.ticks(50.0, &width, 1.0);

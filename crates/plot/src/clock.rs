@@ -88,7 +88,7 @@ impl Clock {
     }
 
     /// Returns the margin in seconds around an axis that shows a single time.
-    pub fn least(&self) -> f64 {
+    pub fn single_time_margin(&self) -> f64 {
         match self.form {
             Form::Date => DAY,
             Form::Timestamp | Form::Time => HOUR,
@@ -142,12 +142,12 @@ impl Clock {
         })
     }
 
-    /// Returns the smallest round step of at least `least` seconds.
-    fn step(&self, least: f64) -> Step {
-        let fits = |step: f64| step >= least * (1.0 - 1e-9);
+    /// Returns the smallest round step of at least `min` seconds.
+    fn step(&self, min: f64) -> Step {
+        let fits = |step: f64| step >= min * (1.0 - 1e-9);
         if self.form != Form::Date {
-            if least < 1.0 {
-                return Step::Seconds(Round::Decimal.up(least.max(1e-6)));
+            if min < 1.0 {
+                return Step::Seconds(Round::Decimal.up(min.max(1e-6)));
             }
             if let Some(step) = PARTS_OF_DAYS.into_iter().find(|step| fits(*step)) {
                 return Step::Seconds(step);
@@ -166,7 +166,7 @@ impl Clock {
         {
             return Step::Months(months);
         }
-        Step::Years(Round::Integer.up((least / (365.0 * DAY)).max(1.0)))
+        Step::Years(Round::Integer.up((min / (365.0 * DAY)).max(1.0)))
     }
 
     fn label(&self, local: f64, step: Step) -> String {

@@ -164,11 +164,11 @@ impl HeatMap {
 fn axis(column: &Column, edges: &[f64]) -> Axis {
     let mut axis = Axis::over(column, edges[0], edges[edges.len() - 1]);
     // Ticks between the centres of adjacent cells would mark nothing.
-    let least = edges
+    let min = edges
         .windows(2)
         .map(|pair| pair[1] - pair[0])
         .reduce(f64::min);
-    axis.least = least.unwrap_or_default() * (1.0 - 1e-9);
+    axis.min = min.unwrap_or_default() * (1.0 - 1e-9);
     if let Scale::Texts(texts) = &mut axis.scale {
         texts.truncate(edges.len() - 1);
         axis.high = edges[edges.len() - 1];
@@ -283,10 +283,10 @@ impl AxisCells {
 fn are_regular(places: &[f64]) -> bool {
     let mut distances: Vec<f64> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
     distances.sort_by(f64::total_cmp);
-    let (Some(least), Some(greatest)) = (distances.first(), distances.last()) else {
+    let (Some(min), Some(max)) = (distances.first(), distances.last()) else {
         return true;
     };
-    *greatest < 4.0 * least
+    *max < 4.0 * min
 }
 
 /// Returns cell bounds half-way between sorted coordinates, with `together` coordinates per cell.

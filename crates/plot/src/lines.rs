@@ -206,14 +206,14 @@ fn thinned(points: Vec<(f64, f64)>, parts: usize) -> Vec<(f64, f64)> {
             .filter(|point| !some[*point].1.is_nan())
             .collect();
         let by_value = |a: &&usize, b: &&usize| some[**a].1.total_cmp(&some[**b].1);
-        let (Some(least), Some(greatest)) = (
+        let (Some(min), Some(max)) = (
             present.iter().min_by(by_value),
             present.iter().max_by(by_value),
         ) else {
             thin.push(some[0]);
             continue;
         };
-        let kept = BTreeSet::from([present[0], *least, *greatest, present[present.len() - 1]]);
+        let kept = BTreeSet::from([present[0], *min, *max, present[present.len() - 1]]);
         thin.extend(kept.into_iter().map(|point| some[point]));
     }
     thin

@@ -21,17 +21,17 @@ pub enum Round {
 }
 
 impl Round {
-    /// Returns the smallest round number that is at least `least`, which must be positive.
-    pub fn up(self, least: f64) -> f64 {
+    /// Returns the smallest round number that is at least `min`, which must be positive.
+    pub fn up(self, min: f64) -> f64 {
         // The tolerance accepts steps that are too small only by rounding.
-        let fits = |step: f64| step >= least * (1.0 - 1e-9);
-        if self == Self::Degrees && least > 5.0 {
+        let fits = |step: f64| step >= min * (1.0 - 1e-9);
+        if self == Self::Degrees && min > 5.0 {
             let parts = [10.0, 15.0, 30.0, 45.0, 60.0, 90.0, 180.0, 360.0];
             if let Some(step) = parts.into_iter().find(|step| fits(*step)) {
                 return step;
             }
         }
-        let power = 10f64.powi(least.log10().floor() as i32);
+        let power = 10f64.powi(min.log10().floor() as i32);
         let steps = [1.0, 2.0, 5.0].map(|digit| digit * power);
         let step = steps.into_iter().find(|step| fits(*step));
         let step = step.unwrap_or(10.0 * power);

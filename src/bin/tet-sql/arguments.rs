@@ -12,7 +12,7 @@ use clap_complete::Shell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tet_sql::{Access, TetOptions, Unpack};
+use tet_sql::{Access, ArrayOptions, Unpack};
 
 /// The maximum width of the option list.
 const MOST_COLUMNS: usize = 80;
@@ -224,8 +224,8 @@ impl Resources {
 
 impl Reading {
     /// Returns the options for opening files.
-    pub fn options(&self) -> Result<TetOptions, Failure> {
-        let mut options = TetOptions::new()
+    pub fn options(&self) -> Result<ArrayOptions, Failure> {
+        let mut options = ArrayOptions::new()
             .with_text_labels(self.text_labels)
             .with_ignore_footer(self.ignore_footer)
             .with_decode_times(!self.no_decode_times)

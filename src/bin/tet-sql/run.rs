@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tet_sql::provider::sql::budget::check_bytes;
-use tet_sql::{TetConfig, TetOptions};
+use tet_sql::{ArrayOptions, ArraySettings};
 
 /// The maximum nesting of scripts. Deeper nesting means that a script probably runs itself.
 const DEEPEST: usize = 16;
@@ -29,7 +29,7 @@ pub struct Shell {
     pub(crate) context: SessionContext,
     pub(crate) output: SharedOutput,
     /// The options for opening further files.
-    pub(crate) options: TetOptions,
+    pub(crate) options: ArrayOptions,
     pub(crate) manner: ShellOptions,
     /// The last query, for commands that run it again.
     pub(crate) last_query: RefCell<Option<String>>,
@@ -66,7 +66,7 @@ impl Shell {
     pub fn new(
         engine: WorkerThreads,
         session: Session,
-        options: TetOptions,
+        options: ArrayOptions,
         manner: ShellOptions,
     ) -> Self {
         Self {
@@ -186,7 +186,7 @@ impl Shell {
     /// Returns the maximum size of a statement in bytes.
     fn most_bytes(&self) -> usize {
         let config = self.context.copied_config();
-        let ours = config.options().extensions.get::<TetConfig>();
+        let ours = config.options().extensions.get::<ArraySettings>();
         ours.map_or(usize::MAX, |ours| ours.limits.statement_bytes)
     }
 

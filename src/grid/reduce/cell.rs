@@ -329,9 +329,9 @@ impl<C: Cell> Keep<C> for ExceptFill<C> {
 #[derive(Debug, Clone, Copy)]
 pub struct Within<C> {
     /// The lower bound.
-    pub least: C,
+    pub min: C,
     /// The upper bound.
-    pub greatest: C,
+    pub max: C,
 }
 
 impl<C: Cell> Keep<C> for Within<C> {
@@ -340,7 +340,7 @@ impl<C: Cell> Keep<C> for Within<C> {
     #[inline(always)]
     fn keeps(self, cell: C) -> bool {
         // `&` evaluates both comparisons: a branch would cost more.
-        (self.least <= cell) & (cell <= self.greatest)
+        (self.min <= cell) & (cell <= self.max)
     }
 }
 

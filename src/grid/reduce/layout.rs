@@ -122,10 +122,10 @@ impl Layout {
 
 impl RowPattern {
     fn start(&self) -> usize {
-        let least = |offsets: &mut dyn Iterator<Item = usize>| offsets.min().unwrap_or(0);
-        least(&mut self.outer.iter().map(|base| base.offset))
-            + least(&mut self.inner.iter().map(|base| base.offset))
-            + least(&mut self.rows.iter().copied())
+        let min = |offsets: &mut dyn Iterator<Item = usize>| offsets.min().unwrap_or(0);
+        min(&mut self.outer.iter().map(|base| base.offset))
+            + min(&mut self.inner.iter().map(|base| base.offset))
+            + min(&mut self.rows.iter().copied())
     }
 
     fn cells(&self) -> usize {

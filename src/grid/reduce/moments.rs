@@ -16,9 +16,9 @@ pub struct RequestedAggregates {
     /// The number of kept cells.
     pub count: bool,
     /// The min of the kept cells.
-    pub least: bool,
+    pub min: bool,
     /// The max of the kept cells.
-    pub greatest: bool,
+    pub max: bool,
     /// The mean of the kept cells and the sum of their squared deviations from it.
     pub deviation: bool,
 }
@@ -60,8 +60,8 @@ pub(super) struct Moments<C: Number> {
     /// The counts in the encoding of [`Sums::counts`].
     pub counts: Vec<i64>,
     pub totals: Option<GroupSums<C::Natural>>,
-    pub least: Option<GroupExtremes<C>>,
-    pub greatest: Option<GroupExtremes<C>>,
+    pub min: Option<GroupExtremes<C>>,
+    pub max: Option<GroupExtremes<C>>,
     pub deviations: Option<Vec<Deviation>>,
     scratch: Scratch<C>,
 }
@@ -122,8 +122,8 @@ impl<C: Number> Moments<C> {
                 SumKind::Float => GroupSums::Float(vec![0.0; groups]),
                 SumKind::Natural => GroupSums::Natural(vec![C::Natural::default(); groups]),
             }),
-            least: found(wanted.least, C::HIGHEST),
-            greatest: found(wanted.greatest, C::LOWEST),
+            min: found(wanted.min, C::HIGHEST),
+            max: found(wanted.max, C::LOWEST),
             deviations: wanted.deviation.then(|| vec![Deviation::default(); groups]),
             scratch: Scratch::default(),
         }
@@ -201,11 +201,11 @@ impl<C: Number> Moments<C> {
             }
             None => {}
         }
-        if let Some(least) = &mut self.least {
-            add_extremes::<C, K, false>(piece, target, keep, least, scratch);
+        if let Some(min) = &mut self.min {
+            add_extremes::<C, K, false>(piece, target, keep, min, scratch);
         }
-        if let Some(greatest) = &mut self.greatest {
-            add_extremes::<C, K, true>(piece, target, keep, greatest, scratch);
+        if let Some(max) = &mut self.max {
+            add_extremes::<C, K, true>(piece, target, keep, max, scratch);
         }
         if let Some(deviations) = &mut self.deviations {
             match target {
@@ -240,11 +240,11 @@ impl<C: Number> Moments<C> {
             }
             _ => {}
         }
-        if let (Some(least), Some(other)) = (&mut self.least, &other.least) {
-            least.merge(other, |cell, before| cell < before);
+        if let (Some(min), Some(other)) = (&mut self.min, &other.min) {
+            min.merge(other, |cell, before| cell < before);
         }
-        if let (Some(greatest), Some(other)) = (&mut self.greatest, &other.greatest) {
-            greatest.merge(other, |cell, before| cell > before);
+        if let (Some(max), Some(other)) = (&mut self.max, &other.max) {
+            max.merge(other, |cell, before| cell > before);
         }
         if let (Some(deviations), Some(others)) = (&mut self.deviations, &other.deviations) {
             let deviations = deviations.iter_mut().zip(others);
@@ -256,8 +256,8 @@ impl<C: Number> Moments<C> {
     /// and of skipped cells. Only for reductions without sums and deviations.
     pub fn add_known(&mut self, group: usize, extremes: Option<(C, C)>, count: u64, missing: u64) {
         self.count_known(group, count, missing);
-        if let Some((least, greatest)) = extremes {
-            self.add_known_extremes(group, least, greatest);
+        if let Some((min, max)) = extremes {
+            self.add_known_extremes(group, min, max);
         }
     }
 
@@ -311,12 +311,12 @@ impl<C: Number> Moments<C> {
         }
     }
 
-    fn add_known_extremes(&mut self, group: usize, least: C, greatest: C) {
-        if let Some(found) = &mut self.least {
-            found.add_known(group, least, |cell, before| cell <= before);
+    fn add_known_extremes(&mut self, group: usize, min: C, max: C) {
+        if let Some(found) = &mut self.min {
+            found.add_known(group, min, |cell, before| cell <= before);
         }
-        if let Some(found) = &mut self.greatest {
-            found.add_known(group, greatest, |cell, before| cell >= before);
+        if let Some(found) = &mut self.max {
+            found.add_known(group, max, |cell, before| cell >= before);
         }
     }
 }

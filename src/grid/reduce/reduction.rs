@@ -203,7 +203,7 @@ impl Reduction {
         missing: u64,
     ) {
         fn typed<C: Cell>(extremes: Option<(u64, u64)>) -> Option<(C, C)> {
-            extremes.map(|(least, greatest)| (C::from_pattern(least), C::from_pattern(greatest)))
+            extremes.map(|(min, max)| (C::from_pattern(min), C::from_pattern(max)))
         }
         for_any!(&mut self.moments, moments => {
             moments.add_known(group, typed(extremes), count, missing);
@@ -260,8 +260,8 @@ impl Reduction {
                 )))
             };
             Results {
-                least: extremes(moments.least, C::HIGHEST),
-                greatest: extremes(moments.greatest, C::LOWEST),
+                min: extremes(moments.min, C::HIGHEST),
+                max: extremes(moments.max, C::LOWEST),
                 sums: moments.totals.map(|totals| match totals {
                     GroupSums::Float(totals) => Arc::new(Float64Array::from(totals)) as ArrayRef,
                     GroupSums::Natural(totals) => {
@@ -299,10 +299,10 @@ impl Reduction {
     }
 }
 
-fn within<C: Cell>((least, greatest): (u64, u64)) -> Within<C> {
+fn within<C: Cell>((min, max): (u64, u64)) -> Within<C> {
     Within {
-        least: C::from_pattern(least),
-        greatest: C::from_pattern(greatest),
+        min: C::from_pattern(min),
+        max: C::from_pattern(max),
     }
 }
 
@@ -341,9 +341,9 @@ pub struct Results {
     /// The sums as Float64, or as Int64 that may have wrapped. Zero where no cell is kept.
     pub sums: Option<ArrayRef>,
     /// The min of each group, in the type of the cells. Null where no cell is kept.
-    pub least: Option<ArrayRef>,
+    pub min: Option<ArrayRef>,
     /// The max of each group, in the type of the cells. Null where no cell is kept.
-    pub greatest: Option<ArrayRef>,
+    pub max: Option<ArrayRef>,
     /// The number of kept cells, their mean, and the sum of their squared deviations from the mean.
     pub deviations: Option<[ArrayRef; 3]>,
 }

@@ -143,7 +143,7 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
             let cell = chunk[number];
             let is_kept = !cell.is_nan()
                 && (!is_filled || cell != fill)
-                && (!is_bounded || (bounds[0].max(least(cell_type))..=bounds[1]).contains(&cell));
+                && (!is_bounded || (bounds[0].max(min_of(cell_type))..=bounds[1]).contains(&cell));
             expected[group].cells += 1;
             if is_kept {
                 expected[group].kept.push(cell);
@@ -153,13 +153,13 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
 
     let bound = |bound: f64| match cell_type {
         CellType::F16 => bits(CellType::F32, bound),
-        _ => bits(cell_type, bound.max(least(cell_type))),
+        _ => bits(cell_type, bound.max(min_of(cell_type))),
     };
     let wanted = RequestedAggregates {
         sum: Some([SumKind::Float, SumKind::Natural][numbers.below(2) as usize]),
         count: true,
-        least: true,
-        greatest: true,
+        min: true,
+        max: true,
         deviation: true,
     };
     let mut reduction = Reduction::new(
@@ -191,7 +191,7 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
         array.as_primitive::<Float64Type>().clone()
     };
     let sums = floats(results.sums);
-    let (least, greatest) = (floats(results.least), floats(results.greatest));
+    let (min, max) = (floats(results.min), floats(results.max));
     let [counted, means, squares] = results.deviations.unwrap();
     let counted = counted.as_primitive::<UInt64Type>();
     let (means, squares) = (floats(Some(means)), floats(Some(squares)));
@@ -205,13 +205,9 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
             is_same(sums.value(group), sum, 0.0),
             "sum of {group}: {title}"
         );
+        assert_eq!(min.is_null(group), count == 0, "least of {group}: {title}");
         assert_eq!(
-            least.is_null(group),
-            count == 0,
-            "least of {group}: {title}"
-        );
-        assert_eq!(
-            greatest.is_null(group),
+            max.is_null(group),
             count == 0,
             "greatest of {group}: {title}"
         );
@@ -219,12 +215,12 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
             continue;
         }
         assert_eq!(
-            least.value(group),
+            min.value(group),
             kept.clone().fold(f64::INFINITY, f64::min),
             "{title}"
         );
         assert_eq!(
-            greatest.value(group),
+            max.value(group),
             kept.clone().fold(f64::NEG_INFINITY, f64::max),
             "{title}"
         );
@@ -243,7 +239,7 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
 }
 
 /// Returns the smallest number of a type. Bounds are clamped to it.
-fn least(cell_type: CellType) -> f64 {
+fn min_of(cell_type: CellType) -> f64 {
     if cell_type.is_float() || cell_type.is_signed_integer() {
         f64::NEG_INFINITY
     } else {

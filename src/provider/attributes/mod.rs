@@ -62,7 +62,7 @@ pub fn annotated_schema(table: &dyn TableProvider) -> SchemaRef {
 
 /// Returns the schema of a query's result, with the attributes of its columns as field metadata.
 ///
-/// In a session that [`enable_tet`](crate::enable_tet) has set up, the batches of the result have
+/// In a session that [`enable_arrays`](crate::enable_arrays) has set up, the batches of the result have
 /// the same metadata.
 pub fn result_schema(plan: &LogicalPlan) -> SchemaRef {
     let coerced = coerced_unions(plan);

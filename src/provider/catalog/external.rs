@@ -14,7 +14,7 @@ use datafusion::logical_expr::CreateExternalTable;
 use crate::format::{foreign, remote_location_advice};
 use crate::provider::catalog::location::Location;
 use crate::provider::catalog::many_files::FileTable;
-use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::table::ArrayTable;
 
 /// The keywords after `STORED AS`. All have the same effect, since the format is detected from the
@@ -37,7 +37,7 @@ const FORMAT_PREFIX: &str = "format.";
 /// their columns.
 pub fn open_location(
     location: &str,
-    options: &TetOptions,
+    options: &ArrayOptions,
     session: &ConfigOptions,
 ) -> Result<ArrayTable> {
     open_locations(&[location.to_string()], options, session)
@@ -45,7 +45,7 @@ pub fn open_location(
 
 fn open_locations(
     locations: &[String],
-    options: &TetOptions,
+    options: &ArrayOptions,
     session: &ConfigOptions,
 ) -> Result<ArrayTable> {
     let mut options = options.clone();
@@ -77,19 +77,19 @@ fn open_locations(
 
 /// Creates the tables of `CREATE EXTERNAL TABLE ... STORED AS TET`.
 #[derive(Debug, Clone, Default)]
-pub struct TetTableFactory {
-    defaults: TetOptions,
+pub struct ArrayTableFactory {
+    defaults: ArrayOptions,
 }
 
-impl TetTableFactory {
+impl ArrayTableFactory {
     /// Creates a factory whose defaults are overridden by `OPTIONS (...)`.
-    pub fn new(defaults: TetOptions) -> Self {
+    pub fn new(defaults: ArrayOptions) -> Self {
         Self { defaults }
     }
 }
 
 #[async_trait]
-impl TableProviderFactory for TetTableFactory {
+impl TableProviderFactory for ArrayTableFactory {
     async fn create(
         &self,
         state: &dyn Session,
@@ -128,14 +128,14 @@ impl TableProviderFactory for TetTableFactory {
 /// Creates tables from quoted paths, as in `FROM 'weather.tet#temperature'`. Paths that are not
 /// array files are left to the next factory.
 #[derive(Debug)]
-pub(crate) struct TetUrlFactory {
-    defaults: TetOptions,
+pub(crate) struct ArrayUrlFactory {
+    defaults: ArrayOptions,
     /// The factory for other paths, which also holds the session.
     next: Arc<DynamicListTableFactory>,
 }
 
-impl TetUrlFactory {
-    pub fn new(defaults: TetOptions, next: Arc<DynamicListTableFactory>) -> Self {
+impl ArrayUrlFactory {
+    pub fn new(defaults: ArrayOptions, next: Arc<DynamicListTableFactory>) -> Self {
         Self { defaults, next }
     }
 
@@ -191,7 +191,7 @@ fn advice(url: &str, other: &Result<Option<Arc<dyn TableProvider>>>) -> Option<S
 }
 
 #[async_trait]
-impl UrlTableFactory for TetUrlFactory {
+impl UrlTableFactory for ArrayUrlFactory {
     async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if !is_word(url) {
             refuse_special(url)?;

@@ -14,7 +14,7 @@ use crate::format::array::ArrayFile;
 use crate::format::tet::MemoryBudget;
 use crate::provider::adapters::arrays::{ArrayDataset, FileTables, open_file};
 use crate::provider::catalog::names::ignoring_case;
-use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::table::ArrayTable;
 
 /// An open array file as a schema with one table per dataset, and one wide table per two or more
@@ -23,10 +23,10 @@ use crate::provider::catalog::table::ArrayTable;
 /// A writable schema lies on top, so that views and external tables can be created. A dataset is
 /// found by its exact name, else by the only name that matches case-insensitively.
 #[derive(Debug)]
-pub struct TetSchema {
+pub struct ArraySchema {
     name: String,
     file: Arc<dyn ArrayFile>,
-    options: TetOptions,
+    options: ArrayOptions,
     /// The datasets in file order, then the wide tables.
     tables: Vec<(String, Arc<ArrayTable>)>,
     /// The index into `tables` of each name.
@@ -35,7 +35,7 @@ pub struct TetSchema {
     warnings: Vec<String>,
 }
 
-impl TetSchema {
+impl ArraySchema {
     /// Opens a file. Datasets that cannot be read are left out, with a warning.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl TetSchema {
     pub fn open(
         name: impl Into<String>,
         path: impl AsRef<Path>,
-        options: TetOptions,
+        options: ArrayOptions,
     ) -> Result<Self, Error> {
         Self::open_in(&ConfigOptions::new(), name.into(), path.as_ref(), options)
     }
@@ -53,7 +53,7 @@ impl TetSchema {
         session: &ConfigOptions,
         name: String,
         path: &Path,
-        options: TetOptions,
+        options: ArrayOptions,
     ) -> Result<Self, Error> {
         let options = options.bound(session);
         let file = open_file(path, &options, session)?;
@@ -124,7 +124,7 @@ impl TetSchema {
 }
 
 #[async_trait]
-impl SchemaProvider for TetSchema {
+impl SchemaProvider for ArraySchema {
     fn table_names(&self) -> Vec<String> {
         let mut overlay = self.overlay.table_names();
         overlay.sort();

@@ -17,12 +17,12 @@ use crate::error::Error;
 use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::attributes::{AttributedResults, ResultAttributes};
 use crate::provider::catalog::external::{
-    RegularFilesFactory, STORED_AS, TetTableFactory, TetUrlFactory,
+    ArrayTableFactory, ArrayUrlFactory, RegularFilesFactory, STORED_AS,
 };
 use crate::provider::catalog::location::is_tet;
-use crate::provider::catalog::schema::TetSchema;
-use crate::provider::catalog::settings::config::TetConfig;
-use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::schema::ArraySchema;
+use crate::provider::catalog::settings::config::ArraySettings;
+use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::table::ArrayTable;
 use crate::provider::catalog::url_catalogs::UrlCatalogs;
 use crate::provider::copy::{ArrayFormatFactory, RowFormatFactory};
@@ -55,7 +55,7 @@ const RESERVED: [&str; 1] = ["information_schema"];
 /// ```
 /// # use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
 /// use datafusion::prelude::SessionContext;
-/// use tet_sql::{TetOptions, TetSessionExt};
+/// use tet_sql::{ArrayOptions, ArraySessionExt};
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -67,7 +67,7 @@ const RESERVED: [&str; 1] = ["information_schema"];
 /// # writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
 /// # writer.finish()?;
 /// let ctx = SessionContext::new();
-/// ctx.register_tet_file(&path, TetOptions::new()).await?;
+/// ctx.register_array_file(&path, ArrayOptions::new()).await?;
 /// let by_lat = ctx
 ///     .sql("SELECT lat, avg(value) FROM weather.temperature GROUP BY lat")
 ///     .await?;
@@ -76,24 +76,28 @@ const RESERVED: [&str; 1] = ["information_schema"];
 /// # }
 /// ```
 #[async_trait]
-pub trait TetSessionExt {
+pub trait ArraySessionExt {
     /// Registers a file, or a package (a directory `X.tet.d`), as a schema in the default catalog.
     /// The name of the schema is the stem of the file name.
     ///
     /// # Errors
     /// Returns an error if the file cannot be opened, or a schema of that name exists.
-    async fn register_tet_file(&self, path: &Path, options: TetOptions) -> Result<Arc<TetSchema>>;
+    async fn register_array_file(
+        &self,
+        path: &Path,
+        options: ArrayOptions,
+    ) -> Result<Arc<ArraySchema>>;
 
     /// Registers a file as a schema of this name in the default catalog.
     ///
     /// # Errors
-    /// As [`Self::register_tet_file`].
-    async fn register_tet_file_as(
+    /// As [`Self::register_array_file`].
+    async fn register_array_file_as(
         &self,
         schema: &str,
         path: &Path,
-        options: TetOptions,
-    ) -> Result<Arc<TetSchema>>;
+        options: ArrayOptions,
+    ) -> Result<Arc<ArraySchema>>;
 
     /// Registers every `*.tet` file and every package in a directory as a schema named after its
     /// stem, in the order of the names. Files that cannot be opened are left out and reported.
@@ -101,10 +105,10 @@ pub trait TetSessionExt {
     /// # Errors
     /// Returns an error if the directory cannot be read, or a schema of one of the names exists. In
     /// that case no schema is registered.
-    async fn register_tet_folder(
+    async fn register_array_directory(
         &self,
         path: &Path,
-        options: TetOptions,
+        options: ArrayOptions,
     ) -> Result<RegisteredDirectory>;
 
     /// Registers one dataset as a table: the dataset that `options.dataset` names, else the only
@@ -112,18 +116,18 @@ pub trait TetSessionExt {
     ///
     /// # Errors
     /// As [`ArrayTable::open`].
-    async fn register_tet(
+    async fn register_array(
         &self,
         table: TableReference,
         path: &Path,
-        options: TetOptions,
+        options: ArrayOptions,
     ) -> Result<()>;
 
     /// Reads one dataset as a [`DataFrame`], without registering a table.
     ///
     /// # Errors
     /// As [`ArrayTable::open`].
-    async fn read_tet(&self, path: &Path, options: TetOptions) -> Result<DataFrame>;
+    async fn read_array(&self, path: &Path, options: ArrayOptions) -> Result<DataFrame>;
 }
 
 /// Returns a session with all features of this crate.
@@ -141,7 +145,7 @@ pub trait TetSessionExt {
 /// ```
 /// # use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
 /// use datafusion::prelude::SessionContext;
-/// use tet_sql::{TetOptions, enable_tet};
+/// use tet_sql::{ArrayOptions, enable_arrays};
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -151,16 +155,16 @@ pub trait TetSessionExt {
 /// # let mut writer = TetWriter::create(&path, vec![spec])?;
 /// # writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
 /// # writer.finish()?;
-/// let ctx = enable_tet(SessionContext::new(), TetOptions::new());
+/// let ctx = enable_arrays(SessionContext::new(), ArrayOptions::new());
 /// let query = format!("SELECT value FROM '{}' WHERE dim_1 = 2", path.display());
 /// assert_eq!(ctx.sql(&query).await?.count().await?, 2);
 /// # Ok(())
 /// # }
 /// ```
-pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
+pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionContext {
     add_config(&ctx);
     let listing = Arc::new(DynamicListTableFactory::default());
-    let urls = TetUrlFactory::new(defaults.clone(), Arc::clone(&listing));
+    let urls = ArrayUrlFactory::new(defaults.clone(), Arc::clone(&listing));
     let catalogs = Arc::clone(ctx.state_ref().read().catalog_list());
     let catalogs = UrlCatalogs::new(catalogs, Arc::new(urls));
     let session_id = ctx.session_id();
@@ -222,7 +226,7 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
         *factory = Arc::new(RegularFilesFactory(Arc::clone(factory)));
     }
     for format in STORED_AS {
-        let factory = Arc::new(TetTableFactory::new(defaults.clone()));
+        let factory = Arc::new(ArrayTableFactory::new(defaults.clone()));
         let state = ctx.state_ref();
         let mut state = state.write();
         let factories = state.table_factories_mut();
@@ -255,28 +259,33 @@ pub fn enable_tet(ctx: SessionContext, defaults: TetOptions) -> SessionContext {
 }
 
 #[async_trait]
-impl TetSessionExt for SessionContext {
-    async fn register_tet_file(&self, path: &Path, options: TetOptions) -> Result<Arc<TetSchema>> {
-        self.register_tet_file_as(&stem(path)?, path, options).await
+impl ArraySessionExt for SessionContext {
+    async fn register_array_file(
+        &self,
+        path: &Path,
+        options: ArrayOptions,
+    ) -> Result<Arc<ArraySchema>> {
+        self.register_array_file_as(&stem(path)?, path, options)
+            .await
     }
 
-    async fn register_tet_file_as(
+    async fn register_array_file_as(
         &self,
         schema: &str,
         path: &Path,
-        options: TetOptions,
-    ) -> Result<Arc<TetSchema>> {
+        options: ArrayOptions,
+    ) -> Result<Arc<ArraySchema>> {
         let config = self.copied_config();
-        let schema = TetSchema::open_in(config.options(), schema.to_string(), path, options)?;
+        let schema = ArraySchema::open_in(config.options(), schema.to_string(), path, options)?;
         let schema = Arc::new(schema);
         register_schemas(self, std::slice::from_ref(&schema))?;
         Ok(schema)
     }
 
-    async fn register_tet_folder(
+    async fn register_array_directory(
         &self,
         path: &Path,
-        options: TetOptions,
+        options: ArrayOptions,
     ) -> Result<RegisteredDirectory> {
         let config = self.copied_config();
         let mut folder = RegisteredDirectory {
@@ -290,7 +299,7 @@ impl TetSessionExt for SessionContext {
                 folder.refused.push(Error::invalid(&file, message));
                 continue;
             };
-            match TetSchema::open_in(config.options(), name, &file, options.clone()) {
+            match ArraySchema::open_in(config.options(), name, &file, options.clone()) {
                 Ok(schema) if !names.insert(schema.name().to_string()) => {
                     let message = "another file of the folder has the same stem";
                     folder.refused.push(Error::invalid(&file, message));
@@ -303,11 +312,11 @@ impl TetSessionExt for SessionContext {
         Ok(folder)
     }
 
-    async fn register_tet(
+    async fn register_array(
         &self,
         table: TableReference,
         path: &Path,
-        options: TetOptions,
+        options: ArrayOptions,
     ) -> Result<()> {
         add_config(self);
         let opened = ArrayTable::open_in(self.copied_config().options(), path, &options)?;
@@ -315,7 +324,7 @@ impl TetSessionExt for SessionContext {
         Ok(())
     }
 
-    async fn read_tet(&self, path: &Path, options: TetOptions) -> Result<DataFrame> {
+    async fn read_array(&self, path: &Path, options: ArrayOptions) -> Result<DataFrame> {
         add_config(self);
         let opened = ArrayTable::open_in(self.copied_config().options(), path, &options)?;
         self.read_table(Arc::new(opened))
@@ -326,13 +335,13 @@ impl TetSessionExt for SessionContext {
 #[derive(Debug)]
 pub struct RegisteredDirectory {
     /// The schemas of the files that were registered.
-    pub schemas: Vec<Arc<TetSchema>>,
+    pub schemas: Vec<Arc<ArraySchema>>,
     /// The errors of the files that could not be opened.
     pub refused: Vec<Error>,
 }
 
 /// Registers all of these schemas, or none if one of them is refused.
-fn register_schemas(ctx: &SessionContext, schemas: &[Arc<TetSchema>]) -> Result<()> {
+fn register_schemas(ctx: &SessionContext, schemas: &[Arc<ArraySchema>]) -> Result<()> {
     let catalog_name = ctx
         .copied_config()
         .options()
@@ -357,7 +366,7 @@ fn register_schemas(ctx: &SessionContext, schemas: &[Arc<TetSchema>]) -> Result<
     }
     add_config(ctx);
     for schema in schemas {
-        let provider: Arc<TetSchema> = Arc::clone(schema);
+        let provider: Arc<ArraySchema> = Arc::clone(schema);
         catalog.register_schema(schema.name(), provider)?;
     }
     Ok(())
@@ -368,8 +377,8 @@ fn add_config(ctx: &SessionContext) {
     let state = ctx.state_ref();
     let mut state = state.write();
     let extensions = &mut state.config_mut().options_mut().extensions;
-    if extensions.get::<TetConfig>().is_none() {
-        extensions.insert(TetConfig::default());
+    if extensions.get::<ArraySettings>().is_none() {
+        extensions.insert(ArraySettings::default());
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::provider::adapters::arrays;
 use crate::provider::attributes::plain;
 use crate::provider::catalog::description::TableDescription;
-use crate::provider::catalog::settings::options::{ReadOptions, TetOptions};
+use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::planning::pushdown;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::grid_table::GridTable;
@@ -32,7 +32,7 @@ use crate::provider::source::{BlockSource, GridSource, VALUE};
 /// # use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
 /// use std::sync::Arc;
 /// use datafusion::prelude::SessionContext;
-/// use tet_sql::{ArrayTable, TetOptions};
+/// use tet_sql::{ArrayTable, ArrayOptions};
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,7 +42,7 @@ use crate::provider::source::{BlockSource, GridSource, VALUE};
 /// # let mut writer = TetWriter::create(&path, vec![spec])?;
 /// # writer.write_dataset(0, &[1, 2, 3, 4, 5, 6])?;
 /// # writer.finish()?;
-/// let table = ArrayTable::open(&path, &TetOptions::new())?;
+/// let table = ArrayTable::open(&path, &ArrayOptions::new())?;
 /// let ctx = SessionContext::new();
 /// ctx.register_table("a", Arc::new(table))?;
 /// let rows = ctx.sql("SELECT value FROM a WHERE dim_1 = 2").await?.count().await?;
@@ -55,12 +55,12 @@ pub struct ArrayTable {
     source: Arc<dyn BlockSource>,
     /// The columns without their attributes.
     schema: SchemaRef,
-    options: TetOptions,
+    options: ArrayOptions,
 }
 
 impl ArrayTable {
     /// Creates a table over any block source.
-    pub fn new(source: Arc<dyn BlockSource>, options: TetOptions) -> Self {
+    pub fn new(source: Arc<dyn BlockSource>, options: ArrayOptions) -> Self {
         Self {
             schema: plain(source.schema()),
             source,
@@ -69,7 +69,7 @@ impl ArrayTable {
     }
 
     /// Creates a table over a grid.
-    pub fn from_grid(grid: Arc<dyn GridSource>, options: TetOptions) -> Self {
+    pub fn from_grid(grid: Arc<dyn GridSource>, options: ArrayOptions) -> Self {
         Self::new(Arc::new(GridTable::new(grid)), options)
     }
 
@@ -79,7 +79,7 @@ impl ArrayTable {
     /// # Errors
     /// Returns [`Error`] if the file cannot be opened, if it has several tables and none is named,
     /// or if the dataset cannot be read.
-    pub fn open(path: impl AsRef<Path>, options: &TetOptions) -> Result<Self, Error> {
+    pub fn open(path: impl AsRef<Path>, options: &ArrayOptions) -> Result<Self, Error> {
         Self::open_in(&ConfigOptions::new(), path.as_ref(), options)
     }
 
@@ -87,7 +87,7 @@ impl ArrayTable {
     pub(crate) fn open_in(
         session: &ConfigOptions,
         path: &Path,
-        options: &TetOptions,
+        options: &ArrayOptions,
     ) -> Result<Self, Error> {
         let grid = arrays::open(path, options, session)?;
         Ok(Self::from_grid(grid, options.clone()))

@@ -24,7 +24,7 @@ use crate::provider::adapters::arrays::{
     group, open_file,
 };
 use crate::provider::adapters::file_kind::FileKind;
-use crate::provider::catalog::settings::options::{ReadOptions, TetOptions};
+use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::catalog::settings::unpack::Unpack;
 use crate::provider::convert::windows;
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
@@ -146,7 +146,7 @@ struct ConversionPlan<'a> {
     /// selected.
     is_one_array: bool,
     options: &'a ConvertOptions,
-    read_options: &'a TetOptions,
+    read_options: &'a ArrayOptions,
     specs: Vec<DatasetSpec>,
     contents: Vec<ArraySource>,
     warnings: &'a mut Vec<String>,
@@ -268,13 +268,13 @@ impl ConversionPlan<'_> {
 
     /// Returns the options for unpacking. Zarr readers apply the attributes again, so values stay
     /// packed in a Zarr output by default.
-    fn unpack_options(&self) -> TetOptions {
+    fn unpack_options(&self) -> ArrayOptions {
         let unpack = match (self.options.unpack, self.target) {
             #[cfg(feature = "zarr")]
             (Unpack::Auto, FileKind::Zarr) => Unpack::Never,
             (unpack, _) => unpack,
         };
-        TetOptions::new().with_unpack(unpack)
+        ArrayOptions::new().with_unpack(unpack)
     }
 
     fn chunk(&self, dataset: &Dataset, cell_bytes: u64) -> Vec<u64> {

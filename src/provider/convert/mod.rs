@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use crate::format::array::Compression;
-use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::settings::unpack::Unpack;
 
 pub use crate::provider::adapters::file_kind::FileKind;
@@ -89,8 +89,8 @@ impl ConvertOptions {
     }
 
     /// Returns the options for reading array files.
-    fn read_options(&self) -> TetOptions {
-        let options = TetOptions::new().with_unpack(self.unpack);
+    fn read_options(&self) -> ArrayOptions {
+        let options = ArrayOptions::new().with_unpack(self.unpack);
         match &self.dims {
             Some(dims) => options.with_dims(dims.iter().map(String::as_str)),
             None => options,

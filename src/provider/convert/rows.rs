@@ -21,7 +21,7 @@ use url::Url;
 
 use crate::error::{Error, describe};
 use crate::provider::adapters::file_kind::FileKind;
-use crate::provider::catalog::session::enable_tet;
+use crate::provider::catalog::session::enable_arrays;
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted};
 use crate::provider::copy::{ArrayFormatFactory, CopyOptions, Spelling};
 
@@ -46,7 +46,7 @@ pub(super) async fn convert(
     if source.is_array() {
         read_options.dataset.clone_from(&options.dataset);
     }
-    let ctx = enable_tet(ctx, read_options);
+    let ctx = enable_arrays(ctx, read_options);
     let table = match source.is_array() {
         true => text(input)?.to_string(),
         false => url(input)?,

@@ -27,7 +27,7 @@ use crate::provider::copy::options::CopyOptions;
 use crate::provider::copy::sink::ArraySink;
 
 /// A factory that makes `COPY ... TO 'file.tet'` work, with or without `STORED AS TET`, and
-/// likewise for Zarr. [`enable_tet`](crate::enable_tet) registers it in a session.
+/// likewise for Zarr. [`enable_arrays`](crate::enable_arrays) registers it in a session.
 #[derive(Debug, Clone)]
 pub struct ArrayFormatFactory {
     kind: FileKind,

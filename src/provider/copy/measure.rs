@@ -187,11 +187,12 @@ impl Measure {
         T::Native: Into<i128>,
     {
         let values: &PrimitiveArray<T> = column.as_primitive();
-        if let (Some(least), Some(greatest)) = (min(values), max(values)) {
-            let (least, greatest) = (least.into(), greatest.into());
-            self.range = Some(self.range.map_or((least, greatest), |(low, high)| {
-                (low.min(least), high.max(greatest))
-            }));
+        if let (Some(min), Some(max)) = (min(values), max(values)) {
+            let (min, max) = (min.into(), max.into());
+            self.range = Some(
+                self.range
+                    .map_or((min, max), |(low, high)| (low.min(min), high.max(max))),
+            );
         }
         bytes::<T>(column)
     }
@@ -296,7 +297,7 @@ impl Measure {
         let candidates = if low < 0 { [low, high] } else { [high, low] };
         let is_free = |candidate: &i128| {
             self.range
-                .is_none_or(|(least, greatest)| !(least..=greatest).contains(candidate))
+                .is_none_or(|(min, max)| !(min..=max).contains(candidate))
         };
         candidates.into_iter().find(is_free)
     }

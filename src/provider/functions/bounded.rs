@@ -24,7 +24,7 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature, StructFieldMapping,
 };
 
-use crate::provider::catalog::settings::config::TetConfig;
+use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::sql::budget::Limits;
 
@@ -343,7 +343,7 @@ fn is_ascii(argument: &Argument) -> bool {
 impl ScalarUDFImpl for Bounded {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let (largest, total) = self.sizes(&args)?;
-        let config = args.config_options.extensions.get::<TetConfig>();
+        let config = args.config_options.extensions.get::<ArraySettings>();
         let limit = match config {
             Some(config) => config.limits.value_bytes,
             None => Limits::default().value_bytes,

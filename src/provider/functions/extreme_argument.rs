@@ -26,7 +26,7 @@ pub struct ExtremeArgument {
 
 impl ExtremeArgument {
     /// Returns `arg_min`, also called `min_by`.
-    pub fn least() -> Self {
+    pub fn arg_min() -> Self {
         Self {
             is_greatest: false,
             aliases: vec!["min_by".to_string()],
@@ -35,11 +35,11 @@ impl ExtremeArgument {
     }
 
     /// Returns `arg_max`, also called `max_by`.
-    pub fn greatest() -> Self {
+    pub fn arg_max() -> Self {
         Self {
             is_greatest: true,
             aliases: vec!["max_by".to_string()],
-            ..Self::least()
+            ..Self::arg_min()
         }
     }
 

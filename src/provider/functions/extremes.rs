@@ -49,7 +49,7 @@ impl Extreme {
 
     fn groups<T: ArrowPrimitiveType + Send>(
         &self,
-        [least, greatest]: [T::Native; 2],
+        [min, max]: [T::Native; 2],
         is_less: fn(&T::Native, &T::Native) -> bool,
     ) -> Box<dyn GroupsAccumulator> {
         match self.is_max {
@@ -60,7 +60,7 @@ impl Extreme {
                     }
                 };
                 let groups = PrimitiveGroupsAccumulator::<T, _>::new(&T::DATA_TYPE, update);
-                Box::new(groups.with_starting_value(least))
+                Box::new(groups.with_starting_value(min))
             }
             false => {
                 let update = move |found: &mut T::Native, new: T::Native| {
@@ -69,7 +69,7 @@ impl Extreme {
                     }
                 };
                 let groups = PrimitiveGroupsAccumulator::<T, _>::new(&T::DATA_TYPE, update);
-                Box::new(groups.with_starting_value(greatest))
+                Box::new(groups.with_starting_value(max))
             }
         }
     }

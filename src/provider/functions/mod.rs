@@ -45,11 +45,11 @@ use crate::provider::functions::quantile::Quantile;
 use crate::provider::functions::wide_times::WideTimes;
 
 /// Returns the aggregate functions for a session, whose memory pool is `memory`.
-/// [`enable_tet`](crate::enable_tet) registers them.
+/// [`enable_arrays`](crate::enable_arrays) registers them.
 pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
     vec![
-        ExtremeArgument::least().into(),
-        ExtremeArgument::greatest().into(),
+        ExtremeArgument::arg_min().into(),
+        ExtremeArgument::arg_max().into(),
         PowerSum::new(Power::Product).into(),
         PowerSum::new(Power::Magnitudes).into(),
         PowerSum::new(Power::Squares).into(),
@@ -60,7 +60,7 @@ pub fn aggregates(memory: &SessionMemory) -> Vec<AggregateUDF> {
     ]
 }
 
-/// Returns the scalar functions for a session. [`enable_tet`](crate::enable_tet) registers them.
+/// Returns the scalar functions for a session. [`enable_arrays`](crate::enable_arrays) registers them.
 pub fn scalars() -> Vec<ScalarUDF> {
     let own = [Nearest::new().into(), Haversine::new().into()];
     own.into_iter().chain(date_fields::all()).collect()

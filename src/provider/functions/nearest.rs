@@ -51,7 +51,7 @@ impl ScalarUDFImpl for Nearest {
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         exec_err!(
-            "nearest(dimension, target) stands in queries of arrays, in sessions that enable_tet made"
+            "nearest(dimension, target) stands in queries of arrays, in sessions that enable_arrays made"
         )
     }
 }

@@ -7,7 +7,7 @@ use datafusion::catalog::{CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::Result;
 
 use crate::format::array::ArrayFile;
-use crate::provider::catalog::schema::TetSchema;
+use crate::provider::catalog::schema::ArraySchema;
 use crate::provider::catalog::table::ArrayTable;
 use crate::provider::catalog::url_catalogs::without_urls;
 use crate::provider::source::BlockSource;
@@ -52,7 +52,7 @@ pub(super) async fn list(catalogs: &dyn CatalogProviderList) -> Result<Vec<Liste
             }
         }
         let file = schema
-            .downcast_ref::<TetSchema>()
+            .downcast_ref::<ArraySchema>()
             .map(|schema| (Arc::clone(schema.file()), schema.warnings().to_vec()));
         if file.is_some() || !tables.is_empty() {
             listed.push(ListedSchema { name, file, tables });
@@ -80,12 +80,12 @@ pub(super) fn schemas(
     schemas
 }
 
-/// Lists the tables of a schema: in the order of [`TetSchema`] for files, else sorted by name.
+/// Lists the tables of a schema: in the order of [`ArraySchema`] for files, else sorted by name.
 pub(super) async fn tables_of(
     schema: &dyn SchemaProvider,
 ) -> Result<Vec<(String, Arc<dyn TableProvider>)>> {
     let mut names = schema.table_names();
-    if !schema.is::<TetSchema>() {
+    if !schema.is::<ArraySchema>() {
         names.sort();
     }
     let mut tables = Vec::with_capacity(names.len());

@@ -1,7 +1,7 @@
 //! Table functions that return what a session knows about its arrays, to be filtered, joined and
 //! aggregated in SQL.
 //!
-//! [`enable_tet`](crate::enable_tet) registers them. Rows are computed when a query runs, from the
+//! [`enable_arrays`](crate::enable_arrays) registers them. Rows are computed when a query runs, from the
 //! catalogs of its session, and only in the columns that the query uses: a column that has to look
 //! at every chunk costs nothing if it is not selected. `table_catalog`, `table_schema` and
 //! `table_name` are named as in `information_schema`. Any column is NULL where a file does not
@@ -66,7 +66,7 @@
 //! | `dimension` | Utf8 | name of the dimension |
 //! | `extent` | UInt64 | length of the dimension |
 //! | `data_type` | Utf8 | type of the coordinates |
-//! | `least`, `greatest` | Utf8 | min and max coordinate, as text |
+//! | `min`, `max` | Utf8 | min and max coordinate, as text |
 //! | `coordinates` | Utf8 | source of the coordinates |
 //! | `direction` | Utf8 | `ascending`, `descending` or `none`; NULL for several files |
 //! | `is_unique` | Boolean | `true` if no coordinate repeats; NULL for several files |
@@ -173,7 +173,7 @@ use crate::provider::introspection::tables::functions::Functions;
 use crate::provider::introspection::tables::history::History;
 
 /// Returns every function with its name, ready to be registered in a session.
-/// [`enable_tet`](crate::enable_tet) does so.
+/// [`enable_arrays`](crate::enable_arrays) does so.
 pub fn all() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
     vec![
         ListingFunction::<Files>::named(),

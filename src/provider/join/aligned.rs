@@ -101,10 +101,10 @@ fn common_grid(grids: &[Arc<dyn GridSource>]) -> ChunkGrid {
             smaller[axis] = half(grids, axis, extents[axis]);
             smaller
         });
-        let least = smaller
+        let min = smaller
             .min_by(|one, other| decoded_bytes(grids, one).total_cmp(&decoded_bytes(grids, other)));
-        match least {
-            Some(least) => extents = least,
+        match min {
+            Some(min) => extents = min,
             None => break,
         }
     }

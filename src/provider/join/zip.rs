@@ -18,7 +18,7 @@ use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
 use crate::grid::{Axis, Selection};
-use crate::provider::catalog::settings::config::TetConfig;
+use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::join::aligned::{AlignedGrids, grid_of_largest};
 use crate::provider::plans::below::{InlinedInput, may_fail, replace_columns};
 use crate::provider::scan::grid_blocks::GridBlocks;
@@ -32,7 +32,7 @@ use crate::provider::source::{BlockSource, GridSelection, GridSource};
 /// The rule leaves a join unchanged if the axes overlap only in part, if coordinates repeat, or if
 /// filters leave rows of one side without a match.
 ///
-/// [`enable_tet`](crate::enable_tet) puts the rule ahead of
+/// [`enable_arrays`](crate::enable_arrays) puts the rule ahead of
 /// [`ArrayAggregates`](crate::provider::aggregate::ArrayAggregates), which then computes aggregates
 /// over such joins.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl PhysicalOptimizerRule for ZipJoins {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let is_wanted = config
             .extensions
-            .get::<TetConfig>()
+            .get::<ArraySettings>()
             .is_none_or(|config| config.zip_joins);
         if !is_wanted {
             return Ok(plan);

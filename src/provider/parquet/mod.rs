@@ -1,4 +1,4 @@
-//! Parquet in sessions that [`enable_tet`](crate::enable_tet) has set up.
+//! Parquet in sessions that [`enable_arrays`](crate::enable_arrays) has set up.
 //!
 //! - [`format`]: files written from arrays keep the attributes of their columns, so that dimensions
 //!   are recognized when the files are read. Floating-point columns that may contain NaN are

@@ -13,33 +13,31 @@ use crate::grid::{Axis, IndexSet, coordinate_values};
 /// The min and max coordinate of each of several index sets of an axis.
 #[derive(Debug, Clone)]
 pub(crate) struct AxisBounds {
-    pub least: ArrayRef,
-    pub greatest: ArrayRef,
+    pub min: ArrayRef,
+    pub max: ArrayRef,
 }
 
 impl AxisBounds {
     /// Computes the bounds of each index set. `None` if a set is empty or has a NaN coordinate.
     pub fn new(axis: &Axis, parts: impl Iterator<Item = IndexSet>) -> Result<Option<Self>> {
-        let (mut least, mut greatest) = (Vec::new(), Vec::new());
+        let (mut min, mut max) = (Vec::new(), Vec::new());
         for part in parts {
             let Some(extremes) = axis.extreme_positions(&part)? else {
                 return Ok(None);
             };
-            least.push(extremes.0);
-            greatest.push(extremes.1);
+            min.push(extremes.0);
+            max.push(extremes.1);
         }
-        let (least, greatest) = (axis.coordinates_at(least)?, axis.coordinates_at(greatest)?);
-        Ok(least
-            .zip(greatest)
-            .map(|(least, greatest)| Self { least, greatest }))
+        let (min, max) = (axis.coordinates_at(min)?, axis.coordinates_at(max)?);
+        Ok(min.zip(max).map(|(min, max)| Self { min, max }))
     }
 }
 
-/// Returns the max of the values that are not null if `greatest`, else the min. Null if there is no
+/// Returns the max of the values that are not null if `max`, else the min. Null if there is no
 /// such value.
-pub(crate) fn fold(values: &ArrayRef, greatest: bool) -> Result<ScalarValue> {
+pub(crate) fn fold(values: &ArrayRef, max: bool) -> Result<ScalarValue> {
     let options = SortOptions {
-        descending: greatest,
+        descending: max,
         nulls_first: false,
     };
     let first = sort_to_indices(values, Some(options), Some(1))?;

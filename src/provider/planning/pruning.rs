@@ -182,11 +182,11 @@ impl Containers<'_> {
 
 impl PruningStatistics for Containers<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.column(column, |known| with_zeros(&known.least, -0.0))
+        self.column(column, |known| with_zeros(&known.min, -0.0))
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.column(column, |known| with_zeros(&known.greatest, 0.0))
+        self.column(column, |known| with_zeros(&known.max, 0.0))
     }
 
     fn num_containers(&self) -> usize {

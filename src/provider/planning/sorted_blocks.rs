@@ -95,11 +95,7 @@ fn bounds(
         let Some(known) = blocks.block_statistics(column, &positions, options)? else {
             return Ok(None);
         };
-        bounds.push(if descending {
-            known.greatest
-        } else {
-            known.least
-        });
+        bounds.push(if descending { known.max } else { known.min });
     }
     let bounds: Vec<&dyn Array> = bounds.iter().map(AsRef::as_ref).collect();
     Ok(if bounds.is_empty() {

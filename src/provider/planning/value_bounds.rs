@@ -32,10 +32,10 @@ impl ValueRange {
     /// Both bounds as the bit patterns of cells. The bounds of `f16` cells are `f32` patterns.
     pub fn bit_patterns(self) -> (u64, u64) {
         match self {
-            Self::Single(least, greatest) => (least.to_bits().into(), greatest.to_bits().into()),
-            Self::Double(least, greatest) => (least.to_bits(), greatest.to_bits()),
-            Self::Signed(least, greatest) => (least as u64, greatest as u64),
-            Self::Unsigned(least, greatest) => (least, greatest),
+            Self::Single(min, max) => (min.to_bits().into(), max.to_bits().into()),
+            Self::Double(min, max) => (min.to_bits(), max.to_bits()),
+            Self::Signed(min, max) => (min as u64, max as u64),
+            Self::Unsigned(min, max) => (min, max),
         }
     }
 
@@ -53,21 +53,21 @@ impl ValueRange {
     /// -0.0 and 0.0 map to the same integer.
     pub fn ordinals(self) -> (i128, i128) {
         match self {
-            Self::Single(least, greatest) => (of_single(least), of_single(greatest)),
-            Self::Double(least, greatest) => (of_double(least), of_double(greatest)),
-            Self::Signed(least, greatest) => (least.into(), greatest.into()),
-            Self::Unsigned(least, greatest) => (least.into(), greatest.into()),
+            Self::Single(min, max) => (of_single(min), of_single(max)),
+            Self::Double(min, max) => (of_double(min), of_double(max)),
+            Self::Signed(min, max) => (min.into(), max.into()),
+            Self::Unsigned(min, max) => (min.into(), max.into()),
         }
     }
 
     /// Converts ordinals back to bounds of this type. Each must be the ordinal of a value of the
     /// type.
-    pub fn of_ordinals(self, (least, greatest): (i128, i128)) -> Self {
+    pub fn of_ordinals(self, (min, max): (i128, i128)) -> Self {
         match self {
-            Self::Single(..) => Self::Single(single(least), single(greatest)),
-            Self::Double(..) => Self::Double(double(least), double(greatest)),
-            Self::Signed(..) => Self::Signed(least as i64, greatest as i64),
-            Self::Unsigned(..) => Self::Unsigned(least as u64, greatest as u64),
+            Self::Single(..) => Self::Single(single(min), single(max)),
+            Self::Double(..) => Self::Double(double(min), double(max)),
+            Self::Signed(..) => Self::Signed(min as i64, max as i64),
+            Self::Unsigned(..) => Self::Unsigned(min as u64, max as u64),
         }
     }
 
@@ -183,15 +183,15 @@ impl ValueRange {
 
     /// Clamps a range of integers to the range of this type; `None` for floats.
     fn clamped(self, (low, high): (i128, i128)) -> Option<Self> {
-        let (least, greatest) = match self {
-            Self::Signed(least, greatest) => (i128::from(least), i128::from(greatest)),
-            Self::Unsigned(least, greatest) => (i128::from(least), i128::from(greatest)),
+        let (min, max) = match self {
+            Self::Signed(min, max) => (i128::from(min), i128::from(max)),
+            Self::Unsigned(min, max) => (i128::from(min), i128::from(max)),
             Self::Single(..) | Self::Double(..) => return None,
         };
-        if low > greatest || high < least || low > high {
+        if low > max || high < min || low > high {
             return Some(self.none());
         }
-        let (low, high) = (low.max(least), high.min(greatest));
+        let (low, high) = (low.max(min), high.min(max));
         Some(match self {
             Self::Signed(..) => Self::Signed(low as i64, high as i64),
             _ => Self::Unsigned(low as u64, high as u64),
@@ -280,13 +280,12 @@ mod tests {
         for op in OPERATORS {
             for bound in bounds.iter().filter(|bound| !bound.is_nan()) {
                 let all = ValueRange::all(CellType::F32);
-                let Some(ValueRange::Single(least, greatest)) = all.compare_single(op, *bound)
-                else {
+                let Some(ValueRange::Single(min, max)) = all.compare_single(op, *bound) else {
                     panic!("{op} {bound}");
                 };
                 for number in numbers {
                     let expected = compares(op, f64::from(number).partial_cmp(bound));
-                    let found = least <= number && number <= greatest;
+                    let found = min <= number && number <= max;
                     assert_eq!(found, expected, "{number} {op} {bound}");
                 }
             }
@@ -300,14 +299,13 @@ mod tests {
                 -1e30, -32769.0, -32768.0, -1.5, -0.0, 0.0, 2.0, 2.5, 32767.0, 4e4,
             ] {
                 let all = ValueRange::all(CellType::I16);
-                let Some(ValueRange::Signed(least, greatest)) =
-                    all.compare_integer_with_float(op, bound)
+                let Some(ValueRange::Signed(min, max)) = all.compare_integer_with_float(op, bound)
                 else {
                     panic!("{op} {bound}");
                 };
                 for number in [i16::MIN, -2, -1, 0, 1, 2, 3, i16::MAX] {
                     let expected = compares(op, f64::from(number).partial_cmp(&bound));
-                    let found = least <= number.into() && i64::from(number) <= greatest;
+                    let found = min <= number.into() && i64::from(number) <= max;
                     assert_eq!(found, expected, "{number} {op} {bound}");
                 }
             }

@@ -121,13 +121,13 @@ impl ValueSet {
     }
 
     fn new(all: ValueRange, mut ranges: Vec<(i128, i128)>, of_null: Option<bool>) -> Self {
-        ranges.retain(|(least, greatest)| least <= greatest);
+        ranges.retain(|(min, max)| min <= max);
         ranges.sort_unstable();
         let mut joined: Vec<(i128, i128)> = Vec::with_capacity(ranges.len());
-        for (least, greatest) in ranges {
+        for (min, max) in ranges {
             match joined.last_mut() {
-                Some(last) if least <= last.1 + 1 => last.1 = last.1.max(greatest),
-                _ => joined.push((least, greatest)),
+                Some(last) if min <= last.1 + 1 => last.1 = last.1.max(max),
+                _ => joined.push((min, max)),
             }
         }
         Self {
@@ -156,9 +156,9 @@ impl ValueSet {
     fn not(self) -> Self {
         let (mut next, end) = self.all.ordinals();
         let mut ranges = Vec::with_capacity(self.ranges.len() + 1);
-        for (least, greatest) in self.ranges {
-            ranges.push((next, least - 1));
-            next = greatest + 1;
+        for (min, max) in self.ranges {
+            ranges.push((next, min - 1));
+            next = max + 1;
         }
         ranges.push((next, end));
         Self::new(self.all, ranges, self.of_null.map(|is_true| !is_true))
@@ -357,7 +357,7 @@ mod tests {
             let found = set(&predicate).unwrap_or_else(|| panic!("{predicate}"));
             let expected: Vec<_> = expected
                 .into_iter()
-                .map(|(least, greatest)| ValueRange::Single(least, greatest))
+                .map(|(min, max)| ValueRange::Single(min, max))
                 .collect();
             assert_eq!(found.bounds(), expected, "{predicate}");
             assert_eq!(found.has_null(), has_null, "{predicate}");

@@ -47,7 +47,7 @@ use crate::provider::scan::ArrayScan;
 /// ```
 ///
 /// Scans of arrays accept filters only from this rule. Without it, a filter could skip chunks of
-/// the wrong array. [`enable_tet`](crate::enable_tet) replaces DataFusion's rule in both phases.
+/// the wrong array. [`enable_arrays`](crate::enable_arrays) replaces DataFusion's rule in both phases.
 #[derive(Debug)]
 pub struct FilterPushdown {
     phase: FilterPushdownPhase,

@@ -1,4 +1,4 @@
-//! Analyzer and optimizer rules that [`enable_tet`](crate::enable_tet) adds to a session. The rules
+//! Analyzer and optimizer rules that [`enable_arrays`](crate::enable_arrays) adds to a session. The rules
 //! for aggregates and joins on chunks are elsewhere.
 
 pub(crate) mod analysis;

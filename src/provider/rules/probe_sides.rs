@@ -29,7 +29,7 @@ const BYTES_PER_ROW: u64 = 4;
 /// of the collected side then reach the scan of the array as a dynamic filter, and the array is not
 /// repartitioned.
 ///
-/// [`enable_tet`](crate::enable_tet) adds the rule after DataFusion's `join_selection`. The setting
+/// [`enable_arrays`](crate::enable_arrays) adds the rule after DataFusion's `join_selection`. The setting
 /// `datafusion.optimizer.join_reordering` switches both off.
 #[derive(Debug, Default)]
 pub struct ArrayProbeSides {}

@@ -157,7 +157,7 @@ impl GridBlocks {
         if count == 0 || !self.holds_whole_chunks() || !self.is_known(attribute, options) {
             return Ok(None);
         }
-        let (mut least, mut greatest) = (Vec::new(), Vec::new());
+        let (mut min, mut max) = (Vec::new(), Vec::new());
         let mut nulls = 0;
         for positions in segments(count) {
             let known = self.chunk_statistics(attribute, &positions, options)?;
@@ -165,8 +165,8 @@ impl GridBlocks {
                 return Ok(None);
             };
             nulls += sum(&known.nulls).unwrap_or(0);
-            least.push(fold(&known.least, false)?);
-            greatest.push(fold(&known.greatest, true)?);
+            min.push(fold(&known.min, false)?);
+            max.push(fold(&known.max, true)?);
         }
         let extreme = |values: Vec<ScalarValue>, descending| -> Result<_> {
             let values = ScalarValue::iter_to_array(values)?;
@@ -181,8 +181,8 @@ impl GridBlocks {
         };
         Ok(Some(ColumnStatistics {
             null_count: usize::try_from(nulls).map_or(Precision::Absent, Precision::Exact),
-            min_value: extreme(least, false)?,
-            max_value: extreme(greatest, true)?,
+            min_value: extreme(min, false)?,
+            max_value: extreme(max, true)?,
             ..ColumnStatistics::new_unknown()
         }))
     }
@@ -296,10 +296,10 @@ impl BlockList for GridBlocks {
         }
         let selected = &self.selection.axes()[column];
         if !self.selection.is_empty()
-            && let Some((least, greatest)) = axis_range(axis, selected)?
+            && let Some((min, max)) = axis_range(axis, selected)?
         {
-            statistics.min_value = Precision::Exact(least);
-            statistics.max_value = Precision::Exact(greatest);
+            statistics.min_value = Precision::Exact(min);
+            statistics.max_value = Precision::Exact(max);
         }
         if axis.monotonicity()? != Monotonicity::None
             && let Ok(count) = usize::try_from(selected.count())
@@ -344,8 +344,8 @@ impl BlockList for GridBlocks {
         };
         let ranks = self.ranks(column, positions);
         Ok(Some(BlockStatistics {
-            least: take(&bounds.least, &ranks, None)?,
-            greatest: take(&bounds.greatest, &ranks, None)?,
+            min: take(&bounds.min, &ranks, None)?,
+            max: take(&bounds.max, &ranks, None)?,
             nulls: UInt64Array::from(vec![0; positions.len()]),
             is_exact: true,
         }))

@@ -186,7 +186,10 @@ impl ArrayScan {
             let pruned = pruning::prune_blocks(source.as_ref(), &blocks, predicate, &plan.options)?;
             unusable = pruned.unusable;
             if let Some(surviving) = pruned.blocks {
-                blocks = Arc::new(BlockSubset::new(blocks, BlockOrdinals::Ascending(surviving)));
+                blocks = Arc::new(BlockSubset::new(
+                    blocks,
+                    BlockOrdinals::Ascending(surviving),
+                ));
                 // Without statistics of values, the coordinates ruled out the blocks.
                 if !pruned.by_values {
                     sliced = blocks.count();

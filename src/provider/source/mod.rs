@@ -188,9 +188,9 @@ pub struct GridSelection {
 #[derive(Debug, Clone)]
 pub struct BlockStatistics {
     /// A lower bound of the block's values, in the type of the column; null if unknown.
-    pub least: ArrayRef,
+    pub min: ArrayRef,
     /// An upper bound of the block's values, in the type of the column; null if unknown.
-    pub greatest: ArrayRef,
+    pub max: ArrayRef,
     /// The number of nulls in the whole block; null if unknown.
     pub nulls: UInt64Array,
     /// `true` if the statistics are exact for every block: both bounds occur as values, unless all
@@ -224,8 +224,8 @@ impl BlockStatistics {
             .all(|two| two[0].wrapping_add(1) == two[1]);
         if follow && first + numbers.len() <= self.nulls.len() {
             return Ok(Self {
-                least: self.least.slice(first, numbers.len()),
-                greatest: self.greatest.slice(first, numbers.len()),
+                min: self.min.slice(first, numbers.len()),
+                max: self.max.slice(first, numbers.len()),
                 nulls: self.nulls.slice(first, numbers.len()),
                 is_exact: self.is_exact,
             });
@@ -234,8 +234,8 @@ impl BlockStatistics {
         let options = TakeOptions { check_bounds: true };
         let nulls = take(&self.nulls, &numbers, Some(options.clone()))?;
         Ok(Self {
-            least: take(&self.least, &numbers, Some(options.clone()))?,
-            greatest: take(&self.greatest, &numbers, Some(options))?,
+            min: take(&self.min, &numbers, Some(options.clone()))?,
+            max: take(&self.max, &numbers, Some(options))?,
             nulls: nulls.as_primitive().clone(),
             is_exact: self.is_exact,
         })

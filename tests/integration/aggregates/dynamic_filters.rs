@@ -9,7 +9,7 @@ use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPh
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tet_sql::provider::aggregate::ArrayAggregateExec;
 
@@ -23,7 +23,7 @@ async fn weather() -> (tempfile::TempDir, SessionContext) {
         .with_dim_names(["time", "lat", "lon"])
         .with_labels("lat", ["-20", "0", "20"]);
     let datasets = [(spec, cells!((0..240).map(|n| n as f32)))];
-    let (folder, _, ctx) = sample(&datasets, TetOptions::new()).await;
+    let (folder, _, ctx) = sample(&datasets, ArrayOptions::new()).await;
     rows(&ctx, "CREATE TABLE few AS VALUES (3), (17), (99)").await;
     (folder, ctx)
 }
@@ -95,7 +95,7 @@ async fn rule_order_last_keeps_the_dynamic_filter() {
 
     let spec = DatasetSpec::new("v", Dtype::F32, &[20, 4], &[1, 4]).with_dim_names(["time", "lon"]);
     let datasets = [(spec, cells!((0..80).map(|n| n as f32)))];
-    let (_folder, path, _) = sample(&datasets, TetOptions::new()).await;
+    let (_folder, path, _) = sample(&datasets, ArrayOptions::new()).await;
     let state = SessionStateBuilder::new()
         .with_config(SessionConfig::new().with_target_partitions(2))
         .with_default_features()
@@ -107,7 +107,7 @@ async fn rule_order_last_keeps_the_dynamic_filter() {
         .with_physical_optimizer_rules(rules)
         .build();
     let ctx = SessionContext::new_with_state(state);
-    tet_sql::TetSessionExt::register_tet(&ctx, "v".into(), &path, TetOptions::new())
+    tet_sql::ArraySessionExt::register_array(&ctx, "v".into(), &path, ArrayOptions::new())
         .await
         .unwrap();
     rows(&ctx, "CREATE TABLE few AS VALUES (3), (17), (99)").await;
@@ -125,7 +125,7 @@ async fn updated_dynamic_filters_are_applied_between_chunks() {
     let spec = DatasetSpec::new("v", Dtype::U8, &[8, 512, 1024], &[1, 512, 1024])
         .with_dim_names(["time", "lat", "lon"]);
     let datasets = [(spec, vec![1; 8 << 19])];
-    let (_folder, _, ctx) = sample(&datasets, TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&datasets, ArrayOptions::new()).await;
     let frame = ctx
         .sql("SELECT time, sum(value) FROM v GROUP BY time")
         .await

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float32Array, Int16Array};
 use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tetration::catalog::embed_indexes_in_tet;
 
@@ -45,7 +45,7 @@ async fn sample() -> (TempDir, SessionContext) {
         ],
     );
     embed_indexes_in_tet(&path, 0).unwrap();
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     let arrays: [(&str, ArrayRef); 3] = [
         ("v", Arc::new(floats().collect::<Float32Array>())),
         ("w", Arc::new(integers().collect::<Int16Array>())),

@@ -1,7 +1,7 @@
 //! Aggregates in array space: which plans are replaced, what they read, and difficult inputs.
 
 use datafusion::prelude::SessionContext;
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype};
 use tetration::catalog::embed_indexes_in_tet;
 
@@ -35,7 +35,7 @@ async fn datafusion_answer(ctx: &SessionContext, sql: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn supported_plans_are_replaced_and_others_kept() {
-    let (_folder, _, ctx) = sample(&[weather()], TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&[weather()], ArrayOptions::new()).await;
     for (sql, is_taken, by_row) in [
         ("SELECT avg(value) FROM v", true, ""),
         (
@@ -157,7 +157,7 @@ async fn supported_plans_are_replaced_and_others_kept() {
     // Sessions without the rule keep DataFusion's aggregate.
     let plain = SessionContext::new();
     let path = _folder.path().join("sample.tet");
-    tet_sql::TetSessionExt::register_tet(&plain, "v".into(), &path, TetOptions::new())
+    tet_sql::ArraySessionExt::register_array(&plain, "v".into(), &path, ArrayOptions::new())
         .await
         .unwrap();
     let found = plan(&plain, "SELECT avg(value) FROM v").await;
@@ -166,7 +166,7 @@ async fn supported_plans_are_replaced_and_others_kept() {
 
 #[tokio::test]
 async fn only_selected_chunks_are_read() {
-    let (_folder, _, ctx) = sample(&[weather()], TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&[weather()], ArrayOptions::new()).await;
     for (sql, chunks, expected) in [
         ("SELECT avg(value) FROM v", 12, "59.5"),
         (
@@ -215,8 +215,8 @@ async fn zone_maps_replace_reads() {
         .with_compression(Compression::Zstd { level: 3 });
     write(&path, &[(spec, cells!(numbers))]);
     embed_indexes_in_tet(&path, 0).unwrap();
-    let with = open(&path, TetOptions::new()).await;
-    let without = open(&path, TetOptions::new().with_zone_maps(false)).await;
+    let with = open(&path, ArrayOptions::new()).await;
+    let without = open(&path, ArrayOptions::new().with_zone_maps(false)).await;
     for (sql, chunks) in [
         (
             "SELECT day, min(value), max(value), count(value), count(*) FROM v GROUP BY day ORDER BY day",
@@ -270,7 +270,7 @@ async fn sums_of_16_bit_integers_do_not_overflow() {
         let value: i64 = if dtype == Dtype::I16 { -32_768 } else { 65_535 };
         let bytes = (value as u16).to_le_bytes().repeat(cells as usize);
         let spec = DatasetSpec::new("v", dtype, &shape, &chunk).with_dim_names(["a", "b"]);
-        let (_folder, _, ctx) = sample(&[(spec, bytes)], TetOptions::new()).await;
+        let (_folder, _, ctx) = sample(&[(spec, bytes)], ArrayOptions::new()).await;
         let sum = value * cells as i64;
         let whole = rows(&ctx, "SELECT sum(value), min(value), avg(value) FROM v").await;
         assert_eq!(whole, [format!("{sum} {value} {value}.0")]);
@@ -289,7 +289,7 @@ async fn sums_of_16_bit_integers_do_not_overflow() {
 async fn variance_is_precise_far_from_zero() {
     let spec = DatasetSpec::new("v", Dtype::F64, &[1000, 10], &[30, 10]).with_dim_names(["a", "b"]);
     let numbers = (0..10_000).map(|n| 1e9 + f64::from(n / 10 % 2));
-    let (_folder, _, ctx) = sample(&[(spec, cells!(numbers))], TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&[(spec, cells!(numbers))], ArrayOptions::new()).await;
     let whole = rows(&ctx, "SELECT var_pop(value), stddev_pop(value) FROM v").await;
     assert_eq!(whole, ["0.25 0.5"]);
     let by_b = "SELECT DISTINCT d FROM (SELECT b, stddev_pop(value) d FROM v GROUP BY b)";
@@ -308,7 +308,7 @@ async fn nan_and_infinities_among_many_cells() {
     let spec =
         DatasetSpec::new("v", Dtype::F32, &[100, 200], &[50, 200]).with_dim_names(["a", "b"]);
     let bytes = cells!((0..20_000).map(numbers));
-    let (_folder, _, ctx) = sample(&[(spec, bytes)], TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&[(spec, bytes)], ArrayOptions::new()).await;
     for sql in [
         "SELECT count(value), min(value), max(value), sum(value) FROM v WHERE a < 45",
         "SELECT count(value), sum(value) FROM v",
@@ -334,7 +334,7 @@ async fn nan_and_infinities_among_many_cells() {
 async fn nan_as_a_value_is_compared_row_by_row() {
     let spec = DatasetSpec::new("v", Dtype::F32, &[2, 2], &[1, 2]).with_dim_names(["a", "b"]);
     let bytes = cells!([1.0, f32::NAN, 3.0, 4.0]);
-    let options = TetOptions::new().with_nan_as_null(false);
+    let options = ArrayOptions::new().with_nan_as_null(false);
     let (_folder, _, ctx) = sample(&[(spec, bytes)], options).await;
     let sql = "SELECT max(value), count(value), sum(value) FROM v WHERE value > 2";
     assert!(plan(&ctx, sql).await.contains("by_row"));
@@ -394,7 +394,7 @@ async fn rule_order_last_keeps_partitioning_and_order() {
     use datafusion::prelude::SessionConfig;
     use tet_sql::provider::aggregate::ArrayAggregates;
 
-    let (folder, path, _) = sample(&[weather()], TetOptions::new()).await;
+    let (folder, path, _) = sample(&[weather()], ArrayOptions::new()).await;
     let config = SessionConfig::new()
         .with_target_partitions(3)
         .set_usize("datafusion.optimizer.repartition_file_min_size", 1)
@@ -412,7 +412,7 @@ async fn rule_order_last_keeps_partitioning_and_order() {
         .with_physical_optimizer_rule(Arc::new(ArrayAggregates::new()))
         .build();
     let ctx = SessionContext::new_with_state(state);
-    tet_sql::TetSessionExt::register_tet(&ctx, "v".into(), &path, TetOptions::new())
+    tet_sql::ArraySessionExt::register_array(&ctx, "v".into(), &path, ArrayOptions::new())
         .await
         .unwrap();
     for sql in [
@@ -437,7 +437,7 @@ async fn array_functions_match_arithmetic() {
         .with_dim_names(["day", "place"])
         .with_labels("place", ["oslo", "lima", "cairo"]);
     let numbers = [3.0, -1.0, 4.0, f64::NAN, -5.0, -5.0];
-    let (_folder, _, ctx) = sample(&[(spec, cells!(numbers))], TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&[(spec, cells!(numbers))], ArrayOptions::new()).await;
     for (sql, expected) in [
         (
             "SELECT arg_min(place, value), arg_max(place, value) FROM v",

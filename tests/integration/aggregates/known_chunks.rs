@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, ArrowPrimitiveType, Int64Array, PrimitiveArray, UInt64Array};
 use half::f16;
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tetration::catalog::embed_indexes_in_tet;
 
@@ -110,7 +110,7 @@ async fn constant_and_missing_chunks_are_not_read() {
         }
         write(&path, &[(spec, cells)]);
         embed_indexes_in_tet(&path, 0).unwrap();
-        let ctx = open(&path, TetOptions::new()).await;
+        let ctx = open(&path, ArrayOptions::new()).await;
         register_rows(&ctx, "theirs", &AXES, values);
         let deviation = match is_tame {
             true => ", round(stddev_pop(value), 9), round(var_pop(value), 6)",
@@ -181,7 +181,7 @@ async fn chunks_with_some_missing_cells_are_read() {
         &[(spec("v"), cells!(numbers)), (spec("w"), infinite)],
     );
     embed_indexes_in_tet(&path, 0).unwrap();
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     for (sql, reads, expected) in [
         ("SELECT sum(value), count(value) FROM v", 1, "6.0 3"),
         ("SELECT max(value), count(value) FROM v", 0, "2.0 3"),

@@ -7,7 +7,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
-use tet_sql::{TetOptions, TetSessionExt, enable_tet};
+use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 use crate::cells;
 use crate::support::sql::{metric, run, write};
@@ -37,9 +37,11 @@ async fn limited(bytes: usize, partitions: usize) -> (tempfile::TempDir, Session
         .build_arc()
         .unwrap();
     let ctx = SessionContext::new_with_config_rt(config, runtime);
-    let ctx = enable_tet(ctx, TetOptions::new());
-    let options = TetOptions::new();
-    ctx.register_tet("v".into(), &path, options).await.unwrap();
+    let ctx = enable_arrays(ctx, ArrayOptions::new());
+    let options = ArrayOptions::new();
+    ctx.register_array("v".into(), &path, options)
+        .await
+        .unwrap();
     (folder, ctx)
 }
 

@@ -1,7 +1,7 @@
 //! The order of the rows of aggregates in array space, and the ordering that their plans declare.
 
 use datafusion::prelude::SessionContext;
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 
 use crate::cells;
@@ -32,7 +32,7 @@ async fn set(ctx: &SessionContext, name: &str, value: impl std::fmt::Display) {
 /// scan orderings. All rows equal those of DataFusion's aggregate, in order.
 #[tokio::test]
 async fn groups_come_in_the_order_of_sorted_axes() {
-    let (_folder, _, ctx) = sample(&[axes()], TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&[axes()], ArrayOptions::new()).await;
     for (sql, is_sorted) in [
         (
             "SELECT time, sum(value) FROM v GROUP BY time ORDER BY time",
@@ -106,7 +106,7 @@ async fn groups_come_in_the_order_of_sorted_axes() {
 /// Limits, windows, joins and unions above an ordered aggregate return DataFusion's rows.
 #[tokio::test]
 async fn operators_above_an_ordered_aggregate_are_correct() {
-    let (_folder, _, ctx) = sample(&[axes()], TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&[axes()], ArrayOptions::new()).await;
     for sql in [
         "SELECT time, avg(value), count(*) OVER () FROM v GROUP BY time ORDER BY time LIMIT 2",
         "SELECT time, sum(value), sum(sum(value)) OVER (ORDER BY time) FROM v GROUP BY time ORDER BY time LIMIT 3",

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::{DatasetSpec, Dtype};
-use tet_sql::{TetOptions, TetSessionExt, enable_tet};
+use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 use crate::cells;
 use crate::support::sql::{error, rows, sample};
@@ -86,7 +86,7 @@ impl Accumulator for Count {
 #[tokio::test]
 async fn accumulators_are_seldom_asked_for_their_size() {
     let spec = DatasetSpec::new("v", Dtype::F32, &[900, 10], &[1, 10]);
-    let (_folder, _, ctx) = sample(&[(spec, vec![0; 36_000])], TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&[(spec, vec![0; 36_000])], ArrayOptions::new()).await;
     let signature = Signature::any(1, Volatility::Immutable);
     ctx.register_udaf(AggregateUDF::from(Counting(signature)));
     assert_eq!(rows(&ctx, "SELECT counting(value) FROM v").await, ["9000"]);
@@ -99,13 +99,14 @@ async fn accumulators_that_outgrow_memory_are_an_error() {
     let numbers = (0..1 << 20).map(|n| n as f32);
     for chunk in [[2, 1 << 19], [2, 1 << 10]] {
         let spec = DatasetSpec::new("v", Dtype::F32, &[2, 1 << 19], &chunk);
-        let (folder, path, _) = sample(&[(spec, cells!(numbers.clone()))], TetOptions::new()).await;
+        let (folder, path, _) =
+            sample(&[(spec, cells!(numbers.clone()))], ArrayOptions::new()).await;
         let runtime = RuntimeEnvBuilder::new().with_memory_limit(3 << 20, 1.0);
         let config = SessionConfig::new().with_target_partitions(1);
         let runtime = Arc::new(runtime.build().unwrap());
         let ctx = SessionContext::new_with_config_rt(config, runtime);
-        let ctx = enable_tet(ctx, TetOptions::new());
-        ctx.register_tet("v".into(), &path, TetOptions::new())
+        let ctx = enable_arrays(ctx, ArrayOptions::new());
+        ctx.register_array("v".into(), &path, ArrayOptions::new())
             .await
             .unwrap();
         for groups in ["", "GROUP BY dim_0"] {
@@ -125,7 +126,7 @@ async fn groups_fail_only_where_there_are_rows() {
         .with_dim_names(["station", "x"])
         .with_labels("station", ["2024-05-01", "a pier", "2024-05-02"]);
     let numbers = [1.0, 2.0, f32::NAN, f32::NAN, 5.0, f32::NAN];
-    let (_folder, _, ctx) = sample(&[(spec, cells!(numbers))], TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&[(spec, cells!(numbers))], ArrayOptions::new()).await;
     for (sql, is_taken, expected) in [
         (
             "SELECT to_date(station), count(*) FROM v WHERE value IS NOT NULL GROUP BY 1 ORDER BY 1",

@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::{OpenOptions, TetFile};
-use tet_sql::{TetOptions, TetSessionExt, enable_tet};
+use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 use tetration::catalog::embed_indexes_in_tet;
 
 use crate::formats::reference::{Reference, verify};
@@ -65,7 +65,7 @@ async fn tables_of_the_corpus_round_trip() {
     for file in files {
         let ctx = session();
         let Ok(schema_of_file) = ctx
-            .register_tet_file_as("f", &file, TetOptions::new())
+            .register_array_file_as("f", &file, ArrayOptions::new())
             .await
         else {
             continue;
@@ -95,7 +95,7 @@ async fn tables_of_the_corpus_round_trip() {
             let answer = copy(&ctx, &table, &target, &options).await;
             let name = format!("{} {table}", file.display());
             assert_eq!(answer, [count.to_string()], "{name}");
-            let back = open(&target, TetOptions::new()).await;
+            let back = open(&target, ArrayOptions::new()).await;
             let datasets = rows(&back, "SHOW TABLES").await;
             let (before, columns) = (
                 schema(&ctx, &table).await,
@@ -144,7 +144,7 @@ fn small_session(bytes: usize) -> SessionContext {
         .with_information_schema(true)
         .with_target_partitions(2);
     let ctx = SessionContext::new_with_config_rt(config, runtime.build_arc().unwrap());
-    enable_tet(ctx, TetOptions::new())
+    enable_arrays(ctx, ArrayOptions::new())
 }
 
 /// Returns a query for a grid of 40 times, 30 latitudes and 50 longitudes with some cells missing,
@@ -194,7 +194,7 @@ async fn unordered_and_incomplete_rows() {
         );
         let answer = copy(&ctx, &query, &path, &options).await;
         assert_eq!(answer, [truth.len().to_string()]);
-        let back = open(&path, TetOptions::new()).await;
+        let back = open(&path, ArrayOptions::new()).await;
         let found = rows(
             &back,
             "SELECT time, lat, lon, v, n FROM time_lat_lon WHERE v IS NOT NULL ORDER BY 1, 2, 3",
@@ -238,7 +238,7 @@ async fn axis_types_round_trip() {
                 "(SELECT {expression} AS x, CAST(value AS DOUBLE) AS v FROM generate_series(1, {count}))"
             );
             copy(&ctx, &query, &path, "OPTIONS (dims 'x')").await;
-            let back = open(&path, TetOptions::new()).await;
+            let back = open(&path, ArrayOptions::new()).await;
             let found = rows(
                 &back,
                 "SELECT x, arrow_typeof(x), value FROM v ORDER BY value",
@@ -254,7 +254,7 @@ async fn axis_types_round_trip() {
 async fn attributes_names_and_zone_maps() {
     let folder = tempfile::tempdir().unwrap();
     let weather = data().join("weather_small.tet");
-    let ctx = open(&weather, TetOptions::new()).await;
+    let ctx = open(&weather, ArrayOptions::new()).await;
     let path = folder.path().join("daily.tet");
     let query = "(SELECT date_trunc('day', time) AS day, lat, lon, avg(value) AS t2m, max(value) AS tmax FROM temperature \
                  GROUP BY 1, 2, 3)";
@@ -299,7 +299,7 @@ async fn attributes_names_and_zone_maps() {
         let theirs = reference.query(json).operation_sum.unwrap();
         assert!((theirs - ours).abs() < 1e-3, "{json}: {theirs} {ours}");
     }
-    let back = open(&path, TetOptions::new()).await;
+    let back = open(&path, ArrayOptions::new()).await;
     let truth = rows(&ctx, &format!("SELECT * FROM {query} q ORDER BY 1, 2, 3")).await;
     let found = rows(
         &back,
@@ -316,12 +316,12 @@ async fn attributes_names_and_zone_maps() {
         "",
     )
     .await;
-    let back = open(&path, TetOptions::new()).await;
+    let back = open(&path, ArrayOptions::new()).await;
     let before = schema(&ctx, "humidity").await;
     let after = schema(&back, "humidity").await;
     assert_eq!(before.field(3), after.field(3));
     copy(&ctx, "temperature", &path, "OPTIONS (dataset 't')").await;
-    let back = open(&path, TetOptions::new()).await;
+    let back = open(&path, ArrayOptions::new()).await;
     assert_eq!(rows(&back, "SELECT count(*) FROM t").await, ["9600"]);
 }
 
@@ -440,7 +440,7 @@ async fn rows_that_form_no_array_are_refused_and_leave_no_file() {
 async fn values_equal_to_the_fill_value_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
-    let ctx = open(&data().join("weather_small.tet"), TetOptions::new()).await;
+    let ctx = open(&data().join("weather_small.tet"), ArrayOptions::new()).await;
     // The column carries its fill value -32768 along. The queries produce values equal to the fill
     // value, and values of the opposite sign.
     let query = "(SELECT time, station, CASE WHEN station = 'KSEA' THEN CAST(-32768 AS SMALLINT) ELSE value END AS value \
@@ -450,7 +450,7 @@ async fn values_equal_to_the_fill_value_are_kept() {
         "(SELECT time, station, CAST(-value AS SMALLINT) AS value FROM pressure)",
     ] {
         copy(&ctx, query, &path, "OPTIONS (dims 'time,station')").await;
-        let back = open(&path, TetOptions::new()).await;
+        let back = open(&path, ArrayOptions::new()).await;
         let name = rows(
             &back,
             "SELECT table_name FROM information_schema.tables WHERE table_schema = 'f'",

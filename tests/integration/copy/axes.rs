@@ -6,7 +6,7 @@ use std::path::Path;
 use datafusion::prelude::SessionContext;
 use tet_sql::format::array::{ArrayFile, Payload};
 use tet_sql::format::tet::{Dataset, DatasetSpec, Dtype, OpenOptions, TetFile};
-use tet_sql::{Access, TetOptions};
+use tet_sql::{Access, ArrayOptions};
 
 use crate::support::sql::{error, open, rows, write};
 
@@ -22,7 +22,7 @@ async fn source(folder: &Path) -> SessionContext {
         .with_labels("station", ["KSEA", "EGLL", "RJTT"]);
     let cells = (0..72i32).flat_map(i32::to_le_bytes).collect();
     write(&path, &[(spec, cells)]);
-    open(&path, TetOptions::new()).await
+    open(&path, ArrayOptions::new()).await
 }
 
 async fn copied(ctx: &SessionContext, query: &str, path: &Path, options: &str) -> TetFile {

@@ -1,7 +1,7 @@
 //! Metadata that COPY carries along with the cells: attributes of coordinates, and times as values.
 
 use tet_sql::format::tet::{DatasetSpec, Dtype, OpenOptions, TetFile};
-use tet_sql::{TetOptions, annotated_schema};
+use tet_sql::{ArrayOptions, annotated_schema};
 
 use crate::support::cells;
 use crate::support::sql::{open, rows, sample, session};
@@ -23,7 +23,7 @@ async fn coordinate_attributes_are_kept() {
             (time, crate::cells!([0i32, 6])),
             (value, vec![1, 2, 3, 4, 5, 6]),
         ],
-        TetOptions::new(),
+        ArrayOptions::new(),
     )
     .await;
     for format in ["tet", "zarr"] {
@@ -36,7 +36,7 @@ async fn coordinate_attributes_are_kept() {
             target.display()
         );
         rows(&ctx, &sql).await;
-        let copied = open(&target, TetOptions::new()).await;
+        let copied = open(&target, ArrayOptions::new()).await;
         let table = copied.table_provider("f.t").await.unwrap();
         let schema = annotated_schema(table.as_ref());
         let attribute = |column: &str, key: &str| {
@@ -73,7 +73,7 @@ async fn timestamps_can_be_values() {
         target.display()
     );
     rows(&session(), &sql).await;
-    let ctx = open(&target, TetOptions::new()).await;
+    let ctx = open(&target, ArrayOptions::new()).await;
     let all = "SELECT n, seen, day, arrow_typeof(day) FROM f.n ORDER BY n";
     let expected = [
         "0 2024-01-01T00:00:00 2024-01-01 Date32",
@@ -89,7 +89,7 @@ async fn timestamps_can_be_values() {
     assert_eq!(dataset.dtype(), Some(Dtype::I64));
     let units = &file.metadata(dataset).unwrap().attrs["units"];
     assert_eq!(units, "microseconds since 1970-01-01 00:00:00");
-    let raw = open(&target, TetOptions::new().with_decode_times(false)).await;
+    let raw = open(&target, ArrayOptions::new().with_decode_times(false)).await;
     let first = "SELECT value FROM f.day WHERE n = 0";
     assert_eq!(rows(&raw, first).await, ["19723"]);
 }

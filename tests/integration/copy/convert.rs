@@ -6,7 +6,7 @@ use tet_sql::error::describe;
 use tet_sql::format::array::Compression;
 use tet_sql::format::tet::{Codec, DatasetSpec, Dtype, OpenOptions, TetFile};
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, convert};
-use tet_sql::{Access, TetOptions, TetSchema};
+use tet_sql::{Access, ArrayOptions, ArraySchema};
 
 use crate::support::cells::data;
 use crate::support::npy::NpyArray;
@@ -26,7 +26,7 @@ async fn done(from: &Path, to: &Path) -> Converted {
 
 /// Returns the name, the column types and the rows of every dataset.
 async fn tables(path: &Path, names: &[String]) -> Vec<(String, Vec<String>, Vec<String>)> {
-    let ctx = open(path, TetOptions::new()).await;
+    let ctx = open(path, ArrayOptions::new()).await;
     let mut tables = Vec::new();
     for name in names {
         let types = format!(
@@ -42,7 +42,7 @@ async fn tables(path: &Path, names: &[String]) -> Vec<(String, Vec<String>, Vec<
 }
 
 fn datasets(path: &Path) -> Vec<String> {
-    let schema = TetSchema::open("f", path, TetOptions::new()).unwrap();
+    let schema = ArraySchema::open("f", path, ArrayOptions::new()).unwrap();
     let names = schema.file().datasets().iter().map(|one| one.name());
     names.map(str::to_string).collect()
 }
@@ -202,7 +202,7 @@ async fn selected_dataset_keeps_its_coordinates() {
         .await
         .unwrap();
     assert_eq!(result.arrays, 4);
-    let ctx = open(&tet, TetOptions::new()).await;
+    let ctx = open(&tet, ArrayOptions::new()).await;
     let sql = "SELECT sum(value) FROM t2m WHERE time = '2024-01-02' AND lat > 10 AND station < 'c'";
     assert_eq!(rows(&ctx, sql).await, ["20.5"]);
 }

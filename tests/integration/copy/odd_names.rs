@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::error::describe;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, convert};
@@ -56,13 +56,13 @@ async fn scalar_and_empty_arrays() {
     }
     for name in formats {
         converted(&data("npy/scalar.npy"), &at(name)).await.unwrap();
-        let ctx = open(&at(name), TetOptions::new()).await;
+        let ctx = open(&at(name), ArrayOptions::new()).await;
         assert_eq!(rows(&ctx, all).await, ["1 1.5 1.5"], "{name}");
         assert_eq!(rows(&ctx, "SELECT * FROM scalar").await, ["1.5"], "{name}");
         converted(&data("npy/empty.npy"), &at("empty.npz"))
             .await
             .unwrap();
-        let ctx = open(&at("empty.npz"), TetOptions::new()).await;
+        let ctx = open(&at("empty.npz"), ArrayOptions::new()).await;
         assert_eq!(rows(&ctx, "SELECT * FROM empty").await, [""; 0]);
     }
     let error = converted(&data("npy/scalar.npy"), &at("scalar.tet"))
@@ -125,13 +125,13 @@ async fn null_strings_and_two_dimensional_strings() {
         warning.contains("\"line\": 1 missing texts become empty ones"),
         "{warning}"
     );
-    let ctx = open(&at("a.zarr"), TetOptions::new()).await;
+    let ctx = open(&at("a.zarr"), ArrayOptions::new()).await;
     let line = rows(&ctx, "SELECT value, value IS NULL FROM line ORDER BY dim_0").await;
     assert_eq!(line, ["rain false", " false", "snow false", "rain false"]);
     let square = rows(&ctx, "SELECT value FROM square ORDER BY dim_0, dim_1").await;
     assert_eq!(square, ["rain", "NULL", "snow", "rain"]);
     let copy = format!("COPY (SELECT * FROM line) TO '{}'", at("b.zarr").display());
-    let ctx = open(&at("a.tet"), TetOptions::new()).await;
+    let ctx = open(&at("a.tet"), ArrayOptions::new()).await;
     let error = error(&ctx, &copy).await;
     assert!(error.contains("line has missing texts"), "{error}");
 }
@@ -160,7 +160,7 @@ async fn the_fill_value_is_never_left_out() {
         panic!("{:?}", result.warnings);
     };
     assert!(warning.contains("\"A069\" are left out"), "{warning}");
-    let ctx = open(&at("b.tet"), TetOptions::new()).await;
+    let ctx = open(&at("b.tet"), ArrayOptions::new()).await;
     let sql = "SELECT count(value), min(value) FROM a";
     assert_eq!(rows(&ctx, sql).await, ["2 1"]);
 }
@@ -190,13 +190,13 @@ async fn absent_chunks_cost_no_memory() {
     .unwrap();
     array("x", 1 << 20);
     array("v", 1 << 36);
-    let ctx = open(&root, TetOptions::new()).await;
+    let ctx = open(&root, ArrayOptions::new()).await;
     let coordinates = error(&ctx, "SELECT x FROM v WHERE x > 5 LIMIT 1").await;
     assert!(
         coordinates.contains("of coordinates, expected at most"),
         "{coordinates}"
     );
-    let ctx = open(&root, TetOptions::new().with_decode_coords(false)).await;
+    let ctx = open(&root, ArrayOptions::new().with_decode_coords(false)).await;
     let cells = error(&ctx, "SELECT value FROM v LIMIT 1").await;
     assert!(cells.contains("chunk shape is [68719476736]"), "{cells}");
     assert_eq!(rows(&ctx, "SELECT count(*) FROM v").await, ["68719476736"]);
@@ -219,7 +219,7 @@ async fn indexing_and_converting_follow_links() {
         .await
         .unwrap();
     assert!(at("link.tet").is_symlink());
-    let ctx = open(&at("store/real.tet"), TetOptions::new()).await;
+    let ctx = open(&at("store/real.tet"), ArrayOptions::new()).await;
     assert_eq!(rows(&ctx, "SELECT sum(value) FROM int8").await, ["-6"]);
     assert_eq!(folder.path().read_dir().unwrap().count(), 2);
     assert_eq!(at("store").read_dir().unwrap().count(), 1);

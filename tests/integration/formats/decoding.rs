@@ -1,7 +1,7 @@
 //! Values that differ from the stored numbers: strings stored as category codes, and packed values.
 
 use tet_sql::format::tet::{Dtype, OpenOptions, TetFile};
-use tet_sql::{ArrayTable, TetOptions, Unpack};
+use tet_sql::{ArrayOptions, ArrayTable, Unpack};
 
 use crate::cells;
 use crate::support::cells::data;
@@ -33,7 +33,7 @@ async fn category_columns_are_strings() {
                 cells!([3i64]),
             ),
         ],
-        TetOptions::new(),
+        ArrayOptions::new(),
     )
     .await;
     assert_eq!(
@@ -57,7 +57,7 @@ async fn category_columns_are_strings() {
     assert_eq!(rows(&ctx, "SELECT value FROM broken").await, ["3"]);
     let file = TetFile::open(&path, OpenOptions::default()).unwrap();
     assert_eq!(file.warnings(), [] as [&str; 0]);
-    let table = ArrayTable::open(&path, &TetOptions::new().with_dataset("broken")).unwrap();
+    let table = ArrayTable::open(&path, &ArrayOptions::new().with_dataset("broken")).unwrap();
     let problems = table.describe().unwrap().problems;
     assert!(
         problems[0].contains("tetration_categories is unreadable"),
@@ -72,12 +72,12 @@ async fn packed_values_are_unpacked_on_request() {
         .with_attribute("add_offset", "273")
         .with_attribute("_FillValue", "-99");
     let file = [(packed, cells!([0i16, 10, -99, -4]))];
-    let (_folder, path, ctx) = sample(&file, TetOptions::new()).await;
+    let (_folder, path, ctx) = sample(&file, ArrayOptions::new()).await;
     assert_eq!(
         rows(&ctx, "SELECT value FROM t").await,
         ["0", "10", "NULL", "-4"]
     );
-    let ctx = open(&path, TetOptions::new().with_unpack(Unpack::Always)).await;
+    let ctx = open(&path, ArrayOptions::new().with_unpack(Unpack::Always)).await;
     assert_eq!(
         rows(&ctx, "SELECT value FROM t").await,
         ["273.0", "278.0", "NULL", "271.0"]
@@ -90,11 +90,11 @@ async fn packed_values_are_unpacked_on_request() {
     // gives wrong values, which is why values are only unpacked on request.
     let path = data("converted/netcdf_cf_3d_nc.tet");
     let plain = rows(
-        &open(&path, TetOptions::new()).await,
+        &open(&path, ArrayOptions::new()).await,
         "SELECT CAST(max(value) AS DOUBLE) FROM temperature",
     )
     .await;
-    let twice = open(&path, TetOptions::new().with_unpack(Unpack::Always)).await;
+    let twice = open(&path, ArrayOptions::new().with_unpack(Unpack::Always)).await;
     let twice = rows(&twice, "SELECT CAST(max(value) AS DOUBLE) FROM temperature").await;
     let [plain, twice] = [plain, twice].map(|rows| rows[0].parse::<f64>().unwrap());
     let expected = plain * 0.009999999776482582 + 273.1499938964844;

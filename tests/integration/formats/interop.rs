@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use datafusion::catalog::SchemaProvider;
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, FileMetadata, TetWriter};
 use tetration::catalog::{
     CHUNK_PAYLOAD_CODEC_V1, CoordAxisV1, DatasetMetadataV1, FileMetadataV1, FooterBlobV1,
@@ -138,7 +138,7 @@ async fn arrays_written_by_tetration_are_readable() {
             .collect();
         write_multi_raw_array_file(&path, &specs).unwrap();
         for access in ACCESS {
-            let file = OpenFile::open(&path, TetOptions::new().with_access(access))
+            let file = OpenFile::open(&path, ArrayOptions::new().with_access(access))
                 .await
                 .unwrap();
             assert_eq!(file.schema.table_names().len(), samples.len());
@@ -224,7 +224,7 @@ async fn footers_written_by_tetration_are_readable() {
         assert_eq!(has_spill, spills);
 
         for access in ACCESS {
-            let file = OpenFile::open(&path, TetOptions::new().with_access(access))
+            let file = OpenFile::open(&path, ArrayOptions::new().with_access(access))
                 .await
                 .unwrap();
             let opened = file.tet();
@@ -279,7 +279,7 @@ async fn writer_sessions_of_tetration_are_readable() {
     }
     session.commit().unwrap();
     for access in ACCESS {
-        let file = OpenFile::open(&path, TetOptions::new().with_access(access))
+        let file = OpenFile::open(&path, ArrayOptions::new().with_access(access))
             .await
             .unwrap();
         assert!(file.tet().footer().has_zone_maps());
@@ -316,7 +316,7 @@ async fn tetration_reads_our_files() {
         let report = verify(&path);
         assert!(report.ok, "{:?}", report.findings);
         assert!(report.summary.unwrap().deep_chunk_decode);
-        let file = OpenFile::open(&path, TetOptions::new()).await.unwrap();
+        let file = OpenFile::open(&path, ArrayOptions::new()).await.unwrap();
         let reference = Reference::open(&path);
         for sample in &samples {
             let name = &sample.name;
@@ -392,7 +392,7 @@ async fn tetration_reads_our_payloads_in_any_order() {
         Some(9.5)
     );
     for access in ACCESS {
-        let file = OpenFile::open(&path, TetOptions::new().with_access(access))
+        let file = OpenFile::open(&path, ArrayOptions::new().with_access(access))
             .await
             .unwrap();
         assert_reads(&file, "a", &counted(&[5]), Dtype::U16, &expected).await;
@@ -472,7 +472,7 @@ async fn tetration_reads_our_footers() {
         let theirs = reference.query(json).operation_sum;
         let filter = "time >= '2024-01-02' AND place IN ('x', 'y')";
         for access in ACCESS {
-            let file = OpenFile::open(&path, TetOptions::new().with_access(access))
+            let file = OpenFile::open(&path, ArrayOptions::new().with_access(access))
                 .await
                 .unwrap();
             let ours = file

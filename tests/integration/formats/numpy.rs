@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use datafusion::prelude::SessionContext;
-use tet_sql::{Access, TetOptions};
+use tet_sql::{Access, ArrayOptions};
 
 use crate::support::cells::data;
 use crate::support::sql::{error, open, rows, session};
@@ -63,7 +63,7 @@ fn members_with_names_outside_the_archive_are_left_out() {
         archive.write_all(&array).unwrap();
     }
     archive.finish().unwrap();
-    let schema = tet_sql::TetSchema::open("s", &path, TetOptions::new()).unwrap();
+    let schema = tet_sql::ArraySchema::open("s", &path, ArrayOptions::new()).unwrap();
     let names: Vec<_> = schema
         .file()
         .datasets()
@@ -97,7 +97,7 @@ async fn times_and_strings() {
 async fn archives_are_schemas() {
     for file in ["stored.npz", "compressed.npz"] {
         for access in [Access::Mmap, Access::Pread] {
-            let options = TetOptions::new()
+            let options = ArrayOptions::new()
                 .with_dims(["time", "lat", "station"])
                 .with_access(access);
             let ctx = open(&data(&format!("npy/{file}")), options).await;
@@ -129,7 +129,8 @@ async fn unsupported_dtypes_are_refused() {
         let error = error(&session(), &sql).await;
         assert!(error.contains(expected) && error.contains(file), "{error}");
     }
-    let schema = tet_sql::TetSchema::open("f", data("npy/stored.npz"), TetOptions::new()).unwrap();
+    let schema =
+        tet_sql::ArraySchema::open("f", data("npy/stored.npz"), ArrayOptions::new()).unwrap();
     let [warning] = schema.warnings() else {
         panic!("{:?}", schema.warnings());
     };
@@ -178,8 +179,8 @@ async fn mutated_files_do_not_panic() {
 }
 
 async fn read(path: &Path) {
-    let options = TetOptions::new().with_access(Access::Pread);
-    let Ok(schema) = tet_sql::TetSchema::open("f", path, options) else {
+    let options = ArrayOptions::new().with_access(Access::Pread);
+    let Ok(schema) = tet_sql::ArraySchema::open("f", path, options) else {
         return;
     };
     let ctx = SessionContext::new();

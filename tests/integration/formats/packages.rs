@@ -85,8 +85,8 @@ async fn packages_are_queried_like_files() {
     assert_eq!(crate::support::sql::rows(&ctx, &count).await, ["48"]);
     // A directory of packages can be registered, and its tables keep the generation that was
     // current then.
-    let options = tet_sql::TetOptions::new();
-    let found = tet_sql::TetSessionExt::register_tet_folder(&ctx, folder.path(), options)
+    let options = tet_sql::ArrayOptions::new();
+    let found = tet_sql::ArraySessionExt::register_array_directory(&ctx, folder.path(), options)
         .await
         .unwrap();
     assert_eq!((found.schemas.len(), found.refused.len()), (1, 0));

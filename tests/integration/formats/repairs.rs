@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tet_sql::format::tet::repair::{index, repair};
 use tet_sql::format::tet::verify::VerifyOptions;
 use tet_sql::format::tet::{OpenOptions, TetFile};
-use tet_sql::{Access, ArrayTable, TetOptions};
+use tet_sql::{Access, ArrayOptions, ArrayTable};
 
 use crate::hostile::mutations::exercise;
 use crate::support::cells;
@@ -47,7 +47,7 @@ fn repair_never_cuts_payloads_claimed_by_a_footer() {
             ..OpenOptions::default()
         };
         TetFile::open(&path, options).unwrap();
-        let options = TetOptions::new().with_ignore_footer(true);
+        let options = ArrayOptions::new().with_ignore_footer(true);
         let table = ArrayTable::open(&path, &options).unwrap();
         assert_eq!(exercise::read_table(&table, Access::Pread).unwrap(), 4);
     }

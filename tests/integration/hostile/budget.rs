@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use datafusion::common::Result;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use tet_sql::{TetOptions, create_logical_plan, enable_tet};
+use tet_sql::{ArrayOptions, create_logical_plan, enable_arrays};
 
 /// Creates a session with the numbers 0 to 99 as the table `t`.
 async fn session() -> SessionContext {
     let config = SessionConfig::new().with_target_partitions(2);
-    let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
+    let ctx = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
     let table = "CREATE TABLE t AS SELECT value AS x FROM range(100)";
     ctx.sql(table).await.unwrap().collect().await.unwrap();
     ctx

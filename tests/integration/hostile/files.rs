@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tet_sql::format::tet::{
     ChunkReader, Compression, DatasetSpec, Dtype, OpenOptions, TetFile, TetWriter,
 };
-use tet_sql::{Access, TetOptions, TetSchema, TetSessionExt};
+use tet_sql::{Access, ArrayOptions, ArraySchema, ArraySessionExt};
 
 use crate::support::sql;
 
@@ -54,7 +54,7 @@ fn overlong_labels_are_left_out_with_a_warning() {
                 r#"{{"metadata":{{"datasets":{{"a":{{"coords":{{"0":{{"labels":["{label}"]}}}}}}}}}}}}"#
             ),
         );
-        let schema = TetSchema::open("f", &path, TetOptions::new()).unwrap();
+        let schema = ArraySchema::open("f", &path, ArrayOptions::new()).unwrap();
         assert_eq!(schema.warnings().len(), 1);
         assert!(
             schema.warnings()[0].contains("above 1024 bytes"),
@@ -125,7 +125,7 @@ async fn statistics_of_huge_chunks_answer_without_reading() {
             &path,
             &format!(r#"{{"history":[],"zone_maps_ref":{{"offset":{offset},"len":{length}}}}}"#),
         );
-        let ctx = sql::open(&path, TetOptions::new()).await;
+        let ctx = sql::open(&path, ArrayOptions::new()).await;
         let whole = "SELECT sum(value), avg(value), min(value), stddev_pop(value) FROM a";
         assert_eq!(sql::rows(&ctx, whole).await, [sums]);
         let few = "SELECT dim_0 % 2 AS k, count(value), sum(value) FROM a WHERE dim_0 > 1099511627770 GROUP BY 1 ORDER BY 1";
@@ -178,7 +178,7 @@ async fn a_scan_can_be_cancelled_between_chunks() {
         .with_compression(Compression::Zstd { level: 1 });
     let (_folder, path) = file(spec, &vec![1; 500_000]);
     let ctx = SessionContext::new();
-    ctx.register_tet("a".into(), &path, TetOptions::new())
+    ctx.register_array("a".into(), &path, ArrayOptions::new())
         .await
         .unwrap();
     let query = ctx
@@ -208,7 +208,7 @@ async fn long_in_lists_are_resolved_quickly() {
         &vec![1; 100_000],
     );
     let ctx = SessionContext::new();
-    ctx.register_tet("a".into(), &path, TetOptions::new())
+    ctx.register_array("a".into(), &path, ArrayOptions::new())
         .await
         .unwrap();
     let numbers: Vec<_> = (0..20_000)
@@ -257,7 +257,7 @@ impl AsyncScalarUDFImpl for AsyncIdentity {
 async fn async_functions_are_not_pushed_down() {
     let (_folder, path) = file(DatasetSpec::new("a", Dtype::U8, &[10], &[5]), &[1; 10]);
     let ctx = SessionContext::new();
-    ctx.register_tet("a".into(), &path, TetOptions::new())
+    ctx.register_array("a".into(), &path, ArrayOptions::new())
         .await
         .unwrap();
     let later = AsyncIdentity(Signature::any(1, Volatility::Immutable));

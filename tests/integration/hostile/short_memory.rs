@@ -7,7 +7,7 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use std::sync::Arc;
-use tet_sql::{TetOptions, enable_tet};
+use tet_sql::{ArrayOptions, enable_arrays};
 
 /// Creates a session with a memory pool of the given size.
 fn session(bytes: usize, batch_size: usize) -> SessionContext {
@@ -19,9 +19,9 @@ fn session(bytes: usize, batch_size: usize) -> SessionContext {
         .with_memory_pool(Arc::new(FairSpillPool::new(bytes)))
         .build_arc()
         .unwrap();
-    enable_tet(
+    enable_arrays(
         SessionContext::new_with_config_rt(config, runtime),
-        TetOptions::new(),
+        ArrayOptions::new(),
     )
 }
 

@@ -12,7 +12,7 @@ use arrow::array::{ArrayRef, Float32Array, Float64Array, Int16Array};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::{DatasetSpec, Dtype};
-use tet_sql::{TetOptions, TetSessionExt, enable_tet};
+use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 use tetration::catalog::embed_indexes_in_tet;
 
 use crate::cells;
@@ -104,11 +104,11 @@ async fn session_under_test(path: &Path, parquet: &Path, setting: usize) -> Sess
         false => config,
     };
     let config = config.set_bool("datafusion.execution.parquet.pushdown_filters", true);
-    let ctx = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
+    let ctx = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
     if is(16) {
         rows(&ctx, "SET tet.zip_joins = false").await;
     }
-    ctx.register_tet_file_as("f", path, TetOptions::new())
+    ctx.register_array_file_as("f", path, ArrayOptions::new())
         .await
         .unwrap();
     rows(&ctx, "SET datafusion.catalog.default_schema = 'f'").await;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::{DatasetSpec, Dtype};
-use tet_sql::{TetOptions, TetSessionExt, enable_tet};
+use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 use crate::cells;
 use crate::support::sql::{rows, run as run_in, write};
@@ -139,7 +139,7 @@ fn lists_are_not_compared_with_columns_of_other_types() {
     assert_eq!(run(folder.path(), &["-c", sql]).len(), expected.count());
 }
 
-/// Sessions prepared by [`enable_tet`] answer correctly over any tables; plain DataFusion sessions
+/// Sessions prepared by [`enable_arrays`] answer correctly over any tables; plain DataFusion sessions
 /// do not.
 #[tokio::test]
 async fn memory_tables_are_correct_with_our_rules() {
@@ -152,9 +152,9 @@ async fn memory_tables_are_correct_with_our_rules() {
     let right = ["6 6", "9 9", "12 12"];
     let config = SessionConfig::new().with_target_partitions(2);
     let theirs = SessionContext::new_with_config(config);
-    let ours = enable_tet(
+    let ours = enable_arrays(
         SessionContext::new_with_config(theirs.copied_config()),
-        TetOptions::new(),
+        ArrayOptions::new(),
     );
     for ctx in [&theirs, &ours] {
         for table in tables {
@@ -182,11 +182,11 @@ async fn plain_datafusion_sessions_refuse_dynamic_filters() {
         .with_target_partitions(3)
         .set_usize("datafusion.optimizer.repartition_file_min_size", 1);
     let theirs = SessionContext::new_with_config(config.clone());
-    let ours = enable_tet(SessionContext::new_with_config(config), TetOptions::new());
+    let ours = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
     let sql = "SELECT count(x.lat) FROM f.a x JOIN f.b y ON x.lon = y.lon \
                WHERE y.lat IN (SELECT l FROM (VALUES (5), (6)) z(l))";
     for (ctx, reads) in [(&theirs, 20), (&ours, 2)] {
-        ctx.register_tet_file_as("f", &path, TetOptions::new())
+        ctx.register_array_file_as("f", &path, ArrayOptions::new())
             .await
             .unwrap();
         assert_eq!(rows(ctx, sql).await, ["1200"]);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use datafusion::prelude::SessionContext;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
-use tet_sql::{TetOptions, TetSessionExt};
+use tet_sql::{ArrayOptions, ArraySessionExt};
 
 use crate::cells;
 use crate::support::sql::{rows, run, session, write};
@@ -24,7 +24,7 @@ async fn sample(directory: &Path, partitions: usize) -> SessionContext {
     let lines = "{\"k\": 3}\n{\"k\": 17}\n{\"k\": 99}\n";
     std::fs::write(directory.join("few.json"), lines).unwrap();
     let ctx = session();
-    ctx.register_tet_file_as("f", &path, TetOptions::new())
+    ctx.register_array_file_as("f", &path, ArrayOptions::new())
         .await
         .unwrap();
     for setting in [

@@ -2,7 +2,7 @@
 //! the scan reads, and that the answers equal DataFusion's.
 
 use datafusion::prelude::SessionContext;
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tetration::catalog::embed_indexes_in_tet;
 
@@ -72,7 +72,7 @@ async fn datafusion_answer(ctx: &SessionContext, sql: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn joins_on_all_dimensions_become_one_scan() {
-    let (_folder, _, ctx) = sample(&datasets(), TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
     const ON: &str = "ON a.time = b.time AND a.lat = b.lat AND a.lon = b.lon";
     for (sql, is_taken) in [
         ("SELECT * FROM a JOIN b USING (time, lat, lon)".to_string(), true),
@@ -116,7 +116,7 @@ async fn joins_on_all_dimensions_become_one_scan() {
 
 #[tokio::test]
 async fn a_zip_reads_every_chunk_once() {
-    let (_folder, path, ctx) = sample(&datasets(), TetOptions::new()).await;
+    let (_folder, path, ctx) = sample(&datasets(), ArrayOptions::new()).await;
     // Each array has twelve chunks.
     let ran = run(
         &ctx,
@@ -137,7 +137,7 @@ async fn a_zip_reads_every_chunk_once() {
     // The zone maps of either array rule out chunks of both. The 30 cells above 89 belong to the
     // last time.
     embed_indexes_in_tet(&path, 1).unwrap();
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     let sql = "SELECT c.value FROM a JOIN c USING (time, lat, lon) WHERE a.value > 89";
     let ran = run(&ctx, sql).await;
     assert_eq!((ran.rows.len(), ran.reads()), (30, 12));
@@ -146,7 +146,7 @@ async fn a_zip_reads_every_chunk_once() {
 
 #[tokio::test]
 async fn costly_or_failing_joins_are_not_zipped() {
-    let (_folder, _, ctx) = sample(&datasets(), TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
     // A join filter must not be evaluated on rows that a filter of one input removes: it would
     // divide by zero.
     let sql = "SELECT a.value FROM a JOIN (SELECT * FROM b WHERE value <> 0) b ON a.time = b.time AND a.lat = b.lat \
@@ -159,14 +159,14 @@ async fn costly_or_failing_joins_are_not_zipped() {
         (spec.with_dim_names(["y", "x"]), vec![0; 2048 * 2048 * 8])
     };
     let datasets = [array("maps", &[1, 2048]), array("series", &[2048, 1])];
-    let (_folder, _, ctx) = sample(&datasets, TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&datasets, ArrayOptions::new()).await;
     let sql = "SELECT maps.value FROM maps JOIN series USING (y, x)";
     assert!(!is_zipped(&ctx, sql).await);
 }
 
 #[tokio::test]
 async fn nested_projections_are_planned_in_linear_time() {
-    let (_folder, _, ctx) = sample(&datasets(), TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&datasets(), ArrayOptions::new()).await;
     let mut with = "WITH c0 AS (SELECT value AS x FROM a)".to_string();
     for number in 0..30 {
         with.push_str(&format!(

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use datafusion::physical_plan::{ExecutionPlan, collect};
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype, TetWriter};
 
 use crate::support::cells::{ACCESS, OpenFile, from_column};
@@ -44,7 +44,7 @@ async fn reading_one_chunk_does_not_read_the_whole_index() {
     assert!(length > EXTENT * EXTENT * 105, "{length} bytes");
 
     for access in ACCESS {
-        let file = OpenFile::open(&path, TetOptions::new().with_access(access))
+        let file = OpenFile::open(&path, ArrayOptions::new().with_access(access))
             .await
             .unwrap();
         assert_eq!(file.tet().chunk_rows(), EXTENT * EXTENT);

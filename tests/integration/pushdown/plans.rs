@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use datafusion::prelude::SessionContext;
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 
 use crate::cells;
@@ -41,7 +41,7 @@ async fn plans_before_and_after_the_rules() {
         (spec, cells!((0..120).map(|n| n as f32)))
     };
     let datasets = [array("a", &[3, 2, 4]), array("b", &[2, 5, 3])];
-    let (_folder, _, ctx) = sample(&datasets, TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&datasets, ArrayOptions::new()).await;
     rows(&ctx, "SET datafusion.execution.target_partitions = 3").await;
     let aggregates = [
         "SELECT avg(value) FROM a",

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use datafusion::prelude::SessionContext;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
-use tet_sql::{Access, TetOptions};
+use tet_sql::{Access, ArrayOptions};
 use tetration::catalog::embed_indexes_in_tet;
 
 use crate::cells;
@@ -61,7 +61,7 @@ async fn zone_maps_drop_chunks() {
     let path = folder.path().join("days.tet");
     days(&path, Some("-999"));
     for access in [Access::Mmap, Access::Pread] {
-        let options = TetOptions::new().with_access(access);
+        let options = ArrayOptions::new().with_access(access);
         let with = open(&path, options.clone()).await;
         let without = open(&path, options.with_zone_maps(false)).await;
         for (condition, count, chunks) in [
@@ -113,8 +113,8 @@ async fn zone_maps_answer_minimum_maximum_and_count() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("days.tet");
     days(&path, Some("-999"));
-    let with = open(&path, TetOptions::new()).await;
-    let without = open(&path, TetOptions::new().with_zone_maps(false)).await;
+    let with = open(&path, ArrayOptions::new()).await;
+    let without = open(&path, ArrayOptions::new().with_zone_maps(false)).await;
     const EXTREMES: &str = "min(value), max(value), count(value), count(*)";
     for (condition, expected, chunks) in [
         ("true", "0.0 99.0 85 100", 0),
@@ -140,7 +140,7 @@ async fn missing_cells_read_as_values_disable_pruning() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("days.tet");
     days(&path, Some("-999"));
-    let options = TetOptions::new().with_fill_as_null(false);
+    let options = ArrayOptions::new().with_fill_as_null(false);
     let with = open(&path, options.clone()).await;
     let without = open(&path, options.with_zone_maps(false)).await;
     for (condition, count, chunks) in [
@@ -167,7 +167,7 @@ async fn missing_cells_read_as_values_disable_pruning() {
     let spec = DatasetSpec::new("v", Dtype::F64, &[4], &[2]);
     write(&path, &[(spec, cells!([1.0, f64::NAN, 2.0, 3.0]))]);
     embed_indexes_in_tet(&path, 0).unwrap();
-    let ctx = open(&path, TetOptions::new().with_nan_as_null(false)).await;
+    let ctx = open(&path, ArrayOptions::new().with_nan_as_null(false)).await;
     assert_eq!(
         rows(&ctx, "SELECT value FROM v WHERE value > 2").await,
         ["NaN", "3.0"]
@@ -176,7 +176,7 @@ async fn missing_cells_read_as_values_disable_pruning() {
         rows(&ctx, "SELECT value FROM v WHERE value IS NULL").await,
         [] as [&str; 0]
     );
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     assert_eq!(
         rows(&ctx, "SELECT value FROM v WHERE value > 2").await,
         ["3.0"]
@@ -198,8 +198,8 @@ async fn answers_do_not_depend_on_indexes() {
         let indexed = folder.path().join(name);
         std::fs::copy(data(name), &indexed).unwrap();
         embed_indexes_in_tet(&indexed, 0).unwrap();
-        let with = open(&indexed, TetOptions::new()).await;
-        let without = open(&indexed, TetOptions::new().with_zone_maps(false)).await;
+        let with = open(&indexed, ArrayOptions::new()).await;
+        let without = open(&indexed, ArrayOptions::new().with_zone_maps(false)).await;
         let tables = rows(
             &with,
             "SELECT table_name FROM information_schema.tables WHERE table_schema = 'f'",
@@ -247,7 +247,7 @@ async fn postings_prune_values_between_the_bounds() {
     let codes = (0..8u8).flat_map(|day| [0, day + 1, 9]).collect();
     write(&path, &[(spec, codes)]);
     embed_indexes_in_tet(&path, 0).unwrap();
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     for (condition, count, chunks) in [
         ("value = 4", 1, 1),
         ("value IN (4, 5)", 2, 2),
@@ -288,7 +288,7 @@ async fn corrupt_indexes_are_ignored_with_a_warning() {
         let mut bytes = intact.clone();
         bytes[at..at + broken.len()].copy_from_slice(broken.as_bytes());
         std::fs::write(&path, bytes).unwrap();
-        let ctx = open(&path, TetOptions::new()).await;
+        let ctx = open(&path, ArrayOptions::new()).await;
         let ran = run(&ctx, "SELECT value FROM v WHERE value > 85").await;
         assert_eq!((ran.rows.len(), ran.reads()), (14, 10), "{broken}");
         let plan = rows(
@@ -307,7 +307,7 @@ async fn joins_top_k_and_subqueries_prune_during_execution() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("days.tet");
     days(&path, Some("-999"));
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     let dynamic = "chunks_pruned_by_dynamic_filter";
 
     // The join keys 2 and 7 prune exactly, not just by their min and max.
@@ -388,7 +388,7 @@ async fn dynamic_filters_do_not_pass_a_limit() {
     write(&path, &[(spec, cells!(numbers))]);
     embed_indexes_in_tet(&path, 0).unwrap();
     for declared in [false, true] {
-        let options = TetOptions::new().with_declare_ordering(declared);
+        let options = ArrayOptions::new().with_declare_ordering(declared);
         let ctx = open(&path, options).await;
         ctx.sql("SET datafusion.execution.batch_size = 10")
             .await
@@ -408,8 +408,8 @@ async fn lists_with_zeros_do_not_drop_chunks_of_zeros() {
     let numbers = [-0f32, -0.0, 0.0, 0.0, 1.0, 2.0, -0.0, 0.0];
     write(&path, &[(spec, cells!(numbers))]);
     embed_indexes_in_tet(&path, 0).unwrap();
-    let with = open(&path, TetOptions::new()).await;
-    let without = open(&path, TetOptions::new().with_zone_maps(false)).await;
+    let with = open(&path, ArrayOptions::new()).await;
+    let without = open(&path, ArrayOptions::new().with_zone_maps(false)).await;
     for condition in [
         "value IN (0.0, 5.0)",
         "value NOT IN (0.0, 1.0)",

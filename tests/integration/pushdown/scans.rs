@@ -14,7 +14,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::{StreamExt, TryStreamExt};
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
 use tet_sql::provider::catalog::settings::options::ReadOptions;
-use tet_sql::{Access, ArrayTable, TetOptions, TetSessionExt, Unpack};
+use tet_sql::{Access, ArrayOptions, ArraySessionExt, ArrayTable, Unpack};
 use tetration::catalog::embed_indexes_in_tet;
 
 /// Writes consecutive u16 cells of shape (12, 10, 8) in chunks of (3, 4, 8): 4 x 3 x 1 chunks, the
@@ -35,8 +35,8 @@ async fn session(path: &Path, access: Access) -> SessionContext {
         .with_target_partitions(4)
         .set_usize("datafusion.optimizer.repartition_file_min_size", 1);
     let ctx = SessionContext::new_with_config(config);
-    let options = TetOptions::new().with_access(access);
-    ctx.register_tet("a".into(), path, options).await.unwrap();
+    let options = ArrayOptions::new().with_access(access);
+    ctx.register_array("a".into(), path, options).await.unwrap();
     ctx
 }
 
@@ -256,8 +256,8 @@ async fn a_dropped_stream_stops_within_a_chunk() {
     writer.write_dataset(0, &cells).unwrap();
     writer.finish().unwrap();
     for access in [Access::Mmap, Access::Pread] {
-        let options = TetOptions::new().with_access(access);
-        let frame = ctx.read_tet(&path, options).await.unwrap();
+        let options = ArrayOptions::new().with_access(access);
+        let frame = ctx.read_array(&path, options).await.unwrap();
         let plan = frame.clone().create_physical_plan().await.unwrap();
         let mut stream = execute_stream(Arc::clone(&plan), ctx.task_ctx()).unwrap();
         assert!(futures::poll!(stream.next()).is_pending());
@@ -279,7 +279,7 @@ fn blocks_have_rows_bytes_and_statistics() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.tet");
     write(&path, Compression::Raw);
-    let table = ArrayTable::open(&path, &TetOptions::new()).unwrap();
+    let table = ArrayTable::open(&path, &ArrayOptions::new()).unwrap();
     let filters = [col("x").between(lit(2), lit(3)), col("z").eq(lit(7))];
     let options = ReadOptions::default();
     let session = SessionContext::new().state();
@@ -306,9 +306,9 @@ fn blocks_have_rows_bytes_and_statistics() {
     let in_blocks = |column| {
         let known = blocks.block_statistics(column, &[2, 5], &options);
         let known = known.unwrap().unwrap();
-        let least = known.least.as_primitive::<Int64Type>().values().to_vec();
-        let greatest = known.greatest.as_primitive::<Int64Type>().values().to_vec();
-        (least, greatest)
+        let min = known.min.as_primitive::<Int64Type>().values().to_vec();
+        let max = known.max.as_primitive::<Int64Type>().values().to_vec();
+        (min, max)
     };
     assert_eq!(in_blocks(0), (vec![2, 3], vec![2, 3]));
     assert_eq!(in_blocks(1), (vec![8, 8], vec![9, 9]));
@@ -368,8 +368,10 @@ async fn zone_maps_with_nan_bounds_are_ignored() {
     writer.finish().unwrap();
     embed_indexes_in_tet(&path, 0).unwrap();
     let ctx = SessionContext::new();
-    let options = TetOptions::new().with_unpack(Unpack::Always);
-    ctx.register_tet("a".into(), &path, options).await.unwrap();
+    let options = ArrayOptions::new().with_unpack(Unpack::Always);
+    ctx.register_array("a".into(), &path, options)
+        .await
+        .unwrap();
     let fives = ctx
         .sql("SELECT value FROM a WHERE value = 5")
         .await

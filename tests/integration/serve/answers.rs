@@ -11,14 +11,14 @@ use arrow_flight::{FlightDescriptor, IpcMessage, SchemaResult};
 use datafusion::prelude::SessionContext;
 use std::path::Path;
 use std::sync::Arc;
-use tet_sql::{TetOptions, TetSessionExt, enable_tet};
+use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 #[tokio::test]
 async fn answers_are_those_of_the_library() {
-    let library = enable_tet(SessionContext::new(), TetOptions::new());
+    let library = enable_arrays(SessionContext::new(), ArrayOptions::new());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(WEATHER);
     library
-        .register_tet_file(&path, TetOptions::new())
+        .register_array_file(&path, ArrayOptions::new())
         .await
         .unwrap();
     let server = Server::start(&[WEATHER]);

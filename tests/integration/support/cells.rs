@@ -17,7 +17,7 @@ use tet_sql::grid::Window;
 use tet_sql::provider::adapters::arrays::ArrayDataset;
 use tet_sql::provider::catalog::settings::options::ReadOptions;
 use tet_sql::provider::source::GridSource;
-use tet_sql::{Access, TetOptions, TetSchema, TetSessionExt};
+use tet_sql::{Access, ArrayOptions, ArraySchema, ArraySessionExt};
 
 /// Both ways to read a file. No answer may depend on the access mode.
 pub const ACCESS: [Access; 2] = [Access::Mmap, Access::Pread];
@@ -125,20 +125,22 @@ pub fn assert_same(found: &[Cell], expected: &[Cell], what: &str) {
 /// A session with one file registered as the schema `f`.
 pub struct OpenFile {
     pub ctx: SessionContext,
-    pub schema: Arc<TetSchema>,
-    options: TetOptions,
+    pub schema: Arc<ArraySchema>,
+    options: ArrayOptions,
 }
 
 impl OpenFile {
     /// Opens and registers a file.
-    pub async fn open(path: &Path, options: TetOptions) -> datafusion::error::Result<Self> {
+    pub async fn open(path: &Path, options: ArrayOptions) -> datafusion::error::Result<Self> {
         // Small batches, so that a chunk spans several. A fixed number of partitions, so that plans
         // are partitioned even on a machine with one core.
         let config = SessionConfig::new()
             .with_batch_size(97)
             .with_target_partitions(3);
         let ctx = SessionContext::new_with_config(config);
-        let schema = ctx.register_tet_file_as("f", path, options.clone()).await?;
+        let schema = ctx
+            .register_array_file_as("f", path, options.clone())
+            .await?;
         Ok(Self {
             ctx,
             schema,

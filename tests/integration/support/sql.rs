@@ -11,7 +11,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::{DatasetSpec, TetWriter};
 use tet_sql::provider::aggregate::ArrayAggregateExec;
-use tet_sql::{TetOptions, TetSessionExt, enable_tet};
+use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 /// Writes a file of datasets, each with its cells in row-major order.
 pub fn write(path: &Path, datasets: &[(DatasetSpec, Vec<u8>)]) {
@@ -41,13 +41,15 @@ pub fn session() -> SessionContext {
         .with_target_partitions(1)
         .with_information_schema(true)
         .set_usize("datafusion.optimizer.repartition_file_min_size", 1);
-    enable_tet(SessionContext::new_with_config(config), TetOptions::new())
+    enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new())
 }
 
 /// Creates a session with a file registered as `f`, the default schema.
-pub async fn open(path: &Path, options: TetOptions) -> SessionContext {
+pub async fn open(path: &Path, options: ArrayOptions) -> SessionContext {
     let ctx = session();
-    ctx.register_tet_file_as("f", path, options).await.unwrap();
+    ctx.register_array_file_as("f", path, options)
+        .await
+        .unwrap();
     ctx.sql("SET datafusion.catalog.default_schema = 'f'")
         .await
         .unwrap();
@@ -58,7 +60,7 @@ pub async fn open(path: &Path, options: TetOptions) -> SessionContext {
 /// when the returned guard is dropped.
 pub async fn sample(
     datasets: &[(DatasetSpec, Vec<u8>)],
-    options: TetOptions,
+    options: ArrayOptions,
 ) -> (tempfile::TempDir, PathBuf, SessionContext) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sample.tet");

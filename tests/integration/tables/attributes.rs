@@ -7,7 +7,7 @@ use arrow::datatypes::Float64Type;
 use datafusion::dataframe::DataFrameWriteOptions;
 use datafusion::prelude::{ParquetReadOptions, SessionContext};
 use tet_sql::format::tet::{DatasetSpec, Dtype, OpenOptions, TetFile};
-use tet_sql::{TetOptions, TetSessionExt, annotated_schema, result_schema};
+use tet_sql::{ArrayOptions, ArraySessionExt, annotated_schema, result_schema};
 
 use crate::cells;
 use crate::support::sql::{open, rows, sample, session};
@@ -39,10 +39,10 @@ fn arrays() -> [(DatasetSpec, Vec<u8>); 3] {
 
 #[tokio::test]
 async fn aggregates_over_unions_of_different_arrays() {
-    let (folder, path, ctx) = sample(&arrays(), TetOptions::new()).await;
+    let (folder, path, ctx) = sample(&arrays(), ArrayOptions::new()).await;
     let plain = SessionContext::new();
     plain
-        .register_tet_file_as("f", &path, TetOptions::new())
+        .register_array_file_as("f", &path, ArrayOptions::new())
         .await
         .unwrap();
     plain
@@ -115,7 +115,7 @@ async fn attribute(ctx: &SessionContext, sql: &str, column: &str, key: &str) -> 
 
 #[tokio::test]
 async fn attributes_follow_expressions_that_preserve_meaning() {
-    let (_folder, _, ctx) = sample(&arrays(), TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&arrays(), ArrayOptions::new()).await;
     for (expression, units, long_name) in [
         ("value", "K", "the t"),
         ("avg(value)", "K", "the t"),
@@ -204,7 +204,7 @@ async fn attributes_follow_expressions_that_preserve_meaning() {
 
 #[tokio::test]
 async fn attribute_functions_in_queries() {
-    let (_folder, path, ctx) = sample(&arrays(), TetOptions::new()).await;
+    let (_folder, path, ctx) = sample(&arrays(), ArrayOptions::new()).await;
     let sql = "SELECT DISTINCT arrow_metadata(value, 'units'), arrow_metadata(lat, 'units'), arrow_metadata(value, 'none') FROM t";
     assert_eq!(rows(&ctx, sql).await, ["K degrees_north NULL"]);
     let sql = "SELECT count(*) FROM t WHERE arrow_metadata(value, 'units') = 'K' AND lat > 10";
@@ -214,7 +214,7 @@ async fn attribute_functions_in_queries() {
     // A table reports its attributes without a query, in any session.
     let plain = SessionContext::new();
     plain
-        .register_tet_file_as("f", &path, TetOptions::new())
+        .register_array_file_as("f", &path, ArrayOptions::new())
         .await
         .unwrap();
     let table = plain.table_provider("f.t").await.unwrap();
@@ -234,7 +234,7 @@ async fn attribute_functions_in_queries() {
 
 #[tokio::test]
 async fn parquet_reads_back_with_its_dimensions() {
-    let (folder, _, ctx) = sample(&arrays(), TetOptions::new()).await;
+    let (folder, _, ctx) = sample(&arrays(), ArrayOptions::new()).await;
     let at = |name: &str| folder.path().join(name).display().to_string();
     rows(&ctx, &format!("COPY rain TO '{}'", at("rain.parquet"))).await;
     let read = format!("SELECT * FROM '{}'", at("rain.parquet"));
@@ -246,7 +246,7 @@ async fn parquet_reads_back_with_its_dimensions() {
     // Without `dims`, `rain` is read back from the rows: `step` is an integer dimension, `lat` one
     // with fractions.
     rows(&ctx, &format!("COPY ({read}) TO '{}'", at("again.tet"))).await;
-    let again = open(&folder.path().join("again.tet"), TetOptions::new()).await;
+    let again = open(&folder.path().join("again.tet"), ArrayOptions::new()).await;
     let sql = "SELECT step, lat, value FROM rain ORDER BY step, lat";
     assert_eq!(rows(&again, sql).await, rows(&ctx, sql).await);
     let file = TetFile::open(folder.path().join("again.tet"), OpenOptions::default()).unwrap();
@@ -331,7 +331,7 @@ async fn nan_in_parquet_stays_nan() {
 
 #[tokio::test]
 async fn the_declared_types_of_a_union_are_those_of_its_rows() {
-    let (_folder, _, ctx) = sample(&arrays(), TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&arrays(), ArrayOptions::new()).await;
     ctx.sql("CREATE VIEW mixed AS SELECT CAST(1 AS INT) AS x UNION ALL SELECT 1.5")
         .await
         .unwrap();

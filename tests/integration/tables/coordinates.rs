@@ -1,7 +1,7 @@
 //! Sources of coordinates, and queries on unusual coordinates.
 
 use tet_sql::format::tet::{DatasetSpec, Dtype};
-use tet_sql::{Access, ArrayTable, TetOptions, TetSchema};
+use tet_sql::{Access, ArrayOptions, ArraySchema, ArrayTable};
 
 use crate::cells;
 use crate::formats::reference::Reference;
@@ -23,7 +23,7 @@ pub fn counting(name: &str, dims: &[&str], shape: &[u64]) -> (DatasetSpec, Vec<u
     (spec, (0..shape.iter().product::<u64>() as u8).collect())
 }
 
-fn sources(path: &std::path::Path, dataset: &str, options: &TetOptions) -> Vec<String> {
+fn sources(path: &std::path::Path, dataset: &str, options: &ArrayOptions) -> Vec<String> {
     let table = ArrayTable::open(path, &options.clone().with_dataset(dataset)).unwrap();
     let description = table.describe().unwrap();
     assert_eq!(description.problems, [] as [&str; 0]);
@@ -49,7 +49,7 @@ async fn coordinate_arrays_named_like_dimensions() {
         .map(|cell| f32::from_le_bytes(cell.try_into().unwrap()))
         .collect();
     assert_eq!(
-        sources(&path, "t2m", &TetOptions::new()),
+        sources(&path, "t2m", &ArrayOptions::new()),
         [
             "time: Timestamp(µs), dataset time",
             "lat: Float64, dataset lat",
@@ -57,11 +57,11 @@ async fn coordinate_arrays_named_like_dimensions() {
         ]
     );
     assert_eq!(
-        sources(&path, "time", &TetOptions::new()),
+        sources(&path, "time", &ArrayOptions::new()),
         ["time: Timestamp(µs), own values"]
     );
     for access in [Access::Mmap, Access::Pread] {
-        let ctx = open(&path, TetOptions::new().with_access(access)).await;
+        let ctx = open(&path, ArrayOptions::new().with_access(access)).await;
         // Times are seconds since 2024-01-01, one per hour. Latitudes start at -90, longitudes at
         // 0, in steps of 2.5 degrees.
         let found = rows(
@@ -85,10 +85,10 @@ async fn coordinate_arrays_named_like_dimensions() {
         .await;
         assert_eq!(found, ["0 100"]);
     }
-    let ctx = open(&path, TetOptions::new().with_decode_times(false)).await;
+    let ctx = open(&path, ArrayOptions::new().with_decode_times(false)).await;
     let found = rows(&ctx, "SELECT max(time), arrow_typeof(max(time)) FROM t2m").await;
     assert_eq!(found, ["356400 Int64"]);
-    let ctx = open(&path, TetOptions::new().with_decode_coords(false)).await;
+    let ctx = open(&path, ArrayOptions::new().with_decode_coords(false)).await;
     assert_eq!(
         rows(&ctx, "SELECT max(time), max(lat) FROM t2m").await,
         ["99 72"]
@@ -100,7 +100,7 @@ async fn coordinate_arrays_named_by_the_coordinates_attribute() {
     // HDF5 has no names of dimensions. The lengths tell which coordinate array belongs to which
     // axis.
     assert_eq!(
-        sources(&data("converted/era.h5.tet"), "t2m", &TetOptions::new()),
+        sources(&data("converted/era.h5.tet"), "t2m", &ArrayOptions::new()),
         [
             "dim_0: Int64, dataset time, by attribute coordinates",
             "dim_1: Float64, dataset lat, by attribute coordinates",
@@ -111,14 +111,14 @@ async fn coordinate_arrays_named_by_the_coordinates_attribute() {
     // have names.
     let path = data("converted/h5_cf_3d_h5.tet");
     assert_eq!(
-        sources(&path, "temperature", &TetOptions::new()),
+        sources(&path, "temperature", &ArrayOptions::new()),
         [
             "dim_0: Int64, index",
             "dim_1: Int64, index",
             "dim_2: Int64, index"
         ]
     );
-    let named = TetOptions::new().with_dims(["time", "lat", "lon"]);
+    let named = ArrayOptions::new().with_dims(["time", "lat", "lon"]);
     assert_eq!(
         sources(&path, "temperature", &named),
         [
@@ -140,7 +140,7 @@ async fn coordinate_arrays_named_by_the_coordinates_attribute() {
 async fn netcdf_labels_are_on_coordinate_arrays_only() {
     let path = data("converted/netcdf_cf_3d_nc.tet");
     assert_eq!(
-        sources(&path, "temperature", &TetOptions::new()),
+        sources(&path, "temperature", &ArrayOptions::new()),
         [
             "time: Timestamp(µs), dataset time",
             "lat: Float64, dataset lat",
@@ -149,14 +149,14 @@ async fn netcdf_labels_are_on_coordinate_arrays_only() {
     );
     // The labels of `time` repeat its values, which decode to times.
     assert_eq!(
-        sources(&path, "time", &TetOptions::new()),
+        sources(&path, "time", &ArrayOptions::new()),
         ["time: Timestamp(µs), own values"]
     );
     assert_eq!(
-        sources(&path, "lat", &TetOptions::new()),
+        sources(&path, "lat", &ArrayOptions::new()),
         ["lat: Float64, labels"]
     );
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     // Stored as f32, and found by the decimal as written.
     let found = rows(
         &ctx,
@@ -185,7 +185,7 @@ async fn coordinate_arrays_apply_within_their_group() {
             counting("c/temp", &["x"], &[3]),
             (one("c/x", Dtype::U8, 2).with_dim_names(["x"]), vec![1, 2]),
         ],
-        TetOptions::new(),
+        ArrayOptions::new(),
     )
     .await;
     assert_eq!(
@@ -263,7 +263,7 @@ async fn every_type_of_coordinate() {
                 counting("data", &["x"], &[3]),
                 (one("x", dtype, 3).with_dim_names(["x"]), stored),
             ],
-            TetOptions::new(),
+            ArrayOptions::new(),
         )
         .await;
         let found = rows(&ctx, "SELECT x, arrow_typeof(x) FROM data").await;
@@ -298,7 +298,7 @@ async fn times_of_the_cf_conventions() {
         Some("gregorian"),
         [0.0, 1.5, 613_608.0],
     );
-    let (_folder, _, ctx) = sample(&file, TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&file, ArrayOptions::new()).await;
     let found = rows(
         &ctx,
         "SELECT time FROM data WHERE x = 0 AND time < '2000-01-01'",
@@ -321,8 +321,8 @@ async fn times_of_the_cf_conventions() {
         ("days since yesterday", None, "units is"),
     ] {
         let file = with_time(units, calendar, [0.0, 1.0, 2.0]);
-        let (_folder, path, ctx) = sample(&file, TetOptions::new()).await;
-        let schema = TetSchema::open("s", &path, TetOptions::new()).unwrap();
+        let (_folder, path, ctx) = sample(&file, ArrayOptions::new()).await;
+        let schema = ArraySchema::open("s", &path, ArrayOptions::new()).unwrap();
         let [warning] = schema.warnings() else {
             panic!("{:?}", schema.warnings());
         };
@@ -332,7 +332,7 @@ async fn times_of_the_cf_conventions() {
             warning.ends_with("the coordinates stay numbers"),
             "{warning}"
         );
-        let plain = open(&path, TetOptions::new().with_decode_times(false)).await;
+        let plain = open(&path, ArrayOptions::new().with_decode_times(false)).await;
         for ctx in [ctx, plain] {
             let found = rows(&ctx, "SELECT time, value FROM data WHERE x = 1").await;
             assert_eq!(found, ["0.0 1", "1.0 3", "2.0 5"]);
@@ -347,7 +347,7 @@ async fn times_of_the_cf_conventions() {
         ([0.0, -5e6, 1.0], "1582-10-15"),
     ] {
         let file = with_time("hours since 1900-01-01", None, hours);
-        let (_folder, _, ctx) = sample(&file, TetOptions::new()).await;
+        let (_folder, _, ctx) = sample(&file, ArrayOptions::new()).await;
         assert_eq!(rows(&ctx, "SELECT sum(value) FROM data").await, ["15"]);
         for sql in [
             "SELECT time FROM data",
@@ -377,7 +377,7 @@ async fn repeated_unsorted_and_nan_coordinates() {
                 cells!([30i32, 20, 10]),
             ),
         ],
-        TetOptions::new(),
+        ArrayOptions::new(),
     )
     .await;
     assert_eq!(
@@ -423,7 +423,7 @@ async fn dimensions_of_any_name() {
             counting("select", &["value", "select", "time"], &[2, 1, 1]),
             counting("value", &["value", "value_"], &[2, 1]),
         ],
-        TetOptions::new(),
+        ArrayOptions::new(),
     )
     .await;
     assert_eq!(
@@ -467,7 +467,7 @@ async fn f32_integers_and_times_are_exact() {
             .with_dim_names(["x"])
             .with_attribute("units", units);
         let file = [counting("data", &["x"], &[2]), (stored, seconds.clone())];
-        let (_folder, _, ctx) = sample(&file, TetOptions::new()).await;
+        let (_folder, _, ctx) = sample(&file, ArrayOptions::new()).await;
         assert_eq!(rows(&ctx, "SELECT x FROM data").await, expected);
     }
 }
@@ -482,7 +482,7 @@ async fn coordinate_arrays_on_another_dimension_are_ignored() {
                 cells!([9i16, 8, 7]),
             ),
         ],
-        TetOptions::new(),
+        ArrayOptions::new(),
     )
     .await;
     assert_eq!(rows(&ctx, "SELECT x FROM data").await, ["0", "1", "2"]);
@@ -501,9 +501,9 @@ async fn labels_are_used_where_times_cannot_be_decoded() {
             (time, cells!([0i32, 31])),
         ]
     };
-    let (_folder, _, ctx) = sample(&labelled("standard"), TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&labelled("standard"), ArrayOptions::new()).await;
     let found = rows(&ctx, "SELECT max(time) FROM data").await;
     assert_eq!(found, ["2000-02-01T00:00:00"]);
-    let (_folder, _, ctx) = sample(&labelled("noleap"), TetOptions::new()).await;
+    let (_folder, _, ctx) = sample(&labelled("noleap"), ArrayOptions::new()).await;
     assert_eq!(rows(&ctx, "SELECT max(time) FROM data").await, ["31"]);
 }

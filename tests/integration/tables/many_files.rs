@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype};
-use tet_sql::{Access, TetOptions, TetSessionExt, open_location};
+use tet_sql::{Access, ArrayOptions, ArraySessionExt, open_location};
 
 use crate::cells;
 use crate::support::cells::data;
@@ -46,7 +46,7 @@ fn atmosphere() -> Vec<(DatasetSpec, Vec<u8>)> {
 #[tokio::test]
 async fn datasets_on_the_same_axes_are_one_wide_table() {
     for access in [Access::Mmap, Access::Pread] {
-        let options = TetOptions::new().with_access(access);
+        let options = ArrayOptions::new().with_access(access);
         let (_folder, _, ctx) = sample(&atmosphere(), options).await;
         let tables =
             "SELECT table_name FROM information_schema.tables WHERE table_schema = 'f' ORDER BY 1";
@@ -107,7 +107,7 @@ async fn wide_table_names_in_groups_and_name_conflicts() {
             unnamed("u"),
             unnamed("v"),
         ],
-        TetOptions::new(),
+        ArrayOptions::new(),
     )
     .await;
     assert_eq!(
@@ -133,7 +133,7 @@ async fn wide_table_names_in_groups_and_name_conflicts() {
             .await
             .contains("dim_0_dim_1")
     );
-    let ctx = open(&path, TetOptions::new().with_dims(["i", "j"])).await;
+    let ctx = open(&path, ArrayOptions::new().with_dims(["i", "j"])).await;
     assert_eq!(
         rows(&ctx, "SELECT count(*), sum(u + v) FROM i_j").await,
         ["4 0"]
@@ -244,7 +244,7 @@ async fn files_that_differ_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let pattern = months(folder.path());
     let odd = folder.path().join("odd.tet");
-    let open = |location: &str, options: &TetOptions| match open_location(
+    let open = |location: &str, options: &ArrayOptions| match open_location(
         location,
         options,
         &Default::default(),
@@ -252,7 +252,7 @@ async fn files_that_differ_are_refused() {
         Err(error) => error.to_string(),
         Ok(_) => panic!("{location} was opened"),
     };
-    let t2m = TetOptions::new().with_dataset("t2m");
+    let t2m = ArrayOptions::new().with_dataset("t2m");
     for (dtype, names, expected) in [
         (Dtype::F32, ["day", "lat"], "value Float32"),
         (
@@ -279,14 +279,14 @@ async fn files_that_differ_are_refused() {
     std::fs::remove_file(&odd).unwrap();
     assert!(open(&format!("{pattern}#day"), &t2m).contains("\"t2m\" is asked for, too"));
     assert!(open("/nowhere/at/all.tet", &t2m).contains("no such file"));
-    let humidity = TetOptions::new().with_dataset("humidity");
+    let humidity = ArrayOptions::new().with_dataset("humidity");
     let message = open(&pattern, &humidity);
     assert!(
         message.contains("no dataset \"humidity\"; it has \"t2m\", \"day\""),
         "{message}"
     );
     let weather = data("weather_small.tet");
-    let message = open(weather.to_str().unwrap(), &TetOptions::new());
+    let message = open(weather.to_str().unwrap(), &ArrayOptions::new());
     assert!(
         message.contains("name one with the option dataset"),
         "{message}"
@@ -388,7 +388,7 @@ async fn more_files_than_descriptors() {
     assert_eq!(ran.metric("chunks_read"), 3);
     // The table does not depend on open file handles, and batches backed by a memory map stay
     // valid.
-    ctx.register_tet_folder(folder.path(), TetOptions::new().with_access(Access::Mmap))
+    ctx.register_array_directory(folder.path(), ArrayOptions::new().with_access(Access::Mmap))
         .await
         .unwrap();
     assert_eq!(

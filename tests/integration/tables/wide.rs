@@ -3,7 +3,7 @@
 
 use datafusion::prelude::SessionContext;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype};
-use tet_sql::{Access, TetOptions};
+use tet_sql::{Access, ArrayOptions};
 
 use crate::cells;
 use crate::support::sql::{rows, run, sample};
@@ -30,7 +30,7 @@ async fn wide(
         (spec("b", [extents[0], 32, 32]), cells!(0..count)),
         (spec("c", map), cells!((0..count).map(|n| -n))),
     ];
-    let (folder, _, ctx) = sample(&datasets, TetOptions::new().with_access(access)).await;
+    let (folder, _, ctx) = sample(&datasets, ArrayOptions::new().with_access(access)).await;
     (folder, ctx)
 }
 

@@ -210,8 +210,8 @@ fn file(width: u32, height: u32, channels: usize, pixels: &[u8]) -> Vec<u8> {
     add(&mut bytes, b"IHDR", &header);
     // Areas of one colour compress best unfiltered (0) or as differences from the row above (2).
     let packed = [0, 2].map(|filter| packed(pixels, row, filter));
-    let least = packed.iter().min_by_key(|data| data.len());
-    add(&mut bytes, b"IDAT", least.map_or(&[], Vec::as_slice));
+    let min = packed.iter().min_by_key(|data| data.len());
+    add(&mut bytes, b"IDAT", min.map_or(&[], Vec::as_slice));
     add(&mut bytes, b"IEND", &[]);
     bytes
 }

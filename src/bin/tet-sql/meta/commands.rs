@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use tet_sql::TetSessionExt;
+use tet_sql::ArraySessionExt;
 
 /// Queries the most important columns of the open files.
 const FILES: &str = "SELECT table_schema AS \"schema\", format, tables, stored_bytes AS bytes, path FROM tet_files()";
@@ -316,9 +316,11 @@ impl Shell {
                 }
                 (Input::Named(_, path) | Input::File(path), Some(name))
                 | (Input::Named(name, path), None) => {
-                    context.register_tet_file_as(&name, &path, options).await?
+                    context
+                        .register_array_file_as(&name, &path, options)
+                        .await?
                 }
-                (Input::File(path), None) => context.register_tet_file(&path, options).await?,
+                (Input::File(path), None) => context.register_array_file(&path, options).await?,
             };
             Ok((schema.path().to_owned(), schema.warnings().to_vec()))
         })?;

@@ -69,10 +69,10 @@ fn in_order(array: &ArrayTable) -> Result<TableDescription, Failure> {
             axis.name() == dimension.name
                 && matches!(axis.monotonicity(), Ok(Monotonicity::Descending))
         });
-        if let Some((least, greatest)) = dimension.range.take() {
+        if let Some((min, max)) = dimension.range.take() {
             dimension.range = Some(match is_descending {
-                true => (greatest, least),
-                false => (least, greatest),
+                true => (max, min),
+                false => (min, max),
             });
         }
     }

@@ -23,7 +23,9 @@ use tet_sql::error::describe;
 use tet_sql::format::remote_location_advice;
 use tet_sql::provider::adapters::arrays::{is_array_directory, is_array_file};
 use tet_sql::provider::convert::FileKind;
-use tet_sql::{Access, TetConfig, TetOptions, TetSchema, TetSessionExt, Unpack, enable_tet};
+use tet_sql::{
+    Access, ArrayOptions, ArraySchema, ArraySessionExt, ArraySettings, Unpack, enable_arrays,
+};
 use url::Url;
 
 /// The lower bound of the memory budget from a file. With less, hardly any query could sort or
@@ -38,7 +40,7 @@ pub struct Settings {
     /// The files and directories to open, in order.
     pub inputs: Vec<Input>,
     /// The options for opening the files.
-    pub options: TetOptions,
+    pub options: ArrayOptions,
     /// The session's default for reading the files.
     pub access: Access,
     /// The session's default for unpacking values.
@@ -157,7 +159,7 @@ pub async fn register_rows(
 /// Opens the files. The first one becomes the default schema. Its memory budget applies if the
 /// settings have no memory limit.
 pub async fn open(settings: Settings) -> Result<Session, Failure> {
-    let mut defaults = TetConfig::default();
+    let mut defaults = ArraySettings::default();
     defaults.access = settings.access;
     defaults.unpack = settings.unpack;
     let mut config = SessionConfig::new()
@@ -175,8 +177,8 @@ pub async fn open(settings: Settings) -> Result<Session, Failure> {
     let catalog = Arc::new(Catalog::default());
     catalog.register_schema(&names.default_schema, Arc::new(MemorySchemaProvider::new()))?;
     context.register_catalog(&names.default_catalog, Arc::<Catalog>::clone(&catalog));
-    let context = enable_tet(context, settings.options.clone());
-    let mut schemas: Vec<Arc<TetSchema>> = Vec::new();
+    let context = enable_arrays(context, settings.options.clone());
+    let mut schemas: Vec<Arc<ArraySchema>> = Vec::new();
     let mut rows = Vec::new();
     for input in &settings.inputs {
         match input {
@@ -223,15 +225,15 @@ async fn register(
     context: &SessionContext,
     input: &Input,
     settings: &Settings,
-) -> Result<Vec<Arc<TetSchema>>, Failure> {
+) -> Result<Vec<Arc<ArraySchema>>, Failure> {
     let options = settings.options.clone();
     Ok(match input {
-        Input::File(path) => vec![context.register_tet_file(path, options).await?],
+        Input::File(path) => vec![context.register_array_file(path, options).await?],
         Input::Named(name, path) => {
-            vec![context.register_tet_file_as(name, path, options).await?]
+            vec![context.register_array_file_as(name, path, options).await?]
         }
         Input::Directory(path) => {
-            let folder = context.register_tet_folder(path, options).await?;
+            let folder = context.register_array_directory(path, options).await?;
             if !settings.quiet {
                 if folder.schemas.is_empty() && folder.refused.is_empty() {
                     messages::warning(&format!("{}: no .tet files in it", path.display()));
@@ -249,7 +251,7 @@ async fn register(
 
 /// Returns the memory budget that a file asks for, clamped to sensible bounds: the file may come
 /// from anyone.
-fn file_budget(file: Option<&TetSchema>) -> u64 {
+fn file_budget(file: Option<&ArraySchema>) -> u64 {
     let memory = physical_memory();
     let wanted = match file {
         Some(file) => file.memory_budget().resolve(memory),
@@ -357,7 +359,7 @@ mod tests {
     async fn the_memory_limit_reaches_the_pool() {
         let settings = Settings {
             inputs: Vec::new(),
-            options: TetOptions::new(),
+            options: ArrayOptions::new(),
             access: Access::Mmap,
             unpack: Unpack::Auto,
             settings: Vec::new(),

@@ -11,7 +11,7 @@ use tet_sql::format::array::{ArrayFile, Dataset};
 use tet_sql::format::foreign;
 use tet_sql::format::tet::{MAGIC, is_package};
 use tet_sql::provider::adapters::arrays::is_array_file;
-use tet_sql::{TetOptions, TetSchema};
+use tet_sql::{ArrayOptions, ArraySchema};
 
 use super::Failure;
 use super::info::{Sections, chunk_count, dtype};
@@ -30,8 +30,8 @@ pub fn open(path: &Path, command: &str) -> Result<Option<Arc<dyn ArrayFile>>, Fa
         return Ok(None);
     }
     if is_array_file(path) {
-        let options = TetOptions::new().with_access(Access::Pread);
-        let schema = TetSchema::open("file", path, options)?;
+        let options = ArrayOptions::new().with_access(Access::Pread);
+        let schema = ArraySchema::open("file", path, options)?;
         return Ok(Some(Arc::clone(schema.file())));
     }
     if let Some(advice) = foreign(path) {

@@ -42,8 +42,8 @@ pub struct ZoneMaps {
 struct Entry {
     ordinal: u64,
     nulls: u64,
-    least: u64,
-    greatest: u64,
+    min: u64,
+    max: u64,
 }
 
 impl TetFile {
@@ -90,7 +90,7 @@ impl ZoneMaps {
         Some(Zone {
             elements,
             nulls: entry.nulls,
-            range: (entry.nulls < elements).then_some((entry.least, entry.greatest)),
+            range: (entry.nulls < elements).then_some((entry.min, entry.max)),
         })
     }
 
@@ -231,16 +231,16 @@ fn check(subject: &EntryDataset<'_>, stored: &StoredZone) -> Result<Entry> {
         let expected = "0, since integers without a fill value are never null";
         return malformed("null_count", nulls.to_string(), expected.to_string());
     }
-    let (least, greatest) = match (&stored.min_le, &stored.max_le) {
+    let (min, max) = match (&stored.min_le, &stored.max_le) {
         (None, None) if nulls == cells => (0, 0),
         (Some(min), Some(max)) if nulls < cells => {
-            let least = subject.bits(Some(chunk), "min_le", min)?;
-            let greatest = subject.bits(Some(chunk), "max_le", max)?;
-            if dtype.order(least) > dtype.order(greatest) {
+            let min = subject.bits(Some(chunk), "min_le", min)?;
+            let max = subject.bits(Some(chunk), "max_le", max)?;
+            if dtype.order(min) > dtype.order(max) {
                 let expected = "in ascending order".to_string();
                 return malformed("min_le and max_le", format!("{min} and {max}"), expected);
             }
-            (least, greatest)
+            (min, max)
         }
         (min, max) => {
             let state = |value: &Option<Hex>| if value.is_some() { "present" } else { "absent" };
@@ -255,8 +255,8 @@ fn check(subject: &EntryDataset<'_>, stored: &StoredZone) -> Result<Entry> {
     Ok(Entry {
         ordinal,
         nulls,
-        least,
-        greatest,
+        min,
+        max,
     })
 }
 

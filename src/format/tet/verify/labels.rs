@@ -203,15 +203,15 @@ impl<'a> Axis<'a> {
         for segment in segments {
             let along = self.along(&segment.chunks, "a range")?;
             let values = along.iter().flat_map(|chunk| parts[*chunk as usize]);
-            let least = values.clone().copied().fold(f64::INFINITY, f64::min);
-            let greatest = values.copied().fold(f64::NEG_INFINITY, f64::max);
+            let min = values.clone().copied().fold(f64::INFINITY, f64::min);
+            let max = values.copied().fold(f64::NEG_INFINITY, f64::max);
             let ends = [&segment.lo_le, &segment.hi_le].map(|text| float(text));
             let [Some(low), Some(high)] = ends else {
                 return Err("a range has an end that is no 64-bit float".to_string());
             };
-            if (low.min(high), low.max(high)) != (least, greatest) {
+            if (low.min(high), low.max(high)) != (min, max) {
                 return Err(format!(
-                    "a range goes from {low} to {high}, expected {least} to {greatest} as the labels of axis {}",
+                    "a range goes from {low} to {high}, expected {min} to {max} as the labels of axis {}",
                     self.number
                 ));
             }

@@ -262,7 +262,7 @@ fn decoded<'a>(
 fn described(zone: &Zone) -> String {
     let range = match zone.range {
         None => "no value".to_string(),
-        Some((least, greatest)) => format!("bits {least:#x} to {greatest:#x}"),
+        Some((min, max)) => format!("bits {min:#x} to {max:#x}"),
     };
     format!("{} missing of {}, {range}", zone.nulls, zone.elements)
 }

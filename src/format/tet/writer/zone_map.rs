@@ -24,14 +24,14 @@ pub(in crate::format::tet) fn zone(dtype: Dtype, fill: Option<Fill>, cells: &[u8
         }
         range = Some(match range {
             None => (bits, bits),
-            Some((least, greatest)) => {
+            Some((min, max)) => {
                 let order = dtype.order(bits);
-                if order < dtype.order(least) {
-                    (bits, greatest)
-                } else if order > dtype.order(greatest) {
-                    (least, bits)
+                if order < dtype.order(min) {
+                    (bits, max)
+                } else if order > dtype.order(max) {
+                    (min, bits)
                 } else {
-                    (least, greatest)
+                    (min, max)
                 }
             }
         });
@@ -73,8 +73,8 @@ pub(in crate::format::tet) fn encode(
         chunk_index,
         element_count: zone.elements,
         null_count: zone.nulls,
-        min_le: zone.range.map(|(least, _)| hex(dtype, least)),
-        max_le: zone.range.map(|(_, greatest)| hex(dtype, greatest)),
+        min_le: zone.range.map(|(min, _)| hex(dtype, min)),
+        max_le: zone.range.map(|(_, max)| hex(dtype, max)),
     });
     let document = Document {
         version: 1,

@@ -178,9 +178,7 @@ fn integer_text(number: &Number, element: &Element) -> Option<String> {
 /// Wraps an integer that is out of the range of the cells into that range.
 fn wrapped(text: String, element: &Element) -> String {
     match (element.integers(), text.parse::<i128>()) {
-        (Some((least, _, count)), Ok(value)) => {
-            (least + (value - least).rem_euclid(count)).to_string()
-        }
+        (Some((min, _, count)), Ok(value)) => (min + (value - min).rem_euclid(count)).to_string(),
         _ => text,
     }
 }

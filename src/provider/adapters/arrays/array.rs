@@ -14,7 +14,7 @@ use crate::grid::{ChunkGrid, half_coordinate_values};
 use crate::provider::adapters::arrays::decoding::Decoding;
 use crate::provider::adapters::arrays::statistics::CachedStatistics;
 use crate::provider::adapters::arrays::values::{self, NullCells};
-use crate::provider::catalog::settings::options::{ReadOptions, TetOptions};
+use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::source::CellFormat;
 
 /// The most bytes of a dataset that is read as coordinates.
@@ -43,7 +43,7 @@ impl StoredArray {
         file: &Arc<dyn ArrayFile>,
         dataset: &Dataset,
         metadata: &DatasetMetadata,
-        options: &TetOptions,
+        options: &ArrayOptions,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Error> {
         let dtype = dataset.check(file.path())?;

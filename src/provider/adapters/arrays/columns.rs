@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, LabelRule};
 use crate::grid::{Axis, CoordinateSource, infer_labels, text_labels};
 use crate::provider::adapters::arrays::coordinates::{self, CoordinateDatasets};
-use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::VALUE;
 
 /// The most bytes of a label, as in the reference implementation. A label is repeated in every row,
@@ -37,7 +37,7 @@ pub(super) fn axes(
     file: &Arc<dyn ArrayFile>,
     dataset: &Dataset,
     metadata: &DatasetMetadata,
-    options: &TetOptions,
+    options: &ArrayOptions,
     shared: &mut CoordinateDatasets,
     warnings: &mut Vec<String>,
 ) -> Result<Axes> {

@@ -17,7 +17,7 @@ use crate::provider::adapters::arrays::array::StoredArray;
 use crate::provider::adapters::arrays::decoding::{
     ARROW_TYPE, Decoding, UNPACK_ATTRIBUTES, refused, time,
 };
-use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::settings::options::ArrayOptions;
 
 /// The attribute of the CF conventions (section 5) that names coordinates.
 const COORDINATES: &str = "coordinates";
@@ -65,7 +65,7 @@ impl CoordinateDatasets {
         &mut self,
         file: &Arc<dyn ArrayFile>,
         dataset: &Dataset,
-        options: &TetOptions,
+        options: &ArrayOptions,
         warnings: &mut Vec<String>,
     ) -> Result<Arc<AxisCoordinates>> {
         if let Some(known) = self.coordinates.get(&dataset.id()) {
@@ -101,7 +101,7 @@ impl CoordinateDataset {
     fn try_new(
         file: &Arc<dyn ArrayFile>,
         dataset: &Dataset,
-        options: &TetOptions,
+        options: &ArrayOptions,
     ) -> Result<(Self, Option<CfTimeError>)> {
         let nothing = DatasetMetadata::default();
         let metadata = file.metadata(dataset).unwrap_or(&nothing);

@@ -17,7 +17,7 @@ use crate::provider::adapters::arrays::reader::StoredWindowReader;
 use crate::provider::catalog::description::{
     AttributeDescription, ChunkDescription, DimensionDescription, TableDescription,
 };
-use crate::provider::catalog::settings::options::{ReadOptions, TetOptions};
+use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::planning::axis_bounds::axis_range;
 use crate::provider::source::{BlockStatistics, CellFormat, DATASET, GridSource, WindowReader};
 
@@ -45,7 +45,7 @@ impl ArrayDataset {
     pub fn try_new(
         file: &Arc<dyn ArrayFile>,
         name: &str,
-        options: &TetOptions,
+        options: &ArrayOptions,
     ) -> Result<Self, crate::error::Error> {
         Self::try_new_shared(file, name, options, &mut CoordinateDatasets::default())
     }
@@ -54,7 +54,7 @@ impl ArrayDataset {
     pub(super) fn try_new_shared(
         file: &Arc<dyn ArrayFile>,
         name: &str,
-        options: &TetOptions,
+        options: &ArrayOptions,
         shared: &mut CoordinateDatasets,
     ) -> Result<Self, crate::error::Error> {
         let dataset = file

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorLocation};
 use crate::format::array::{Categories, DatasetMetadata, Dtype, FILL_ATTRIBUTES};
 use crate::grid::{CfTime, CfTimeError};
 use crate::provider::adapters::arrays::values;
-use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::settings::options::ArrayOptions;
 
 /// The attribute that marks the values of a dataset as times and gives their Arrow type. CF units
 /// alone cannot tell dates from timestamps, nor times from durations.
@@ -52,7 +52,7 @@ impl Decoding {
     pub fn of(
         metadata: &DatasetMetadata,
         dtype: Dtype,
-        options: &TetOptions,
+        options: &ArrayOptions,
         describe_cells: bool,
         warn: &mut dyn FnMut(&'static str, String, String, &str),
     ) -> Self {

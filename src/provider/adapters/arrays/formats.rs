@@ -18,7 +18,7 @@ use crate::format::zarr::{
     self, OutwardLinks, ZarrFile, ZarrVersion, ZarrWriteOptions, ZarrWriter,
 };
 use crate::provider::adapters::file_kind::FileKind;
-use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::settings::options::ArrayOptions;
 
 /// The extension of packages.
 const PACKAGE: &str = "tet.d";
@@ -32,7 +32,7 @@ const NUMPY: [&[u8]; 3] = [b"\x93NUM", b"PK\x03\x04", b"PK\x05\x06"];
 /// Returns an error if the file cannot be opened.
 pub(crate) fn open_file(
     path: &Path,
-    options: &TetOptions,
+    options: &ArrayOptions,
     session: &ConfigOptions,
 ) -> Result<Arc<dyn ArrayFile>, Error> {
     #[cfg(feature = "zarr")]

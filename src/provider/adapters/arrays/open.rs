@@ -10,7 +10,7 @@ use crate::provider::adapters::arrays::dataset::ArrayDataset;
 use crate::provider::adapters::arrays::formats::open_file;
 use crate::provider::adapters::arrays::tables::FileTables;
 use crate::provider::catalog::names::ignoring_case;
-use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::GridSource;
 
 /// Opens the table that `options.dataset` names: a dataset or a wide table. If the option is unset,
@@ -22,7 +22,7 @@ use crate::provider::source::GridSource;
 /// read.
 pub(crate) fn open(
     path: &Path,
-    options: &TetOptions,
+    options: &ArrayOptions,
     session: &ConfigOptions,
 ) -> Result<Arc<dyn GridSource>, Error> {
     let options = &options.bound(session);

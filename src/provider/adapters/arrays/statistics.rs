@@ -106,10 +106,10 @@ impl StoredArray {
                 some => is_whole.then_some(some),
             });
         }
-        let (least, greatest) = self.bounds(&ranges);
+        let (min, max) = self.bounds(&ranges);
         Ok(Some(BlockStatistics {
-            least,
-            greatest,
+            min,
+            max,
             nulls: UInt64Array::from(nulls),
             is_exact,
         }))
@@ -140,11 +140,11 @@ impl StoredArray {
             ranges.push(zone.range.filter(|_| is_known));
             nulls.push(is_known.then_some(zone.nulls));
         }
-        let (least, greatest) = self.bounds(&ranges);
+        let (min, max) = self.bounds(&ranges);
         let nulls = UInt64Array::from(nulls);
         Some(BlockStatistics {
-            least,
-            greatest,
+            min,
+            max,
             is_exact: nulls.null_count() == 0,
             nulls,
         })
@@ -211,12 +211,8 @@ impl StoredArray {
             let unknown: ArrayRef = Arc::new(Float64Array::new_null(ranges.len()));
             return (Arc::clone(&unknown), unknown);
         }
-        let (least, greatest) = (unpack(bounds.0), unpack(bounds.1));
-        if *scale < 0.0 {
-            (greatest, least)
-        } else {
-            (least, greatest)
-        }
+        let (min, max) = (unpack(bounds.0), unpack(bounds.1));
+        if *scale < 0.0 { (max, min) } else { (min, max) }
     }
 
     /// Compares each window with a set of values by the postings: `true` if the window contains
@@ -304,14 +300,10 @@ fn typed<T: ArrowPrimitiveType>(
     ranges: &[Option<(u64, u64)>],
     value: impl Fn(u64) -> T::Native,
 ) -> (ArrayRef, ArrayRef) {
-    let least = ranges
-        .iter()
-        .map(|range| range.map(|(least, _)| value(least)));
-    let greatest = ranges
-        .iter()
-        .map(|range| range.map(|(_, greatest)| value(greatest)));
+    let min = ranges.iter().map(|range| range.map(|(min, _)| value(min)));
+    let max = ranges.iter().map(|range| range.map(|(_, max)| value(max)));
     (
-        Arc::new(PrimitiveArray::<T>::from_iter(least)),
-        Arc::new(PrimitiveArray::<T>::from_iter(greatest)),
+        Arc::new(PrimitiveArray::<T>::from_iter(min)),
+        Arc::new(PrimitiveArray::<T>::from_iter(max)),
     )
 }

@@ -8,7 +8,7 @@ use crate::grid::CoordinateSource;
 use crate::provider::adapters::arrays::coordinates::CoordinateDatasets;
 use crate::provider::adapters::arrays::dataset::ArrayDataset;
 use crate::provider::adapters::arrays::wide::wide_tables;
-use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::GridSource;
 
 /// The tables of a file.
@@ -25,7 +25,7 @@ pub struct FileTables {
 impl FileTables {
     /// Collects the tables of a file. Only the first of several datasets with the same name is a
     /// table. Datasets that cannot be read are left out, with a warning.
-    pub fn new(file: &Arc<dyn ArrayFile>, options: &TetOptions) -> Self {
+    pub fn new(file: &Arc<dyn ArrayFile>, options: &ArrayOptions) -> Self {
         let mut warnings = Vec::new();
         let mut shared = CoordinateDatasets::default();
         let mut datasets = Vec::new();

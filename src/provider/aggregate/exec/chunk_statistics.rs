@@ -54,7 +54,7 @@ pub(crate) fn known(
         return Ok(None);
     };
     let nulls = known.nulls.is_valid(0).then(|| known.nulls.value(0));
-    let extremes = bits(&known.least).zip(bits(&known.greatest));
+    let extremes = bits(&known.min).zip(bits(&known.max));
     let place = match (extremes, &plan.bounds) {
         (_, None) => BoundsRelation::Inside,
         (None, Some(_)) => BoundsRelation::Unclear,
@@ -73,13 +73,13 @@ pub(crate) fn known(
     let wanted = plan.wanted;
     let are_summed = wanted.sum.is_some() || wanted.deviation;
     if nulls == 0 {
-        if !(are_summed || wanted.least || wanted.greatest) {
+        if !(are_summed || wanted.min || wanted.max) {
             return Ok(Some(ChunkContribution::Counted));
         }
-        if let Some((least, greatest)) = extremes
-            && least == greatest
+        if let Some((min, max)) = extremes
+            && min == max
         {
-            return Ok(Some(ChunkContribution::Constant(least)));
+            return Ok(Some(ChunkContribution::Constant(min)));
         }
     }
     let is_whole = axes.iter().all(|axis| axis.selected.is_all());
@@ -113,11 +113,11 @@ fn relation_to_any(extremes: (u64, u64), bounds: &[ValueRange]) -> BoundsRelatio
 }
 
 /// Compares the min and max of a chunk with one pair of bounds.
-fn place((least, greatest): (u64, u64), bounds: ValueRange) -> BoundsRelation {
-    fn compare<T: PartialOrd>(least: T, greatest: T, low: T, high: T) -> BoundsRelation {
-        if greatest < low || least > high || low > high {
+fn place((min, max): (u64, u64), bounds: ValueRange) -> BoundsRelation {
+    fn compare<T: PartialOrd>(min: T, max: T, low: T, high: T) -> BoundsRelation {
+        if max < low || min > high || low > high {
             BoundsRelation::Outside
-        } else if low <= least && greatest <= high {
+        } else if low <= min && max <= high {
             BoundsRelation::Inside
         } else {
             BoundsRelation::Unclear
@@ -126,13 +126,13 @@ fn place((least, greatest): (u64, u64), bounds: ValueRange) -> BoundsRelation {
     match bounds {
         ValueRange::Single(low, high) => {
             let single = |bits: u64| f32::from_bits(bits as u32);
-            compare(single(least), single(greatest), low, high)
+            compare(single(min), single(max), low, high)
         }
         ValueRange::Double(low, high) => {
-            compare(f64::from_bits(least), f64::from_bits(greatest), low, high)
+            compare(f64::from_bits(min), f64::from_bits(max), low, high)
         }
-        ValueRange::Signed(low, high) => compare(least as i64, greatest as i64, low, high),
-        ValueRange::Unsigned(low, high) => compare(least, greatest, low, high),
+        ValueRange::Signed(low, high) => compare(min as i64, max as i64, low, high),
+        ValueRange::Unsigned(low, high) => compare(min, max, low, high),
     }
 }
 

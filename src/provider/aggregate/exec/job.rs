@@ -255,7 +255,7 @@ impl Job {
         let reductions = self.program.reductions.iter().map(|plan| {
             let size = plan.format.cell_type.size();
             let wanted = &plan.wanted;
-            16 + size * (usize::from(wanted.least) + usize::from(wanted.greatest))
+            16 + size * (usize::from(wanted.min) + usize::from(wanted.max))
                 + if wanted.deviation { 24 } else { 0 }
                 + if plan.others { 8 } else { 0 }
         });

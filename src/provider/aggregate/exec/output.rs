@@ -283,8 +283,8 @@ fn states(
         }
         Reduced::Min | Reduced::Max => {
             let found = match reduced {
-                Reduced::Min => &results.least,
-                _ => &results.greatest,
+                Reduced::Min => &results.min,
+                _ => &results.max,
             };
             let Some(found) = found else {
                 return missing(function);

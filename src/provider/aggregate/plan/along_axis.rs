@@ -151,8 +151,8 @@ impl<'a> AlongAxis<'a> {
                 PerGroup::Each(counts) => Counts::Each(counts),
             },
             sums,
-            least: None,
-            greatest: None,
+            min: None,
+            max: None,
             deviations: None,
         })
     }

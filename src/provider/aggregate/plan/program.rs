@@ -273,8 +273,8 @@ impl Program {
         *before = RequestedAggregates {
             sum: before.sum.or(wanted.sum),
             count: before.count || wanted.count,
-            least: before.least || wanted.least,
-            greatest: before.greatest || wanted.greatest,
+            min: before.min || wanted.min,
+            max: before.max || wanted.max,
             deviation: before.deviation || wanted.deviation,
         };
         Some(Output::Reduced(index, reduced))
@@ -482,8 +482,8 @@ fn reduce(
         (Reduced::Average, wanted, expected)
     } else if let Some(is_max) = is_max(inner.as_ref()) {
         let wanted = RequestedAggregates {
-            least: !is_max,
-            greatest: is_max,
+            min: !is_max,
+            max: is_max,
             ..nothing
         };
         let reduced = match is_max {

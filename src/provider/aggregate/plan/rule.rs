@@ -19,7 +19,7 @@ use crate::provider::aggregate::exec::output::Stage;
 use crate::provider::aggregate::plan::aggregation::Aggregation;
 use crate::provider::aggregate::plan::groups::{group_columns, most_groups, never_fail};
 use crate::provider::aggregate::plan::order::ordering;
-use crate::provider::catalog::settings::config::TetConfig;
+use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::plans::below::{InlinedInput, below_exchange};
 
 /// The maximum number of groups per selected cell. Above it most groups are empty, and DataFusion's
@@ -31,7 +31,7 @@ const FEW_GROUPS: u64 = 1 << 16;
 /// Computes aggregations over array scans in array space if there are no grouping expressions or
 /// each of them refers to a single dimension. Leaves all other aggregations unchanged.
 ///
-/// [`enable_tet`](crate::enable_tet) puts the rule ahead of the one that distributes plans over
+/// [`enable_arrays`](crate::enable_arrays) puts the rule ahead of the one that distributes plans over
 /// partitions, where it finds most aggregations. The rule works anywhere after the rule that
 /// answers aggregates from statistics, even as the last one.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl PhysicalOptimizerRule for ArrayAggregates {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let is_wanted = config
             .extensions
-            .get::<TetConfig>()
+            .get::<ArraySettings>()
             .is_none_or(|config| config.array_aggregates);
         if !is_wanted {
             return Ok(plan);

@@ -199,8 +199,8 @@ impl BlockList for ManyFileBlocks {
             known.push(if self.file_column == Some(column) {
                 let file = self.repeated_file(part, count)?;
                 let of_part = BlockStatistics {
-                    least: Arc::clone(&file),
-                    greatest: file,
+                    min: Arc::clone(&file),
+                    max: file,
                     nulls: vec![0; count].into(),
                     is_exact: true,
                 };
@@ -212,7 +212,7 @@ impl BlockList for ManyFileBlocks {
         }
         let Some(data_type) = known
             .iter()
-            .find_map(|(_, of_part)| Some(of_part.as_ref()?.least.data_type().clone()))
+            .find_map(|(_, of_part)| Some(of_part.as_ref()?.min.data_type().clone()))
         else {
             return Ok(None);
         };
@@ -229,8 +229,8 @@ impl BlockList for ManyFileBlocks {
         };
         let nulls = join(|of_part| Arc::new(of_part.nulls.clone()), &DataType::UInt64)?;
         Ok(Some(BlockStatistics {
-            least: join(|of_part| Arc::clone(&of_part.least), &data_type)?,
-            greatest: join(|of_part| Arc::clone(&of_part.greatest), &data_type)?,
+            min: join(|of_part| Arc::clone(&of_part.min), &data_type)?,
+            max: join(|of_part| Arc::clone(&of_part.max), &data_type)?,
             nulls: nulls.as_primitive::<UInt64Type>().clone(),
             is_exact: known
                 .iter()

@@ -48,8 +48,8 @@ impl AxisUnion {
 mod tests {
     use super::*;
 
-    fn bounds(least: i64, greatest: i64) -> Option<CoordinateRange> {
-        Some((ScalarValue::from(least), ScalarValue::from(greatest)))
+    fn bounds(min: i64, max: i64) -> Option<CoordinateRange> {
+        Some((ScalarValue::from(min), ScalarValue::from(max)))
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::provider::adapters::arrays;
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::catalog::many_files::blocks::{ManyFileBlocks, SingleFileBlocks};
 use crate::provider::catalog::many_files::joined_axis::AxisUnion;
-use crate::provider::catalog::settings::options::TetOptions;
+use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::planning::axis_filter::evaluate;
 use crate::provider::planning::pushdown::{Pushdown, only_dimension};
 use crate::provider::scan::grid_blocks::GridBlocks;
@@ -53,7 +53,7 @@ impl FileTable {
     pub(crate) fn open(
         location: &str,
         files: &[PathBuf],
-        options: &TetOptions,
+        options: &ArrayOptions,
         session: &ConfigOptions,
     ) -> Result<Self> {
         let mut members: Vec<Arc<dyn GridSource>> = Vec::with_capacity(files.len());

@@ -16,7 +16,7 @@ use crate::provider::sql::budget::Limits;
 /// [`with_option_extension`](datafusion::prelude::SessionConfig::with_option_extension).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TetConfig {
+pub struct ArraySettings {
     /// `tet.nan_as_null`: `true` to read NaN as null.
     pub nan_as_null: bool,
     /// `tet.fill_as_null`: `true` to read fill values as null.
@@ -34,16 +34,16 @@ pub struct TetConfig {
     /// postings. The file's writer computed them, and only reading the values can verify them.
     pub zone_maps: bool,
     /// `tet.array_aggregates`: `true` to compute aggregates in array space, in a session created by
-    /// [`enable_tet`](crate::enable_tet).
+    /// [`enable_arrays`](crate::enable_arrays).
     pub array_aggregates: bool,
     /// `tet.zip_joins`: `true` to turn joins on all dimensions into one scan of both arrays, in a
-    /// session created by [`enable_tet`](crate::enable_tet).
+    /// session created by [`enable_arrays`](crate::enable_arrays).
     pub zip_joins: bool,
     /// `tet.max_...`: limits on statements and on the values that they produce.
     pub limits: Limits,
 }
 
-impl Default for TetConfig {
+impl Default for ArraySettings {
     fn default() -> Self {
         Self {
             nan_as_null: true,
@@ -59,11 +59,11 @@ impl Default for TetConfig {
     }
 }
 
-impl ConfigExtension for TetConfig {
+impl ConfigExtension for ArraySettings {
     const PREFIX: &'static str = "tet";
 }
 
-impl ExtensionOptions for TetConfig {
+impl ExtensionOptions for ArraySettings {
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -7,24 +7,24 @@ use datafusion::common::{Result, plan_err};
 
 use crate::format::io::storage::Access;
 use crate::format::tet::OpenOptions;
-use crate::provider::catalog::settings::config::TetConfig;
+use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::catalog::settings::unpack::Unpack;
 
 /// Options for opening and reading array files.
 ///
 /// Options that shape the columns of a table are fixed when the file is opened. The others only
-/// change how values are read. If unset, they follow the session's [`TetConfig`], and so obey
+/// change how values are read. If unset, they follow the session's [`ArraySettings`], and so obey
 /// `SET tet....`.
 ///
 /// ```
-/// use tet_sql::{Access, TetOptions};
+/// use tet_sql::{Access, ArrayOptions};
 ///
-/// let options = TetOptions::new().with_dataset("temperature").with_access(Access::Pread);
+/// let options = ArrayOptions::new().with_dataset("temperature").with_access(Access::Pread);
 /// assert_eq!(options.dataset.as_deref(), Some("temperature"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct TetOptions {
+pub struct ArrayOptions {
     /// The dataset to read. If unset, the only dataset of the file. Ignored when a whole file is
     /// registered.
     pub dataset: Option<String>,
@@ -65,7 +65,7 @@ pub struct TetOptions {
     pub zone_maps: Option<bool>,
 }
 
-impl Default for TetOptions {
+impl Default for ArrayOptions {
     fn default() -> Self {
         Self {
             dataset: None,
@@ -86,7 +86,7 @@ impl Default for TetOptions {
     }
 }
 
-impl TetOptions {
+impl ArrayOptions {
     /// The default options.
     pub fn new() -> Self {
         Self::default()
@@ -241,7 +241,7 @@ impl TetOptions {
     /// Returns these options with the session's setting for every unset option that shapes the
     /// schema.
     pub(crate) fn bound(&self, session: &ConfigOptions) -> Self {
-        let config = session.extensions.get::<TetConfig>();
+        let config = session.extensions.get::<ArraySettings>();
         let default = config.map_or(Unpack::default(), |config| config.unpack);
         Self {
             unpack: Some(self.unpack.unwrap_or(default)),
@@ -251,8 +251,11 @@ impl TetOptions {
 
     /// The options of a scan in this session.
     pub(crate) fn read_options(&self, session: &ConfigOptions) -> ReadOptions {
-        let default = TetConfig::default();
-        let config = session.extensions.get::<TetConfig>().unwrap_or(&default);
+        let default = ArraySettings::default();
+        let config = session
+            .extensions
+            .get::<ArraySettings>()
+            .unwrap_or(&default);
         ReadOptions {
             access: self.access.unwrap_or(config.access),
             nan_as_null: self.nan_as_null.unwrap_or(config.nan_as_null),
@@ -280,7 +283,7 @@ pub struct ReadOptions {
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        TetOptions::new().read_options(&ConfigOptions::new())
+        ArrayOptions::new().read_options(&ConfigOptions::new())
     }
 }
 
@@ -291,10 +294,10 @@ mod tests {
     #[test]
     fn tables_override_the_session() {
         let mut session = ConfigOptions::new();
-        session.extensions.insert(TetConfig::default());
+        session.extensions.insert(ArraySettings::default());
         session.set("tet.nan_as_null", "false").unwrap();
         session.set("tet.access", "pread").unwrap();
-        let read = TetOptions::new()
+        let read = ArrayOptions::new()
             .with_access(Access::Mmap)
             .read_options(&session);
         assert_eq!(

@@ -223,8 +223,8 @@ impl DescribedChunks {
             ChunkColumn::PayloadOffset => self.numbers(|found| found.offset),
             ChunkColumn::StoredBytes => self.numbers(|found| Some(found.stored_bytes)),
             ChunkColumn::RawBytes => self.numbers(|found| Some(found.raw_bytes)),
-            ChunkColumn::Minimum => bound(|values| &values.least)?,
-            ChunkColumn::Maximum => bound(|values| &values.greatest)?,
+            ChunkColumn::Minimum => bound(|values| &values.min)?,
+            ChunkColumn::Maximum => bound(|values| &values.max)?,
             ChunkColumn::Nulls => match &self.values {
                 Some(values) => Arc::new(values.nulls.clone()),
                 None => new_null_array(data_type, rows),

@@ -48,8 +48,8 @@ impl Listing for Dimensions {
         Column::text("data_type", |row| {
             Ok(Some(row.axis().data_type().to_string()))
         }),
-        Column::text("least", |row| row.bound(|(least, _)| least)),
-        Column::text("greatest", |row| row.bound(|(_, greatest)| greatest)),
+        Column::text("least", |row| row.bound(|(min, _)| min)),
+        Column::text("greatest", |row| row.bound(|(_, max)| max)),
         Column::text("coordinates", |row| {
             Ok(Some(row.axis().source().to_string()))
         }),

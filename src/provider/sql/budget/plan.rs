@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
-use crate::provider::catalog::settings::config::TetConfig;
+use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::rules::logic::syntax::correct;
 use crate::provider::sql::budget::balance::Balance;
 use crate::provider::sql::budget::count::{Counter, too_deep};
@@ -102,7 +102,7 @@ pub fn check_bytes(options: &ConfigOptions, sql: &str) -> Result<()> {
 
 /// The limits of a session; the defaults if the session has no `tet` settings.
 fn limits(options: &ConfigOptions) -> Limits {
-    let config = options.extensions.get::<TetConfig>();
+    let config = options.extensions.get::<ArraySettings>();
     config
         .map(|config| config.limits.clone())
         .unwrap_or_default()

@@ -1,6 +1,6 @@
 //! Files that the `tet convert` of `tetration` made from HDF5, NetCDF and Zarr files.
 
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::Dtype;
 
 use super::{assert_slices_same, assert_whole_same};
@@ -72,7 +72,7 @@ async fn cells_match_tetration() {
         let reference = Reference::open(&path);
         assert_eq!(reference.names(), datasets, "{name}");
         for access in ACCESS {
-            let options = TetOptions::new().with_access(access);
+            let options = ArrayOptions::new().with_access(access);
             let file = OpenFile::open(&path, options.clone()).await.unwrap();
             let raw = options.with_nan_as_null(false).with_fill_as_null(false);
             let raw = OpenFile::open(&path, raw).await.unwrap();
@@ -147,7 +147,7 @@ async fn coordinates_of_rows_match_their_cells() {
         let array = Reference::open(&path).array(dataset);
         // Indices instead of coordinates, because some coordinates of these files would be decoded
         // as times.
-        let options = TetOptions::new()
+        let options = ArrayOptions::new()
             .with_decode_coords(false)
             .with_nan_as_null(false)
             .with_fill_as_null(false);

@@ -1,7 +1,7 @@
 //! Every element type, raw and compressed, with the extreme values of each.
 
 use arrow::array::Array;
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::Dtype;
 use tet_sql::provider::source::GridSource;
 
@@ -19,7 +19,7 @@ async fn cells_match_numpy() {
         for codec in ["raw", "zstd"] {
             for access in ACCESS {
                 let path = data(&format!("dtypes/dtype_{dtype}_{codec}.tet"));
-                let options = TetOptions::new().with_access(access);
+                let options = ArrayOptions::new().with_access(access);
                 let file = OpenFile::open(&path, options.clone()).await.unwrap();
                 let raw = options.with_nan_as_null(false);
                 let raw = OpenFile::open(&path, raw).await.unwrap();
@@ -55,19 +55,19 @@ async fn min_max_and_counts_match_numpy() {
             Dtype::U64 => a.cmp(b),
             _ => number(dtype, **a).total_cmp(&number(dtype, **b)),
         };
-        let least = *cells.iter().min_by(order).unwrap();
-        let greatest = *cells.iter().max_by(order).unwrap();
+        let min = *cells.iter().min_by(order).unwrap();
+        let max = *cells.iter().max_by(order).unwrap();
         for codec in ["raw", "zstd"] {
             for access in ACCESS {
                 let path = data(&format!("dtypes/dtype_{dtype}_{codec}.tet"));
-                let options = TetOptions::new().with_access(access);
+                let options = ArrayOptions::new().with_access(access);
                 let file = OpenFile::open(&path, options).await.unwrap();
                 let sql = "SELECT min(value), max(value), count(value), count(*) FROM f.v";
                 let batches = file.query(sql).await.unwrap();
                 let row = &batches[0];
                 let found: Vec<_> = row.columns().iter().flat_map(from_column).collect();
                 let what = format!("{dtype}, {codec}, {access}");
-                let expected = [least, greatest, cells.len() as u64, 35].map(Some);
+                let expected = [min, max, cells.len() as u64, 35].map(Some);
                 assert_same(&found, &expected, &what);
                 assert_eq!(row.column(0).data_type(), &column_type(dtype), "{what}");
                 assert_eq!(row.column(0).len(), 1, "{what}");
@@ -83,7 +83,7 @@ async fn equality_filters_find_exact_values() {
         let cells = array.cells(None);
         for access in ACCESS {
             let path = data(&format!("dtypes/dtype_{dtype}_zstd.tet"));
-            let options = TetOptions::new().with_access(access);
+            let options = ArrayOptions::new().with_access(access);
             let file = OpenFile::open(&path, options).await.unwrap();
             for (row, column) in [(0, 0), (2, 1), (3, 2), (6, 4)] {
                 let cell = cells[row * 5 + column];

@@ -1,6 +1,6 @@
 //! Files with values or footers that are easy to get wrong.
 
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::Dtype;
 use tet_sql::provider::source::GridSource;
 
@@ -24,7 +24,7 @@ async fn zeros_of_both_signs_nan_and_infinities() {
     let mut cells = stored.clone();
     cells[3] = None;
     for access in ACCESS {
-        let options = TetOptions::new().with_access(access);
+        let options = ArrayOptions::new().with_access(access);
         let path = data("specials_f64.tet");
         let file = OpenFile::open(&path, options.clone()).await.unwrap();
         let raw = OpenFile::open(&path, options.with_nan_as_null(false))
@@ -66,7 +66,7 @@ async fn integers_beyond_2_to_the_53_are_exact() {
     let cells: Vec<Cell> = values.iter().map(|value| Some(*value as u64)).collect();
     let sum: i64 = values.iter().sum();
     for access in ACCESS {
-        let options = TetOptions::new().with_access(access);
+        let options = ArrayOptions::new().with_access(access);
         let file = OpenFile::open(&data("big_i64.tet"), options).await.unwrap();
         assert_same(&file.table("a", &counted(&[6])).await, &cells, "a");
         assert_slices_same(&file, "a", &cells);
@@ -100,7 +100,7 @@ async fn fill_value_not_representable_in_f32() {
     let mut cells = stored.clone();
     (cells[2], cells[5]) = (None, None);
     for access in ACCESS {
-        let options = TetOptions::new().with_access(access);
+        let options = ArrayOptions::new().with_access(access);
         let path = data("fill_1e20.tet");
         let file = OpenFile::open(&path, options.clone()).await.unwrap();
         let raw = OpenFile::open(&path, options.with_fill_as_null(false))
@@ -138,7 +138,7 @@ async fn fill_value_not_representable_in_f32() {
 async fn file_without_footer_after_refused_labels_is_readable() {
     let values: Vec<f32> = (0u8..65).map(f32::from).collect();
     for access in ACCESS {
-        let options = TetOptions::new().with_access(access);
+        let options = ArrayOptions::new().with_access(access);
         let path = data("labels_65_should_fail.tet");
         let file = OpenFile::open(&path, options).await.unwrap();
         assert!(file.tet().footer().history.is_empty());
@@ -168,7 +168,7 @@ async fn coordinate_variables_are_datasets() {
         .operation_sum
         .unwrap();
     for access in ACCESS {
-        let options = TetOptions::new()
+        let options = ArrayOptions::new()
             .with_access(access)
             .with_decode_coords(false);
         let file = OpenFile::open(&path, options).await.unwrap();

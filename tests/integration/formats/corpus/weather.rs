@@ -3,7 +3,7 @@
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::catalog::SchemaProvider;
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 
 use super::assert_slices_same;
 use crate::support::cells::{ACCESS, OpenFile, assert_same, counted, data};
@@ -55,7 +55,9 @@ async fn cells_match_numpy() {
     let arrays = open_npz(&data("weather_small.npz"));
     for (name, has_footer, datasets) in FILES {
         for access in ACCESS {
-            let options = TetOptions::new().with_access(access).with_text_labels(true);
+            let options = ArrayOptions::new()
+                .with_access(access)
+                .with_text_labels(true);
             let file = OpenFile::open(&data(name), options.clone()).await.unwrap();
             let options = options.with_nan_as_null(false).with_fill_as_null(false);
             let raw = OpenFile::open(&data(name), options).await.unwrap();
@@ -89,7 +91,7 @@ async fn cells_match_numpy() {
 #[tokio::test]
 async fn column_names_come_from_footer_or_axis_index() {
     for (name, has_footer, datasets) in FILES {
-        let file = OpenFile::open(&data(name), TetOptions::new())
+        let file = OpenFile::open(&data(name), ArrayOptions::new())
             .await
             .unwrap();
         for dataset in datasets {
@@ -129,7 +131,7 @@ async fn column_names_come_from_footer_or_axis_index() {
 #[tokio::test]
 async fn coordinates_format_like_their_labels() {
     for access in ACCESS {
-        let options = TetOptions::new().with_access(access);
+        let options = ArrayOptions::new().with_access(access);
         let file = OpenFile::open(&data("weather_small.tet"), options)
             .await
             .unwrap();
@@ -157,7 +159,7 @@ async fn aggregates_match_expected_answers() {
     let text = std::fs::read_to_string(data("weather_small.expected.json")).unwrap();
     let expected: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
     for access in ACCESS {
-        let options = TetOptions::new().with_access(access);
+        let options = ArrayOptions::new().with_access(access);
         let file = OpenFile::open(&data("weather_small.tet"), options)
             .await
             .unwrap();
@@ -231,7 +233,7 @@ async fn all_footer_versions_give_the_same_sum() {
     let mut answers = Vec::new();
     for (name, has_footer, _) in FILES {
         for access in ACCESS {
-            let options = TetOptions::new().with_access(access);
+            let options = ArrayOptions::new().with_access(access);
             let file = OpenFile::open(&data(name), options).await.unwrap();
             let filter = if has_footer {
                 "lat >= 25 AND lon < 54 AND time = '2024-01-02T06:00:00'"

@@ -11,7 +11,7 @@ use datafusion::catalog::SchemaProvider;
 use tet_sql::grid::Window;
 use tet_sql::provider::catalog::settings::options::ReadOptions;
 use tet_sql::provider::source::GridSource;
-use tet_sql::{Access, TetOptions, TetSessionExt};
+use tet_sql::{Access, ArrayOptions, ArraySessionExt};
 
 use crate::support::cells::{ACCESS, OpenFile, data};
 use table::{CASES, Outcome};
@@ -46,7 +46,7 @@ async fn every_file_has_its_expected_outcome() {
 /// Opens a file and queries the sum of its first dataset.
 async fn check(name: &str, outcome: &Outcome, access: Access) -> Result<(), String> {
     let path = data(&format!("edge/{name}.tet"));
-    let opened = OpenFile::open(&path, TetOptions::new().with_access(access)).await;
+    let opened = OpenFile::open(&path, ArrayOptions::new().with_access(access)).await;
     let file = match (opened, outcome) {
         (Ok(file), _) => file,
         (Err(error), Outcome::RefusedAtOpen(words)) => return error_has(&error, words),
@@ -69,8 +69,8 @@ async fn check(name: &str, outcome: &Outcome, access: Access) -> Result<(), Stri
     // DataFusion has no table reference with an empty name. Such a dataset can be registered under
     // another name.
     let table = if first.is_empty() {
-        let options = TetOptions::new().with_access(access);
-        let registered = file.ctx.register_tet("unnamed".into(), &path, options);
+        let options = ArrayOptions::new().with_access(access);
+        let registered = file.ctx.register_array("unnamed".into(), &path, options);
         registered.await.map_err(|error| error.to_string())?;
         "unnamed".to_string()
     } else {
@@ -127,7 +127,7 @@ async fn mismatched_names_and_labels_are_ignored() {
         ),
     ] {
         let path = data(&format!("edge/{name}.tet"));
-        let file = OpenFile::open(&path, TetOptions::new()).await.unwrap();
+        let file = OpenFile::open(&path, ArrayOptions::new()).await.unwrap();
         let warnings = file.schema.warnings();
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains(words), "{warnings:?}");
@@ -162,7 +162,7 @@ async fn one_bad_chunk_leaves_the_others_readable() {
     ] {
         for access in ACCESS {
             let path = data(&format!("edge/{name}.tet"));
-            let options = TetOptions::new().with_access(access);
+            let options = ArrayOptions::new().with_access(access);
             let file = OpenFile::open(&path, options).await.unwrap();
             let sum = file
                 .number("SELECT sum(value) FROM f.a WHERE dim_1 < 2")
@@ -183,7 +183,7 @@ async fn one_bad_chunk_leaves_the_others_readable() {
 #[tokio::test]
 async fn claimed_sizes_allocate_no_memory() {
     for access in ACCESS {
-        let options = TetOptions::new().with_access(access);
+        let options = ArrayOptions::new().with_access(access);
         let path = data("edge/huge_grid_ok_product.tet");
         let file = OpenFile::open(&path, options.clone()).await.unwrap();
         let first = "SELECT value FROM f.a WHERE dim_0 = 0 AND dim_1 = 0";
@@ -228,7 +228,7 @@ async fn broken_footers_can_be_ignored() {
         "meta_wrong_label_count",
     ];
     for name in names {
-        let options = TetOptions::new().with_ignore_footer(true);
+        let options = ArrayOptions::new().with_ignore_footer(true);
         let path = data(&format!("edge/{name}.tet"));
         let file = OpenFile::open(&path, options).await.unwrap();
         let sum = file.number("SELECT sum(value) FROM f.a").await;

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Float64Type};
 use datafusion::prelude::SessionContext;
 use serde_json::Value;
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, convert};
-use tet_sql::{TetOptions, TetSchema, Unpack};
+use tet_sql::{ArrayOptions, ArraySchema, Unpack};
 
 use super::stores::{document, unpacked};
 use crate::support::sql::{error, open, rows, session};
@@ -50,7 +50,7 @@ async fn values_match_xarray() {
     let mut count = 0;
     for (store, arrays) in decoded.as_object().unwrap() {
         let (_folder, path) = unpacked(store);
-        let ctx = open(&path, TetOptions::new()).await;
+        let ctx = open(&path, ArrayOptions::new()).await;
         for name in arrays.as_object().unwrap().keys() {
             let expected = expected_values(store, name);
             let found = values(&ctx, &format!("\"{name}\"")).await;
@@ -91,7 +91,7 @@ async fn values_match_xarray() {
 async fn packed_coordinates_are_unpacked() {
     for store in ["packed_v2.zarr", "packed_v3.zarr"] {
         let (_folder, path) = unpacked(store);
-        let ctx = open(&path, TetOptions::new()).await;
+        let ctx = open(&path, ArrayOptions::new()).await;
         let lat = numbers(&ctx, "SELECT DISTINCT lat FROM t2m ORDER BY lat").await;
         assert_eq!(lat, expected_values(store, "lat"), "{store}");
         let found = rows(&ctx, "SELECT count(*) FROM t2m WHERE lat = 12.5").await;
@@ -104,7 +104,7 @@ async fn packed_coordinates_are_unpacked() {
 async fn times_of_unsupported_calendars_stay_numbers() {
     for store in ["packed_v2.zarr", "packed_v3.zarr"] {
         let (_folder, path) = unpacked(store);
-        let schema = TetSchema::open("s", &path, TetOptions::new()).unwrap();
+        let schema = ArraySchema::open("s", &path, ArrayOptions::new()).unwrap();
         let [warning] = schema.warnings() else {
             panic!("{:?}", schema.warnings());
         };
@@ -113,7 +113,7 @@ async fn times_of_unsupported_calendars_stay_numbers() {
             warning.ends_with("the coordinates stay numbers"),
             "{warning}"
         );
-        let ctx = open(&path, TetOptions::new()).await;
+        let ctx = open(&path, ArrayOptions::new()).await;
         let found = rows(&ctx, "SELECT time, value FROM plain WHERE time >= 3").await;
         assert_eq!(found, ["3 3.0", "4 4.0"]);
         let sql = "SELECT time, count(*) FROM t2m WHERE time < 2 GROUP BY time ORDER BY time";
@@ -164,7 +164,7 @@ async fn unpack_setting_and_option() {
         (Unpack::Auto, "Float64"),
         (Unpack::Always, "Float64"),
     ] {
-        let ctx = open(&path, TetOptions::new().with_unpack(unpack)).await;
+        let ctx = open(&path, ArrayOptions::new().with_unpack(unpack)).await;
         let sql = "SELECT arrow_typeof(value) FROM t2m LIMIT 1";
         assert_eq!(rows(&ctx, sql).await, [expected], "{unpack}");
     }
@@ -202,7 +202,7 @@ async fn conversions_keep_decoded_values() {
     // A conversion from Zarr to Zarr keeps the values packed, and the packing attributes with them.
     let ctx = open(
         &folder.path().join("auto.zarr"),
-        TetOptions::new().with_unpack(Unpack::Never),
+        ArrayOptions::new().with_unpack(Unpack::Never),
     )
     .await;
     let sql = "SELECT arrow_typeof(value) FROM t2m LIMIT 1";
@@ -211,20 +211,20 @@ async fn conversions_keep_decoded_values() {
         folder.path().join("auto.tet"),
         folder.path().join("never.tet"),
     );
-    let ctx = open(&tet, TetOptions::new().with_unpack(Unpack::Always)).await;
+    let ctx = open(&tet, ArrayOptions::new().with_unpack(Unpack::Always)).await;
     assert_eq!(values(&ctx, "t2m").await, expected, "no attribute is left");
     assert_eq!(rows(&ctx, "SELECT max(lat) FROM t2m").await, ["17.5"]);
     converted(&path, &never, Unpack::Never).await;
-    let ctx = open(&never, TetOptions::new()).await;
+    let ctx = open(&never, ArrayOptions::new()).await;
     assert_eq!(
         rows(&ctx, "SELECT arrow_typeof(value) FROM t2m LIMIT 1").await,
         ["Int16"]
     );
-    let ctx = open(&never, TetOptions::new().with_unpack(Unpack::Always)).await;
+    let ctx = open(&never, ArrayOptions::new().with_unpack(Unpack::Always)).await;
     assert_eq!(values(&ctx, "t2m").await, expected);
     let always = folder.path().join("always.zarr");
     converted(&never, &always, Unpack::Always).await;
-    let ctx = open(&always, TetOptions::new().with_unpack(Unpack::Never)).await;
+    let ctx = open(&always, ArrayOptions::new().with_unpack(Unpack::Never)).await;
     assert_eq!(values(&ctx, "t2m").await, expected);
 }
 
@@ -235,7 +235,7 @@ async fn conversions_keep_nulls() {
         for name in ["a.tet", "a.zarr"] {
             let output = folder.path().join(name);
             converted(&path, &output, Unpack::Auto).await;
-            let ctx = open(&output, TetOptions::new()).await;
+            let ctx = open(&output, ArrayOptions::new()).await;
             for array in document("decoded.json")[store].as_object().unwrap().keys() {
                 let found = values(&ctx, &format!("\"{array}\"")).await;
                 assert_eq!(
@@ -255,11 +255,11 @@ async fn copies_are_not_unpacked_twice() {
     let expected = expected_values("packed_v2.zarr", "t2m");
     for name in ["copy.zarr", "copy.tet"] {
         let output = folder.path().join(name);
-        let ctx = open(&path, TetOptions::new()).await;
+        let ctx = open(&path, ArrayOptions::new()).await;
         let copy = format!("COPY (SELECT * FROM t2m) TO '{}'", output.display());
         ctx.sql(&copy).await.unwrap().collect().await.unwrap();
         for unpack in [Unpack::Auto, Unpack::Always] {
-            let ctx = open(&output, TetOptions::new().with_unpack(unpack)).await;
+            let ctx = open(&output, ArrayOptions::new().with_unpack(unpack)).await;
             let found = values(&ctx, "t2m").await;
             assert_eq!(found, expected, "{name}, {unpack}");
             assert_eq!(

@@ -161,7 +161,7 @@ async fn pipes_are_refused() {
     for name in ["x.tet", "x.npy", "x.npz", "x.zarr"] {
         let path = folder.path().join(name);
         pipe(&path);
-        let error = tet_sql::ArrayTable::open(&path, &tet_sql::TetOptions::new()).unwrap_err();
+        let error = tet_sql::ArrayTable::open(&path, &tet_sql::ArrayOptions::new()).unwrap_err();
         assert!(error.to_string().contains("regular file"), "{error}");
     }
     // Tables of row files do not read pipes either.
@@ -244,7 +244,7 @@ async fn queries_never_mix_two_stores() {
         crate::support::sql::rows(&crate::support::sql::session(), &sql).await;
     };
     write(1).await;
-    let ctx = crate::support::sql::open(&path, tet_sql::TetOptions::new()).await;
+    let ctx = crate::support::sql::open(&path, tet_sql::ArrayOptions::new()).await;
     ctx.sql("SET datafusion.execution.batch_size = 10")
         .await
         .unwrap();

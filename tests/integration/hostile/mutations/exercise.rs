@@ -13,7 +13,7 @@ use tet_sql::format::tet::repair::repair;
 use tet_sql::format::tet::verify::{Report, VerifyOptions, verify};
 use tet_sql::provider::catalog::settings::options::ReadOptions;
 use tet_sql::provider::source::Progress;
-use tet_sql::{Access, ArrayTable, TetOptions, TetSchema};
+use tet_sql::{Access, ArrayOptions, ArraySchema, ArrayTable};
 
 /// Limits for the blocks and rows read from one table. A changed shape can claim any number.
 const MAX_BLOCKS: u64 = 64;
@@ -23,8 +23,8 @@ const MAX_TABLES: usize = 6;
 
 /// Opens a file and describes its tables.
 pub fn open(path: &Path, access: Access) -> Vec<ArrayTable> {
-    let options = TetOptions::new().with_access(access);
-    let Ok(schema) = TetSchema::open("f", path, options.clone()) else {
+    let options = ArrayOptions::new().with_access(access);
+    let Ok(schema) = ArraySchema::open("f", path, options.clone()) else {
         return Vec::new();
     };
     schema.file().zone_maps(access).ok();

@@ -10,7 +10,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use tet_sql::error::describe;
-use tet_sql::{Access, TetOptions};
+use tet_sql::{Access, ArrayOptions};
 use tokio::sync::Mutex;
 
 use super::versions::{self, CELLS, numbers, of_values, queries, version_of_answer};
@@ -21,7 +21,7 @@ static OPEN_FILES: Mutex<()> = Mutex::const_new(());
 const BOTH: [Access; 2] = [Access::Mmap, Access::Pread];
 
 async fn session(path: &Path, access: Access) -> SessionContext {
-    let ctx = open(path, TetOptions::new().with_access(access)).await;
+    let ctx = open(path, ArrayOptions::new().with_access(access)).await;
     // Small batches, so that a scan is far from its end when its first rows arrive.
     ctx.sql("SET datafusion.execution.batch_size = 32")
         .await

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::prelude::SessionContext;
 use tet_sql::error::describe;
-use tet_sql::{Access, ArrayTable, TetOptions, enable_tet};
+use tet_sql::{Access, ArrayOptions, ArrayTable, enable_arrays};
 
 use super::number;
 use super::versions::{self, numbers, queries, version_of_answer};
@@ -33,7 +33,10 @@ struct Shared {
 }
 
 fn new_session(access: Access) -> SessionContext {
-    enable_tet(SessionContext::new(), TetOptions::new().with_access(access))
+    enable_arrays(
+        SessionContext::new(),
+        ArrayOptions::new().with_access(access),
+    )
 }
 
 /// Reads until the writer is done, each time in a new session or in one that is kept.
@@ -56,7 +59,7 @@ async fn read(shared: Arc<Shared>, reader: u64) {
         let table = match is_registered {
             false => &quoted,
             true => {
-                let options = TetOptions::new().with_access(access);
+                let options = ArrayOptions::new().with_access(access);
                 let table = ArrayTable::open(&shared.path, &options);
                 let table = table.unwrap_or_else(|error| panic!("opening: {error}"));
                 ctx.register_table(&name, Arc::new(table)).unwrap();

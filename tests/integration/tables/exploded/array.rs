@@ -10,7 +10,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type};
 use half::f16;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype};
-use tet_sql::{TetOptions, Unpack};
+use tet_sql::{ArrayOptions, Unpack};
 
 use super::axis::TestAxis;
 use super::random::Random;
@@ -201,7 +201,7 @@ impl TestArray {
     }
 
     /// Returns all cells as a column, decoded with the given options.
-    pub fn column(&self, options: &TetOptions) -> ArrayRef {
+    pub fn column(&self, options: &ArrayOptions) -> ArrayRef {
         let fill = match &self.fill {
             Some((_, Some(fill))) if options.fill_as_null != Some(false) => {
                 Some(bytes(self.dtype, *fill))
@@ -261,8 +261,8 @@ fn palette(random: &mut Random, dtype: Dtype) -> Vec<Number> {
         .map(Number::Float)
         .to_vec()
     } else {
-        let (least, greatest) = limits(dtype);
-        let mut all = vec![0, 1, 7, 100, least, least + 1, greatest - 1, greatest];
+        let (min, max) = limits(dtype);
+        let mut all = vec![0, 1, 7, 100, min, min + 1, max - 1, max];
         if dtype.size() == 8 {
             all.extend([1 << 53, (1 << 53) + 1]);
         }

@@ -12,7 +12,7 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
 use tet_sql::format::tet::{Dtype, TetWriter};
-use tet_sql::{Access, TetOptions, Unpack, enable_tet, open_location};
+use tet_sql::{Access, ArrayOptions, Unpack, enable_arrays, open_location};
 use tetration::catalog::embed_indexes_in_tet;
 
 use super::array::TestArray;
@@ -38,7 +38,7 @@ pub struct Case {
     /// The indices along the first axis that each file holds.
     parts: Vec<Range<usize>>,
     has_indexes: bool,
-    options: TetOptions,
+    options: ArrayOptions,
 }
 
 /// A table of a case. Its name contains `{t}`, which stands for `ours` or `theirs`.
@@ -135,7 +135,7 @@ impl Case {
         let ctx = SessionContext::new_with_config(config);
         let is_enabled = random.chance(90);
         let ctx = match is_enabled {
-            true => enable_tet(ctx, TetOptions::new()),
+            true => enable_arrays(ctx, ArrayOptions::new()),
             false => ctx,
         };
         let folder = tempfile::tempdir().unwrap();
@@ -298,8 +298,8 @@ fn split(random: &mut Random, extent: usize) -> Vec<Range<usize>> {
     parts
 }
 
-fn options(random: &mut Random) -> TetOptions {
-    let mut options = TetOptions::new()
+fn options(random: &mut Random) -> ArrayOptions {
+    let mut options = ArrayOptions::new()
         .with_access(*random.pick(&[Access::Mmap, Access::Pread]))
         .with_declare_ordering(random.chance(50))
         .with_unpack(*random.pick(&[Unpack::Auto, Unpack::Always]))

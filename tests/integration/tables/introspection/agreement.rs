@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tet_sql::TetOptions;
+use tet_sql::ArrayOptions;
 use tet_sql::format::tet::Dtype;
 
 use super::quoted;
@@ -24,7 +24,7 @@ const FILES: [&str; 6] = [
 #[tokio::test]
 async fn chunks_match_the_reference() {
     for name in FILES {
-        let ctx = open(&data(name), TetOptions::new()).await;
+        let ctx = open(&data(name), ArrayOptions::new()).await;
         let reference = Reference::open(&data(name));
         for (id, dataset) in reference.summary.datasets.iter().enumerate() {
             let rank = dataset.shape.len();
@@ -73,7 +73,7 @@ async fn chunks_match_the_reference() {
 #[tokio::test]
 async fn datasets_match_the_reference() {
     for name in FILES {
-        let ctx = open(&data(name), TetOptions::new()).await;
+        let ctx = open(&data(name), ArrayOptions::new()).await;
         let reference = Reference::open(&data(name));
         let expected: Vec<_> = reference
             .summary
@@ -122,7 +122,7 @@ async fn datasets_match_the_reference() {
 #[tokio::test]
 async fn history_and_attributes_match_the_reference() {
     for name in FILES {
-        let ctx = open(&data(name), TetOptions::new()).await;
+        let ctx = open(&data(name), ArrayOptions::new()).await;
         let reference = Reference::open(&data(name));
         let history = reference.summary.history.iter().enumerate();
         let expected: Vec<_> = history
@@ -144,7 +144,7 @@ async fn history_and_attributes_match_the_reference() {
         assert_eq!(found, expected, "{name}");
     }
     // `time` and the seconds in `at` are the same instants.
-    let ctx = open(&data("weather_small.tet"), TetOptions::new()).await;
+    let ctx = open(&data("weather_small.tet"), ArrayOptions::new()).await;
     let sql = "SELECT count(*), bool_and(at::BIGINT = to_unixtime(time)) FROM tet_history()";
     assert!(rows(&ctx, sql).await[0].ends_with(" true"));
 }

@@ -4,7 +4,7 @@ use datafusion::arrow::array::{Array, AsArray};
 use datafusion::arrow::datatypes::UInt64Type;
 use datafusion::physical_plan::displayable;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
-use tet_sql::{ArrayTable, TetOptions};
+use tet_sql::{ArrayOptions, ArrayTable};
 
 use super::{days, quoted};
 use crate::support::cells::data;
@@ -15,7 +15,7 @@ async fn chunks_show_zone_map_statistics() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("days.tet");
     days(&path);
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     let sql = "SELECT chunk, day_first, day_last, place_first, place_last, minimum, maximum, nulls FROM tet_chunks('v')";
     let expected: Vec<_> = (0..10)
         .map(|day| {
@@ -116,7 +116,7 @@ async fn a_limit_stops_the_chunk_look_ups() {
     let path = folder.path().join("many.tet");
     let spec = DatasetSpec::new("v", Dtype::U8, &[100_000], &[1]);
     write(&path, &[(spec, vec![7; 100_000])]);
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     let sql = "SELECT sum(stored_bytes), sum(raw_bytes), count(DISTINCT payload_offset), sum(cells) FROM tet_chunks('v')";
     assert_eq!(rows(&ctx, sql).await, ["100000 100000 100000 100000"]);
     let plan = ctx
@@ -153,7 +153,7 @@ async fn a_limit_stops_the_chunk_look_ups() {
 #[tokio::test]
 async fn unprojected_columns_need_no_look_up() {
     // One of the two chunks has no entry in the index.
-    let ctx = open(&data("edge/missing_chunk.tet"), TetOptions::new()).await;
+    let ctx = open(&data("edge/missing_chunk.tet"), ArrayOptions::new()).await;
     let table = rows(&ctx, "SELECT table_name FROM tet_datasets()")
         .await
         .remove(0);
@@ -175,7 +175,7 @@ async fn unprojected_columns_need_no_look_up() {
     assert!(problems[0].contains(expected), "{problems:?}");
     // A grid of far more chunks than the file has. Counting them needs no look-up, and looking them
     // up fails early.
-    let ctx = open(&data("edge/huge_grid_ok_product.tet"), TetOptions::new()).await;
+    let ctx = open(&data("edge/huge_grid_ok_product.tet"), ArrayOptions::new()).await;
     let table = rows(&ctx, "SELECT table_name FROM tet_datasets()")
         .await
         .remove(0);

@@ -3,7 +3,7 @@
 use std::fs;
 
 use tet_sql::format::tet::{DatasetSpec, Dtype};
-use tet_sql::{TetOptions, TetSessionExt};
+use tet_sql::{ArrayOptions, ArraySessionExt};
 use tetration::catalog::TetPackage;
 
 use super::{days, quoted};
@@ -17,7 +17,7 @@ async fn dimensions_show_their_ranges() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("days.tet");
     days(&path);
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     let sql = "SELECT position, dimension, extent, data_type, least, greatest, coordinates, direction, is_unique, problem \
                FROM tet_dimensions() WHERE table_name = 'v' ORDER BY position";
     assert_eq!(
@@ -34,7 +34,7 @@ async fn dimensions_show_their_ranges() {
         .with_labels("one", ["2024-05-01"]);
     let path = folder.path().join("texts.tet");
     write(&path, &[(spec, vec![1, 2, 3, 4])]);
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     let sql = "SELECT dimension, data_type, least, greatest, direction, is_unique FROM tet_dimensions() ORDER BY position";
     assert_eq!(
         rows(&ctx, sql).await,
@@ -44,7 +44,7 @@ async fn dimensions_show_their_ranges() {
         ]
     );
     // Coordinates in datasets of their own, with their attributes.
-    let ctx = open(&data("coordvars.tet"), TetOptions::new()).await;
+    let ctx = open(&data("coordvars.tet"), ArrayOptions::new()).await;
     let sql = "SELECT DISTINCT dimension, units FROM tet_dimensions() WHERE units IS NOT NULL ORDER BY dimension";
     let reference = Reference::open(&data("coordvars.tet"));
     let metadata = &reference.summary.metadata.datasets;
@@ -62,7 +62,7 @@ async fn deleted_files_and_packages_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gone.tet");
     fs::copy(data("weather_small.tet"), &path).unwrap();
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     fs::remove_file(&path).unwrap();
     let sql = "SELECT datasets, stored_bytes, modified, problem FROM tet_files()";
     let found = rows(&ctx, sql).await.remove(0);
@@ -73,7 +73,7 @@ async fn deleted_files_and_packages_are_listed() {
     let package = TetPackage::create(&path).unwrap();
     publish(&package, 1, &data("specials_f64.tet"));
     publish(&package, 2, &data("weather_small.tet"));
-    let ctx = open(&path, TetOptions::new()).await;
+    let ctx = open(&path, ArrayOptions::new()).await;
     let sql = "SELECT generation, datasets, stored_bytes FROM tet_files()";
     let both = ["specials_f64.tet", "weather_small.tet"];
     let both = both.map(|name| fs::metadata(data(name)).unwrap().len());
@@ -88,7 +88,7 @@ async fn introspection_handles_all_edge_case_files() {
     for entry in data("edge").read_dir().unwrap() {
         let path = entry.unwrap().path();
         let ctx = session();
-        let registered = ctx.register_tet_file_as("f", &path, TetOptions::new());
+        let registered = ctx.register_array_file_as("f", &path, ArrayOptions::new());
         if registered.await.is_err() {
             continue;
         }

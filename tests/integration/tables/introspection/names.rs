@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::prelude::{SessionConfig, SessionContext};
-use tet_sql::{TetOptions, enable_tet};
+use tet_sql::{ArrayOptions, enable_arrays};
 
 use crate::formats::reference::Reference;
 use crate::support::cells::data;
@@ -11,7 +11,7 @@ use crate::support::sql::{error, open, rows};
 
 #[tokio::test]
 async fn table_arguments_accept_sql_names() {
-    let ctx = open(&data("weather_small.tet"), TetOptions::new()).await;
+    let ctx = open(&data("weather_small.tet"), ArrayOptions::new()).await;
     let count = async |name: &str| {
         let sql = format!("SELECT count(*) FROM tet_chunks('{name}')");
         rows(&ctx, &sql).await.remove(0)
@@ -48,7 +48,7 @@ async fn table_arguments_accept_sql_names() {
 
 #[tokio::test]
 async fn information_schema_has_units_and_descriptions() {
-    let ctx = open(&data("weather_small.tet"), TetOptions::new()).await;
+    let ctx = open(&data("weather_small.tet"), ArrayOptions::new()).await;
     let reference = Reference::open(&data("weather_small.tet"));
     let metadata = &reference.summary.metadata.datasets;
     let mut expected: Vec<_> = metadata
@@ -100,14 +100,14 @@ async fn information_schema_has_units_and_descriptions() {
     let sql = "WITH tables AS (SELECT 1 AS a) SELECT * FROM tables";
     assert_eq!(rows(&ctx, sql).await, ["1"]);
     // The information schema can be switched off.
-    let ctx = enable_tet(SessionContext::new(), TetOptions::new());
+    let ctx = enable_arrays(SessionContext::new(), ArrayOptions::new());
     let message = error(&ctx, "SELECT * FROM information_schema.tables").await;
     assert!(message.contains("not found"), "{message}");
 }
 
 #[tokio::test]
 async fn views_over_the_functions_do_not_keep_the_session() {
-    let ctx = open(&data("weather_small.tet"), TetOptions::new()).await;
+    let ctx = open(&data("weather_small.tet"), ArrayOptions::new()).await;
     let catalogs = Arc::downgrade(ctx.state_ref().read().catalog_list());
     ctx.sql("CREATE VIEW files AS SELECT * FROM tet_files()")
         .await

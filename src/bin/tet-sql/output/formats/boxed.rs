@@ -88,8 +88,8 @@ impl<W: Write> Boxed<W> {
         let (batches, gap) = (std::mem::take(batches), *gap);
         let columns = measured(&self.style, &self.schema, &batches)?;
         let natural: Vec<usize> = columns.iter().map(Column::width).collect();
-        let least: Vec<usize> = columns.iter().map(Column::min_width).collect();
-        let fit = fit(&natural, &least, self.style.width);
+        let min: Vec<usize> = columns.iter().map(Column::min_width).collect();
+        let fit = fit(&natural, &min, self.style.width);
         if self.style.expanded == Expanded::Automatic && !fit.is_whole(&natural) {
             self.state = State::Records(Records::numbered(&self.style, &self.schema));
         } else {
@@ -226,7 +226,7 @@ impl Fit {
 
 /// Chooses column widths that fit into the available width. Shortens long texts first, then leaves
 /// out columns in the middle, and shortens everything if nothing else helps.
-fn fit(natural: &[usize], least: &[usize], available: Option<usize>) -> Fit {
+fn fit(natural: &[usize], min: &[usize], available: Option<usize>) -> Fit {
     let whole = |widths: &[usize]| Fit {
         shown: widths.iter().copied().enumerate().map(Some).collect(),
         left_out: 0,
@@ -235,7 +235,7 @@ fn fit(natural: &[usize], least: &[usize], available: Option<usize>) -> Fit {
         return whole(natural);
     };
     let mut widths = natural.to_vec();
-    cut(&mut widths, available, |column| least[column]);
+    cut(&mut widths, available, |column| min[column]);
     if table_width(&widths) <= available {
         return whole(&widths);
     }
@@ -262,11 +262,11 @@ fn fit(natural: &[usize], least: &[usize], available: Option<usize>) -> Fit {
 }
 
 /// Narrows the widest columns until the table fits, or every column has its minimum width.
-fn cut(widths: &mut [usize], available: usize, least: impl Fn(usize) -> usize) {
+fn cut(widths: &mut [usize], available: usize, min: impl Fn(usize) -> usize) {
     let capped = |widths: &[usize], cap: usize| -> Vec<usize> {
         let widths = widths.iter().enumerate();
         widths
-            .map(|(column, width)| *width.min(&cap.max(least(column))))
+            .map(|(column, width)| *width.min(&cap.max(min(column))))
             .collect()
     };
     let has_place = |cap: usize| table_width(&capped(widths, cap)) <= available;

@@ -5,14 +5,14 @@ use crate::demo::Demo;
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tet_sql::{TetOptions, TetSessionExt, enable_tet};
+use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 /// Returns the chart of a query over the demonstration file, and the units of its columns.
 async fn query(sql: &str) -> (Result<Chart, String>, BTreeMap<String, String>) {
     let demo = Demo::create().unwrap();
-    let context = enable_tet(SessionContext::new(), TetOptions::new());
+    let context = enable_arrays(SessionContext::new(), ArrayOptions::new());
     context
-        .register_tet_file(demo.path(), TetOptions::new())
+        .register_array_file(demo.path(), ArrayOptions::new())
         .await
         .unwrap();
     let statement = "SET datafusion.catalog.default_schema = 'demo'";
