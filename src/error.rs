@@ -1,10 +1,9 @@
-//! The error type of the format and grid layers, and its conversion to [`DataFusionError`].
+//! The error type of the format and grid layers.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-
-use datafusion::error::DataFusionError;
+use std::sync::Arc;
 
 /// The result type of the format layer.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -64,24 +63,24 @@ impl fmt::Display for ErrorLocation {
 ///
 /// Every message names the file and, where they apply, the dataset, chunk and field, with the value
 /// found and the value expected.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system reported an error.
-    #[error("{place}: cannot {action}: {source}")]
+    #[error("{location}: cannot {action}: {source}")]
     Io {
         /// The file, dataset and chunk.
-        place: Box<ErrorLocation>,
+        location: Box<ErrorLocation>,
         /// The operation that failed, worded to follow "cannot": `open`, `read`.
         action: &'static str,
         /// The operating system's error.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// The bytes break a rule of the format.
-    #[error("{place}: {field} is {found}, expected {expected}")]
+    #[error("{location}: {field} is {found}, expected {expected}")]
     Malformed {
         /// The file, dataset and chunk.
-        place: Box<ErrorLocation>,
+        location: Box<ErrorLocation>,
         /// The field, by its name in the format's specification.
         field: &'static str,
         /// The value found.
@@ -115,76 +114,31 @@ pub enum Error {
 impl Error {
     /// Returns a function that wraps an [`io::Error`] in [`Error::Io`], for use in `map_err`.
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
-        let place = Box::new(ErrorLocation::file(path));
+        let location = Box::new(ErrorLocation::file(path));
         move |source| Self::Io {
-            place,
+            location,
             action,
-            source,
+            source: Arc::new(source),
         }
     }
 
     /// Replaces the file, dataset and chunk of the error by more precise ones.
     pub(crate) fn at(mut self, better: &ErrorLocation) -> Self {
-        if let Self::Io { place, .. } | Self::Malformed { place, .. } = &mut self {
-            **place = better.clone();
+        if let Self::Io { location, .. } | Self::Malformed { location, .. } = &mut self {
+            **location = better.clone();
         }
         self
     }
 
-    /// Returns a copy of the error, for results that are cached.
-    ///
-    /// [`io::Error`] cannot be cloned: the copy keeps its error code, or else its kind and text.
-    pub(crate) fn copy(&self) -> Self {
-        match self {
-            Self::Io {
-                place,
-                action,
-                source,
-            } => Self::Io {
-                place: place.clone(),
-                action,
-                source: match source.raw_os_error() {
-                    Some(code) => io::Error::from_raw_os_error(code),
-                    None => io::Error::new(source.kind(), source.to_string()),
-                },
-            },
-            Self::Malformed {
-                place,
-                field,
-                found,
-                expected,
-            } => Self::Malformed {
-                place: place.clone(),
-                field,
-                found: found.clone(),
-                expected: expected.clone(),
-            },
-            Self::MissingChunk(place) => Self::MissingChunk(place.clone()),
-            Self::NoSuchDataset {
-                path,
-                name,
-                available,
-            } => Self::NoSuchDataset {
-                path: path.clone(),
-                name: name.clone(),
-                available: available.clone(),
-            },
-            Self::Invalid { path, message } => Self::Invalid {
-                path: path.clone(),
-                message: message.clone(),
-            },
-        }
-    }
-
     /// Creates an [`Error::Malformed`].
     pub(crate) fn malformed(
-        place: ErrorLocation,
+        location: ErrorLocation,
         field: &'static str,
         found: impl fmt::Display,
         expected: impl fmt::Display,
     ) -> Self {
         Self::Malformed {
-            place: Box::new(place),
+            location: Box::new(location),
             field,
             found: found.to_string(),
             expected: expected.to_string(),
@@ -197,64 +151,5 @@ impl Error {
             path: path.to_path_buf(),
             message: message.into(),
         }
-    }
-}
-
-impl From<Error> for DataFusionError {
-    fn from(error: Error) -> Self {
-        DataFusionError::External(Box::new(error))
-    }
-}
-
-/// Returns the message of a DataFusion error for users: that of the innermost error.
-///
-/// The errors around it name stages of the planner, which mean little to a user.
-pub fn describe(error: &DataFusionError) -> String {
-    let root = error.find_root();
-    let text = match root {
-        DataFusionError::Plan(text)
-        | DataFusionError::Execution(text)
-        | DataFusionError::Configuration(text) => text.clone(),
-        DataFusionError::NotImplemented(text) => format!("not implemented: {text}"),
-        DataFusionError::ResourcesExhausted(text) => format!("out of memory: {text}"),
-        #[cfg(feature = "cli")]
-        DataFusionError::SQL(error, _) => syntax(error),
-        DataFusionError::External(error) => error.to_string(),
-        DataFusionError::IoError(error) => error.to_string(),
-        DataFusionError::ArrowError(error, _) => error.to_string(),
-        DataFusionError::SchemaError(error, _) => error.to_string(),
-        other => other.to_string(),
-    };
-    // Backtraces are present only if DataFusion was built with them.
-    match text.split_once(DataFusionError::BACK_TRACE_SEP) {
-        Some((text, _)) => text.to_owned(),
-        None => text,
-    }
-}
-
-#[cfg(feature = "cli")]
-fn syntax(error: &datafusion::sql::sqlparser::parser::ParserError) -> String {
-    use datafusion::sql::sqlparser::parser::ParserError;
-    match error {
-        ParserError::TokenizerError(text) | ParserError::ParserError(text) => {
-            format!("syntax error: {text}")
-        }
-        ParserError::RecursionLimitExceeded => "the statement is nested too deeply".to_owned(),
-    }
-}
-
-#[cfg(all(test, feature = "cli"))]
-mod tests {
-    use datafusion::sql::sqlparser::parser::ParserError;
-
-    use super::*;
-
-    #[test]
-    fn prefixes_and_contexts_are_dropped() {
-        let error = DataFusionError::Plan("no such table".to_owned()).context("some_rule");
-        assert_eq!(describe(&error), "no such table");
-        let error = ParserError::ParserError("Expected: an expression".to_owned());
-        let error = DataFusionError::SQL(Box::new(error), None);
-        assert_eq!(describe(&error), "syntax error: Expected: an expression");
     }
 }

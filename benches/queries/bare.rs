@@ -48,7 +48,9 @@ impl Chunks {
             rows: rows.collect::<Result<_>>()?,
             shape: shape.map(|extent| extent as usize),
             chunk_shape: chunk_shape.map(|extent| extent as usize),
-            dtype: dataset.dtype().ok_or("a dataset of no known type")?,
+            dtype: dataset
+                .dtype()
+                .ok_or("the type of the dataset is unknown")?,
         })
     }
 
@@ -98,7 +100,7 @@ impl Chunks {
             Dtype::F32 => self.averages_of(by, threads, |cell| f32::from_le_bytes(cell).into()),
             Dtype::F64 => self.averages_of(by, threads, f64::from_le_bytes),
             Dtype::I16 => self.averages_of(by, threads, |cell| i16::from_le_bytes(cell).into()),
-            other => Err(format!("there is no loop for {other}").into()),
+            other => Err(format!("no hand-written loop for type {other}").into()),
         }
     }
 

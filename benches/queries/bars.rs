@@ -106,7 +106,7 @@ impl Targets {
 
     /// Prints each target with the worst figure, or with all that miss it.
     pub fn print(&self) {
-        println!("\n| figure | asked | worst | of | |\n| --- | --: | --: | --- | --- |");
+        println!("\n| figure | target | worst | of | |\n| --- | --: | --: | --- | --- |");
         for (bar, figures) in &self.0 {
             let (name, asked, is_most) = bar.goal();
             let mut figures: Vec<_> = figures.iter().collect();
@@ -130,7 +130,7 @@ impl Targets {
                 .count();
             let sign = if is_most { "≤" } else { "≥" };
             for (of, worst) in figures.into_iter().take(short.max(1)) {
-                let verdict = if is_short(*worst) { "short" } else { "" };
+                let verdict = if is_short(*worst) { "missed" } else { "" };
                 println!("| {name} | {sign} {asked} | {worst:.2} | {of} | {verdict} |");
             }
         }

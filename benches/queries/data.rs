@@ -262,7 +262,7 @@ async fn write_parquet(path: &Path, size: &Size, field: Temperatures) -> Result<
     // With this extension, DataFusion writes a single file.
     let unfinished = path.with_extension("unfinished.parquet");
     let Some(target) = unfinished.to_str() else {
-        return Err(format!("{} is no UTF-8", unfinished.display()).into());
+        return Err(format!("{} is not valid UTF-8", unfinished.display()).into());
     };
     let frame = SessionContext::new().read_table(Arc::new(table))?;
     let write = DataFrameWriteOptions::new().with_single_file_output(true);

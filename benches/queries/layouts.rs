@@ -191,7 +191,7 @@ async fn bounded(
         let chunks = bare::Chunks::open(path)?;
         let unzstd = || chunks.decompress(threads);
         let found = measure::in_turn(ctx, queries, runs, unzstd).await?;
-        Ok((Some("no engine: unzstd"), found))
+        Ok((Some("bare: unzstd"), found))
     } else {
         let map = probe::map(path)?;
         let probe = || {
@@ -199,7 +199,7 @@ async fn bounded(
             Ok(())
         };
         let found = measure::in_turn(ctx, queries, runs, probe).await?;
-        Ok((Some("no engine: probe"), found))
+        Ok((Some("bare: probe"), found))
     }
 }
 

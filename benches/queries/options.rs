@@ -47,7 +47,7 @@ pub struct Options {
     filters: Vec<String>,
 }
 
-const USAGE: &str = "cargo bench -- [--quick] [--threads N] [--runs N] [--data FOLDER] [PART OF \"QUERY, DATA\" ...]";
+const USAGE: &str = "cargo bench -- [--quick] [--threads N] [--runs N] [--data DIRECTORY] [SUBSTRING OF \"QUERY, DATA\" ...]";
 
 impl Options {
     /// Reads arguments first, then `TET_SQL_BENCH_{QUICK,THREADS,RUNS,DATA}`.

@@ -41,7 +41,7 @@ pub struct FileRegions {
 impl FileRegions {
     /// Writes a file with the given datasets and cells, without a footer, and takes it apart.
     pub fn of(datasets: Vec<DatasetSpec>, cells: &[Vec<u8>]) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let folder = tempfile::tempdir().expect("a temporary directory");
         let path = folder.path().join("f.tet");
         let mut writer = TetWriter::create(&path, datasets).expect("sound datasets");
         for (dataset, cells) in cells.iter().enumerate() {
@@ -181,7 +181,7 @@ pub fn set_word(bytes: &mut [u8], at: usize, value: u64) {
 /// Writes a file to a directory of its own, since repairs leave what they remove there, and passes
 /// its path to `give`.
 pub fn with_file<T>(bytes: &[u8], give: impl FnOnce(&Path) -> T) -> T {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = tempfile::tempdir().expect("a temporary directory");
     let path = folder.path().join("f.tet");
     std::fs::write(&path, bytes).expect("room for a file");
     give(&path)
@@ -362,6 +362,9 @@ pub fn check(path: &Path, access: Access, bytes: &[u8], payload_end: usize) -> u
         && mended[..12] == bytes[..12]
         // The bytes between hold the flags, which tell whether there is a footer.
         && mended[16..payload_end] == bytes[16..payload_end];
-    assert!(is_kept, "what was mended was not behind the payloads");
+    assert!(
+        is_kept,
+        "the repair changed bytes before the end of the payloads"
+    );
     errors
 }

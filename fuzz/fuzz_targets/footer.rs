@@ -91,6 +91,6 @@ fuzz_target!(|bytes: &[u8]| {
         let errors = check(path, access, &file, payload_end);
         assert!(errors > 0 || opened.is_ok());
         // A footer that cannot be read is cut off by the repair.
-        open(path, access, false).expect("a mended file");
+        open(path, access, false).expect("a repaired file");
     });
 });

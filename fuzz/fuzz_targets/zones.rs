@@ -77,7 +77,7 @@ fuzz_target!(|bytes: &[u8]| {
         // All errors in zone maps and indexes can be repaired.
         if errors > 0 {
             let errors = check(path, access, &file, payload_end);
-            assert_eq!(errors, 0, "after mending");
+            assert_eq!(errors, 0, "after the repair");
         }
     });
 });

@@ -53,7 +53,7 @@ pub fn foreign(path: &Path) -> Option<String> {
     } else {
         return None;
     };
-    Some(format!("{what} is not read as arrays; {instead}"))
+    Some(format!("{what} cannot be read as arrays; {instead}"))
 }
 
 /// Returns advice for a location outside the file system, such as `s3://bucket/era5.zarr`. Returns
@@ -83,7 +83,7 @@ pub fn remote_location_advice(location: &str) -> Option<String> {
         _ => "rclone copies most stores".to_string(),
     };
     Some(format!(
-        "files are read from file systems, not over {scheme}://; copy it here first: {copy}"
+        "{scheme}:// locations are not supported; copy the file to a local file system first: {copy}"
     ))
 }
 
@@ -96,7 +96,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let userblock = [vec![0; 512], HDF5.to_vec()].concat();
         for (name, bytes, expected) in [
-            ("a.nc", HDF5, "a NetCDF-4 file (HDF5) is not read as arrays"),
+            (
+                "a.nc",
+                HDF5,
+                "a NetCDF-4 file (HDF5) cannot be read as arrays",
+            ),
             ("a.h5", HDF5, "open_dataset('a.h5', engine='h5netcdf'"),
             ("b.h5", userblock.as_slice(), "an HDF5 file"),
             (

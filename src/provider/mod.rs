@@ -10,6 +10,7 @@ pub mod catalog;
 #[cfg(feature = "cli")]
 pub mod convert;
 pub mod copy;
+pub mod error;
 pub mod functions;
 pub mod introspection;
 pub mod join;

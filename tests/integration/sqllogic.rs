@@ -58,7 +58,7 @@ fn query_files() -> Vec<PathBuf> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "slt"))
         .collect();
     paths.sort();
-    assert!(!paths.is_empty(), "there are no queries");
+    assert!(!paths.is_empty(), "no *.slt files found");
     paths
 }
 

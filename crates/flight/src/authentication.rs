@@ -49,7 +49,7 @@ impl Authentication {
         };
         format!("Bearer {token}")
             .parse()
-            .map_err(|_| Status::unauthenticated("the token is not a header's"))
+            .map_err(|_| Status::unauthenticated("the token cannot be sent in a header"))
     }
 
     /// Returns the token of a request if it is right. Clients send it as a bearer token or as the

@@ -81,7 +81,7 @@ impl Connections {
                     let is_of_client = [ErrorKind::ConnectionAborted, ErrorKind::ConnectionReset];
                     if !is_of_client.contains(&error.kind()) {
                         self.log
-                            .note(&format!("no connection can be accepted: {error}"));
+                            .note(&format!("cannot accept a connection: {error}"));
                         sleep(PAUSE).await;
                     }
                     continue;
@@ -206,7 +206,7 @@ impl AsyncRead for Connection {
         {
             let address = this.peer.address;
             this.log.note(&format!(
-                "{address}: connection closed: no request was let in (--connect-limit)"
+                "{address}: connection closed: no request was admitted in time (--connect-limit)"
             ));
             return Poll::Ready(Err(ErrorKind::TimedOut.into()));
         }

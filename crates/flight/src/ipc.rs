@@ -47,7 +47,7 @@ fn header_bytes(stream: &mut &[u8]) -> Result<Option<usize>, Status> {
 
 fn claimed_sizes(header: &[u8]) -> Result<ClaimedSizes, Status> {
     let message = root_as_message(header)
-        .map_err(|error| wrong(format!("the parameters are broken: {error}")))?;
+        .map_err(|error| wrong(format!("the parameters are invalid: {error}")))?;
     let dictionary = message.header_as_dictionary_batch();
     let batch = message.header_as_record_batch();
     let data = dictionary
@@ -55,7 +55,7 @@ fn claimed_sizes(header: &[u8]) -> Result<ClaimedSizes, Status> {
         .or(batch);
     // The decompressed size would be known too late.
     if data.is_some_and(|data| data.compression().is_some()) {
-        return Err(wrong("compressed parameters are not taken"));
+        return Err(wrong("compressed parameters are not supported"));
     }
     let rows = batch.as_ref().map_or(0, RecordBatch::length);
     Ok(ClaimedSizes {
@@ -75,7 +75,7 @@ fn take_four(stream: &mut &[u8]) -> Option<[u8; 4]> {
 }
 
 fn cut() -> Status {
-    wrong("the parameters are broken: a length is none, or beyond their end")
+    wrong("the parameters are invalid: a length is negative or exceeds the data")
 }
 
 #[cfg(test)]
@@ -144,6 +144,6 @@ mod tests {
         let options = IpcWriteOptions::default();
         let options = options.try_with_compression(Some(CompressionType::LZ4_FRAME));
         let error = check_stream(&stream(numbers(), options.unwrap())).unwrap_err();
-        assert_eq!(error.message(), "compressed parameters are not taken");
+        assert_eq!(error.message(), "compressed parameters are not supported");
     }
 }

@@ -63,7 +63,7 @@ impl Log {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let (is_written, left_out) = count.next(Instant::now());
         if left_out > 0 {
-            (self.write)(&format!("{left_out} lines were left out"));
+            (self.write)(&format!("{left_out} log lines were omitted"));
         }
         if is_written {
             (self.write)(line);

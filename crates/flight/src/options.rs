@@ -91,7 +91,7 @@ impl Token {
     /// token does not fit into a header.
     pub fn new(token: &str) -> Result<Self, &'static str> {
         if token.is_empty() {
-            return Err("there is no token in it");
+            return Err("the token is empty");
         }
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("a token is one word of ASCII letters, digits and punctuation");

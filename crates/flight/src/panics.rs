@@ -45,7 +45,7 @@ pub fn untrusted<T>(decode: impl FnOnce() -> Result<T, Status>) -> Result<T, Sta
     IS_EXPECTED.set(true);
     let decoded = catch_unwind(AssertUnwindSafe(decode));
     IS_EXPECTED.set(false);
-    decoded.unwrap_or_else(|_| Err(wrong("the parameters are broken")))
+    decoded.unwrap_or_else(|_| Err(wrong("the parameters are invalid")))
 }
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn a_panic_is_an_error_of_the_client() {
         let broken = untrusted::<()>(|| panic!("about bytes"));
-        assert_eq!(broken.unwrap_err().message(), "the parameters are broken");
+        assert_eq!(broken.unwrap_err().message(), "the parameters are invalid");
         assert!(!IS_EXPECTED.get());
         assert_eq!(untrusted(|| Ok(7)).unwrap(), 7);
     }

@@ -51,7 +51,7 @@ pub fn number_placeholders(dialect: &dyn Dialect, sql: &str) -> Result<String, S
     }
     if has_names {
         return Err(wrong(
-            "the statement has parameters both as ? and by number or name",
+            "the statement mixes ? with numbered or named parameters",
         ));
     }
     let mut numbered = String::with_capacity(sql.len() + 4 * places.len());
@@ -264,7 +264,7 @@ pub fn decode(bytes: &[u8]) -> Result<Vec<RecordBatch>, Status> {
 }
 
 fn broken(error: &impl Display) -> Status {
-    wrong(format!("the parameters are broken: {error}"))
+    wrong(format!("the parameters are invalid: {error}"))
 }
 
 fn too_many(limit: &str) -> Status {

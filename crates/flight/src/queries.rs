@@ -227,7 +227,7 @@ impl Results {
                 Some(data) = self.receiver.recv() => return Ok(Some(data)),
                 result = watch => {
                     self.watch = None;
-                    result.map_err(|_| Status::internal("internal error: the query was given up"))??;
+                    result.map_err(|_| Status::internal("internal error: the task of the query failed"))??;
                 }
             }
         }

@@ -68,7 +68,10 @@ impl Running {
     /// Stops all queries because the server is shutting down.
     pub fn stop(&self) {
         for query in std::mem::take(&mut self.lock().queries).into_values() {
-            let _ = query.send(Status::new(Code::Unavailable, "the server is ending"));
+            let _ = query.send(Status::new(
+                Code::Unavailable,
+                "the server is shutting down",
+            ));
         }
     }
 

@@ -66,7 +66,8 @@ impl Runtimes {
     /// Waits for permission to use a runtime.
     pub async fn place(&self) -> Result<RuntimePermit, Status> {
         let permit = Arc::clone(&self.0.places).acquire_owned().await;
-        let permit = permit.map_err(|_| status(Code::Unavailable, "the server is ending"))?;
+        let permit =
+            permit.map_err(|_| status(Code::Unavailable, "the server is shutting down"))?;
         Ok(RuntimePermit {
             runtimes: Arc::clone(&self.0),
             permit,
@@ -127,7 +128,7 @@ impl<T> Future for Task<T> {
         let broken = |_| {
             Err(status(
                 Code::Internal,
-                "internal error: the query was given up",
+                "internal error: the task of the query failed",
             ))
         };
         let result = std::task::ready!(Pin::new(&mut self.work).poll(context));
@@ -172,8 +173,8 @@ async fn reclaim(runtimes: Arc<Inner>, crew: PooledRuntime, _permit: OwnedSemaph
             let left = permit.semaphore().available_permits();
             crew.abandon(permit);
             runtimes.log.note(&format!(
-                "a statement that has ended computes on; its threads have been replaced, which can be done {left} more times \
-                 until one ends"
+                "a cancelled statement is still computing; its threads were replaced, which is possible {left} \
+                 more times until such a statement ends"
             ));
             return;
         }

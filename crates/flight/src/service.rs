@@ -230,7 +230,7 @@ impl FlightSqlService for Service {
         let request = request.map_err(|error| wrong(error.to_string()))?;
         let info = request
             .info
-            .ok_or_else(|| wrong("cancelling needs to say what"))?;
+            .ok_or_else(|| wrong("the request to cancel has no FlightInfo"))?;
         self.cancel(&info)?;
         let result = CancelFlightInfoResult::new(CancelStatus::Cancelled);
         let result = arrow_flight::Result::new(result.encode_to_vec());
@@ -240,7 +240,7 @@ impl FlightSqlService for Service {
     async fn list_custom_actions(&self) -> Option<Vec<Result<ActionType, Status>>> {
         Some(vec![Ok(ActionType {
             r#type: CANCEL.to_owned(),
-            description: "Stops the query that a FlightInfo announced".to_owned(),
+            description: "Cancels the query of a FlightInfo".to_owned(),
         })])
     }
 

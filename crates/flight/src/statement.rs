@@ -85,7 +85,7 @@ impl Statement {
                     .collect();
                 let names = names.join(", ");
                 Err(wrong(format!(
-                    "the statement has parameters that have no values: {names}"
+                    "no values are bound to the parameters of the statement: {names}"
                 )))
             }
             Some(bytes) => {

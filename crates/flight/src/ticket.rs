@@ -104,7 +104,7 @@ fn new_id() -> Bytes {
 }
 
 fn not_issued_here() -> Status {
-    wrong("the ticket or handle is not one that this server gave")
+    wrong("the ticket or handle was not issued by this server")
 }
 
 #[cfg(test)]

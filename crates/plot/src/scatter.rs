@@ -27,7 +27,9 @@ pub fn points(x: &Column, y: &Column, notes: &mut Vec<String>) -> Result<Lines, 
     let missing = x.values.len() - rows().count();
     if missing > 0 {
         let missing = text::counted(missing, "row", "rows");
-        notes.push(format!("{missing} without both values left out"));
+        notes.push(format!(
+            "{missing} without a finite value in both columns left out"
+        ));
     }
     let spot = |value: f64, low: f64, high: f64, spots: f64| {
         (((value - low) / (high - low).max(f64::MIN_POSITIVE)) * spots) as u32

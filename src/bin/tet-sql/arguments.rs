@@ -28,8 +28,8 @@ Examples:
   tet-sql -o map.png weather.tet -c 'SELECT lat, lon, avg(value) FROM temperature GROUP BY lat, lon'
   tet-sql --demo -c .tables
 
-A file of arrays is a schema called after its stem, each of its arrays a table. The first one is the default schema. A file of
-rows is a table of the default schema, called after its stem.";
+An array file becomes a schema named after its stem, each of its arrays a table. The first one is the default schema. A file of
+rows becomes a table of the default schema, named after its stem.";
 
 /// SQL over chunked n-dimensional array files.
 #[derive(Debug, Parser)]
@@ -42,7 +42,7 @@ rows is a table of the default schema, called after its stem.";
 )]
 pub struct Arguments {
     /// Files to open: of arrays (.tet, X.tet.d, .zarr, .npy, .npz) or rows (.csv, .parquet, .json, .arrow); NAME=FILE
-    /// chooses the name; a folder stands for all .tet files in it
+    /// chooses the name; a directory stands for all .tet files in it
     #[arg(value_name = "FILES")]
     pub files: Vec<PathBuf>,
 
@@ -59,12 +59,12 @@ pub struct Arguments {
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub file: Option<PathBuf>,
 
-    /// How results are written [default: box on a terminal, what the ending of -o asks for in a file, else table]
+    /// Format of results [default: box on a terminal, for -o by the extension of the file, else table]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
 
-    /// Write results to a file instead of standard output: of the format of its ending (.csv, .tsv, .json, .ndjson, .md,
-    /// .html, .tex), one result to a .parquet, .arrow, .feather, .tet or .zarr file, or a picture of it (.png, .svg)
+    /// Write results to a file instead of standard output, in the format of its extension (.csv, .tsv, .json, .ndjson,
+    /// .md, .html, .tex); or write one result to a .parquet, .arrow, .feather, .tet or .zarr file, or draw it (.png, .svg)
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -86,7 +86,7 @@ pub struct Arguments {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// When text has colours
+    /// When to colour text
     #[arg(long, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     pub color: ColorChoice,
 
@@ -94,11 +94,11 @@ pub struct Arguments {
     #[arg(long)]
     pub read_only: bool,
 
-    /// Run the statements of this file first [default: tet-sql/init.sql in the folder of configurations]
+    /// Run the statements of this file first [default: tet-sql/init.sql in the configuration directory]
     #[arg(long, value_name = "FILE")]
     pub init: Option<PathBuf>,
 
-    /// Run no statements but those that are given
+    /// Do not run the init file
     #[arg(long, conflicts_with = "init")]
     pub no_init: bool,
 
@@ -113,10 +113,10 @@ pub struct Arguments {
 /// The subcommands. To open a file with the name of a subcommand, write `./serve`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Subcommand {
-    /// Answer queries over the network: Arrow Flight SQL, as ADBC and JDBC drivers speak it
+    /// Serve queries over the network with Arrow Flight SQL, for ADBC and JDBC drivers
     #[cfg(feature = "serve")]
     Serve(Box<ServeArguments>),
-    /// Show, check, repair and convert files; the command `tet` is short for it
+    /// Show, check, repair and convert files; the command `tet` is a shortcut for this
     #[command(subcommand)]
     Tet(tet::Command),
 }
@@ -127,11 +127,11 @@ pub enum Subcommand {
 // The resources of queries.
 #[derive(Debug, Args)]
 pub struct Resources {
-    /// How files are read
+    /// Method of reading files
     #[arg(long, value_enum, default_value_t = ReadAccess::Mmap)]
     access: ReadAccess,
 
-    /// Memory for queries, e.g. 512M or 2GiB [default: what the first file asks for]
+    /// Memory for queries, e.g. 512M or 2GiB [default: the memory budget of the first file]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory_limit: Option<u64>,
 
@@ -139,7 +139,7 @@ pub struct Resources {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
-    /// Start with this setting, as SET makes it: tet.max_plan_nodes=50000 (may be given several times)
+    /// Set an option at the start, as SET does: tet.max_plan_nodes=50000 (may be given several times)
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
     pub settings: Vec<(String, String)>,
 }
@@ -163,16 +163,16 @@ pub struct Reading {
     #[arg(long)]
     no_decode_times: bool,
 
-    /// Take no coordinates from other arrays
+    /// Do not use other arrays as coordinates
     #[arg(long)]
     no_decode_coords: bool,
 
-    /// When values are unpacked by their attributes scale_factor and add_offset: auto (integers of Zarr), always or
+    /// When to unpack values with their attributes scale_factor and add_offset: auto (integers of Zarr), always or
     /// never
     #[arg(long, value_name = "WHEN", default_value_t = Unpack::Auto)]
     pub unpack: Unpack,
 
-    /// Open files without the names, labels and attributes of their footers
+    /// Ignore the footers of files, with their dimension names, labels and attributes
     #[arg(long)]
     ignore_footer: bool,
 }
@@ -182,7 +182,7 @@ pub struct Reading {
 pub enum ReadAccess {
     /// Map files into memory
     Mmap,
-    /// Read at positions
+    /// Read at offsets with pread
     Pread,
 }
 

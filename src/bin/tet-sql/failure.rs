@@ -2,7 +2,7 @@
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
-use tet_sql::error::describe;
+use tet_sql::provider::error::describe;
 
 /// The reason why a statement or the command ended early.
 #[derive(Debug)]

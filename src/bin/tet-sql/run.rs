@@ -142,7 +142,7 @@ impl Shell {
     pub fn run_script(&self, script: Script) -> Result<Control, Failure> {
         if self.depth.get() == DEEPEST {
             return Err(Failure::message(format!(
-                "{DEEPEST} scripts within each other: does one read itself?"
+                "scripts are nested {DEEPEST} levels deep: does one run itself?"
             )));
         }
         self.depth.set(self.depth.get() + 1);

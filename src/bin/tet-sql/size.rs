@@ -31,7 +31,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         },
     };
     match bytes {
-        None => Err("more bytes than can be counted".to_owned()),
+        None => Err("too many bytes".to_owned()),
         Some(0) => Err("must be more than zero".to_owned()),
         Some(bytes) => Ok(bytes),
     }

@@ -84,14 +84,14 @@ impl Categories {
         for text in parts {
             // serde would also accept an array that lists the struct's fields in order.
             if !text.trim_start().starts_with('{') {
-                return Err(format!("{} is no JSON object", quoted(text)));
+                return Err(format!("{} is not a JSON object", quoted(text)));
             }
             let stored: CategoriesJson =
                 serde_json::from_str(text).map_err(|error| clipped(&error.to_string()))?;
             missing = missing.or(stored.missing);
             for (label, code) in stored.codes.0 {
                 if codes.contains_key(&label) {
-                    return Err(format!("label {} is there twice", quoted(&label)));
+                    return Err(format!("label {} occurs twice", quoted(&label)));
                 }
                 codes.insert(label, code);
             }
@@ -107,7 +107,7 @@ impl Categories {
             }
             if missing == Some(code) {
                 return Err(format!(
-                    "label {quoted_label} has code {code}, which is that of missing cells"
+                    "label {quoted_label} has code {code}, which stands for null"
                 ));
             }
             if let Some(other) = texts.insert(code, label) {
@@ -228,7 +228,7 @@ impl<'de> Visitor<'de> for CodesVisitor {
             if codes.contains_key(&label) {
                 let label = quoted(&label);
                 return Err(de::Error::custom(format_args!(
-                    "label {label} is there twice"
+                    "label {label} occurs twice"
                 )));
             }
             let code = entries.next_value()?;
@@ -320,10 +320,10 @@ mod tests {
                 r#"{"codes":{"a":0,"b":0}}"#,
                 "labels \"a\" and \"b\" have the same code, 0",
             ),
-            (r#"{"codes":{"a":0,"a":1}}"#, "label \"a\" is there twice"),
+            (r#"{"codes":{"a":0,"a":1}}"#, "label \"a\" occurs twice"),
             (
                 r#"{"missing":0,"codes":{"a":0}}"#,
-                "label \"a\" has code 0, which is that of missing cells",
+                "label \"a\" has code 0, which stands for null",
             ),
             (r#"{"codes":{},"codes":{}}"#, "duplicate field `codes`"),
             (r#"{"missing":-1}"#, "missing field `codes`"),

@@ -212,7 +212,7 @@ impl ChunkReader {
                         ErrorLocation::chunk(self.file.path(), dataset.name(), chunk),
                         "payload",
                         format!("{} bytes when decoded", self.decoded.len()),
-                        format!("{} bytes, those of its cells", encoded.raw_bytes),
+                        format!("{} bytes, the size of its cells", encoded.raw_bytes),
                     ));
                 }
                 self.state = State::Decoded(self.decoded.len());
@@ -297,7 +297,7 @@ impl ChunkReader {
     }
 
     fn not_ready(&self) -> Error {
-        let message = "cells were asked for before the chunk was ready";
+        let message = "cells were requested before the chunk was decoded";
         Error::invalid(self.file.path(), message)
     }
 

@@ -80,7 +80,10 @@ impl<T: Clone> Chunks<T> {
     ) -> Result<(&Dataset, usize)> {
         let Some((described, written)) = self.datasets.get(dataset).zip(self.written.get(dataset))
         else {
-            return Err(Error::invalid(path, format!("no dataset number {dataset}")));
+            return Err(Error::invalid(
+                path,
+                format!("no dataset with index {dataset}"),
+            ));
         };
         let invalid = |message: &str| {
             let name = &described.name;

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::array::dataset::Dataset;
+use crate::format::array::memory_budget::MemoryBudget;
 use crate::format::array::metadata::DatasetMetadata;
+use crate::format::array::provenance::{FileMetadata, HistoryRow};
+use crate::format::array::statistics::{ChunkStatistics, ValueIndex};
 use crate::format::io::storage::{Access, Storage};
-use crate::format::tet::{Footer, MemoryBudget, ValuePostings, ZoneMaps};
 
 /// An open file of n-dimensional arrays ("datasets"), each cut into a regular grid of chunks.
 ///
@@ -54,8 +56,19 @@ pub trait ArrayFile: Debug + Send + Sync {
         None
     }
 
-    /// Returns the footer, if the format has one.
-    fn footer(&self) -> Option<&Footer> {
+    /// Returns the program that wrote the file, if the file states it.
+    fn file_metadata(&self) -> Option<&FileMetadata> {
+        None
+    }
+
+    /// Returns the steps of the file's provenance, oldest first.
+    fn history(&self) -> &[HistoryRow] {
+        &[]
+    }
+
+    /// Returns `true` if the file holds statistics of its chunks, without reading them. `None` if
+    /// the format has none.
+    fn has_chunk_statistics(&self) -> Option<bool> {
         None
     }
 
@@ -120,7 +133,7 @@ pub trait ArrayFile: Debug + Send + Sync {
     ///
     /// # Errors
     /// Fails if the zone maps cannot be read, or do not fit the datasets.
-    fn zone_maps(&self, _access: Access) -> Result<Option<Arc<ZoneMaps>>> {
+    fn chunk_statistics(&self, _access: Access) -> Result<Option<Arc<dyn ChunkStatistics>>> {
         Ok(None)
     }
 
@@ -128,7 +141,7 @@ pub trait ArrayFile: Debug + Send + Sync {
     ///
     /// # Errors
     /// Fails if the value postings cannot be read, or do not fit the datasets.
-    fn value_postings(&self, _access: Access) -> Result<Option<Arc<ValuePostings>>> {
+    fn value_index(&self, _access: Access) -> Result<Option<Arc<dyn ValueIndex>>> {
         Ok(None)
     }
 

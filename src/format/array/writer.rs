@@ -41,7 +41,7 @@ pub trait ArrayWriter: Send {
     /// Those of [`Self::write_chunk`].
     fn write_dataset(&mut self, dataset: usize, cells: &[u8]) -> Result<()> {
         let Some(described) = self.dataset(dataset).cloned() else {
-            let message = format!("no dataset number {dataset}");
+            let message = format!("no dataset with index {dataset}");
             return Err(Error::invalid(self.path(), message));
         };
         let size = described.check(self.path())?.size();

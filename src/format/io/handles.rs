@@ -201,10 +201,10 @@ impl PooledFile {
         // Check the file type first: opening a named pipe would wait for its other end.
         let metadata = absolute.metadata().map_err(Error::io(path, "open"))?;
         if metadata.is_dir() {
-            return Err(Error::invalid(path, "is a folder, expected a file"));
+            return Err(Error::invalid(path, "is a directory, expected a file"));
         }
         if !metadata.is_file() {
-            return Err(Error::invalid(path, "is no regular file"));
+            return Err(Error::invalid(path, "is not a regular file"));
         }
         let file = open(&absolute, pool).map_err(Error::io(path, "open"))?;
         let metadata = file.metadata().map_err(Error::io(path, "open"))?;
@@ -283,7 +283,7 @@ impl Drop for PooledFile {
 /// end.
 pub(crate) fn open(path: &Path, pool: &Pool) -> io::Result<File> {
     if !path.metadata()?.is_file() {
-        let message = "it is no regular file";
+        let message = "not a regular file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     match File::open(path) {
@@ -454,7 +454,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn directories_and_devices_are_refused() {
-        for (path, expected) in [("/", "is a folder"), ("/dev/null", "no regular file")] {
+        for (path, expected) in [("/", "is a directory"), ("/dev/null", "not a regular file")] {
             let error = PooledFile::open(Path::new(path), &SHARED).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
         }

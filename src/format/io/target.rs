@@ -65,7 +65,7 @@ pub(crate) fn persist(temporary: TemporaryFile, target: &Path) -> Result<()> {
         .map_err(Error::io(target, "sync"))?;
     temporary
         .persist(&resolved(target))
-        .map_err(Error::io(target, "rename the finished file to"))?;
+        .map_err(Error::io(target, "move the finished file into place"))?;
     sync_name(target);
     Ok(())
 }

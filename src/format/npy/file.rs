@@ -161,7 +161,7 @@ impl NpyFile {
             return malformed(
                 "descr",
                 format!("{:?}", header.descr),
-                "numbers, booleans, texts, or times in a unit from weeks to nanoseconds"
+                "numbers, booleans, strings, or times in a unit from weeks to nanoseconds"
                     .to_string(),
             );
         };
@@ -172,7 +172,7 @@ impl NpyFile {
             return malformed(
                 "shape",
                 format!("{:?} of {size} bytes each", header.shape),
-                format!("what fits {} bytes", length - header.cells_offset),
+                format!("at most {} bytes in all", length - header.cells_offset),
             );
         }
         let mut array = Array {
@@ -205,8 +205,8 @@ impl NpyFile {
             if cells > MAX_TEXTS {
                 return malformed(
                     "shape",
-                    format!("{:?}, of texts", header.shape),
-                    format!("at most {MAX_TEXTS} texts"),
+                    format!("{:?}, of strings", header.shape),
+                    format!("at most {MAX_TEXTS} strings"),
                 );
             }
             self.read_texts(name, cells, size, &mut array)?;
@@ -237,8 +237,8 @@ impl NpyFile {
                 return Err(Error::malformed(
                     ErrorLocation::dataset(&self.path, name),
                     "element",
-                    format!("no text at position {number}"),
-                    format!("UTF-8 or characters, of at most {MAX_TEXT} bytes"),
+                    format!("invalid at index {number}"),
+                    format!("a string of valid characters, of at most {MAX_TEXT} bytes"),
                 ));
             };
             let next = texts.len() as i64;

@@ -90,7 +90,7 @@ impl Header {
         let descr = value("descr").ok_or_else(|| unreadable("a dictionary with descr"))?;
         let Some(descr) = unquoted(descr) else {
             return Err(unreadable(
-                "descr as one element type; records of several fields are no arrays of numbers",
+                "descr as one element type; records of several fields are not supported",
             ));
         };
         let fortran_order = match value("fortran_order").map(first_word) {

@@ -78,16 +78,19 @@ pub(super) fn list(
         let end = offset.checked_add(stored);
         if end.is_none_or(|end| end > storage.length()) {
             return malformed(
-                "place of the member",
+                "location of the member",
                 format!("{stored} bytes at {offset}"),
-                format!("a place within the {} bytes of the file", storage.length()),
+                format!(
+                    "a location within the {} bytes of the file",
+                    storage.length()
+                ),
             );
         }
         if (!is_compressed && length != stored) || length > stored.saturating_mul(MAX_RATIO) {
             return malformed(
                 "length of the member",
                 format!("{length} bytes"),
-                format!("what {stored} stored bytes can be"),
+                format!("a length that {stored} stored bytes can decompress to"),
             );
         }
         let most = length.min(MAX_HEADER as u64);

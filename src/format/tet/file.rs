@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, StoredChunk};
+use crate::format::array::{
+    ArrayFile, ChunkStatistics, Dataset, DatasetMetadata, FileMetadata, HistoryRow, MemoryBudget,
+    Payload, StoredChunk, ValueIndex,
+};
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::footer::{Footer, read_footer};
-use crate::format::tet::index::{ChunkIndex, ChunkRow, Codec, MemoryBudget, StoredRow};
+use crate::format::tet::index::{ChunkIndex, ChunkRow, Codec, StoredRow};
 use crate::format::tet::package::Package;
 use crate::format::tet::statistics::document::Lazy;
 use crate::format::tet::statistics::postings::ValuePostings;
@@ -312,8 +315,16 @@ impl ArrayFile for TetFile {
         self.generation()
     }
 
-    fn footer(&self) -> Option<&Footer> {
-        Some(self.footer())
+    fn file_metadata(&self) -> Option<&FileMetadata> {
+        self.footer.metadata.file.as_ref()
+    }
+
+    fn history(&self) -> &[HistoryRow] {
+        &self.footer.history
+    }
+
+    fn has_chunk_statistics(&self) -> Option<bool> {
+        Some(self.footer.has_zone_maps())
     }
 
     fn memory_budget(&self) -> MemoryBudget {
@@ -340,11 +351,13 @@ impl ArrayFile for TetFile {
         Ok(Arc::clone(&self.storage))
     }
 
-    fn zone_maps(&self, access: Access) -> Result<Option<Arc<ZoneMaps>>> {
-        self.zone_maps(access)
+    fn chunk_statistics(&self, access: Access) -> Result<Option<Arc<dyn ChunkStatistics>>> {
+        let zone_maps = self.zone_maps(access)?;
+        Ok(zone_maps.map(|zone_maps| zone_maps as Arc<dyn ChunkStatistics>))
     }
 
-    fn value_postings(&self, access: Access) -> Result<Option<Arc<ValuePostings>>> {
-        self.value_postings(access)
+    fn value_index(&self, access: Access) -> Result<Option<Arc<dyn ValueIndex>>> {
+        let postings = self.value_postings(access)?;
+        Ok(postings.map(|postings| postings as Arc<dyn ValueIndex>))
     }
 }

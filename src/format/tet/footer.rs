@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::DatasetMetadata;
+use crate::format::array::{FileMetadata, HistoryRow};
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
 
@@ -51,32 +52,6 @@ impl Footer {
     }
 }
 
-/// One step of a file's provenance.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
-pub struct HistoryRow {
-    /// The operation: `convert`, `write`, `transform`, ...
-    pub op: String,
-    /// The source of the data: `h5`, `nc`, `zarr`, a path, ...
-    pub source: String,
-    /// The time in seconds since 1970, as a decimal string.
-    pub at: String,
-    /// Files or generations that the data came from.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub parents: Vec<String>,
-    /// Parameters of the step.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub params: BTreeMap<String, String>,
-    /// The responsible agent, as in W3C PROV.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    /// The activity, as in W3C PROV.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub activity: Option<String>,
-    /// The entity, as in W3C PROV.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub entity: Option<String>,
-}
-
 /// Metadata of the file and of its datasets.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
 pub struct Metadata {
@@ -86,20 +61,6 @@ pub struct Metadata {
     /// Metadata of each dataset, by name. Entries for unknown names are kept but have no effect.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub datasets: BTreeMap<String, DatasetMetadata>,
-}
-
-/// The program that wrote the file, and the time of writing.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
-pub struct FileMetadata {
-    /// The name of the program.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool: Option<String>,
-    /// The version of the program.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub library_version: Option<String>,
-    /// The time in seconds since 1970, as a decimal string.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub created_at: Option<String>,
 }
 
 /// A spilled region as recorded in the footer. It may lie outside the file.
@@ -181,7 +142,7 @@ pub(crate) fn read_footer(storage: &Storage, access: Access) -> Result<(Footer, 
             field,
             found,
             format!(
-                "{expected} (a broken footer can be left unread: option ignore_footer, --ignore-footer of tet-sql)"
+                "{expected} (to read the data without the footer, use --ignore-footer, or the option ignore_footer)"
             ),
         ))
     };

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::Dataset;
+use crate::format::array::MemoryBudget;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::bytes::Fields;
 use crate::format::tet::superblock::{MAX_RANK, Superblock};
@@ -27,31 +28,6 @@ pub(crate) const INDEX_VERSION: u32 = 1;
 const MAX_ZSTD_RATIO: u64 = (128 << 10) / 4;
 /// Number of rows read at a time when the whole index is read.
 const ROWS_PER_READ: u64 = 4096;
-
-/// The memory budget for queries that the writer of a file suggests in the index header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct MemoryBudget {
-    /// A fixed budget in bytes; 0 if none is given.
-    pub bytes: u32,
-    /// A fraction of the machine's memory in basis points (10000 is all of it); 0 if none is given.
-    pub basis_points: u16,
-}
-
-impl MemoryBudget {
-    /// Returns the budget in bytes for a machine with `memory` bytes: the fixed budget, else the
-    /// fraction of `memory`, else a quarter of `memory`.
-    pub fn resolve(&self, memory: u64) -> u64 {
-        match (self.bytes, self.basis_points) {
-            (0, 0) => memory / 4,
-            (0, basis_points) => {
-                let share = u128::from(memory) * u128::from(basis_points.min(10_000)) / 10_000;
-                // At most `memory`, since the fraction is at most one.
-                share as u64
-            }
-            (bytes, _) => u64::from(bytes),
-        }
-    }
-}
 
 /// The encoding of a chunk's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

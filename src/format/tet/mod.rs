@@ -25,17 +25,18 @@ pub mod verify;
 mod writer;
 
 pub use crate::format::array::{
-    AxisLabels, Categories, ChunkReader, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
-    LabelRule,
+    AxisLabels, Categories, ChunkReader, ChunkStatistics, ChunkSummary, Compression, Dataset,
+    DatasetMetadata, DatasetPostings, DatasetSpec, Dtype, FileMetadata, HistoryRow, LabelRule,
+    MemoryBudget, ValueIndex,
 };
 pub(crate) use crate::format::array::{FILL_ATTRIBUTES, Fill, fill_text};
 pub use file::{OpenOptions, TetFile};
-pub use footer::{FileMetadata, Footer, HistoryRow, Metadata};
-pub use index::{ChunkRow, Codec, MemoryBudget, StoredRow};
+pub use footer::{Footer, Metadata};
+pub use index::{ChunkRow, Codec, StoredRow};
 pub(crate) use limits::{MAX_ATTRIBUTES, MAX_LABELS, MAX_TEXT, is_allowed};
 pub use package::is_package;
-pub use statistics::postings::{DatasetPostings, ValuePostings};
-pub use statistics::zone_maps::{Zone, ZoneMaps};
+pub use statistics::postings::ValuePostings;
+pub use statistics::zone_maps::ZoneMaps;
 pub use superblock::MAGIC;
 pub use superblock::MAX_RANK;
 pub use writer::TetWriter;

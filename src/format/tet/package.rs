@@ -82,7 +82,7 @@ impl Package {
         if !is_package(root) {
             return Err(Error::invalid(
                 root,
-                "is a folder without a PROTOCOL file, expected a file or a package (.tet.d)",
+                "is a directory without a PROTOCOL file, expected a file or a package (.tet.d)",
             ));
         }
         let path = root.join(PROTOCOL);
@@ -114,7 +114,7 @@ impl Package {
             () => None,
         };
         if let Some(absent) = absent {
-            let message = format!("the package has no {absent}, which CURRENT leads to");
+            let message = format!("CURRENT names {absent}, which the package does not have");
             return Err(Error::invalid(root, message));
         }
         Ok(Self { generation, folder })
@@ -213,7 +213,7 @@ fn quoted(content: &[u8]) -> String {
 fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     let metadata = path.metadata().map_err(Error::io(path, "open"))?;
     if !metadata.is_file() {
-        return Err(Error::invalid(path, "is no regular file"));
+        return Err(Error::invalid(path, "is not a regular file"));
     }
     let file = handles::open(path, &handles::SHARED).map_err(Error::io(path, "open"))?;
     let mut content = Vec::new();

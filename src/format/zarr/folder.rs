@@ -115,7 +115,7 @@ impl ZarrHierarchy {
                     place,
                     "metadata",
                     format!("unusable ({found})"),
-                    "that of an array",
+                    "valid metadata of an array",
                 ));
             }
             Err(found) => {
@@ -174,16 +174,18 @@ impl ZarrHierarchy {
         let (&[extent], &[size]) = (described.shape.as_slice(), described.chunk_shape.as_slice())
         else {
             return Err(format!(
-                "texts of {} dimensions, expected one",
+                "strings in {} dimensions, expected one",
                 described.shape.len()
             ));
         };
         if extent > text::MAX_TEXTS {
-            return Err(format!("{extent} texts, more than {}", text::MAX_TEXTS));
+            return Err(format!("{extent} strings, more than {}", text::MAX_TEXTS));
         }
         *total += extent;
         if *total > MAX_ALL_TEXTS {
-            return Err(format!("more than {MAX_ALL_TEXTS} texts in the hierarchy"));
+            return Err(format!(
+                "more than {MAX_ALL_TEXTS} strings in the hierarchy"
+            ));
         }
         let mut codes = Codes::default();
         let mut cells = Vec::with_capacity(extent as usize);
@@ -263,7 +265,7 @@ impl ZarrHierarchy {
         let Some(found) = self.arrays.get(array) else {
             return Err(Error::invalid(
                 self.root.path(),
-                format!("no array number {array}"),
+                format!("no array with index {array}"),
             ));
         };
         let grid = found.chunk_grid();
@@ -327,7 +329,7 @@ impl ZarrHierarchy {
             None => &described.chain,
         };
         let decoded = chain.decode(bytes, &cells).map_err(|found| {
-            let expected = format!("what the codecs ({}) make of a chunk", described.codecs);
+            let expected = format!("a chunk encoded with the codecs ({})", described.codecs);
             Error::malformed(place(), "chunk", format!("undecodable ({found})"), expected)
         })?;
         Ok(Some(decoded))
@@ -368,7 +370,7 @@ impl ZarrHierarchy {
                 place,
                 "shard index",
                 format!("broken ({found})"),
-                "the places of the shard's chunks",
+                "the offset and length of each chunk",
             )
         };
         let index = self.index(array, shards, &shard, &grid, &path, identity)?;
@@ -407,7 +409,7 @@ impl ZarrHierarchy {
                 place(),
                 "shard index",
                 format!("broken ({found})"),
-                "the places of the shard's chunks",
+                "the offset and length of each chunk",
             )
         };
         let (offset, size) = shards.index_range(grid, length).map_err(broken)?;

@@ -47,7 +47,7 @@ impl Root {
         if !metadata.is_dir() {
             let place = ErrorLocation::file(path);
             let expected = "a Zarr hierarchy";
-            return Err(Error::malformed(place, "path", "no folder", expected));
+            return Err(Error::malformed(place, "path", "not a directory", expected));
         }
         let held = File::open(&absolute).ok();
         let metadata = match &held {
@@ -96,7 +96,7 @@ impl Root {
             Ok(target) if target.starts_with(&self.canonical) => Ok(Some(target)),
             Ok(_) => Err(Error::invalid(
                 path,
-                "leads out of the Zarr hierarchy by a link, which is not followed here",
+                "leads out of the Zarr hierarchy through a link; such links are not followed here",
             )),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(Error::io(path, "read")(error)),
@@ -111,7 +111,7 @@ impl Root {
         match path.metadata() {
             Ok(metadata) if metadata.is_file() => Ok(Some((path, metadata))),
             // Opening a named pipe could block forever.
-            Ok(_) => Err(no_file(&path, "chunk", "one")),
+            Ok(_) => Err(no_file(&path, "chunk", "a file")),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(Error::io(&path, "read")(error)),
         }
@@ -152,5 +152,5 @@ impl Root {
 
 fn no_file(path: &Path, field: &'static str, expected: &str) -> Error {
     let place = ErrorLocation::file(path);
-    Error::malformed(place, field, "no file", expected)
+    Error::malformed(place, field, "not a file", expected)
 }

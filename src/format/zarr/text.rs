@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::format::array::Categories;
-use crate::format::tet::MAX_TEXT;
 use crate::format::zarr::metadata::element::TextKind;
 
+/// Maximum length of a string in bytes.
+const MAX_TEXT: usize = 1024;
 /// Maximum number of strings in an array, since they are read when the hierarchy is opened.
 pub(super) const MAX_TEXTS: u64 = 65_536;
 
@@ -51,7 +52,7 @@ pub(super) fn parse(kind: TextKind, bytes: &[u8], count: u64) -> Result<Vec<Stri
     };
     match texts.iter().find(|text: &&String| text.len() > MAX_TEXT) {
         Some(text) => Err(format!(
-            "a text of {} bytes, more than {MAX_TEXT}",
+            "a string of {} bytes, more than {MAX_TEXT}",
             text.len()
         )),
         None => Ok(texts),
@@ -67,12 +68,14 @@ fn variable(bytes: &[u8], count: u64) -> Result<Vec<String>, String> {
     };
     let stored = number(&mut rest)?;
     if stored != count {
-        return Err(format!("{stored} texts, expected {count}"));
+        return Err(format!("{stored} strings, expected {count}"));
     }
     let mut texts = Vec::new();
     for _ in 0..count {
         let length = number(&mut rest)?;
-        let text = rest.get(..length as usize).ok_or("cut off within a text")?;
+        let text = rest
+            .get(..length as usize)
+            .ok_or("cut off within a string")?;
         texts.push(utf8(text)?);
         rest = &rest[length as usize..];
     }
@@ -83,7 +86,7 @@ fn fixed(bytes: &[u8], count: u64, size: u64) -> Result<impl Iterator<Item = &[u
     let expected = count.checked_mul(size);
     if expected != Some(bytes.len() as u64) {
         return Err(format!(
-            "{} bytes, expected {count} texts of {size}",
+            "{} bytes, expected {count} strings of {size} bytes",
             bytes.len()
         ));
     }
@@ -107,13 +110,13 @@ fn utf32(bytes: &[u8], is_big_endian: bool) -> Result<String, String> {
         .iter()
         .map(|bytes| char::from_u32(point(bytes)));
     text.collect::<Option<_>>()
-        .ok_or_else(|| "a code point that is none".to_string())
+        .ok_or_else(|| "an invalid code point".to_string())
 }
 
 fn utf8(bytes: &[u8]) -> Result<String, String> {
     match str::from_utf8(bytes) {
         Ok(text) => Ok(text.to_string()),
-        Err(_) => Err("a text that is no UTF-8".to_string()),
+        Err(_) => Err("a string that is not UTF-8".to_string()),
     }
 }
 

@@ -185,7 +185,7 @@ impl Walk<'_> {
                     }
                 }
                 Ok(DirectoryKind::Group | DirectoryKind::Plain) => self.warnings.push(format!(
-                    "group {name:?} is left out: more than {MAX_DEPTH} groups within each other"
+                    "group {name:?} is left out: nested more than {MAX_DEPTH} groups deep"
                 )),
                 Err(error) => self.warnings.push(format!("{name:?} is left out: {error}")),
             }
@@ -210,7 +210,7 @@ impl Walk<'_> {
         }
         let is_followed = self.root.links() == OutwardLinks::Follow;
         self.warnings.push(format!(
-            "{}: is a link that leads out of the Zarr hierarchy; {}",
+            "{}: the link leads out of the Zarr hierarchy; {}",
             link.display(),
             match is_followed {
                 true => "it is followed",
@@ -238,7 +238,7 @@ impl Walk<'_> {
                     folders.push(path);
                 } else if kind.is_symlink() && self.root.is_outside(&path) {
                     self.warnings.push(format!(
-                        "{}: is a link that leads out of the Zarr hierarchy; chunks are read from there",
+                        "{}: the link leads out of the Zarr hierarchy; chunks are read from there",
                         path.display()
                     ));
                     return;
@@ -272,7 +272,7 @@ impl Walk<'_> {
     fn count_directory(&mut self) -> Result<()> {
         self.folders += 1;
         if self.folders > MAX_DIRECTORIES {
-            return Err(self.too_many(MAX_DIRECTORIES, "folders"));
+            return Err(self.too_many(MAX_DIRECTORIES, "directories"));
         }
         Ok(())
     }
@@ -292,8 +292,8 @@ impl Walk<'_> {
         let Some((bytes, identity)) = json::read(self.root, &path)? else {
             return Err(Error::malformed(
                 ErrorLocation::file(self.root.path()),
-                "folder",
-                "one without zarr.json, .zgroup, .zarray and .zmetadata",
+                "directory",
+                "one without any of zarr.json, .zgroup, .zarray and .zmetadata",
                 "a Zarr hierarchy",
             ));
         };
@@ -314,8 +314,9 @@ impl Walk<'_> {
             let array = documents.remove(&format!("{prefix}.zarray"));
             let attributes = documents.remove(&format!("{prefix}.zattrs"));
             if !name.is_empty() && !is_path(name) {
-                self.warnings
-                    .push(format!("{name:?} is left out: its name is no path"));
+                self.warnings.push(format!(
+                    "{name:?} is left out: its name is not a valid path"
+                ));
                 continue;
             }
             let documents = Documents::V2 {

@@ -14,7 +14,7 @@ const BEYOND: f64 = 1e24;
 
 /// 1582-10-15, the first Gregorian day of the standard calendar, in microseconds since 1970.
 const FIRST_GREGORIAN: i128 = -141_427 * DAY / MICROSECOND;
-const OUT_OF_RANGE: &str = "an instant that a timestamp holds, within the years -262143 to 262142";
+const OUT_OF_RANGE: &str = "an instant in the years -262143 to 262142, the range of timestamps";
 
 impl CfTime {
     /// Decodes numbers to UTC timestamps: integers exactly, floats to the nearest microsecond.
@@ -123,8 +123,8 @@ impl CfTime {
     fn timestamp(&self, microseconds: i128) -> Result<i64, &'static str> {
         if self.calendar == Calendar::Mixed && microseconds < FIRST_GREGORIAN {
             return Err(
-                "an instant from 1582-10-15 on, since the standard calendar is Julian before and timestamps are \
-                 not (the calendar proleptic_gregorian has no such limit)",
+                "an instant on or after 1582-10-15, since the standard calendar is Julian before and \
+                 timestamps are not (the calendar proleptic_gregorian has no such limit)",
             );
         }
         i64::try_from(microseconds)
@@ -153,7 +153,7 @@ fn decode_all<T: Debug>(
 fn not_a_timestamp(value: &str, position: usize, expected: &str) -> CfTimeError {
     CfTimeError {
         field: "time coordinate",
-        found: format!("{value} at position {position}"),
+        found: format!("{value} at index {position}"),
         expected: expected.to_string(),
     }
 }
@@ -187,7 +187,7 @@ mod tests {
         );
         assert!(
             error.starts_with(
-                "time coordinate is 577736 at position 1, expected an instant from 1582-10-15 on"
+                "time coordinate is 577736 at index 1, expected an instant on or after 1582-10-15"
             ),
             "{error}"
         );
@@ -250,7 +250,7 @@ mod tests {
                 "",
                 Int64Array::from(vec![1_000, -999])
             ),
-            "time coordinate is -999 at position 1, expected a whole number of microseconds"
+            "time coordinate is -999 at index 1, expected a whole number of microseconds"
         );
         // The reference date may supply the missing nanoseconds.
         let odd = time("ns since 1970-01-01 00:00:00.000000001", "");
@@ -306,9 +306,7 @@ mod tests {
                 Float64Array::from(vec![0.0, value]),
             );
             assert!(
-                error.starts_with(&format!(
-                    "time coordinate is {name} at position 1, expected "
-                )),
+                error.starts_with(&format!("time coordinate is {name} at index 1, expected ")),
                 "{error}"
             );
         }
@@ -326,7 +324,7 @@ mod tests {
         );
         assert_eq!(
             refused(units, "", Int8Array::from(vec![Some(0), None])),
-            "time coordinate is NULL at position 1, expected a number"
+            "time coordinate is NULL at index 1, expected a number"
         );
     }
 }

@@ -123,7 +123,7 @@ fn parse_calendar(calendar: &str) -> Result<Calendar, CfTimeError> {
         Err(CfTimeError {
             field: "calendar",
             found: quoted(name),
-            expected: "standard, gregorian or proleptic_gregorian, which timestamps can follow"
+            expected: "standard, gregorian or proleptic_gregorian, since timestamps cannot represent other calendars"
                 .to_string(),
         })
     }
@@ -288,7 +288,8 @@ mod tests {
         assert_ne!(parse(Some(" Proleptic_Gregorian")).unwrap(), standard);
         assert_eq!(
             refused("days since 2000-01-01", "noleap"),
-            "calendar is \"noleap\", expected standard, gregorian or proleptic_gregorian, which timestamps can follow"
+            "calendar is \"noleap\", expected standard, gregorian or proleptic_gregorian, since timestamps \
+             cannot represent other calendars"
         );
         for calendar in [
             "365_day", "all_leap", "366_day", "360_day", "julian", "none", "utc", "tai", "x",

@@ -34,7 +34,8 @@ impl Calendar {
         if self == Self::Mixed && year < 1 {
             // The CF conventions leave open whether there is a year 0 between -1 and 1.
             return Err(
-                "a reference date in a year from 1 on, since the standard calendar has no others",
+                "a reference date in year 1 or later, since the standard calendar has no year 0 and no \
+                 negative years",
             );
         }
         if self == Self::Mixed && date <= LAST_JULIAN {

@@ -56,7 +56,7 @@ impl FileKind {
             .map(|(extension, _)| format!(".{extension}"))
             .collect();
         plan_err!(
-            "{}: the name does not tell the format, expected one that ends in {}",
+            "{}: unknown file extension, expected one of {}",
             path.display(),
             known.join(", ")
         )
@@ -70,7 +70,7 @@ impl FileKind {
         match Self::by_name(path) {
             // Any array file is read as `Tet`: its content is examined when it is opened.
             None if path.is_file() => Ok(Self::Tet),
-            None if !path.exists() => plan_err!("{}: no such file or folder", path.display()),
+            None if !path.exists() => plan_err!("{}: no such file or directory", path.display()),
             _ => Self::of(path),
         }
     }

@@ -56,12 +56,13 @@ fn open_locations(
         match (location.dataset, &options.dataset) {
             (Some(here), _) if locations.len() > 1 => {
                 return plan_err!(
-                    "{text}: of several locations none can name the dataset {here:?}; use the option dataset"
+                    "{text}: cannot name the dataset {here:?} in one of several locations; use OPTIONS \
+                     (dataset ...) instead"
                 );
             }
             (Some(here), Some(there)) if here != *there => {
                 return plan_err!(
-                    "{text}: the location names the dataset {here:?}, but {there:?} is asked for, too"
+                    "{text}: the location names the dataset {here:?}, but the option dataset names {there:?}"
                 );
             }
             (Some(here), None) => options.dataset = Some(here),
@@ -98,7 +99,7 @@ impl TableProviderFactory for ArrayTableFactory {
         let name = &command.name;
         if !command.schema.fields().is_empty() {
             return plan_err!(
-                "{name}: the columns of an array's table come from its files; leave them out"
+                "{name}: a table over arrays takes its columns from the files; omit the column list"
             );
         }
         for (is_given, clause) in [
@@ -107,7 +108,7 @@ impl TableProviderFactory for ArrayTableFactory {
             (command.unbounded, "UNBOUNDED"),
         ] {
             if is_given {
-                return plan_err!("{name}: {clause} means nothing for an array; leave it out");
+                return plan_err!("{name}: {clause} is not supported for arrays; omit the clause");
             }
         }
         let mut options = self.defaults.clone();
@@ -172,7 +173,7 @@ fn refuse_special(location: &str) -> Result<()> {
     let path = Path::new(location.strip_prefix("file://").unwrap_or(location));
     let is_special = |metadata: Metadata| !(metadata.is_file() || metadata.is_dir());
     match path.metadata().is_ok_and(is_special) {
-        true => plan_err!("{location}: is no regular file"),
+        true => plan_err!("{location}: not a regular file or directory"),
         false => Ok(()),
     }
 }

@@ -71,7 +71,7 @@ fn files(text: &str) -> Result<(Vec<PathBuf>, Option<String>)> {
     if path.is_dir() {
         search(path, MAX_DEPTH, &mut files)?;
         if files.is_empty() {
-            return plan_err!("{text}: no .tet file in the folder");
+            return plan_err!("{text}: the directory contains no .tet file");
         }
     } else if path.exists() {
         files.push(path.to_path_buf());
@@ -101,7 +101,7 @@ fn files(text: &str) -> Result<(Vec<PathBuf>, Option<String>)> {
             return plan_err!("{text}: no file matches the pattern");
         }
     } else {
-        return plan_err!("{text}: no such file or folder");
+        return plan_err!("{text}: no such file or directory");
     }
     files.sort();
     files.dedup();

@@ -11,7 +11,7 @@ use datafusion::config::ConfigOptions;
 
 use crate::error::Error;
 use crate::format::array::ArrayFile;
-use crate::format::tet::MemoryBudget;
+use crate::format::array::MemoryBudget;
 use crate::provider::adapters::arrays::{ArrayDataset, FileTables, open_file};
 use crate::provider::catalog::names::ignoring_case;
 use crate::provider::catalog::settings::options::ArrayOptions;
@@ -116,7 +116,7 @@ impl ArraySchema {
         match ignoring_case(names, name) {
             Ok(position) => Ok(position.map(|position| &self.tables[position].1)),
             Err([first, second]) => plan_err!(
-                "{name} could be \"{first}\" or \"{second}\" of {}; quote one of them",
+                "table name {name} is ambiguous: {} has \"{first}\" and \"{second}\"; quote one of them",
                 self.path().display()
             ),
         }
@@ -154,7 +154,7 @@ impl SchemaProvider for ArraySchema {
     fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if !self.overlay.table_exist(name) && self.dataset(name)?.is_some() {
             return exec_err!(
-                "{name} is a dataset of the file {}, which cannot be dropped",
+                "cannot drop {name}: it is a dataset of the read-only file {}",
                 self.path().display()
             );
         }

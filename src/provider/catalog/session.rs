@@ -295,13 +295,13 @@ impl ArraySessionExt for SessionContext {
         let mut names = HashSet::new();
         for file in tet_files(path)? {
             let Ok(name) = stem(&file) else {
-                let message = "the name is not UTF-8, so that it cannot be a schema's";
+                let message = "the file name is not valid UTF-8 and cannot name a schema";
                 folder.refused.push(Error::invalid(&file, message));
                 continue;
             };
             match ArraySchema::open_in(config.options(), name, &file, options.clone()) {
                 Ok(schema) if !names.insert(schema.name().to_string()) => {
-                    let message = "another file of the folder has the same stem";
+                    let message = "another file in the directory has the same stem";
                     folder.refused.push(Error::invalid(&file, message));
                 }
                 Ok(schema) => folder.schemas.push(Arc::new(schema)),
@@ -356,11 +356,11 @@ fn register_schemas(ctx: &SessionContext, schemas: &[Arc<ArraySchema>]) -> Resul
         let name = schema.name();
         let file = schema.path().display();
         if RESERVED.contains(&name) {
-            return plan_err!("{file}: a schema cannot be called \"{name}\"; choose another name");
+            return plan_err!("{file}: \"{name}\" is a reserved schema name; choose another name");
         }
         if !names.insert(name.to_string()) {
             return plan_err!(
-                "{file}: there is a schema called \"{name}\" already; choose another name"
+                "{file}: a schema named \"{name}\" already exists; choose another name"
             );
         }
     }
@@ -394,7 +394,7 @@ fn stem(path: &Path) -> Result<String> {
             Ok(name.to_string())
         }
         None => plan_err!(
-            "{}: the file's name cannot be a schema's; choose another name",
+            "{}: the file name is not valid UTF-8 and cannot name a schema; choose another name",
             path.display()
         ),
     }

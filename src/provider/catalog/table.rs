@@ -178,8 +178,8 @@ impl TableProvider for ArrayTable {
         _insert_op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         not_impl_err!(
-            "{} is an array of a sealed {} file, to which rows cannot be added; COPY (SELECT ... UNION ALL ...) TO 'new.tet' \
-             writes a new one with them",
+            "cannot insert into {}: {} files are read-only; write a new file with COPY (SELECT ... UNION ALL \
+             ...) TO 'new.tet'",
             self.source.name(),
             self.source.format()
         )

@@ -107,8 +107,8 @@ pub(super) fn convert(
         let is_more = |spec: &DatasetSpec| spec.metadata() != &DatasetMetadata::default();
         if specs.iter().any(is_more) {
             converted.warnings.push(format!(
-                "{}: names of dimensions and attributes are left out, and texts are their codes; NumPy's files have no \
-                 place for them",
+                "{}: dimension names and attributes are dropped, and texts become codes, because NumPy files \
+                 cannot store them",
                 output.display()
             ));
         }
@@ -363,7 +363,7 @@ impl ConversionPlan<'_> {
 /// Returns the reason why an array cannot be stored in a `.tet` file, or `None` if it can.
 fn unfit(shape: &[u64], metadata: &DatasetMetadata) -> Option<String> {
     if shape.contains(&0) {
-        return Some("it has no cells, which a .tet file has no place for".to_string());
+        return Some("it has no cells, and a .tet file cannot store an empty array".to_string());
     }
     if !(1..=MAX_RANK).contains(&shape.len()) {
         return Some(format!(
@@ -389,7 +389,10 @@ fn copy(
     progress: &ConvertProgress,
 ) -> Result<()> {
     let Some(described) = writer.dataset(number).cloned() else {
-        return exec_err!("{}: no dataset number {number}", writer.path().display());
+        return exec_err!(
+            "{}: no dataset with index {number}",
+            writer.path().display()
+        );
     };
     let size = described.check(writer.path())?.size();
     let most_bytes = options.memory as u64 / IN_FLIGHT;

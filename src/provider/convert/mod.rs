@@ -84,7 +84,7 @@ impl ConvertOptions {
         ];
         let unused = options.into_iter().filter(|(_, is_unused)| *is_unused);
         unused
-            .map(|(option, _)| format!("--{option} means nothing here"))
+            .map(|(option, _)| format!("--{option} has no effect for these formats"))
             .collect()
     }
 
@@ -168,7 +168,7 @@ pub async fn convert(
     let converted = match (source.is_array(), target.is_array()) {
         (true, true) => arrays::convert(input, target, output, options, progress),
         (false, true) if target == FileKind::Npy => plan_err!(
-            "{}: rows are not written as NumPy's files; convert them to .tet or .zarr, and that to this",
+            "{}: rows cannot be written to NumPy files directly; convert them to .tet or .zarr first",
             output.display()
         ),
         _ => rows::convert(input, source, target, output, options, progress).await,

@@ -19,11 +19,12 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use tokio::task::AbortHandle;
 use url::Url;
 
-use crate::error::{Error, describe};
+use crate::error::Error;
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::catalog::session::enable_arrays;
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted};
 use crate::provider::copy::{ArrayFormatFactory, CopyOptions, Spelling};
+use crate::provider::error::describe;
 
 /// The interval at which progress is updated and cancellation is checked.
 const TICK: Duration = Duration::from_millis(100);
@@ -216,6 +217,6 @@ fn url(path: &Path) -> Result<String> {
     let absolute = std::path::absolute(path).map_err(Error::io(path, "find"))?;
     match Url::from_file_path(&absolute) {
         Ok(url) => Ok(url.to_string()),
-        Err(()) => exec_err!("{}: the name is none of a file", path.display()),
+        Err(()) => exec_err!("{}: not a valid file path", path.display()),
     }
 }

@@ -196,7 +196,7 @@ impl Assembly<'_> {
         starts.push(cells);
         let Ok(cells) = usize::try_from(cells) else {
             return plan_err!(
-                "a chunk of {cells} cells does not fit in memory; {} makes it smaller",
+                "a chunk of {cells} cells does not fit in memory; choose smaller chunks with {}",
                 self.options.named("chunk")
             );
         };
@@ -220,8 +220,8 @@ impl Assembly<'_> {
                     if has_row[cell / 64] & bit != 0 {
                         let codes: Vec<u32> = block.codes.iter().map(|codes| codes[row]).collect();
                         return exec_err!(
-                            "two rows have the cell {}, where an array has one value; group the rows by all dimensions, or \
-                             name those that are missing: {}",
+                            "two rows have the same cell {}; group the rows by all dimensions, or add the \
+                             missing dimensions: {}",
                             (self.cell)(&codes),
                             self.options.spelled("dims", "...")
                         );
@@ -264,7 +264,7 @@ fn filled(fill: &[u8], cells: usize, options: &CopyOptions) -> Result<Vec<u8>> {
     let bytes = cells.saturating_mul(fill.len());
     if array.try_reserve_exact(bytes).is_err() {
         return plan_err!(
-            "a chunk of {bytes} bytes does not fit in memory; {} makes it smaller",
+            "a chunk of {bytes} bytes does not fit in memory; choose smaller chunks with {}",
             options.named("chunk")
         );
     }

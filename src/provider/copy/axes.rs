@@ -154,7 +154,9 @@ impl AxisBuilder {
             _ => (true, column),
         };
         if !is_number {
-            return plan_err!("dimension {name} is NaN in a row, which is no coordinate");
+            return plan_err!(
+                "dimension {name} is NaN in a row, but a coordinate must be a number"
+            );
         }
         Ok(column)
     }
@@ -307,8 +309,8 @@ fn coordinate_type(name: &str, data_type: &DataType) -> Result<DataType> {
         other if other.is_integer() || other.is_floating() => other.clone(),
         other => {
             return plan_err!(
-                "dimension {name} is of type {other}, which is none of a coordinate; cast it to a number, a text, a date or \
-                 a timestamp"
+                "dimension {name} has type {other}, which cannot be a coordinate; cast it to a number, a text, \
+                 a date or a timestamp"
             );
         }
     })

@@ -25,7 +25,7 @@ impl Columns {
         for field in schema.fields() {
             if !names.insert(field.name()) {
                 return plan_err!(
-                    "two columns are called {:?}, which dimensions and datasets cannot be; give one another name",
+                    "two columns are named {:?}, but names of dimensions and datasets must be unique; rename one",
                     field.name()
                 );
             }
@@ -135,7 +135,8 @@ impl Columns {
                 options.spelled("dims", &names.join(","))
             };
             return plan_err!(
-                "{} may be dimensions or values; say which columns are dimensions: {} if they are some, else {}",
+                "{} may be dimensions or values; name the dimensions: {} if they are dimensions, {} if they \
+                 are values",
                 names_of(schema, unclear.iter().copied()),
                 dims(&dimensions),
                 dims(&certain)
@@ -246,8 +247,8 @@ mod tests {
                     field("v", DataType::Float32),
                 ],
                 None,
-                "n may be dimensions or values; say which columns are dimensions: OPTIONS (dims 'lat,n') if they are \
-                 some, else OPTIONS (dims 'lat')",
+                "n may be dimensions or values; name the dimensions: OPTIONS (dims 'lat,n') if they are dimensions, \
+                 OPTIONS (dims 'lat') if they are values",
             ),
             (
                 vec![lat.clone(), n.clone()],
@@ -257,7 +258,7 @@ mod tests {
             (
                 vec![lat.clone(), lat.clone()],
                 None,
-                "two columns are called \"lat\"",
+                "two columns are named \"lat\"",
             ),
         ] {
             let dims = dims.as_ref().map(|dims| dims.as_slice());

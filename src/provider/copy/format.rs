@@ -94,7 +94,8 @@ struct ArrayFormat {
 }
 
 /// The error for reading an array file as a DataFusion listing table.
-const NOT_LISTED: &str = "a file of arrays is read as a table of ours: CREATE EXTERNAL TABLE ... STORED AS TET, or FROM 'file.tet'";
+const NOT_LISTED: &str = "array files cannot be read as listing tables; use CREATE EXTERNAL TABLE ... STORED AS \
+                          TET, or FROM 'file.tet'";
 
 #[async_trait]
 impl FileFormat for ArrayFormat {

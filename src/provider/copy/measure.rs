@@ -100,7 +100,7 @@ impl Measure {
             }
             other => {
                 return plan_err!(
-                    "column {name} is of type {other}, of which there are no datasets; cast it to a number"
+                    "column {name} has type {other}, which no dataset can store; cast it to a number"
                 );
             }
         };
@@ -262,8 +262,8 @@ impl Measure {
             (None, false) => {
                 let Some(chosen) = self.free_value() else {
                     return plan_err!(
-                        "{} has missing cells, and both ends of the range of {} among its values; no value is left to mean \
-                         that one is missing: cast it to a wider type",
+                        "{} has missing cells, but both the min and the max of {} occur among its values, so \
+                         no fill value is free; cast it to a wider type",
                         self.name,
                         self.dtype
                     );
@@ -305,8 +305,8 @@ impl Measure {
 
 fn too_many_texts(name: &str) -> String {
     format!(
-        "{name} has more or longer texts than fit the {MAX_CATEGORY_ATTRIBUTES} attributes of {MAX_TEXT} bytes that the format leaves for \
-         them; number them, and keep their texts in a table of their own"
+        "{name} has more or longer texts than fit the {MAX_CATEGORY_ATTRIBUTES} attributes of {MAX_TEXT} bytes \
+         that the format has for them; store codes instead, and keep the texts in a separate table"
     )
 }
 
@@ -403,7 +403,10 @@ mod tests {
     fn what_cannot_mean_missing_is_refused() {
         let all: ArrayRef = Arc::new(UInt8Array::from(vec![0, 255]));
         let error = measure(&all, &[], None).fill(true).unwrap_err();
-        assert!(error.to_string().contains("no value is left"), "{error}");
+        assert!(
+            error.to_string().contains("no fill value is free"),
+            "{error}"
+        );
         assert_eq!(measure(&all, &[], None).fill(false).unwrap(), [0]);
         let error = measure(&all, &[], Some("255")).fill(true).unwrap_err();
         assert!(error.to_string().contains("has the value 255"), "{error}");

@@ -168,8 +168,8 @@ impl CopyOptions {
                         _ => "zarr_format",
                     };
                     return config_err!(
-                        "there is no option {key} of COPY ... STORED AS {}; there are dims, chunk, compression (or codec), level, \
-                         dataset, axis_order, fill_value, {own}, attribute.NAME and attribute.DATASET.NAME",
+                        "unknown option {key} of COPY ... STORED AS {}, expected one of dims, chunk, compression (or codec), \
+                         level, dataset, axis_order, fill_value, {own}, attribute.NAME or attribute.DATASET.NAME",
                         kind.stored_as()
                     );
                 }
@@ -179,7 +179,7 @@ impl CopyOptions {
             (None, None) => options.compression,
             (Some(Codec::Raw), None) => Compression::Raw,
             (Some(Codec::Raw), Some(_)) => {
-                return config_err!("option level means nothing without zstd compression");
+                return config_err!("option level has no effect without zstd compression");
             }
             (Some(Codec::Zstd), None) => Compression::ZSTD,
             (_, Some(level)) => Compression::Zstd { level },
@@ -311,7 +311,7 @@ mod tests {
                 of_level_9
             );
             let error = compression(&[(name, "raw"), ("level", "9")]).unwrap_err();
-            assert!(error.to_string().contains("level means nothing"), "{error}");
+            assert!(error.to_string().contains("level has no effect"), "{error}");
         }
         let both = compression(&[("codec", "raw"), ("compression", "zstd")]);
         assert!(both.unwrap_err().to_string().contains("differ"));
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn what_is_no_option_is_refused() {
         for (key, value, expected) in [
-            ("dimensions", "a", "there is no option dimensions"),
+            ("dimensions", "a", "unknown option dimensions"),
             ("chunk", "10,x", "option chunk has \"x\""),
             ("chunk", "0", "expected a number from 1"),
             ("codec", "lzma", "option codec is \"lzma\", expected zstd"),

@@ -231,7 +231,7 @@ impl CopyPaths {
             false => PathBuf::from(original),
             true if url.scheme() == "file" => match url.get_url().to_file_path() {
                 Ok(path) => path,
-                Err(()) => return plan_err!("{original}: is not the path of a file"),
+                Err(()) => return plan_err!("{original}: not a path to a local file"),
             },
             true => return Ok(None),
         };
@@ -275,7 +275,7 @@ impl CopyPaths {
         };
         match url {
             Ok(url) => ListingTableUrl::parse(url),
-            Err(()) => plan_err!("{}: is not the path of a file", self.target.display()),
+            Err(()) => plan_err!("{}: not a path to a local file", self.target.display()),
         }
     }
 
@@ -300,7 +300,7 @@ fn move_file(written: &Path, target: &Path) -> Result<(), Error> {
     let file = File::open(written);
     file.and_then(|file| file.sync_all())
         .and_then(|()| std::fs::rename(written, target))
-        .map_err(Error::io(target, "rename the finished file to"))?;
+        .map_err(Error::io(target, "move the finished file into place"))?;
     target::sync_name(target);
     Ok(())
 }

@@ -93,8 +93,8 @@ impl ArraySink {
                 .any(|axis| axis.name() == base(&measure.name))
             {
                 return plan_err!(
-                    "a dataset and a dimension are both called {:?}, which would make its values the coordinates; {} gives \
-                     it another name",
+                    "dataset {:?} has the name of a dimension, so its values would be read as coordinates; \
+                     rename it: {}",
                     measure.name,
                     sink.options.spelled("dataset", "...")
                 );
@@ -102,7 +102,7 @@ impl ArraySink {
         }
         if sink.options.dataset.is_some() && sink.columns.measures.len() > 1 {
             return plan_err!(
-                "{} names the only dataset, but there are {}, called like their columns",
+                "{} requires a single value column, found {}; with several, each dataset is named after its column",
                 sink.options.named("dataset"),
                 sink.columns.measures.len()
             );
@@ -125,13 +125,13 @@ impl ArraySink {
         // `COPY` replaces an existing Zarr directory, but puts no `.tet` file in place of a
         // directory.
         if self.path.is_dir() && self.kind == FileKind::Tet {
-            return plan_err!("{path} is a folder, expected the path of a file");
+            return plan_err!("{path} is a directory, expected the path of a file");
         }
         let folder = self.path.parent();
         let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
         match folder {
             Some(folder) if !folder.is_dir() => {
-                plan_err!("{path}: there is no folder {}", folder.display())
+                plan_err!("{path}: directory {} does not exist", folder.display())
             }
             _ => Ok(()),
         }
@@ -391,7 +391,7 @@ impl Rows {
         is_cancelled: &AtomicBool,
     ) -> Result<()> {
         if count == 0 {
-            return plan_err!("there is no row, and an array has at least one cell");
+            return plan_err!("the query returned no rows, but an array needs at least one cell");
         }
         let shape: Vec<u64> = self.axes.iter().map(|axis| axis.len() as u64).collect();
         let names: Vec<String> = self
@@ -406,8 +406,8 @@ impl Rows {
             cells.filter(|cells| *cells <= SMALL_ARRAY_CELLS || cells / count <= MAX_CELLS_PER_ROW)
         else {
             return plan_err!(
-                "{count} rows would make an array of {shape:?} cells over {}, nearly all of them missing; are all of these \
-                 dimensions? {} says which are",
+                "{count} rows would make an array of {shape:?} cells over {}, nearly all of them missing; are \
+                 all of these dimensions? Name the dimensions with {}",
                 names.join(", "),
                 options.spelled("dims", "...")
             );
@@ -417,7 +417,7 @@ impl Rows {
             let is_needed = cells > count || measure.nulls > 0;
             if is_needed && measure.is_text() && kind != FileKind::Tet {
                 return plan_err!(
-                    "{} has missing texts, of which Zarr has no notion; COALESCE says what to write for them",
+                    "column {} has null or missing texts, which Zarr cannot store; replace nulls with COALESCE",
                     measure.name
                 );
             }

@@ -114,7 +114,7 @@ impl AxisStorage {
             return plan_err!(
                 "dimension {} has the time {}, expected one within the years -262143 to 262142",
                 axis.name,
-                value.unwrap_or_else(|_| "beyond all years".to_string())
+                value.unwrap_or_else(|_| "(out of range)".to_string())
             );
         }
         // Only a dataset can keep attributes. Implicit coordinates and labels cannot.

@@ -142,7 +142,7 @@ fn coerced(name: &str, types: &[DataType]) -> Result<Vec<DataType>> {
 
 fn field_of(field: &str, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
     if arguments.args.len() != 1 {
-        return exec_err!("one argument is expected");
+        return exec_err!("{field} takes one argument");
     }
     let name = ColumnarValue::Scalar(ScalarValue::from(field));
     arguments.args.insert(0, name);

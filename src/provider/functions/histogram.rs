@@ -65,7 +65,9 @@ impl Histogram {
             Some(ScalarValue::Int64(Some(bins))),
         ) = (constant(1), constant(2), constant(3))
         else {
-            return plan_err!("histogram(value, low, high, bins) takes constants but for value");
+            return plan_err!(
+                "histogram(value, low, high, bins): low, high and bins must be constants"
+            );
         };
         if !(low < high && (high - low).is_finite()) {
             return plan_err!(

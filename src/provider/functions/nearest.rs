@@ -51,7 +51,8 @@ impl ScalarUDFImpl for Nearest {
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
         exec_err!(
-            "nearest(dimension, target) stands in queries of arrays, in sessions that enable_arrays made"
+            "nearest(dimension, target) works only on dimensions of array tables, in sessions set up by \
+             enable_arrays"
         )
     }
 }

@@ -56,7 +56,7 @@ impl<L: Listing> TableFunctionImpl for ListingFunction<L> {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         if !args.exprs().is_empty() {
             let name = L::NAME;
-            return plan_err!("{name} takes no argument, as in SELECT * FROM {name}()");
+            return plan_err!("{name} takes no arguments: SELECT * FROM {name}()");
         }
         let of_schema = SCHEMA_COLUMNS.map(|name| Field::new(name, DataType::Utf8, true));
         let of_rows = L::COLUMNS.iter().map(Column::field);

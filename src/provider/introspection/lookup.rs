@@ -56,7 +56,10 @@ pub(super) fn table(
             Some(Ok(None)) => {}
             Some(Err(error)) => return Err(error),
             None => {
-                return plan_err!("{function}: the catalog of {text} does not find tables at once");
+                return plan_err!(
+                    "{function}: the catalog of {text} looks up tables asynchronously, which table functions \
+                     do not support"
+                );
             }
         }
     }

@@ -100,7 +100,7 @@ impl DataSource for RowScan {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         if partition != 0 {
-            return internal_err!("partition {partition} of 1 was asked for");
+            return internal_err!("partition {partition} requested from a scan with 1 partition");
         }
         let batches = Arc::clone(&self.source).read(Request {
             columns: self.columns.clone(),

@@ -338,7 +338,10 @@ impl GridSource for AlignedGrids {
     }
 
     fn describe_chunk(&self, _chunk: &[u64], _options: &ReadOptions) -> Result<ChunkDescription> {
-        internal_err!("{} has no chunks but those of its parts", self.name)
+        internal_err!(
+            "{} has no stored chunks of its own: describe the chunks of its parts",
+            self.name
+        )
     }
 
     fn describe(&self) -> Result<TableDescription> {

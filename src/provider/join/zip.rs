@@ -279,7 +279,10 @@ fn columns_in<'a>(expressions: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>) 
 /// Returns the plan that computes rows from a scan, with the column names of `schema`.
 fn plan_of(rows: InlinedInput<ArrayScan>, schema: &SchemaRef) -> Result<Arc<dyn ExecutionPlan>> {
     if schema.fields().len() != rows.columns.len() {
-        return internal_err!("{} columns for {schema}", rows.columns.len());
+        return internal_err!(
+            "the plan computes {} columns, which do not fit the schema {schema}",
+            rows.columns.len()
+        );
     }
     let table = Arc::clone(rows.node.source().schema());
     let read = rows.node.plan().projection.clone();

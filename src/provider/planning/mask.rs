@@ -13,6 +13,6 @@ pub(crate) fn mask(predicate: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Res
     match mask.as_boolean_opt() {
         Some(mask) if mask.null_count() > 0 => Ok(prep_null_mask_filter(mask)),
         Some(mask) => Ok(mask.clone()),
-        None => internal_err!("{predicate} is no predicate"),
+        None => internal_err!("{predicate} does not return a boolean"),
     }
 }

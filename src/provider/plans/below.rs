@@ -198,7 +198,7 @@ pub(crate) fn replace_columns(
         match replace(column.index()) {
             // The replacement refers to other columns, so its own columns are left alone.
             Some(with) => Ok(Transformed::new(with, true, TreeNodeRecursion::Jump)),
-            None => internal_err!("{column} is no column of the rows below"),
+            None => internal_err!("{column} is not a column of the input"),
         }
     })?;
     Ok(replaced.data)

@@ -159,8 +159,8 @@ impl ExecutionPlan for BuildSideExec {
         }
         if !self.restarts {
             return Err(resources_datafusion_err!(
-                "the build side of a nested-loop join does not fit in the memory limit; with an equality between the two sides it \
-                 would be a hash join, which takes less"
+                "the build side of a nested-loop join does not fit in the memory limit; add an equality \
+                 between the two sides to get a hash join, which needs less memory, or raise the memory limit"
             ));
         }
         reset_plan_states(Arc::clone(&self.input))?.execute(partition, context)

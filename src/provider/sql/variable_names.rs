@@ -199,7 +199,7 @@ impl<'a> Replacement<'a> {
             return Ok(found.is_break());
         }
         plan_err!(
-            "'{}' could be any of {}",
+            "'{}' is ambiguous: it could be any of {}",
             self.column.name,
             self.ambiguous.join(", ")
         )

@@ -102,7 +102,7 @@ fn unknown_coordinates_get_a_hint() {
         ),
         (
             "lat BETWEEN 45 AND -45",
-            "hint: lat BETWEEN 45 AND -45 selects nothing: the lower bound comes first\n",
+            "hint: lat BETWEEN 45 AND -45 selects nothing: BETWEEN takes the lower bound first\n",
         ),
         (
             "time > '2024'",
@@ -164,7 +164,7 @@ fn common_mistakes_get_specific_errors() {
         ),
         (
             "DROP TABLE temperature",
-            "error: 'temperature' is a table of a file, which SQL cannot drop; DROP TABLE is for tables that CREATE TABLE made\n",
+            "error: 'temperature' belongs to a file and cannot be dropped; DROP TABLE only drops tables made by CREATE TABLE\n",
         ),
         (
             "SELECT t.lat, z.value FROM temperature AS t, \
@@ -173,7 +173,7 @@ fn common_mistakes_get_specific_errors() {
         ),
         (
             "SELECT max(temperature) FROM temperature AS a JOIN temperature AS b ON a.lat = b.lat",
-            "error: 'temperature' could be any of a.temperature, b.temperature\n",
+            "error: 'temperature' is ambiguous: it could be any of a.temperature, b.temperature\n",
         ),
     ] {
         let told = complaint(&[WEATHER, "-c", statement]);

@@ -61,7 +61,7 @@ fn output_format_follows_the_extension() {
         "-c",
         "SELECT 1 AS x; SELECT 2 AS x",
     ]);
-    assert!(twice.contains("has a result already"), "{twice}");
+    assert!(twice.contains("already holds a result"), "{twice}");
     let once = format!(".once '{}'", path("d.csv"));
     let commands = [
         WEATHER,
@@ -228,17 +228,14 @@ fn unknown_extensions_are_refused() {
         }
         let copy = format!("COPY (SELECT 1 AS x) TO '{file}'");
         let told = complaint(&["-c", &copy]);
-        assert!(
-            told.contains("COPY writes no file with the ending"),
-            "{told}"
-        );
+        assert!(told.contains("COPY cannot write"), "{told}");
         assert!(
             told.contains(".parquet") && told.contains(".zarr"),
             "{told}"
         );
     }
     let told = complaint(&["-c", &format!("COPY (SELECT 1 AS x) TO '{}'", path("o"))]);
-    assert!(told.contains("STORED AS names one"), "{told}");
+    assert!(told.contains(", or STORED AS"), "{told}");
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     // An explicit format applies whatever the file's extension. Without a format or a known
     // extension, the result is a text table.
@@ -274,7 +271,7 @@ fn results_are_written_as_pictures() {
         let told = complaint(&[WEATHER, "-o", file, "-c", "SELECT 1 AS x WHERE false"]);
         assert!(told.contains("no rows"), "{told}");
         let told = complaint(&[WEATHER, "-o", file, "-c", query, "-c", query]);
-        assert!(told.contains("has a result already"), "{told}");
+        assert!(told.contains("already holds a result"), "{told}");
         assert_eq!(std::fs::read(&path).unwrap(), picture);
     }
     assert_eq!(folder.path().read_dir().unwrap().count(), 2);

@@ -213,8 +213,8 @@ fn unsupported_formats_and_locations_get_advice() {
             b"\x89HDF\r\n\x1a\n".as_slice(),
             "open_dataset('a.nc').to_zarr('a.zarr')",
         ),
-        ("b.nc", b"CDF\x01", "a NetCDF file is not read"),
-        ("a.h5", b"\x89HDF\r\n\x1a\n", "an HDF5 file is not read"),
+        ("b.nc", b"CDF\x01", "a NetCDF file cannot be read"),
+        ("a.h5", b"\x89HDF\r\n\x1a\n", "an HDF5 file cannot be read"),
         ("a.grib2", b"GRIB", "engine='cfgrib'"),
     ] {
         let file = path(name);
@@ -238,7 +238,10 @@ fn unsupported_formats_and_locations_get_advice() {
             vec!["-c", &format!("SELECT * FROM '{place}'")],
         ] {
             let told = complaint(&arguments);
-            assert!(told.contains("copy it here first"), "{arguments:?}: {told}");
+            assert!(
+                told.contains("copy the file to a local file system first"),
+                "{arguments:?}: {told}"
+            );
         }
     }
 }

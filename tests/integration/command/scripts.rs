@@ -58,7 +58,7 @@ fn scripts_read_scripts() {
     assert_eq!(answer(&["--format", "csv", "-c", &read]), "x\n1\n");
     std::fs::write(&file, &read).unwrap();
     let endless = complaint(&["-c", &read]);
-    assert!(endless.contains("does one read itself?"), "{endless}");
+    assert!(endless.contains("does one run itself?"), "{endless}");
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn the_last_query_runs_again() {
         ".explain analyze SELECT avg(value) FROM temperature",
     ]);
     assert!(analyzed.contains("chunks_read"), "{analyzed}");
-    assert!(complaint(&["-c", "\\watch"]).contains("no query yet"));
+    assert!(complaint(&["-c", "\\watch"]).contains("no query has been run yet"));
 }
 
 #[test]

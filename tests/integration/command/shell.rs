@@ -102,7 +102,7 @@ fn statements_can_end_with_backslash_g() {
     let sql = format!("SELECT 1 AS x \\g {}\nSELECT 2 AS x", file.display());
     assert_eq!(answer(&["--format", "csv", "-c", &sql]), "x\n2\n");
     assert_eq!(std::fs::read_to_string(file).unwrap(), "x\n1\n");
-    assert!(complaint(&["-c", "\\gx"]).contains("no query yet"));
+    assert!(complaint(&["-c", "\\gx"]).contains("no query has been run yet"));
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Terminal {
                 let bytes = before.chars().map(|byte| byte as u8).collect();
                 String::from_utf8(bytes).unwrap()
             }
-            Err(error) => panic!("{text:?} is not seen: {error}"),
+            Err(error) => panic!("the terminal did not show {text:?}: {error}"),
         }
     }
 

@@ -120,7 +120,7 @@ fn a_wrong_zone_map_is_detected() {
         (finding.check, finding.chunk.as_deref()),
         ("zone_maps", Some(&[0, 0, 0][..]))
     );
-    assert!(finding.message.contains("the zone map says"), "{finding:?}");
+    assert!(finding.message.contains("the zone map is"), "{finding:?}");
     // The unchanged file is sound.
     fs::copy(data("weather_small.tet"), &path).unwrap();
     assert!(deep(&path).ok);
@@ -497,7 +497,7 @@ fn zarr_directories_are_shown_and_checked() {
         "{told}"
     );
     let refused = tet(&["index", store]);
-    assert!(text(&refused.stderr).contains("tet index takes .tet files"));
+    assert!(text(&refused.stderr).contains("tet index accepts only .tet files"));
 }
 
 #[test]
@@ -512,12 +512,12 @@ fn unsupported_files_are_refused_with_the_supported_kinds() {
         assert_eq!(told.status.code(), Some(1));
         let told = text(&told.stderr);
         assert!(
-            told.contains(&format!("tet {command} takes .tet files")),
+            told.contains(&format!("tet {command} accepts .tet files")),
             "{told}"
         );
         let told = text(&tet(&[command, netcdf.to_str().unwrap()]).stderr);
         assert!(
-            told.contains("a NetCDF-4 file (HDF5) is not read"),
+            told.contains("a NetCDF-4 file (HDF5) cannot be read"),
             "{told}"
         );
     }

@@ -334,9 +334,13 @@ async fn rows_that_form_no_array_are_refused_and_leave_no_file() {
         (
             "SELECT * FROM (VALUES (1, 2, 0.5), (1, 3, 0.5), (1, 2, 0.7)) AS t(a, b, v)",
             "",
-            "two rows have the cell a = 1, b = 2",
+            "two rows have the same cell a = 1, b = 2",
         ),
-        ("SELECT 1 AS a, 2.5 AS v WHERE 1 > 2", "", "there is no row"),
+        (
+            "SELECT 1 AS a, 2.5 AS v WHERE 1 > 2",
+            "",
+            "the query returned no rows",
+        ),
         (
             "SELECT NULL::INT AS a, 2.5 AS v",
             "",
@@ -361,7 +365,7 @@ async fn rows_that_form_no_array_are_refused_and_leave_no_file() {
         (
             "SELECT 1 AS a, 2.5 AS v",
             "OPTIONS (chunks '1')",
-            "there is no option chunks",
+            "unknown option chunks",
         ),
         (
             "SELECT 1 AS a, 2.5 AS v",
@@ -371,13 +375,13 @@ async fn rows_that_form_no_array_are_refused_and_leave_no_file() {
         (
             "SELECT 1 AS a, 2.5 AS v, 3.5 AS w",
             "OPTIONS (dataset 'd')",
-            "option dataset names the only dataset",
+            "option dataset requires a single value column, found 2",
         ),
-        ("SELECT 1 AS a, [2.5] AS v", "", "column v is of type List"),
+        ("SELECT 1 AS a, [2.5] AS v", "", "column v has type List"),
         (
             "SELECT true AS a, 2.5 AS v",
             "OPTIONS (dims 'a')",
-            "dimension a is of type Boolean",
+            "dimension a has type Boolean",
         ),
         (
             "SELECT value AS a, value AS b, value AS c, 0.5 AS v FROM generate_series(1, 3000)",
@@ -388,7 +392,7 @@ async fn rows_that_form_no_array_are_refused_and_leave_no_file() {
             "SELECT value AS a, CAST(value AS TINYINT UNSIGNED) AS v FROM (VALUES (0), (255)) AS t(value) \
              UNION ALL SELECT 3, NULL",
             "OPTIONS (dims 'a')",
-            "no value is left to mean that one is missing",
+            "so no fill value is free",
         ),
         (
             "SELECT 1 AS a, 1 AS v",
@@ -408,7 +412,7 @@ async fn rows_that_form_no_array_are_refused_and_leave_no_file() {
         (
             "SELECT 1 AS a, 2.5 AS v",
             "OPTIONS (dataset 'a')",
-            "a dataset and a dimension are both called \"a\"",
+            "dataset \"a\" has the name of a dimension",
         ),
         (
             "SELECT to_timestamp_nanos(1001) AS a, 2.5 AS v",

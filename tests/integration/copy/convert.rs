@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use tet_sql::error::describe;
 use tet_sql::format::array::Compression;
 use tet_sql::format::tet::{Codec, DatasetSpec, Dtype, OpenOptions, TetFile};
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, convert};
+use tet_sql::provider::error::describe;
 use tet_sql::{Access, ArrayOptions, ArraySchema};
 
 use crate::support::cells::data;
@@ -215,20 +215,16 @@ async fn failed_conversions_leave_no_file() {
     std::fs::write(at("there.tet"), "old").unwrap();
     for (from, to, expected) in [
         (weather.clone(), "there.tet", "exists already; --overwrite"),
-        (
-            weather.clone(),
-            "a.xyz",
-            "the name does not tell the format",
-        ),
+        (weather.clone(), "a.xyz", "unknown file extension"),
         (weather.clone(), "a.npy", "holds one array, not 6"),
         (weather.clone(), "none/a.tet", "cannot create"),
         (weather.clone(), "a.csv", "has 2 tables"),
         (at("none.tet"), "a.npz", "No such file"),
-        (at("none"), "a.npz", "no such file or folder"),
+        (at("none"), "a.npz", "no such file or directory"),
         (
             data("stations.csv"),
             "a.npy",
-            "rows are not written as NumPy",
+            "rows cannot be written to NumPy",
         ),
         (
             data("stations.csv"),
@@ -275,7 +271,7 @@ async fn errors_name_command_line_flags() {
         ),
         (
             with("lat,lon", None),
-            "name those that are missing: --dims ...",
+            "add the missing dimensions: --dims ...",
         ),
         (with("lat,height", None), "--dims names \"height\""),
         (with("lat,lon", Some(vec![1])), "--chunk has 1 extents"),

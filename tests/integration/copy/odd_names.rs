@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use tet_sql::ArrayOptions;
-use tet_sql::error::describe;
 use tet_sql::format::tet::{DatasetSpec, Dtype};
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, convert};
+use tet_sql::provider::error::describe;
 
 use crate::support::cells::data;
 use crate::support::sql::{error, open, rows, session, write};
@@ -82,7 +82,7 @@ async fn directories_with_foreign_files_are_not_replaced() {
     fs::write(target.join("notes/2024/mine.txt"), "precious").unwrap();
     let error = converted(&data("npy/int8.npy"), &target).await.unwrap_err();
     assert!(
-        error.contains("mine.txt in it is no part of a Zarr hierarchy"),
+        error.contains("mine.txt in it is not part of a Zarr hierarchy"),
         "{error}"
     );
     let copy = format!(
@@ -122,7 +122,7 @@ async fn null_strings_and_two_dimensional_strings() {
         panic!("{:?}", result.warnings);
     };
     assert!(
-        warning.contains("\"line\": 1 missing texts become empty ones"),
+        warning.contains("\"line\": 1 null strings are written as empty strings"),
         "{warning}"
     );
     let ctx = open(&at("a.zarr"), ArrayOptions::new()).await;

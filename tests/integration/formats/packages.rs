@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use tet_sql::Access;
+use tet_sql::format::array::ChunkStatistics;
 use tet_sql::format::tet::verify::{Severity, VerifyOptions, verify};
 use tet_sql::format::tet::{OpenOptions, TetFile, is_package};
 use tetration::catalog::TetPackage;

@@ -37,7 +37,7 @@ fn repair_never_cuts_payloads_claimed_by_a_footer() {
         assert!(repaired.steps.is_empty(), "{name}: {repaired:?}");
         for clear in [true, false] {
             let error = index(&path, clear).unwrap_err().to_string();
-            assert!(error.contains("nothing tells which is wrong"), "{error}");
+            assert!(error.contains("cannot tell which is wrong"), "{error}");
         }
         assert_eq!(fs::read(&path).unwrap(), before, "{name}");
         assert_eq!(folder.path().read_dir().unwrap().count(), 1, "{name}");

@@ -126,12 +126,15 @@ fn errors_name_misused_chunks() {
         writer.write_chunk(0, &[0, 0], &[1]),
         &["chunk [0, 0]", "outside the chunk grid"],
     );
-    assert_says(writer.write_chunk(1, &[0], &[1]), &["no dataset number 1"]);
+    assert_says(
+        writer.write_chunk(1, &[0], &[1]),
+        &["no dataset with index 1"],
+    );
     assert_says(
         writer.write_dataset(0, &[1, 2]),
         &["dataset \"a\"", "2 bytes of cells, expected 3"],
     );
-    assert_says(writer.write_dataset(1, &[]), &["no dataset number 1"]);
+    assert_says(writer.write_dataset(1, &[]), &["no dataset with index 1"]);
     writer.write_chunk(0, &[1], &[3]).unwrap();
     assert_says(writer.write_chunk(0, &[1], &[3]), &[place, "written twice"]);
     // None of these errors has damaged the file.
@@ -158,7 +161,7 @@ fn errors_name_invalid_dataset_specs() {
         ),
         (
             vec![spec(&[3], &[2]).with_labels("lat", labels(3))],
-            ["3 labels on axis \"lat\"", "is none of the dataset's"],
+            ["3 labels on axis \"lat\"", "is not an axis of the dataset"],
         ),
         (
             vec![spec(&[3], &[2]).with_dim_names(["x", "y"])],

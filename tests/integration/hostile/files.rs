@@ -242,7 +242,7 @@ impl ScalarUDFImpl for AsyncIdentity {
         Ok(types[0].clone())
     }
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        panic!("an asynchronous function was called as if it were none")
+        panic!("an async function was called synchronously")
     }
 }
 

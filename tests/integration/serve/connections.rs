@@ -37,7 +37,7 @@ async fn connections_without_a_request_are_closed() {
         closed(&mut connect(&server, said));
     }
     server
-        .logged("connection closed: no request was let in")
+        .logged("connection closed: no request was admitted in time")
         .await;
     // A connection whose requests are refused is closed too.
     let mut stranger = server.client().await;

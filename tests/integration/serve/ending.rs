@@ -45,7 +45,7 @@ async fn queries_beyond_the_grace_period_are_stopped() {
     let (code, message) = failure(stream.try_next().await);
     assert_eq!(
         (code, message.as_str()),
-        (Code::Unavailable, "the server is ending")
+        (Code::Unavailable, "the server is shutting down")
     );
     assert_eq!(server.wait().code(), Some(143));
 }

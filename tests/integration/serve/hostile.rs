@@ -83,7 +83,7 @@ async fn threads_that_cannot_be_freed_are_replaced() {
     for _ in 0..2 {
         let (code, message) = failure(query(&mut client, CALL).await);
         assert_eq!(code, Code::DeadlineExceeded, "{message}");
-        server.logged("its threads have been replaced").await;
+        server.logged("its threads were replaced").await;
         assert!(query(&mut client, "SELECT 1").await.is_ok());
     }
     // At most two runtimes are abandoned, and at most two more run queries.

@@ -198,14 +198,14 @@ impl OpenFile {
                     .fold(0, |cell, (texts, axis)| {
                         cell * axis.len() + axis[texts[row].as_str()]
                     });
-                assert!(!seen[cell], "{dataset}: cell {cell} comes twice");
+                assert!(!seen[cell], "{dataset}: two rows have cell {cell}");
                 seen[cell] = true;
                 cells[cell] = value;
             }
         }
         assert!(
             seen.iter().all(|seen| *seen),
-            "{dataset}: a cell is missing"
+            "{dataset}: a cell has no row"
         );
         cells
     }

@@ -329,7 +329,7 @@ async fn times_of_the_cf_conventions() {
         assert!(warning.contains(expected), "{warning}");
         assert!(warning.contains("dataset \"time\""), "{warning}");
         assert!(
-            warning.ends_with("the coordinates stay numbers"),
+            warning.ends_with("the coordinates are not decoded to times"),
             "{warning}"
         );
         let plain = open(&path, ArrayOptions::new().with_decode_times(false)).await;

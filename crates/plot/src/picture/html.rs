@@ -21,7 +21,7 @@ const [left, top_, width, height] = data.plot;
 
 function hide() { guide.hidden = tip.hidden = true; }
 
-// The place in a sorted list whose value is nearest.
+// Returns the entry of a sorted list whose value is nearest.
 function nearest(places, value) {
   let low = 0, high = places.length - 1;
   while (high - low > 1) {
@@ -31,7 +31,7 @@ function nearest(places, value) {
   return value - places[low][0] < places[high][0] - value ? places[low] : places[high];
 }
 
-// The cell between two edges that a value lies in, whichever way they go.
+// Returns the cell that contains a value. Edges may ascend or descend.
 function cell(edges, value) {
   for (let i = 0; i + 1 < edges.length; i++) {
     if ((value - edges[i]) * (value - edges[i + 1]) <= 0) return i;

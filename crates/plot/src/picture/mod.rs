@@ -35,7 +35,7 @@ fn target(path: &Path) -> Result<PathBuf, String> {
         return Ok(path.to_owned());
     };
     if !found.is_file() {
-        return Err("is no file, and is not replaced by a picture".to_owned());
+        return Err("is not a regular file, so a picture cannot replace it".to_owned());
     }
     Ok(found)
 }

@@ -84,7 +84,7 @@ fn other_files_are_kept() {
     for (name, expected) in [
         (
             "folder.png",
-            "folder.png: is no file, and is not replaced by a picture",
+            "folder.png: is not a regular file, so a picture cannot replace it",
         ),
         ("a.gif", "a.gif: pictures end in .svg, .png or .html"),
         ("svg", "svg: pictures end in .svg, .png or .html"),

@@ -79,7 +79,7 @@ pub async fn advised(context: &SessionContext, sql: &str, message: String) -> St
         && context.table_exist(name).unwrap_or(false)
     {
         return format!(
-            "'{name}' is a table of a file, which SQL cannot drop; DROP TABLE is for tables that CREATE TABLE made"
+            "'{name}' belongs to a file and cannot be dropped; DROP TABLE only drops tables made by CREATE TABLE"
         );
     }
     if message.contains("OuterReferenceColumn(") {

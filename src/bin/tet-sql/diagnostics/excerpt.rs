@@ -8,7 +8,7 @@ use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 use std::ops::Range;
-use tet_sql::error::describe;
+use tet_sql::provider::error::describe;
 use unicode_width::UnicodeWidthStr;
 
 /// The width above which only part of a line is shown.
@@ -39,17 +39,19 @@ fn copy_format(message: &str) -> Option<String> {
     const UNKNOWN: &str = "There is no registered file format with ext ";
     if message.contains("unable to get file extension!") {
         return Some(format!(
-            "the target of COPY has no ending that says its format: {ENDINGS}; or STORED AS names one"
+            "the target of COPY has no file extension that selects a format: use one of {ENDINGS}, or STORED AS"
         ));
     }
     let (_, ending) = message.split_once(UNKNOWN)?;
     let instead = match ending {
-        "npy" | "npz" => "; tet convert makes NumPy's files of a .tet file or a .zarr directory",
+        "npy" | "npz" => {
+            "; to get NumPy files, use tet convert on a .tet file or a .zarr directory"
+        }
         "png" | "svg" | "html" => "; -o FILE, .once FILE and .plot FILE draw pictures",
         _ => "",
     };
     Some(format!(
-        "COPY writes no file with the ending .{ending}; there are {ENDINGS}{instead}"
+        "COPY cannot write .{ending} files: expected one of {ENDINGS}{instead}"
     ))
 }
 

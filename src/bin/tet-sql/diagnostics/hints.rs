@@ -274,7 +274,7 @@ impl Searched {
                 let comparison = format!("BETWEEN {} AND {}", low.text, high.text);
                 if low.start > high.start {
                     return Some(format!(
-                        "{name} {comparison} selects nothing: the lower bound comes first"
+                        "{name} {comparison} selects nothing: BETWEEN takes the lower bound first"
                     ));
                 }
                 self.empty_range(low.as_low(true), high.as_high(true), &comparison)

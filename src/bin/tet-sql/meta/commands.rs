@@ -239,7 +239,7 @@ impl Shell {
 
     pub(crate) fn last_query(&self) -> Result<String, Failure> {
         let query = self.last_query.borrow().clone();
-        query.ok_or_else(|| Failure::message("there was no query yet"))
+        query.ok_or_else(|| Failure::message("no query has been run yet"))
     }
 
     fn edit(&self, path: Option<PathBuf>) -> Result<Control, Failure> {
@@ -311,7 +311,7 @@ impl Shell {
                 (Input::Directory(path), _) => {
                     let path = path.display();
                     return Err(Failure::message(format!(
-                        "{path}: is a folder, expected a file"
+                        "{path}: is a directory, expected a file"
                     )));
                 }
                 (Input::Named(_, path) | Input::File(path), Some(name))

@@ -59,13 +59,13 @@ const GROUPS: [Group; 5] = [
                 names: &[".open"],
                 arguments: "FILE [AS NAME]",
                 summary: "open another file",
-                more: "It is a schema called NAME, or else after the file.",
+                more: "The file becomes the schema NAME, by default named after the file.",
             },
             Command {
                 names: &[".close"],
                 arguments: "SCHEMA",
                 summary: "close a file",
-                more: "Queries that are running on it come to their end.",
+                more: "Running queries on the file finish first.",
             },
         ],
     ),
@@ -76,12 +76,13 @@ const GROUPS: [Group; 5] = [
                 names: &[".mode"],
                 arguments: "[FORMAT]",
                 summary: "choose the format",
-                more: "box, table, csv, tsv, json, ndjson, markdown, line, html or latex. Without one, tell it.",
+                more: "box, table, csv, tsv, json, ndjson, markdown, line, html or latex. Without FORMAT, show the \
+                       current one.",
             },
             Command {
                 names: &["\\x"],
                 arguments: "[on|off|auto]",
-                summary: "show rows as one value a line",
+                summary: "show rows as one value per line",
                 more: "auto does so where a row does not fit the terminal.",
             },
             Command {
@@ -131,7 +132,7 @@ const GROUPS: [Group; 5] = [
             Command {
                 names: &[".timer", "\\timing"],
                 arguments: "[on|off]",
-                summary: "tell rows, seconds and what was read",
+                summary: "show rows, seconds and chunks read",
                 more: "On at a prompt, off elsewhere.",
             },
             Command {
@@ -143,7 +144,7 @@ const GROUPS: [Group; 5] = [
             Command {
                 names: &[".show"],
                 arguments: "",
-                summary: "tell the settings of the shell",
+                summary: "show the settings of the shell",
                 more: "",
             },
         ],
@@ -161,7 +162,7 @@ const GROUPS: [Group; 5] = [
                 names: &["\\g", "\\gx"],
                 arguments: "[FILE]",
                 summary: "end a statement, or run the last query again",
-                more: "\\gx shows rows as one value a line. With FILE, the result is written there, as by .once.",
+                more: "\\gx shows rows as one value per line. With FILE, the result is written there, as by .once.",
             },
             Command {
                 names: &[".read", "\\i"],
@@ -179,13 +180,13 @@ const GROUPS: [Group; 5] = [
                 names: &[".watch", "\\watch"],
                 arguments: "[SECONDS [TIMES]]",
                 summary: "run the last query again and again",
-                more: "Every 2 seconds unless told otherwise, until Ctrl-C.",
+                more: "Every 2 seconds by default, until Ctrl-C.",
             },
             Command {
                 names: &[".bail"],
                 arguments: "[on|off]",
                 summary: "stop a script at its first failure",
-                more: "On by default. When it is off, the exit status still tells that there was a failure.",
+                more: "On by default. If off, the exit status still reports that there was a failure.",
             },
         ],
     ),
@@ -207,7 +208,7 @@ const GROUPS: [Group; 5] = [
             Command {
                 names: &["\\conninfo"],
                 arguments: "",
-                summary: "tell version, threads and memory",
+                summary: "show version, threads and memory",
                 more: "",
             },
         ],
@@ -224,7 +225,7 @@ const GROUPS: [Group; 5] = [
             Command {
                 names: &[".quit", ".exit", "\\q"],
                 arguments: "",
-                summary: "leave",
+                summary: "leave the shell",
                 more: "So does Ctrl-D.",
             },
         ],

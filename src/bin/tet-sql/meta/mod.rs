@@ -178,14 +178,14 @@ fn needed(name: &str, argument: Option<&str>, what: &str) -> Result<String, Stri
 
 fn rows(text: &str) -> Result<usize, String> {
     text.parse()
-        .map_err(|_| format!("'{text}' is no number of rows"))
+        .map_err(|_| format!("'{text}' is not a number of rows"))
 }
 
 fn expanded(text: &str) -> Result<Expanded, String> {
     if text.eq_ignore_ascii_case("auto") {
         return Ok(Expanded::Automatic);
     }
-    let on = on_or_off(text).map_err(|_| format!("'{text}' is none of on, off and auto"))?;
+    let on = on_or_off(text).map_err(|_| format!("expected on, off or auto, found '{text}'"))?;
     Ok(if on { Expanded::On } else { Expanded::Off })
 }
 
@@ -207,7 +207,7 @@ fn set(argument: Option<&str>) -> Result<Meta, String> {
         "maxrows" => Meta::MaxRows(value.map(rows).transpose()?),
         _ => {
             return Err(format!(
-                "\\pset knows no '{name}': it has format, null, expanded, tuples_only, pager and maxrows"
+                "\\pset has no setting '{name}': use format, null, expanded, tuples_only, pager or maxrows"
             ));
         }
     })
@@ -220,14 +220,14 @@ fn watch(argument: Option<&str>) -> Result<Meta, String> {
         Some(word) => {
             let seconds = word.parse().ok();
             let pause = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            pause.ok_or_else(|| format!("'{word}' is no number of seconds"))?
+            pause.ok_or_else(|| format!("'{word}' is not a number of seconds"))?
         }
     };
     let times = match words.next() {
         None => None,
         Some(word) => {
             let times = word.strip_prefix("c=").unwrap_or(word).parse().ok();
-            Some(times.ok_or_else(|| format!("'{word}' is no number of times"))?)
+            Some(times.ok_or_else(|| format!("'{word}' is not a number of times"))?)
         }
     };
     Ok(Meta::Watch(pause, times))

@@ -10,23 +10,23 @@ const TERMINAL_ROWS: usize = 40;
 pub enum Format {
     /// A table fitted to the terminal
     Box,
-    /// A table of plain characters
+    /// A table drawn with ASCII characters
     Table,
     /// Comma-separated values
     Csv,
     /// Tab-separated values
     Tsv,
-    /// One array of objects
+    /// One JSON array of objects
     Json,
-    /// One object a line
+    /// One JSON object per line
     Ndjson,
-    /// A table for documents
+    /// A Markdown table
     Markdown,
-    /// One value a line
+    /// One value per line
     Line,
-    /// A table for web pages
+    /// An HTML table
     Html,
-    /// A table for papers
+    /// A LaTeX table
     Latex,
 }
 

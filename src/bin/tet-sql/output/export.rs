@@ -48,7 +48,7 @@ async fn copy(
     // DataFusion expands patterns such as `*` in paths, but not in URLs.
     let path = std::path::absolute(&target.path).map_err(Failure::from)?;
     let Ok(url) = Url::from_file_path(path) else {
-        let message = format!("{}: is not the path of a file", target.path.display());
+        let message = format!("{}: not a valid file path", target.path.display());
         return Err(Failure::message(message).into());
     };
     let url = url.as_str().replace('\'', "%27");

@@ -34,7 +34,7 @@ const SINGLE: [(&str, Content); 7] = [
     ("png", Content::Picture),
     ("svg", Content::Picture),
 ];
-/// The extensions of files in the default format of a pipe, a table of plain characters. A file
+/// The extensions of files in the default format of a pipe, a table of ASCII characters. A file
 /// name without an extension selects this format, too.
 const PLAIN: [&str; 4] = ["txt", "text", "log", "out"];
 
@@ -115,7 +115,7 @@ impl SingleTarget {
         if self.is_used.load(Ordering::Relaxed) {
             let path = self.path.display();
             return Err(Failure::message(format!(
-                "{path} has a result already, and holds one only: .output FILE chooses another"
+                "{path} already holds a result and cannot hold another: choose a different file with .output FILE"
             )));
         }
         Ok(())
@@ -217,12 +217,12 @@ impl Output {
         // whether it is open under this name, under another name, or not at all.
         if is_array_file(path) {
             return Err(named(
-                "is an array file, which is not overwritten".to_owned(),
+                "is an array file; array files are never overwritten".to_owned(),
             ));
         }
         if self.is_input(path) {
             return Err(named(
-                "is open as an input, which is not overwritten".to_owned(),
+                "is open as an input; inputs are never overwritten".to_owned(),
             ));
         }
         if let Some((_, content)) = single {
@@ -349,13 +349,16 @@ fn unknown_ending(ending: &str) -> String {
     let known: Vec<_> = known.map(|ending| format!(".{ending}")).collect();
     let instead = match ending.to_ascii_lowercase().as_str() {
         "nc" | "nc4" | "cdf" | "h5" | "hdf5" => {
-            "; xarray makes NetCDF of a .zarr directory: xarray.open_zarr('x.zarr').to_netcdf('x.nc')"
+            "; to get NetCDF, convert a .zarr directory with xarray: xarray.open_zarr('x.zarr').to_netcdf('x.nc')"
         }
-        "npy" | "npz" => "; tet convert makes NumPy's files of a .tet file or a .zarr directory",
+        "npy" | "npz" => {
+            "; to get NumPy files, use tet convert on a .tet file or a .zarr directory"
+        }
         _ => "",
     };
     format!(
-        "no format has the ending .{ending}; there are {}; a format chosen with --format or .mode is written under any name{instead}",
+        "unknown file extension .{ending}: expected one of {}, or choose a format with --format or .mode, \
+         which applies to any file name{instead}",
         known.join(", ")
     )
 }

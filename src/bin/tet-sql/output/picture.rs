@@ -63,7 +63,7 @@ pub async fn chart(
         rows += batch.num_rows();
         if rows > MOST_ROWS {
             return Err(Failure::message(format!(
-                "the result has more than {} rows: GROUP BY or LIMIT leave what can be drawn",
+                "the result has more than {} rows, too many to draw: reduce it with GROUP BY or LIMIT",
                 grouped(MOST_ROWS)
             ))
             .into());
@@ -78,7 +78,7 @@ pub async fn chart(
 pub fn write(chart: &Chart, path: &Path) -> Result<(), Failure> {
     if is_array_file(path) {
         return Err(Failure::message(format!(
-            "{}: is an array file, which is not overwritten",
+            "{}: is an array file; array files are never overwritten",
             path.display()
         )));
     }

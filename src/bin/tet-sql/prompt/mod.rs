@@ -31,7 +31,7 @@ const PROMPT: &str = "tet> ";
 pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
     if !arguments.quiet {
         messages::note(&format!(
-            "tet-sql {}: end statements with ;, .help lists the commands, .quit leaves",
+            "tet-sql {}: end statements with ; (.help lists the commands, .quit leaves)",
             env!("CARGO_PKG_VERSION")
         ));
     }

@@ -13,30 +13,31 @@ Examples:
   tet-sql serve weather.tet
   tet-sql serve archive/ --listen 0.0.0.0:50051 --token-file token --tls-cert c.pem --tls-key k.pem
 
-Clients read these files and no others, and write nothing. When the server is ready, it says on
+Clients can read these files only, and write nothing. Once the server is ready, it writes to
 standard error: listening on grpc://ADDRESS:PORT, or with TLS grpc+tls://ADDRESS:PORT.";
 
 // The options of the server. A doc comment would become the description of the command.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeArguments {
-    /// Files to serve: FILE or package (X.tet.d), NAME=FILE to choose the schema's name, or a folder for all in it
+    /// Files to serve: FILE or package (X.tet.d), NAME=FILE to choose the schema's name, or a directory for all .tet
+    /// files in it
     #[arg(value_name = "FILES")]
     pub files: Vec<PathBuf>,
 
-    /// Address and port to listen on; port 0 takes any that is free
+    /// Address and port to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50051", value_parser = parse_address)]
     pub listen: SocketAddr,
 
-    /// Ask clients for the token that this file holds
+    /// Require clients to send the token in this file
     #[arg(long, value_name = "FILE", conflicts_with = "token_env")]
     pub token_file: Option<PathBuf>,
 
-    /// Ask clients for the token that this environment variable holds
+    /// Require clients to send the token in this environment variable
     #[arg(long, value_name = "NAME")]
     pub token_env: Option<String>,
 
-    /// The server's certificate, and those that lead to its root, as PEM
+    /// The server's certificate chain, as PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
 
@@ -44,43 +45,43 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 
-    /// Ask clients for a certificate that one of these, as PEM, has signed
+    /// Require client certificates signed by one of these authorities, as PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_client_ca: Option<PathBuf>,
 
-    /// Listen beyond this machine without TLS, as behind a proxy that ends it: token and data are sent in clear
+    /// Listen beyond this machine without TLS, such as behind a TLS proxy: token and data are sent unencrypted
     #[arg(long, conflicts_with = "tls_cert")]
     pub insecure: bool,
 
-    /// How long a query may take, until its last row is taken: 500ms, 60s, 10m or 2h
+    /// Maximum duration of a query, until its last row is sent: 500ms, 60s, 10m or 2h
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub time_limit: Duration,
 
-    /// How many queries run at the same time; others wait for their turn
+    /// Maximum number of concurrent queries; further queries wait
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_queries: u16,
 
-    /// How long a query waits for its turn before it is refused
+    /// Maximum time that a query waits to start before it is refused
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub wait_limit: Duration,
 
-    /// The most rows that a query may give; with more it fails [default: any number]
+    /// Maximum number of rows of a result; a query with more rows fails [default: unlimited]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_rows: Option<u64>,
 
-    /// How many connections there are at the same time; others wait until one is closed
+    /// Maximum number of connections; further connections wait until one is closed
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_connections: u16,
 
-    /// How many connections one client address (IPv4 address, or IPv6 /64) has; others are closed at once
+    /// Maximum number of connections of one client address (IPv4 address, or IPv6 /64); further ones are closed at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_per_address: u16,
 
-    /// How long a new connection may take until its first request is let in; then it is closed
+    /// Maximum time until the first admitted request of a new connection; without one it is closed
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub connect_limit: Duration,
 
-    /// How long running queries may take to end after Ctrl-C or SIGTERM
+    /// Time that running queries get to finish after Ctrl-C or SIGTERM
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub grace: Duration,
 
@@ -109,7 +110,7 @@ impl ServeArguments {
         } else if self.tls_cert.is_none() && !self.insecure {
             format!(
                 "{address} can be reached from other machines, which needs TLS: give --tls-cert and --tls-key, or \
-                 --insecure to send token and data in clear"
+                 --insecure to send token and data unencrypted"
             )
         } else {
             return Ok(());

@@ -55,7 +55,7 @@ impl Dialect for ArrayDialect {
     }
 
     fn describe(&self, error: &DataFusionError) -> String {
-        tet_sql::error::describe(error)
+        tet_sql::provider::error::describe(error)
     }
 
     fn describe_statement<'a>(

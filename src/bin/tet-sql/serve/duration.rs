@@ -21,7 +21,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         .parse()
         .map_err(|_| "expected a time such as 500ms, 60s or 10m".to_owned())?;
     let duration = Duration::try_from_secs_f64(number * seconds)
-        .map_err(|_| "longer than can be counted".to_owned())?;
+        .map_err(|_| "the time is too long".to_owned())?;
     if duration.is_zero() {
         return Err("must be more than zero".to_owned());
     }

@@ -76,7 +76,7 @@ async fn serve(arguments: ServeArguments) -> Result<StopSignal, Failure> {
     log_briefly(options.log.clone());
     let opening = tokio::spawn(session::open(settings));
     let session: Session = tokio::select! {
-        opened = opening => opened.map_err(|_| Failure::message("internal error: opening was given up"))??,
+        opened = opening => opened.map_err(|_| Failure::message("internal error: the task that opens the files failed"))??,
         ending = signals.next() => return Ok(ending),
     };
     let listener = TcpListener::bind(arguments.listen).await;

@@ -31,7 +31,7 @@ fn read(path: &Path, kind: &str) -> Result<Vec<u8>, Failure> {
         return Ok(content);
     }
     Err(Failure::message(format!(
-        "{}: no {} in PEM form in it",
+        "{}: contains no {} in PEM format",
         path.display(),
         kind.to_lowercase()
     )))

@@ -19,10 +19,10 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sysinfo::System;
-use tet_sql::error::describe;
 use tet_sql::format::remote_location_advice;
 use tet_sql::provider::adapters::arrays::{is_array_directory, is_array_file};
 use tet_sql::provider::convert::FileKind;
+use tet_sql::provider::error::describe;
 use tet_sql::{
     Access, ArrayOptions, ArraySchema, ArraySessionExt, ArraySettings, Unpack, enable_arrays,
 };
@@ -47,7 +47,7 @@ pub struct Settings {
     pub unpack: Unpack,
     /// Further settings by name, as in SET.
     pub settings: Vec<(String, String)>,
-    /// The memory for queries in bytes; `None` means what the first file asks for.
+    /// The memory for queries in bytes; `None` means the memory budget of the first file.
     pub memory_limit: Option<u64>,
     /// The number of partitions of a query.
     pub threads: usize,
@@ -96,7 +96,7 @@ impl Input {
         }
         let missing = |path: &Path| {
             let advice = remote_location_advice(&path.to_string_lossy());
-            let text = advice.unwrap_or_else(|| "no such file or folder".to_owned());
+            let text = advice.unwrap_or_else(|| "no such file or directory".to_owned());
             Failure::message(format!("{}: {text}", path.display()))
         };
         let named = argument.to_str().and_then(|text| text.split_once('='));
@@ -105,7 +105,8 @@ impl Input {
                 let path = Path::new(path);
                 if path.is_dir() && !is_array_directory(path) {
                     Err(Failure::message(format!(
-                        "{}: a folder holds many files, so it cannot be called {name}",
+                        "{}: is a directory of several files, which cannot all be named {name}: leave out \
+                         {name}=, or give one file",
                         path.display()
                     )))
                 } else if has_rows(path) {
@@ -144,12 +145,12 @@ pub async fn register_rows(
     let table = TableReference::bare(name.to_owned());
     if context.table_exist(table.clone())? {
         return Err(named(&format!(
-            "there is a table called \"{name}\" already; choose another name: NAME=FILE"
+            "a table named \"{name}\" already exists; choose another name: NAME=FILE"
         )));
     }
     // DataFusion expands patterns such as `*` in paths, but not in URLs.
     let absolute = std::path::absolute(path)?;
-    let url = Url::from_file_path(absolute).map_err(|()| named("is not the path of a file"))?;
+    let url = Url::from_file_path(absolute).map_err(|()| named("not a valid file path"))?;
     let rows = context.table_provider(TableReference::bare(url.as_str()));
     let rows = rows.await.map_err(|error| named(&describe(&error)))?;
     context.register_table(table, rows)?;

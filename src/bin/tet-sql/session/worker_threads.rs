@@ -182,9 +182,9 @@ impl Drop for WorkerThreads {
 /// the panic's message.
 fn broken(error: &JoinError) -> Failure {
     Failure::message(if error.is_panic() {
-        "internal error: the statement was given up"
+        "internal error: the statement was aborted"
     } else {
-        "the statement was given up"
+        "the statement was aborted"
     })
 }
 

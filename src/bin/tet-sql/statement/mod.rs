@@ -134,7 +134,7 @@ async fn run(
     let sql = sql.as_ref();
     let plan = tet_sql::create_logical_plan(&context.state(), sql).await?;
     if manner.read_only && writes(&plan)? {
-        return Err(Failure::message("--read-only: this statement writes").into());
+        return Err(Failure::message("--read-only: statements that write are refused").into());
     }
     let is_query = is_query(&plan);
     let hints = hints(&plan);
@@ -155,7 +155,8 @@ async fn run(
         Target::Single(target) => {
             if !is_query {
                 let path = target.path.display();
-                let message = format!("{path}: only the rows of a query are written to it");
+                let message =
+                    format!("{path}: takes the rows of a query, but this statement is not a query");
                 return Err(Failure::message(message).into());
             }
             export::write(context, sql, target, manner.progress, &cancellation).await?

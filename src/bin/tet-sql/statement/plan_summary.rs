@@ -126,9 +126,9 @@ fn add_steps(plan: &dyn ExecutionPlan, steps: &mut Vec<String>) {
     } else if plan.downcast_ref::<SortMergeJoinExec>().is_some() {
         steps.push("sorted rows are merged".to_owned());
     } else if plan.downcast_ref::<NestedLoopJoinExec>().is_some() {
-        steps.push("every row is compared with every row of the other side".to_owned());
+        steps.push("all pairs of rows are compared".to_owned());
     } else if plan.downcast_ref::<CrossJoinExec>().is_some() {
-        steps.push("every row is paired with every row of the other side".to_owned());
+        steps.push("all pairs of rows are formed".to_owned());
     } else if let Some(sort) = plan.downcast_ref::<SortExec>() {
         steps.push(match sort.fetch() {
             Some(rows) => format!("the first {} rows are kept while sorting", grouped(rows)),

@@ -16,9 +16,9 @@ Examples:
   tet index weather.tet
   tet convert weather.zarr weather.tet
 
-To ask a file in SQL: tet-sql weather.tet";
+To query a file in SQL: tet-sql weather.tet";
 
-/// Looks into files of arrays (.tet, Zarr, .npy, .npz), checks and converts them.
+/// Shows, checks, repairs and converts array files (.tet, Zarr, .npy, .npz).
 #[derive(Debug, Parser)]
 #[command(name = "tet", version, after_help = EXAMPLES)]
 pub struct Arguments {
@@ -28,15 +28,15 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show what is in a file, also in one that is too broken to be queried
+    /// Show the content of a file, even if it is too damaged to be queried
     Info(InfoArguments),
-    /// Check a file as a whole; exit 1 if anything is wrong
+    /// Check a whole file; the exit status is 1 if anything is wrong
     Verify(VerifyArguments),
-    /// Say what can be mended without touching data, and mend it with --apply
+    /// List what can be repaired without touching data, and repair it with --apply
     Repair(RepairArguments),
-    /// Embed zone maps, which let queries leave out chunks, or take them away
+    /// Embed zone maps, which let queries skip chunks, or delete them
     Index(IndexArguments),
-    /// Convert between files of arrays and of rows
+    /// Convert between array files and files of rows
     Convert(ConvertArguments),
     /// Write a completion script for a shell to standard output
     Completions {
@@ -66,10 +66,10 @@ pub struct InfoArguments {
     /// The chunk index
     #[arg(long)]
     pub chunks: bool,
-    /// Rows of the chunk index that are shown; 0 for all
+    /// Number of rows of the chunk index to show; 0 for all
     #[arg(short = 'n', value_name = "N", default_value_t = 32)]
     pub rows: u64,
-    /// Where the data come from
+    /// The history of the data
     #[arg(long)]
     pub history: bool,
     /// Names of dimensions, labels and attributes
@@ -78,10 +78,10 @@ pub struct InfoArguments {
     /// Superblock, regions, memory budget
     #[arg(long)]
     pub layout: bool,
-    /// All of these
+    /// All sections
     #[arg(long)]
     pub all: bool,
-    /// As JSON, with the same choice of sections
+    /// Write the selected sections as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -101,7 +101,7 @@ pub struct VerifyArguments {
     /// Decode every chunk, not only the first 128
     #[arg(long)]
     pub deep: bool,
-    /// As JSON
+    /// Write JSON
     #[arg(long)]
     pub json: bool,
     /// Threads that decode [default: one for each processor]
@@ -112,20 +112,21 @@ pub struct VerifyArguments {
 const REPAIR_EXAMPLES: &str = "\
 Examples:
   tet repair weather.tet                    what would be done
-  tet repair weather.tet --apply            do it; what is taken away is kept beside the file
+  tet repair weather.tet --apply            do it; removed parts are kept beside the file
 
-A footer that cannot be read is cut off, zone maps that are not those of the cells are made again, indexes that cannot be read
-or are not those of the cells are dropped, locks of publications that have stopped are put aside. Data, index and directory are never touched.";
+An unreadable footer is cut off, zone maps that do not match the cells are rebuilt, indexes that cannot be read
+or do not match the cells are dropped, locks of stopped publications are moved aside. Data, chunk index
+and directory are never changed.";
 
 #[derive(Debug, Args)]
 #[command(after_help = REPAIR_EXAMPLES)]
 pub struct RepairArguments {
     /// A .tet file, or a package (X.tet.d)
     pub file: PathBuf,
-    /// Do it
+    /// Make the repairs
     #[arg(long)]
     pub apply: bool,
-    /// As JSON
+    /// Write JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -140,7 +141,7 @@ Examples:
 pub struct IndexArguments {
     /// A .tet file
     pub file: PathBuf,
-    /// Take zone maps and secondary index away
+    /// Delete zone maps and the secondary index
     #[arg(long)]
     pub clear: bool,
 }
@@ -153,23 +154,23 @@ Examples:
   tet convert stations.parquet stations.tet --dims time,station
   tet convert 'weather.tet#temperature' temperature.parquet
 
-The names say which formats are meant: .tet, .zarr, .npy and .npz have arrays; .parquet, .csv, .json (also .ndjson, .jsonl) and
-.arrow (also .feather) have rows. Arrays become arrays as they are stored, with their attributes and coordinates; everything else goes by
-way of rows.";
+The extensions select the formats: .tet, .zarr, .npy and .npz hold arrays; .parquet, .csv, .json (also .ndjson, .jsonl) and
+.arrow (also .feather) hold rows. Arrays are converted to arrays directly, with their attributes and coordinates; all other
+conversions go through rows.";
 
 #[derive(Debug, Args)]
 #[command(after_help = CONVERT_EXAMPLES)]
 pub struct ConvertArguments {
-    /// What to convert; a dataset may be named behind a #
+    /// File to convert; #NAME at the end selects a dataset
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// What to write
+    /// File to write
     #[arg(value_name = "OUT")]
     pub output: PathBuf,
-    /// The only dataset to take, with its coordinates; of rows, the name of the one to make
+    /// Convert only this dataset and its coordinates; from rows, the name of the new dataset
     #[arg(long, value_name = "NAME")]
     pub dataset: Option<String>,
-    /// Extents of the chunks [default: as they are, else near 4 MiB]
+    /// Chunk shape [default: that of the input, else about 4 MiB per chunk]
     #[arg(
         long,
         value_name = "N,N,...",
@@ -177,23 +178,23 @@ pub struct ConvertArguments {
         value_parser = clap::value_parser!(u64).range(1..)
     )]
     pub chunk: Option<Vec<u64>>,
-    /// How chunks are stored [default: raw if they are raw, else zstd]
+    /// Encoding of chunks [default: raw if the input is raw, else zstd]
     #[arg(long)]
     pub codec: Option<Codec>,
     /// The level of zstd [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..=22))]
     pub level: Option<i32>,
-    /// Of rows, the columns that are dimensions; of arrays without names, the dimensions' names
+    /// From rows, the columns that become dimensions; from arrays without dimension names, the names
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub dims: Option<Vec<String>>,
-    /// When values are unpacked by their attributes scale_factor and add_offset: auto (integers of Zarr, unless OUT is
+    /// When to unpack values with their attributes scale_factor and add_offset: auto (integers of Zarr, unless OUT is
     /// Zarr, too), always or never
     #[arg(long, value_name = "WHEN", default_value_t = Unpack::Auto)]
     pub unpack: Unpack,
     /// Embed zone maps in a .tet file
     #[arg(long)]
     pub zone_maps: bool,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     pub overwrite: bool,
 }
@@ -201,7 +202,7 @@ pub struct ConvertArguments {
 /// The encoding of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Codec {
-    /// The cells themselves
+    /// Uncompressed cells
     Raw,
     /// Zstandard frames
     Zstd,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tet_sql::error::describe;
 use tet_sql::format::array::Compression;
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, convert};
+use tet_sql::provider::error::describe;
 
 use super::Failure;
 use super::arguments::{Codec, ConvertArguments};
@@ -29,7 +29,7 @@ pub fn run(arguments: &ConvertArguments, output: &mut dyn Write) -> Result<bool,
     options.compression = match (arguments.codec, arguments.level) {
         (Some(Codec::Raw), None) => Some(Compression::Raw),
         (Some(Codec::Raw), Some(_)) => {
-            let message = "--level means nothing without --codec zstd";
+            let message = "--level needs --codec zstd";
             return Err(Failure::Message(message.to_string()));
         }
         (_, Some(level)) => Some(Compression::Zstd { level }),

@@ -99,7 +99,7 @@ fn chunk_rows(anatomy: &Anatomy, most: u64) -> Result<Vec<ChunkLine>, tet_sql::E
         lines.push(ChunkLine {
             dataset: match dataset {
                 Some(dataset) => dataset.name().to_string(),
-                None => format!("number {}, of which there is none", row.dataset_id),
+                None => format!("unknown dataset {}", row.dataset_id),
             },
             position: row.chunk[..rank].to_vec(),
             raw: row.raw_bytes,

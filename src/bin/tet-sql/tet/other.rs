@@ -42,7 +42,7 @@ pub fn open(path: &Path, command: &str) -> Result<Option<Arc<dyn ArrayFile>>, Fa
         return Ok(None);
     }
     Err(Failure::Message(format!(
-        "{}: is no file of arrays; tet {command} takes {TAKEN}",
+        "{}: is not an array file; tet {command} accepts {TAKEN}",
         path.display()
     )))
 }
@@ -51,7 +51,7 @@ pub fn open(path: &Path, command: &str) -> Result<Option<Arc<dyn ArrayFile>>, Fa
 pub fn refuse(path: &Path, command: &str) -> Result<(), Failure> {
     match is_array_file(path) && !is_package(path) && !starts_as_tet(path) {
         true => Err(Failure::Message(format!(
-            "{}: tet {command} takes .tet files and packages (X.tet.d)",
+            "{}: tet {command} accepts only .tet files and packages (X.tet.d)",
             path.display()
         ))),
         false => Ok(()),

@@ -68,7 +68,7 @@ pub fn run_index(arguments: &IndexArguments, output: &mut dyn Write) -> Result<b
     signals::end_tidily(|| false)?;
     index(&arguments.file, arguments.clear)?;
     let what = match arguments.clear {
-        true => "has no zone maps any more",
+        true => "no longer has zone maps",
         false => "has zone maps of all chunks",
     };
     writeln!(

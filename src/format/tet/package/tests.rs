@@ -3,6 +3,7 @@ use std::fs;
 use tempfile::TempDir;
 
 use super::*;
+use crate::format::array::{ChunkStatistics, ValueIndex};
 use crate::format::io::storage::Access;
 use crate::format::tet::testing::{append_footer, data};
 use crate::format::tet::{OpenOptions, TetFile};
@@ -287,7 +288,7 @@ fn errors_name_absent_and_broken_files() {
     fs::remove_file(sample.path("CURRENT")).unwrap();
     assert!(sample.refusal().contains("no CURRENT file"));
     fs::create_dir(sample.path("CURRENT")).unwrap();
-    assert!(sample.refusal().contains("is no regular file"));
+    assert!(sample.refusal().contains("is not a regular file"));
     for (protocol, expected) in [
         (
             "{\"protocol_version\":1}",
@@ -303,7 +304,11 @@ fn errors_name_absent_and_broken_files() {
         assert!(message.contains(expected), "{message}");
     }
     fs::remove_file(sample.path("PROTOCOL")).unwrap();
-    assert!(sample.refusal().contains("folder without a PROTOCOL file"));
+    assert!(
+        sample
+            .refusal()
+            .contains("directory without a PROTOCOL file")
+    );
 }
 
 #[test]

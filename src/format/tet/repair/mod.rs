@@ -57,7 +57,8 @@ pub fn index(path: &Path, clear: bool) -> Result<()> {
     let payloads = file.last_payload_end(Access::Pread)?;
     if payloads > file.payload_end() {
         let message = format!(
-            "has a footer whose regions start at {}, but payloads up to {payloads}; nothing tells which is wrong",
+            "the footer's regions start at offset {}, but payloads end at offset {payloads}; cannot tell which \
+             is wrong; write the file again from its source",
             file.payload_end()
         );
         return Err(Error::invalid(path, message));
@@ -139,8 +140,8 @@ fn footer(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
         0 => Step {
             name: "cut_footer",
             what: format!(
-                "the footer cannot be read: cut off the {} bytes behind the payloads, clear flag bit 0; names, labels and \
-                 attributes are lost",
+                "the footer cannot be read: cut off the {} bytes after the payloads, clear flag bit 0; names, \
+                 labels and attributes are lost",
                 anatomy.length - end
             ),
             kept: None,
@@ -197,9 +198,9 @@ fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
             false => "drop_zone_maps",
         },
         what: match is_readable {
-            true => "the zone maps are not those of the cells: make them again".to_string(),
+            true => "the zone maps do not match the cells: rebuild them".to_string(),
             false => {
-                "the zone maps are not those of the cells, not all of which can be read: drop them"
+                "the zone maps do not match the cells, and not all cells can be read: drop them"
                     .to_string()
             }
         },
@@ -207,7 +208,7 @@ fn indexes(path: &Path, apply: bool, repair: &mut Repair) -> Result<()> {
     });
     let mut index_step = broken.then(|| Step {
         name: "drop_secondary_index",
-        what: "the secondary index cannot be read, or is not that of the cells: drop it"
+        what: "the secondary index cannot be read, or does not match the cells: drop it"
             .to_string(),
         kept: None,
     });
@@ -244,7 +245,7 @@ fn keep(path: &Path, what: &str, bytes: &[u8]) -> Result<Option<PathBuf>> {
     let written = temporary
         .write_all(bytes)
         .and_then(|()| temporary.as_file().sync_all());
-    written.map_err(Error::io(path, "keep what is taken away from"))?;
+    written.map_err(Error::io(path, "save the removed bytes"))?;
     for number in 1u32.. {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".removed-{what}-{number}"));
@@ -283,7 +284,7 @@ fn locks(path: &Path, apply: bool, steps: &mut Vec<Step>) -> Result<()> {
             &lock
         };
         let modified = sign.metadata().and_then(|metadata| metadata.modified());
-        let modified = modified.map_err(Error::io(sign, "look at"))?;
+        let modified = modified.map_err(Error::io(sign, "read the metadata"))?;
         let age = SystemTime::now()
             .duration_since(modified)
             .unwrap_or_default();
@@ -300,7 +301,7 @@ fn locks(path: &Path, apply: bool, steps: &mut Vec<Step>) -> Result<()> {
         steps.push(Step {
             name: "quarantine_lock",
             what: format!(
-                "publishing/{name} has shown no sign of life for {} minutes: put it aside, so that others can publish",
+                "publishing/{name} has had no heartbeat for {} minutes: quarantine it, so that others can publish",
                 age.as_secs() / 60
             ),
             kept: apply.then_some(aside),

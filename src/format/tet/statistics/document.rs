@@ -53,7 +53,7 @@ impl<T> Lazy<T> {
         }
         match kept.as_ref() {
             Some(Ok(document)) => Ok(document.as_ref().map(Arc::clone)),
-            Some(Err(error)) => Err(error.copy()),
+            Some(Err(error)) => Err(error.clone()),
             // Unreachable: the value was set above.
             None => Ok(None),
         }
@@ -273,7 +273,7 @@ impl Source<'_> {
         }
         match self.text {
             Some(start) if position - start > MAX_TEXT => {
-                let message = format!("a text of more than {MAX_TEXT} bytes at {start}");
+                let message = format!("a string of more than {MAX_TEXT} bytes at offset {start}");
                 Err(io::Error::other(message))
             }
             _ => Ok(()),
@@ -331,7 +331,7 @@ impl<'de, R: ListReader> Visitor<'de> for DocumentVisitor<'_, R> {
                 Key::Checksum => packed_sha256 = map.next_value()?,
                 key if key == R::KEY => {
                     if is_read {
-                        return Err(de::Error::custom("its list is there twice"));
+                        return Err(de::Error::custom("duplicate list of entries"));
                     }
                     is_read = true;
                     map.next_value_seed(RowsSeed {
@@ -345,7 +345,7 @@ impl<'de, R: ListReader> Visitor<'de> for DocumentVisitor<'_, R> {
             }
         }
         if !is_read {
-            return Err(de::Error::custom("its list is missing"));
+            return Err(de::Error::custom("no list of entries"));
         }
         Ok(Head {
             version: version.ok_or_else(|| de::Error::missing_field("version"))?,

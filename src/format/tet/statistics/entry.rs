@@ -78,7 +78,7 @@ impl<'a> EntryDataset<'a> {
                 None,
                 field,
                 format!("{chunk:?}"),
-                format!("a position in the chunk grid {grid:?}"),
+                format!("chunk indices within the grid {grid:?}"),
             )
         })
     }
@@ -90,9 +90,9 @@ impl<'a> EntryDataset<'a> {
         let expected = if u64::from(hex.bytes) != dtype.size() {
             format!("{} bytes in hexadecimal as of {dtype}", dtype.size())
         } else if dtype.is_nan(hex.bits) {
-            "no NaN, since that counts as null".to_string()
+            "a value other than NaN, since NaN counts as null".to_string()
         } else if self.fill.is_some_and(|fill| fill.bits() == hex.bits) {
-            "another value than the fill value".to_string()
+            "a value other than the fill value".to_string()
         } else {
             return Ok(hex.bits);
         };

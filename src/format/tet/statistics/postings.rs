@@ -12,7 +12,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde::{Deserialize, de};
 
 use crate::error::{Error, ErrorLocation, Result};
-use crate::format::array::Dataset;
+use crate::format::array::statistics::WORD;
+use crate::format::array::{Dataset, DatasetPostings, ValueIndex};
 use crate::format::io::storage::Access;
 use crate::format::tet::file::TetFile;
 use crate::format::tet::statistics::document::{Each, Failure, Key, ListReader};
@@ -20,23 +21,11 @@ use crate::format::tet::statistics::entry::{Coordinates, EntryDataset, Hex};
 
 /// Maximum number of distinct values in an indexed dataset.
 const MAX_VALUES: usize = 64;
-/// Chunks per word of a bitmap.
-const WORD: u64 = u64::BITS as u64;
 
 /// The value postings of a file.
 #[derive(Debug)]
 pub struct ValuePostings {
     datasets: BTreeMap<u64, DatasetPostings>,
-}
-
-/// The distinct values of a dataset, without NaN and the fill value, and the chunks that contain
-/// each.
-#[derive(Debug)]
-pub struct DatasetPostings {
-    /// Zero-extended bit patterns, ascending as unsigned integers.
-    values: Vec<u64>,
-    /// For each value, a bitmap over the chunks in row-major order.
-    chunks: Vec<Vec<u64>>,
 }
 
 impl TetFile {
@@ -67,46 +56,9 @@ impl TetFile {
     }
 }
 
-impl ValuePostings {
-    /// Returns the postings of a dataset, if it has few enough distinct values. `dataset` must be
-    /// one of the file's datasets.
-    pub fn of(&self, dataset: &Dataset) -> Option<&DatasetPostings> {
+impl ValueIndex for ValuePostings {
+    fn of(&self, dataset: &Dataset) -> Option<&DatasetPostings> {
         self.datasets.get(&dataset.id())
-    }
-}
-
-impl DatasetPostings {
-    /// The zero-extended bit patterns of all distinct values except NaN and the fill value,
-    /// ascending as unsigned integers. Values that are equal but differ in their bits, such as -0
-    /// and +0, are listed separately.
-    pub fn values(&self) -> &[u64] {
-        &self.values
-    }
-
-    /// Returns `true` if the chunk with the row-major ordinal `ordinal` contains the bit pattern
-    /// `value`.
-    pub fn contains(&self, value: u64, ordinal: u64) -> bool {
-        let position = self.values.binary_search(&value);
-        position.is_ok_and(|position| self.contains_nth(position, ordinal))
-    }
-
-    /// Like [`Self::contains`], for the value at an index of [`Self::values`].
-    pub fn contains_nth(&self, position: usize, ordinal: u64) -> bool {
-        let word = usize::try_from(ordinal / WORD).ok();
-        let chunks = self.chunks.get(position);
-        let word = chunks.and_then(|chunks| chunks.get(word?));
-        word.is_some_and(|word| word >> (ordinal % WORD) & 1 != 0)
-    }
-
-    fn insert(&mut self, value: u64, chunks: Vec<u64>) -> bool {
-        match self.values.binary_search(&value) {
-            Ok(_) => false,
-            Err(position) => {
-                self.values.insert(position, value);
-                self.chunks.insert(position, chunks);
-                true
-            }
-        }
     }
 }
 
@@ -166,7 +118,7 @@ impl<'a> Builder<'a> {
             return Err(Error::malformed(
                 ErrorLocation::dataset(self.path, subject.dataset.name()),
                 "indexes",
-                "about more chunks than there are",
+                "for more chunks than the file has",
                 format!("at most the {rows} of the chunk index"),
             ));
         };
@@ -230,10 +182,7 @@ impl<'de> Visitor<'de> for IndexSeed<'_, '_> {
                     is_read = true;
                     let started = self.builder.start(id, dtype);
                     let (subject, count) = started.map_err(|error| self.failure.note(error))?;
-                    let mut postings = DatasetPostings {
-                        values: Vec::new(),
-                        chunks: Vec::new(),
-                    };
+                    let mut postings = DatasetPostings::default();
                     map.next_value_seed(PostingsSeed {
                         subject: &subject,
                         count,
@@ -250,13 +199,13 @@ impl<'de> Visitor<'de> for IndexSeed<'_, '_> {
                 (IndexKey::Other, ..) => {
                     map.next_value::<IgnoredAny>()?;
                 }
-                _ => return Err(de::Error::custom("a key of an index is there twice")),
+                _ => return Err(de::Error::custom("duplicate key in an index entry")),
             }
         }
         match kind {
             None => Err(de::Error::missing_field("kind")),
             Some(IndexKind::ValuePostings) if !is_read => Err(de::Error::custom(
-                "value_postings without postings behind dataset_id and dtype",
+                "value_postings without postings after dataset_id and dtype",
             )),
             Some(_) => Ok(()),
         }
@@ -300,7 +249,7 @@ impl<'de> Visitor<'de> for PostingsSeed<'_, '_> {
         })? {
             let bits = subject.bits(None, "value_le", &value);
             let bits = bits.map_err(|error| self.failure.note(error))?;
-            if self.postings.values.len() == MAX_VALUES {
+            if self.postings.values().len() == MAX_VALUES {
                 let found = format!("more than {MAX_VALUES} values");
                 return Err(refuse(found, format!("at most {MAX_VALUES}")));
             }
@@ -363,7 +312,7 @@ impl<'de> Visitor<'de> for PostingSeed<'_, '_> {
                 PostingKey::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
-                _ => return Err(de::Error::custom("a key of a posting is there twice")),
+                _ => return Err(de::Error::custom("duplicate key in a posting")),
             }
         }
         match (value, chunks) {

@@ -11,24 +11,11 @@ use serde::Deserialize;
 use serde::de::SeqAccess;
 
 use crate::error::{Error, ErrorLocation, Result};
-use crate::format::array::Dataset;
+use crate::format::array::{ChunkStatistics, ChunkSummary, Dataset};
 use crate::format::io::storage::Access;
 use crate::format::tet::file::TetFile;
 use crate::format::tet::statistics::document::{Failure, Key, ListReader};
 use crate::format::tet::statistics::entry::{Coordinates, EntryDataset, Hex};
-
-/// The statistics of one chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Zone {
-    /// The number of cells of the chunk, clipped to the shape of the dataset.
-    pub elements: u64,
-    /// The number of cells that are NaN or the fill value.
-    pub nulls: u64,
-    /// The min and max of all other cells, as zero-extended bit patterns. `None` if all cells are
-    /// null. Integers are ordered numerically, floats by the IEEE 754 total order, in which -0
-    /// comes before +0.
-    pub range: Option<(u64, u64)>,
-}
 
 /// The zone maps of a file.
 #[derive(Debug)]
@@ -68,9 +55,8 @@ impl TetFile {
     }
 }
 
-impl ZoneMaps {
-    /// Returns the zone of a chunk, if it is known. `dataset` must be one of the file's datasets.
-    pub fn zone(&self, dataset: &Dataset, chunk: &[u64]) -> Option<Zone> {
+impl ChunkStatistics for ZoneMaps {
+    fn summary(&self, dataset: &Dataset, chunk: &[u64]) -> Option<ChunkSummary> {
         let entries = self.entries(dataset);
         if entries.is_empty() || chunk.len() != dataset.shape().len() {
             return None;
@@ -87,19 +73,19 @@ impl ZoneMaps {
             }
         };
         let elements = dataset.chunk_cells(chunk);
-        Some(Zone {
+        Some(ChunkSummary {
             elements,
             nulls: entry.nulls,
             range: (entry.nulls < elements).then_some((entry.min, entry.max)),
         })
     }
 
-    /// Returns `true` if the zones of all chunks of `dataset` are known. `dataset` must be one of
-    /// the file's datasets.
-    pub fn is_complete(&self, dataset: &Dataset) -> bool {
+    fn is_complete(&self, dataset: &Dataset) -> bool {
         dataset.chunk_count() == Some(self.entries(dataset).len() as u64)
     }
+}
 
+impl ZoneMaps {
     fn entries(&self, dataset: &Dataset) -> &[Entry] {
         let position = usize::try_from(dataset.id()).ok();
         let entries = position.and_then(|id| self.datasets.get(id));

@@ -28,7 +28,7 @@ pub fn verify_arrays(
         report.warn(
             Subject::default(),
             warning.clone(),
-            "what it speaks of is not read; the rest is",
+            "the rest of the file can be read",
         );
     }
     report.begin("datasets", format!("{} datasets", report.datasets));

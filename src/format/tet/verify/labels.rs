@@ -122,7 +122,7 @@ impl<'a> Axis<'a> {
         let extent = dataset.shape().get(number).copied().unwrap_or_default();
         let labels = labels.filter(|(labels, _)| labels.len() as u64 == extent);
         let (Some((labels, _)), Some(count)) = (labels, dataset.chunk_count()) else {
-            return Err(format!("axis {number} has no labels, but an index of them"));
+            return Err(format!("axis {number} has a label index, but no labels"));
         };
         let along = dataset.chunk_grid()[number].max(1);
         Ok(Self {
@@ -152,7 +152,7 @@ impl<'a> Axis<'a> {
             let ordinal = ordinal.filter(|_| is_fitting);
             let ordinal = ordinal.ok_or_else(|| {
                 format!(
-                    "{what} lists chunk {:?}, which there is not",
+                    "{what} lists chunk {:?}, which does not exist",
                     chunk.as_slice()
                 )
             })?;
@@ -181,14 +181,14 @@ impl<'a> Axis<'a> {
             let along = self.along(chunks, &format!("the label {label:?}"))?;
             if expected.remove(label.as_str()) != Some(along) {
                 return Err(format!(
-                    "the label {label:?} is not along the chunks that the index lists for it, expected those of axis {}",
+                    "the index lists the wrong chunks for the label {label:?} of axis {}",
                     self.number
                 ));
             }
         }
         match expected.keys().min() {
             None => Ok(()),
-            Some(label) => Err(format!("the index leaves out the label {label:?}")),
+            Some(label) => Err(format!("the index does not contain the label {label:?}")),
         }
     }
 
@@ -211,7 +211,7 @@ impl<'a> Axis<'a> {
             };
             if (low.min(high), low.max(high)) != (min, max) {
                 return Err(format!(
-                    "a range goes from {low} to {high}, expected {min} to {max} as the labels of axis {}",
+                    "a range goes from {low} to {high}, expected {min} to {max} from the labels of axis {}",
                     self.number
                 ));
             }
@@ -220,7 +220,7 @@ impl<'a> Axis<'a> {
         match left.is_empty() {
             true => Ok(()),
             false => Err(format!(
-                "the ranges leave out chunks along axis {}",
+                "the ranges do not cover all chunks along axis {}",
                 self.number
             )),
         }

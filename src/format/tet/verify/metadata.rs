@@ -31,12 +31,12 @@ pub(super) fn check_footer(file: &TetFile, anatomy: &Anatomy, report: &mut Repor
                 Subject::default(),
                 "flag bit 0 is 0, but the file ends like one with a footer, which is left unread"
                     .to_string(),
-                "if it belongs to the file, write the file again: nothing tells whether it does",
+                "if the footer belongs to the file, write the file again",
             );
         }
     }
     if flags & !1 != 0 {
-        let message = format!("flags are {flags:#x}, expected no bits but bit 0");
+        let message = format!("flags are {flags:#x}, expected only bit 0 to be set");
         report.warn(Subject::default(), message, "harmless: readers ignore them");
     }
     let Some(footer) = &anatomy.footer else {
@@ -69,7 +69,7 @@ pub(super) fn check_footer(file: &TetFile, anatomy: &Anatomy, report: &mut Repor
             None => report.warn(
                 Subject::dataset(name),
                 format!("metadata of a dataset {name:?}, which the file does not have"),
-                "harmless: it is left unused",
+                "harmless: the attribute is ignored",
             ),
         }
     }
@@ -81,7 +81,7 @@ fn check_dataset(name: &str, metadata: &DatasetMetadata, shape: &[u64], report: 
     let distinct: HashSet<_> = names.iter().collect();
     if !names.is_empty() && (names.len() != shape.len() || distinct.len() != names.len()) {
         let message = format!(
-            "dim_names is {names:?}, expected {} different names, one per dimension",
+            "dim_names is {names:?}, expected {} distinct names, one per dimension",
             shape.len()
         );
         report.error(subject(), message, REWRITE_FILE);
@@ -124,7 +124,7 @@ fn check_dataset(name: &str, metadata: &DatasetMetadata, shape: &[u64], report: 
             report.error(
                 subject(),
                 message,
-                "the labels are left unused; write the file again",
+                "the labels are ignored; write the file again",
             );
         }
     }

@@ -173,13 +173,13 @@ impl Report {
     /// Reports a read error, as a finding about the dataset and chunk that the error names.
     fn failure(&mut self, error: &Error, remedy: &'static str) {
         let subject = match error {
-            Error::Io { place, .. } | Error::Malformed { place, .. } => Subject {
-                dataset: place.dataset.clone(),
-                chunk: place.chunk.clone(),
+            Error::Io { location, .. } | Error::Malformed { location, .. } => Subject {
+                dataset: location.dataset.clone(),
+                chunk: location.chunk.clone(),
             },
-            Error::MissingChunk(place) => Subject {
-                dataset: place.dataset.clone(),
-                chunk: place.chunk.clone(),
+            Error::MissingChunk(location) => Subject {
+                dataset: location.dataset.clone(),
+                chunk: location.chunk.clone(),
             },
             _ => Subject::default(),
         };
@@ -221,7 +221,7 @@ pub fn verify(
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Report> {
     const BROKEN: &str =
-        "restore the file from a copy, or make it again: what describes the data is lost";
+        "restore the file from a copy, or write it again: the description of the data is lost";
     let mut report = Report::new(path);
     let anatomy = Anatomy::of(path, options.access)?;
     report.datasets = anatomy.datasets.len() as u64;
@@ -242,7 +242,7 @@ pub fn verify(
     for problem in problems {
         report.failure(problem, BROKEN);
     }
-    report.begin("footer", "what describes the data at the end of the file");
+    report.begin("footer", "the metadata at the end of the file");
     if let Some(problem) = of_footer {
         report.failure(
             problem,
@@ -278,7 +278,8 @@ fn check_datasets(file: &TetFile, report: &mut Report) {
         let first = file.dataset(name).map(|first| first.id());
         if first.is_some_and(|first| first != position as u64) {
             let message = format!(
-                "datasets {} and {position} are both called {name:?}, expected different names; only the first can be asked for",
+                "datasets {} and {position} are both called {name:?}, expected different names; only the first \
+                 can be queried",
                 first.unwrap_or_default()
             );
             report.warn(

@@ -13,7 +13,7 @@ use crate::format::tet::verify::{Report, Subject};
 
 const NOT_SEALED: &str = "publish the generation again from its source";
 const CHANGED: &str =
-    "indexes beside the data are not used unless they belong to it; publish the generation again";
+    "indexes that do not match the data are not used; publish the generation again";
 
 /// Checks the manifest and the hashes of the documents that it names. The hash of the data cannot
 /// be checked: it was computed before indexes were embedded in the data.
@@ -111,7 +111,7 @@ fn hash(path: &Path) -> io::Result<Option<String>> {
     };
     // Other file types, such as pipes, may have no end.
     if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut file = File::open(path)?;
     let mut hasher = Sha256::new();

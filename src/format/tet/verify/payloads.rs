@@ -4,10 +4,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Error;
-use crate::format::array::{ChunkReader, Dataset, DatasetMetadata, Dtype, Fill};
+use crate::format::array::{
+    ChunkReader, ChunkStatistics, ChunkSummary, Dataset, DatasetMetadata, DatasetPostings, Dtype,
+    Fill, ValueIndex,
+};
 use crate::format::tet::file::TetFile;
-use crate::format::tet::statistics::postings::{DatasetPostings, ValuePostings};
-use crate::format::tet::statistics::zone_maps::{Zone, ZoneMaps};
+use crate::format::tet::statistics::postings::ValuePostings;
+use crate::format::tet::statistics::zone_maps::ZoneMaps;
 use crate::format::tet::verify::rows::Row;
 use crate::format::tet::verify::{Report, Subject, VerifyOptions, labels};
 use crate::format::tet::writer::zone_map;
@@ -19,10 +22,10 @@ const PROGRESS_EVERY: u64 = 64;
 
 const UNDECODABLE: &str =
     "the chunk cannot be read, others can; write the dataset again from its source";
-const STALE: &str = "queries may leave out rows: tet repair mends it, or SET tet.zone_maps = false";
+const STALE: &str = "queries may miss rows: run tet repair, or SET tet.zone_maps = false";
 
 const STALE_LABELS: &str =
-    "queries here do not use it, other readers may leave out rows: tet repair drops it";
+    "tet-sql does not use it, but queries of other readers may miss rows: tet repair drops it";
 
 /// The zone maps and value postings of a file, to be compared with the cells.
 struct Indexes {
@@ -39,7 +42,7 @@ pub(super) fn check(
     report: &mut Report,
 ) {
     check_payload_ranges(file, rows, report);
-    report.begin("zone_maps", "the least and greatest value of each chunk");
+    report.begin("zone_maps", "the min and max of each chunk");
     let zone_maps = file.zone_maps(options.access);
     let postings = file.value_postings(options.access);
     let indexes = Indexes {
@@ -105,7 +108,7 @@ pub(super) fn check(
 
 /// Checks that payloads do not overlap, and that they are in index order.
 fn check_payload_ranges(file: &TetFile, rows: &[Row], report: &mut Report) {
-    report.begin("payload_overlaps", "payloads lie apart");
+    report.begin("payload_overlaps", "payloads do not overlap");
     let subject = |row: &Row| {
         let dataset = &file.datasets()[row.dataset as usize];
         Subject::chunk(dataset.name(), &dataset.chunk_at(row.ordinal))
@@ -119,7 +122,7 @@ fn check_payload_ranges(file: &TetFile, rows: &[Row], report: &mut Report) {
         {
             let other = subject(before);
             let message = format!(
-                "bytes {} to {} are also part of chunk {:?} of dataset {:?}, expected payloads that lie apart",
+                "bytes {} to {} are also part of chunk {:?} of dataset {:?}, expected payloads that do not overlap",
                 row.offset,
                 (row.offset + row.stored).min(before.offset + before.stored),
                 other.chunk.unwrap_or_default(),
@@ -136,16 +139,13 @@ fn check_payload_ranges(file: &TetFile, rows: &[Row], report: &mut Report) {
             last = Some(row);
         }
     }
-    report.begin(
-        "payload_order",
-        "payloads follow each other as their rows do",
-    );
+    report.begin("payload_order", "payloads are in index order");
     let is_sorted = rows.is_sorted_by_key(|row| row.offset);
     if !is_sorted {
         report.warn(
             Subject::default(),
-            "payloads do not lie in the order of the chunk index".to_string(),
-            "harmless, but for reading from slow disks",
+            "payloads are not in the order of the chunk index".to_string(),
+            "harmless, but slower to read from disks with slow seeks",
         );
     }
 }
@@ -214,7 +214,7 @@ fn decode_one(
 ) -> Vec<ChunkProblem> {
     let chunk = dataset.chunk_at(row.ordinal);
     let zone = indexes.zone_maps.as_ref();
-    let zone = zone.and_then(|zone_maps| zone_maps.zone(dataset, &chunk));
+    let zone = zone.and_then(|zone_maps| zone_maps.summary(dataset, &chunk));
     let postings = indexes.postings.as_ref();
     let postings = postings.and_then(|postings| postings.of(dataset));
     // Read errors show only when bytes are read, so `deep` reads the cells even without statistics.
@@ -231,7 +231,7 @@ fn decode_one(
         let real = zone_map::zone(dtype, fill, cells);
         (real != zone).then(|| {
             ChunkProblem::StaleZone(format!(
-                "the zone map says {}, expected {} as the cells are",
+                "the zone map is {}, expected {} from the cells",
                 described(&zone),
                 described(&real)
             ))
@@ -259,12 +259,12 @@ fn decoded<'a>(
     }
 }
 
-fn described(zone: &Zone) -> String {
+fn described(zone: &ChunkSummary) -> String {
     let range = match zone.range {
         None => "no value".to_string(),
         Some((min, max)) => format!("bits {min:#x} to {max:#x}"),
     };
-    format!("{} missing of {}, {range}", zone.nulls, zone.elements)
+    format!("{} null of {}, {range}", zone.nulls, zone.elements)
 }
 
 /// Describes the first contradiction between postings and cells: a value that the chunk contains
@@ -288,7 +288,7 @@ fn stale_posting(
             Err(_) if dtype.is_nan(bits) || fill.is_some_and(|fill| fill.bits() == bits) => {}
             Err(_) => {
                 return Some(format!(
-                    "the chunk has the value of bits {bits:#x}, expected only values that the postings list"
+                    "the chunk contains the value with bits {bits:#x}, expected only values listed in the postings"
                 ));
             }
         }
@@ -298,10 +298,10 @@ fn stale_posting(
         let bits = postings.values()[nth];
         (seen[nth] != is_posted).then(|| match is_posted {
             true => format!(
-                "the postings say that the chunk has the value of bits {bits:#x}, expected one of its values"
+                "the postings list the chunk for the value with bits {bits:#x}, which the chunk does not contain"
             ),
             false => format!(
-                "the postings leave the chunk out for the value of bits {bits:#x}, expected it there as the cells are"
+                "the postings do not list the chunk for the value with bits {bits:#x}, which the chunk contains"
             ),
         })
     })

@@ -63,7 +63,7 @@ pub(super) fn check(
         unused_slots += u64::from(rest.iter().any(|slot| *slot != 0));
         let Some(ordinal) = dataset.chunk_ordinal(chunk) else {
             let message = format!(
-                "row {number}: the chunk lies outside the grid of {:?} chunks",
+                "row {number}: the chunk is outside the grid of {:?} chunks",
                 dataset.chunk_grid()
             );
             return report.error(
@@ -100,7 +100,7 @@ pub(super) fn check(
     }
     if unused_slots > 0 {
         let message = format!(
-            "{unused_slots} rows have positions in slots behind the dimensions of their dataset, expected 0"
+            "{unused_slots} rows have chunk indices in slots beyond the dimensions of their dataset, expected 0"
         );
         report.warn(Subject::default(), message, "harmless: readers ignore them");
     }
@@ -118,7 +118,7 @@ pub(super) fn check(
             report.error(
                 Subject::chunk(dataset.name(), &chunk),
                 "two rows describe this chunk, expected one".to_string(),
-                "nothing tells which one is right; write the dataset again from its source",
+                "cannot tell which row is right; write the dataset again from its source",
             );
         }
     }
@@ -149,7 +149,7 @@ pub(super) fn check(
             .find(|(place, ordinal)| *place as u64 != **ordinal);
         let first = gap.map_or(present.len() as u64, |(place, _)| place as u64);
         let message = format!(
-            "{} of {expected} chunks have no usable row, this one first",
+            "{} of {expected} chunks have no usable row, starting with this one",
             expected - present.len() as u64
         );
         report.error(

@@ -5,8 +5,9 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::format::array::HistoryRow;
 use crate::format::tet::footer::{
-    FOOTER_VERSION, FOOTER_VERSION_WITH_INDEXES, HistoryRow, MAGIC, MAX_SPILL_BYTES, Metadata,
+    FOOTER_VERSION, FOOTER_VERSION_WITH_INDEXES, MAGIC, MAX_SPILL_BYTES, Metadata,
 };
 use crate::format::tet::limits::{MAX_DESCRIBED, MAX_HISTORY, is_allowed};
 use crate::format::tet::writer::spec::text_limit;

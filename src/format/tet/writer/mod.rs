@@ -9,13 +9,14 @@ use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::format::array::ChunkSummary;
 use crate::format::array::{
     ArrayWriter, Chunks, Compression, Dataset, DatasetMetadata, DatasetSpec, Fill, next_indices,
 };
+use crate::format::array::{FileMetadata, HistoryRow};
 use crate::format::io::target::{self, TemporaryFile};
-use crate::format::tet::footer::{FileMetadata, HistoryRow, Metadata};
+use crate::format::tet::footer::Metadata;
 use crate::format::tet::index::{self, ChunkRow, Codec};
-use crate::format::tet::statistics::zone_maps::Zone;
 use crate::format::tet::superblock::{self, MAX_RANK, align8};
 
 /// Size of the write buffer in bytes.
@@ -38,7 +39,7 @@ pub struct TetWriter {
     history: Vec<HistoryRow>,
     file_metadata: Option<FileMetadata>,
     /// For each dataset, the zone of each chunk; `None` unless zone maps are embedded.
-    zones: Option<Vec<Vec<Zone>>>,
+    zones: Option<Vec<Vec<ChunkSummary>>>,
     has_failed: bool,
 }
 
@@ -90,7 +91,7 @@ impl TetWriter {
     /// Embeds zone maps: the min, max and null count of each chunk. Call this before writing
     /// chunks. The footer is then version 2, which older readers refuse.
     pub fn embed_zone_maps(&mut self) {
-        let none = Zone {
+        let none = ChunkSummary {
             elements: 0,
             nulls: 0,
             range: None,

@@ -76,8 +76,8 @@ pub(super) fn check(spec: &DatasetSpec, path: &Path) -> Result<()> {
             .or_else(|| axis.parse().ok());
         let extent = position.and_then(|position| spec.shape.get(position));
         if extent != Some(&(labels.labels.len() as u64)) {
-            let extent = extent.map_or("is none of the dataset's".to_string(), |extent| {
-                format!("has {extent} positions")
+            let extent = extent.map_or("is not an axis of the dataset".to_string(), |extent| {
+                format!("has length {extent}")
             });
             return Err(invalid(format!(
                 "{} labels on axis \"{axis}\", which {extent}",

@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
+use crate::format::array::ChunkSummary;
 use crate::format::array::{Dtype, Fill};
-use crate::format::tet::statistics::zone_maps::Zone;
 
 /// The hash that the reference writes for a file outside a package.
 const NO_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// Computes the zone of a chunk from its cells.
-pub(in crate::format::tet) fn zone(dtype: Dtype, fill: Option<Fill>, cells: &[u8]) -> Zone {
+pub(in crate::format::tet) fn zone(dtype: Dtype, fill: Option<Fill>, cells: &[u8]) -> ChunkSummary {
     let size = dtype.size() as usize;
     let fill = fill.map(Fill::bits);
     let mut nulls = 0;
@@ -36,7 +36,7 @@ pub(in crate::format::tet) fn zone(dtype: Dtype, fill: Option<Fill>, cells: &[u8
             }
         });
     }
-    Zone {
+    ChunkSummary {
         elements: (cells.len() / size) as u64,
         nulls,
         range,
@@ -66,7 +66,7 @@ struct Entry {
 /// Encodes zones, which must be in the order of the index. Each comes with its dataset id, its
 /// dtype and the indices of its chunk in the chunk grid.
 pub(in crate::format::tet) fn encode(
-    zones: impl Iterator<Item = (u64, Dtype, Vec<u64>, Zone)>,
+    zones: impl Iterator<Item = (u64, Dtype, Vec<u64>, ChunkSummary)>,
 ) -> serde_json::Result<Vec<u8>> {
     let chunks = zones.map(|(dataset_id, dtype, chunk_index, zone)| Entry {
         dataset_id,

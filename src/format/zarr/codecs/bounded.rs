@@ -80,7 +80,7 @@ fn blosc(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
     if bytes.get(4..8) == Some(&[0; 4]) {
         return Ok(Vec::new());
     }
-    let length = blosc_validate(bytes).ok_or("no blosc buffer")?;
+    let length = blosc_validate(bytes).ok_or("not a blosc buffer")?;
     if length as u64 > most {
         return Err(too_long(most));
     }

@@ -106,7 +106,7 @@ impl Chain {
 
     /// Parses a list of codecs. `count` counts the codecs in all lists of the array.
     pub fn of_list(codecs: &Value, is_text: bool, count: &mut usize) -> Result<Self, String> {
-        let list = codecs.as_array().ok_or("codecs is no list")?;
+        let list = codecs.as_array().ok_or("codecs is not a list")?;
         let mut array_to_array = Vec::new();
         let mut to_bytes = None;
         let mut bytes_to_bytes = Vec::new();
@@ -138,7 +138,7 @@ impl Chain {
                 _ => match zarrs_codec(codec)? {
                     Codec::ArrayToArray(_) if is_text && name == "transpose" => {}
                     Codec::ArrayToArray(_) | Codec::ArrayToBytes(_) if is_text => {
-                        return Err(format!("codec {name:?} on texts"));
+                        return Err(format!("codec {name:?} is not supported for strings"));
                     }
                     Codec::ArrayToArray(codec) => array_to_array.push(codec),
                     Codec::ArrayToBytes(codec) => set(ToBytes::Cells(codec))?,
@@ -187,7 +187,9 @@ impl Chain {
             let representation = BytesRepresentation::BoundedSize(most);
             let bytes = self.undo_bytes(bytes, representation)?;
             return match &self.to_bytes {
-                ToBytes::Shards(_) => Err("texts in a shard as a whole".to_string()),
+                ToBytes::Shards(_) => {
+                    Err("strings in a shard that other codecs encode as a whole".to_string())
+                }
                 _ => Ok(bytes),
             };
         }
@@ -241,7 +243,7 @@ impl Chain {
         let expected = cells::byte_count(chunk.shape, fixed_size(chunk.data_type)?);
         if expected != Some(cells.len() as u64) {
             return Err(format!(
-                "{} bytes of cells, not those of the chunk's shape",
+                "{} bytes of cells, which do not match the chunk's shape",
                 cells.len()
             ));
         }
@@ -304,7 +306,7 @@ pub(crate) fn codec_name(codec: &Value) -> Option<&str> {
 
 /// Returns the bytes per cell of a numeric type.
 pub(crate) fn fixed_size(data_type: &DataType) -> Result<u64, String> {
-    let size = data_type.fixed_size().ok_or("cells of no fixed size")?;
+    let size = data_type.fixed_size().ok_or("cells without a fixed size")?;
     Ok(size as u64)
 }
 
@@ -329,6 +331,6 @@ pub(crate) fn guarded<T, E: fmt::Display>(
 ) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(|error| clipped(&error.to_string())),
-        Err(_) => Err("bytes that its codec cannot take".to_string()),
+        Err(_) => Err("bytes that the codec cannot decode".to_string()),
     }
 }

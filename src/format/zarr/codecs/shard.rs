@@ -99,7 +99,11 @@ impl Shards {
                         .and_then(Value::as_str);
                     is_index_big_endian = endian == Some("big");
                 }
-                name => return Err(format!("codec {name:?} for the index of shards")),
+                name => {
+                    return Err(format!(
+                        "codec {name:?} is not supported for the index of a shard"
+                    ));
+                }
             }
         }
         Ok(Self {
@@ -186,7 +190,7 @@ impl Shards {
         let length = bytes.len() as u64;
         let grid = self
             .grid(whole.shape)
-            .ok_or("a shard of no whole number of chunks")?;
+            .ok_or("a shard whose shape is not a multiple of the chunk shape")?;
         let (start, index_length) = self.index_range(&grid, length)?;
         let index = self.index(bytes[start as usize..(start + index_length) as usize].to_vec())?;
         let total = cells::byte_count(whole.shape, size).filter(|total| *total <= MAX_CHUNK_BYTES);

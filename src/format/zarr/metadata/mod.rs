@@ -69,7 +69,7 @@ impl Description {
         }
         let dtype = field(array, "dtype");
         let element = Element::of_v2(dtype)
-            .ok_or_else(|| unexpected("dtype", dtype, "numbers, booleans, times or texts"))?;
+            .ok_or_else(|| unexpected("dtype", dtype, "numbers, booleans, times or strings"))?;
         let element = attributes::with_sign(element, attributes);
         let is_text = matches!(element.kind, CellKind::Text(_));
         let shape = shape("shape", field(array, "shape"))?;
@@ -91,7 +91,7 @@ impl Description {
             return Err(unexpected(
                 "filters",
                 field(array, "filters"),
-                "none on texts",
+                "none for strings",
             ));
         }
         let mut compressor = field(array, "compressor").clone();
@@ -147,7 +147,11 @@ impl Description {
         let codecs = field(document, "codecs");
         let data_type = field(document, "data_type");
         let element = Element::of_v3(data_type, is_big_endian(codecs)).ok_or_else(|| {
-            unexpected("data_type", data_type, "numbers, booleans, times or texts")
+            unexpected(
+                "data_type",
+                data_type,
+                "numbers, booleans, times or strings",
+            )
         })?;
         let attributes = field(document, "attributes");
         let element = attributes::with_sign(element, attributes);

@@ -161,7 +161,7 @@ impl ArrayWriter for ZarrWriter {
         lossy
             .map(|(plan, missing)| {
                 format!(
-                    "{}, dataset {:?}: {missing} missing texts become empty ones",
+                    "{}, dataset {:?}: {missing} null strings are written as empty strings",
                     self.path.display(),
                     plan.name
                 )

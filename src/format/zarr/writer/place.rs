@@ -37,7 +37,7 @@ pub(super) fn check_target(target: &Path) -> Result<bool> {
     if !metadata.is_dir() || !is_hierarchy(target) {
         return Err(Error::invalid(
             target,
-            "exists and is no Zarr folder; it will not be replaced",
+            "exists and is not a Zarr hierarchy; it will not be replaced",
         ));
     }
     match find_unrelated(target, MAX_DEPTH)? {
@@ -45,7 +45,7 @@ pub(super) fn check_target(target: &Path) -> Result<bool> {
         Some(found) => Err(Error::invalid(
             target,
             format!(
-                "exists, and {} in it is no part of a Zarr hierarchy; it will not be replaced",
+                "exists, and {} in it is not part of a Zarr hierarchy; it will not be replaced",
                 found.display()
             ),
         )),
@@ -60,7 +60,9 @@ fn find_unrelated(folder: &Path, depth: usize) -> Result<Option<PathBuf>> {
     for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
         let entry = entry.map_err(Error::io(folder, "list"))?;
         let path = entry.path();
-        let file_type = entry.file_type().map_err(Error::io(&path, "look at"))?;
+        let file_type = entry
+            .file_type()
+            .map_err(Error::io(&path, "read the file type"))?;
         let found = if file_type.is_dir() {
             find_unrelated(&path, depth - 1)?
         } else {
@@ -76,7 +78,7 @@ fn find_unrelated(folder: &Path, depth: usize) -> Result<Option<PathBuf>> {
 
 /// Gives the directory the target's name, replacing an existing hierarchy.
 pub(super) fn persist(folder: TemporaryDirectory, target: &Path) -> Result<()> {
-    let action = "rename the finished folder to";
+    let action = "move the finished directory into place";
     if !check_target(target)? {
         std::fs::rename(folder.path(), target).map_err(Error::io(target, action))?;
         // The directory is the target now, and no longer temporary.
@@ -97,7 +99,7 @@ pub(super) fn persist(folder: TemporaryDirectory, target: &Path) -> Result<()> {
             return Err(Error::io(target, action)(error));
         }
         let message = format!(
-            "could not be replaced ({error}), nor put back: what was there is now {}",
+            "could not be replaced ({error}) or restored; the previous hierarchy is now at {}",
             aside.display()
         );
         old.keep();

@@ -46,19 +46,19 @@ impl Plan {
         };
         let parts = || name.split('/');
         if !is_path(&name) || parts().any(is_hidden) || parts().any(|part| part.len() > MAX_PART) {
-            return Err(invalid("its name cannot be a path of folders".to_string()));
+            return Err(invalid(
+                "its name cannot be a path of directories".to_string(),
+            ));
         }
         if parts().count() > MAX_PARTS {
-            return Err(invalid(format!(
-                "more than {MAX_PARTS} groups within each other"
-            )));
+            return Err(invalid(format!("nested more than {MAX_PARTS} groups deep")));
         }
         let (shape, dimensions) = (spec.shape, spec.chunk_shape.len());
         if shape.len() != dimensions || dimensions > MAX_DIMENSIONS || spec.chunk_shape.contains(&0)
         {
             return Err(invalid(format!(
-                "shape {shape:?} and chunk shape {:?} must have the same dimensions, at most {MAX_DIMENSIONS}, and \
-                 chunks cells",
+                "shape {shape:?} and chunk shape {:?} must have the same number of dimensions, at most \
+                 {MAX_DIMENSIONS}, and chunk extents above zero",
                 spec.chunk_shape
             )));
         }
@@ -79,7 +79,7 @@ impl Plan {
         let metadata = spec.metadata;
         if !metadata.coords.is_empty() {
             return Err(invalid(
-                "Zarr has no place for labels; write them as an array".to_string(),
+                "Zarr cannot store labels; write them as an array".to_string(),
             ));
         }
         let names = &metadata.dim_names;

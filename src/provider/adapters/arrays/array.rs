@@ -203,8 +203,8 @@ impl StoredArray {
             return Err(Error::malformed(
                 self.place(),
                 "coordinate",
-                format!("missing at position {position}"),
-                "a value at every position of the axis",
+                format!("null at index {position}"),
+                "a value at every index of the axis",
             ));
         }
         Ok(crate::grid::coordinate_values(&values))
@@ -230,8 +230,8 @@ impl StoredArray {
             return Err(Error::malformed(
                 self.place(),
                 "shape",
-                format!("{:?}, of coordinates", self.grid.shape()),
-                format!("at most {MAX_COORDINATES} bytes of them"),
+                format!("{:?} for a dataset of coordinates", self.grid.shape()),
+                format!("at most {MAX_COORDINATES} bytes of coordinates"),
             ));
         }
         let chunks = self.grid.count().unwrap_or(u64::MAX);

@@ -58,8 +58,8 @@ pub(super) fn axes(
             warn(
                 "dim_names",
                 format!("{stored:?}"),
-                format!("{rank} different names, one per dimension"),
-                "they are left unused",
+                format!("{rank} distinct names, one per dimension"),
+                "they are ignored",
             );
         }
         given.map_or(&[], Vec::as_slice)
@@ -80,9 +80,9 @@ pub(super) fn axes(
             Some((labels, _)) if labels.iter().any(|label| label.len() > MAX_LABEL) => {
                 warn(
                     "coords",
-                    format!("a label above {MAX_LABEL} bytes on dimension \"{name}\""),
-                    "the format's limit".to_string(),
-                    "the labels are left unused",
+                    format!("a label of more than {MAX_LABEL} bytes on dimension \"{name}\""),
+                    "labels within this limit".to_string(),
+                    "the labels are ignored",
                 );
                 None
             }
@@ -91,7 +91,7 @@ pub(super) fn axes(
                     "coords",
                     format!("{} labels on dimension \"{name}\"", labels.len()),
                     format!("{extent}, its extent"),
-                    "they are left unused",
+                    "they are ignored",
                 );
                 None
             }

@@ -77,7 +77,7 @@ impl CoordinateDatasets {
         {
             let place = ErrorLocation::dataset(file.path(), dataset.name());
             let named = Error::malformed(place, error.field, &error.found, &error.expected);
-            warnings.push(format!("{named}; the coordinates stay numbers"));
+            warnings.push(format!("{named}; the coordinates are not decoded to times"));
             self.refused.push(error);
         }
         let coordinates = Arc::new(AxisCoordinates::deferred(values));

@@ -263,10 +263,10 @@ impl GridSource for ArrayDataset {
         }
         match file.listed_chunks() {
             Some(listed) if count != Some(visited) => problems.push(format!(
-                "the chunk index has {listed} rows in all, fewer than this dataset has chunks"
+                "the chunk index has only {listed} rows, fewer than the dataset has chunks"
             )),
             None if count != Some(visited) => problems.push(format!(
-                "the stored bytes are those of the first {visited} chunks"
+                "stored bytes count only the first {visited} chunks"
             )),
             _ => {}
         }

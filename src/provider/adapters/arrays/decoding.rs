@@ -18,8 +18,8 @@ pub(in crate::provider) const ARROW_TYPE: &str = "arrow_type";
 pub(in crate::provider) const DATE: &str = "date32";
 pub(in crate::provider) const TIMESTAMP: &str = "timestamp";
 /// Advice for numbers that cannot become timestamps.
-const RAW_TIMES: &str =
-    "decode_times false, --no-decode-times of tet-sql, reads the numbers as they are";
+const RAW_TIMES: &str = "to read the numbers undecoded, set the option decode_times to false, or pass \
+                         --no-decode-times to tet-sql";
 /// The attributes that unpack stored numbers (CF section 8.1).
 pub(in crate::provider) const UNPACK_ATTRIBUTES: [&str; 2] = ["scale_factor", "add_offset"];
 /// Attributes whose numbers are packed like the cells.
@@ -63,16 +63,16 @@ impl Decoding {
                     Err(error) => warn(
                         Categories::ATTRIBUTE,
                         format!("unreadable ({error})"),
-                        "a JSON object of texts and codes".to_string(),
-                        "the codes are left as they are",
+                        "a JSON object that maps texts to codes".to_string(),
+                        "the codes are not decoded",
                     ),
                 }
             } else {
                 warn(
                     Categories::ATTRIBUTE,
                     format!("on a dataset of {dtype}"),
-                    "one of i64".to_string(),
-                    "the values are left as they are",
+                    "a dataset of i64".to_string(),
+                    "the values are not decoded",
                 );
             }
         }
@@ -88,7 +88,7 @@ impl Decoding {
                     error.field,
                     error.found,
                     error.expected,
-                    "the values are left as they are",
+                    "the values are not decoded",
                 ),
             }
         }
@@ -105,7 +105,7 @@ impl Decoding {
                         key,
                         format!("{text:?}"),
                         "a number".to_string(),
-                        "it is left unused",
+                        "the attribute is ignored",
                     );
                     (default, false)
                 }

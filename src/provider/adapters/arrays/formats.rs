@@ -172,7 +172,7 @@ pub(in crate::provider) fn create_file(
             )?)
         }
         FileKind::Parquet | FileKind::Csv | FileKind::Json | FileKind::Arrow => {
-            let message = "the name is that of a file of rows, not of arrays";
+            let message = "the file extension is that of a row format, not of an array format";
             return Err(Error::invalid(path, message));
         }
     })

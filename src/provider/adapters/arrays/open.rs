@@ -51,7 +51,7 @@ pub(crate) fn open(
             _ => Err(Error::invalid(
                 path,
                 format!(
-                    "has {} tables ({}); name one with the option dataset, or behind a # in the path",
+                    "has {} tables ({}); name one with the option dataset, or after a # in the path",
                     names.len(),
                     names.join(", ")
                 ),
@@ -65,7 +65,9 @@ pub(crate) fn open(
         Ok(None) => Err(file.no_such_dataset(name)),
         Err([first, second]) => Err(Error::invalid(
             path,
-            format!("{name:?} could be {first:?} or {second:?}; spell it as in the file"),
+            format!(
+                "table name {name:?} is ambiguous: {first:?} or {second:?}; match the case of the name in the file"
+            ),
         )),
     }
 }

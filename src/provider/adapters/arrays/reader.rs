@@ -183,7 +183,7 @@ impl WindowReader for StoredWindowReader {
                 return Err(Error::malformed(
                     self.array.place(),
                     "chunk shape",
-                    format!("such that {bytes} bytes are to be put together from other chunks"),
+                    format!("such that {bytes} bytes must be assembled from several chunks"),
                     format!("at most {MAX_WINDOW} bytes"),
                 )
                 .into());

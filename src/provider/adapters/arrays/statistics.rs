@@ -16,8 +16,8 @@ use arrow::datatypes::{
 use datafusion::common::{Result, ScalarValue};
 use half::f16;
 
-use crate::format::array::Dtype;
-use crate::format::tet::{ValuePostings, Zone, ZoneMaps};
+use crate::format::array::{ChunkStatistics, ChunkSummary, Dtype, ValueIndex};
+
 use crate::grid::{ChunkGrid, Window};
 use crate::provider::adapters::arrays::array::StoredArray;
 use crate::provider::adapters::arrays::decoding::Decoding;
@@ -45,28 +45,28 @@ impl StoredArray {
         if !options.zone_maps {
             return None;
         }
-        let zones = self.file().zone_maps(options.access).err();
-        let error = zones.or_else(|| self.file().value_postings(options.access).err())?;
+        let zones = self.file().chunk_statistics(options.access).err();
+        let error = zones.or_else(|| self.file().value_index(options.access).err())?;
         Some(error.to_string())
     }
 
-    fn zone_maps(&self, options: &ReadOptions) -> Option<Arc<ZoneMaps>> {
+    fn zone_maps(&self, options: &ReadOptions) -> Option<Arc<dyn ChunkStatistics>> {
         let is_decoded = matches!(self.decoding(), Decoding::Text(_) | Decoding::Time(..));
         if !options.zone_maps || is_decoded {
             return None;
         }
         // Broken zone maps count as absent, since queries are correct without them.
-        self.file().zone_maps(options.access).ok().flatten()
+        self.file().chunk_statistics(options.access).ok().flatten()
     }
 
-    fn postings(&self, options: &ReadOptions) -> Option<Arc<ValuePostings>> {
+    fn postings(&self, options: &ReadOptions) -> Option<Arc<dyn ValueIndex>> {
         if !options.zone_maps
             || !matches!(self.decoding(), Decoding::None)
             || !self.nulls_are_null(options)
         {
             return None;
         }
-        self.file().value_postings(options.access).ok().flatten()
+        self.file().value_index(options.access).ok().flatten()
     }
 
     /// Returns `true` if every cell that a zone map counts as null is null in the column.
@@ -90,7 +90,7 @@ impl StoredArray {
         let mut is_exact = true;
         for window in windows {
             let known = self
-                .zone_of(&zones, window)
+                .zone_of(zones.as_ref(), window)
                 .filter(|(zone, _)| zone.nulls == 0 || nulls_are_null);
             let Some((zone, is_whole)) = known else {
                 is_exact = false;
@@ -120,11 +120,18 @@ impl StoredArray {
         let zones = self.zone_maps(options)?;
         let nulls_are_null = self.nulls_are_null(options);
         let kept = &self.kept_statistics().0[usize::from(nulls_are_null)];
-        let kept = kept.get_or_init(|| self.all_chunks(&zones, nulls_are_null).map(Arc::new));
+        let kept = kept.get_or_init(|| {
+            self.all_chunks(zones.as_ref(), nulls_are_null)
+                .map(Arc::new)
+        });
         kept.clone()
     }
 
-    fn all_chunks(&self, zones: &ZoneMaps, nulls_are_null: bool) -> Option<BlockStatistics> {
+    fn all_chunks(
+        &self,
+        zones: &dyn ChunkStatistics,
+        nulls_are_null: bool,
+    ) -> Option<BlockStatistics> {
         let count = self
             .chunk_grid()
             .count()
@@ -135,7 +142,7 @@ impl StoredArray {
         let mut ranges = Vec::with_capacity(count as usize);
         let mut nulls = Vec::with_capacity(count as usize);
         for number in 0..count {
-            let zone = zones.zone(self.dataset(), &self.dataset().chunk_at(number))?;
+            let zone = zones.summary(self.dataset(), &self.dataset().chunk_at(number))?;
             let is_known = zone.nulls == 0 || nulls_are_null;
             ranges.push(zone.range.filter(|_| is_known));
             nulls.push(is_known.then_some(zone.nulls));
@@ -152,7 +159,11 @@ impl StoredArray {
 
     /// Merges the zones of the chunks that a window intersects. The second result is `true` if the
     /// window holds all cells of these chunks.
-    fn zone_of(&self, zones: &ZoneMaps, window: &Window) -> Option<(Zone, bool)> {
+    fn zone_of(
+        &self,
+        zones: &dyn ChunkStatistics,
+        window: &Window,
+    ) -> Option<(ChunkSummary, bool)> {
         let touched = self.chunk_grid().chunks_in(window);
         let counts = touched.iter().map(|range| range.end - range.start);
         let count = counts
@@ -160,13 +171,13 @@ impl StoredArray {
             .try_fold(1u64, |count, extent| count.checked_mul(extent))
             .filter(|count| (1..=MAX_CHUNKS).contains(count))?;
         let order = |bits| self.dtype().order(bits);
-        let mut whole: Option<Zone> = None;
+        let mut whole: Option<ChunkSummary> = None;
         for number in 0..count {
             let chunk = ChunkGrid::nth_of(&touched, number);
-            let zone = zones.zone(self.dataset(), &chunk)?;
+            let zone = zones.summary(self.dataset(), &chunk)?;
             whole = Some(match whole {
                 None => zone,
-                Some(one) => Zone {
+                Some(one) => ChunkSummary {
                     elements: one.elements + zone.elements,
                     nulls: one.nulls + zone.nulls,
                     range: match (one.range, zone.range) {

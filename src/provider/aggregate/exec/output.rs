@@ -129,7 +129,7 @@ impl AggregateRows {
                 }
                 Output::RowByRow => {
                     let Some(mut accumulated) = engine.next() else {
-                        return internal_err!("an aggregate was not computed");
+                        return internal_err!("the partial state of an aggregate is missing");
                     };
                     match stage {
                         Stage::Partial => accumulated.state()?,
@@ -251,7 +251,7 @@ fn averages(results: &Results, function: &AggregateFunctionExpr) -> Result<Array
 }
 
 fn missing<T>(function: &AggregateFunctionExpr) -> Result<T> {
-    internal_err!("a reduction lacks what {} needs", function.name())
+    internal_err!("the reduction has no results for {}", function.name())
 }
 
 /// Returns the results of a reduction as the partial state of DataFusion's accumulators.

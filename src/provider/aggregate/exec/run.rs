@@ -91,7 +91,7 @@ impl Run {
             worker::work(Arc::clone(&job), metrics, batch_size, memory)
         });
         let Some(own) = works.next() else {
-            return internal_err!("there is no worker");
+            return internal_err!("no worker was started");
         };
         let others: Vec<_> = works.map(SpawnedTask::spawn).collect();
         let (mut found, memory): (PartialState, _) = own.await?;

@@ -301,7 +301,9 @@ impl Worker {
                 };
                 let attribute = part.attributes.iter().position(|a| *a == plan.attribute);
                 let Some(attribute) = attribute else {
-                    return internal_err!("an attribute is not read");
+                    return internal_err!(
+                        "the attribute of a reduction is not among those to read"
+                    );
                 };
                 let readers = self.readers.iter_mut().take(batch.windows.len());
                 let sources = readers.map(|reader| reader.cells(attribute, layout.span.clone()));
@@ -317,7 +319,7 @@ impl Worker {
             return Ok(true);
         }
         let [window] = batch.windows.as_slice() else {
-            return internal_err!("rows are looked at of one chunk after another");
+            return internal_err!("row-by-row evaluation needs batches of a single chunk");
         };
         let reader = self.readers.first_mut();
         self.rows.add(job, batch, window, reader, &mut self.found)

@@ -131,7 +131,7 @@ impl<'a> AlongAxis<'a> {
                             let number = |row: usize| numbers[row] as i64;
                             of_integers.extend(runs(groups, nulls.as_ref(), number));
                         }
-                        other => return internal_err!("numbers cannot be added up as {other}"),
+                        other => return internal_err!("sums of type {other} are not supported"),
                     }
                 }
                 tokio::task::yield_now().await;

@@ -362,7 +362,7 @@ fn checked(counts: Counts) -> Result<Counts> {
         Counts::Each(counts) => counts.iter().copied().max().unwrap_or(0),
     };
     if i64::try_from(most).is_err() {
-        return exec_err!("there are 2^63 rows or more, which cannot be counted");
+        return exec_err!("a group has 2^63 or more rows, but a count holds at most 2^63 - 1");
     }
     Ok(counts)
 }

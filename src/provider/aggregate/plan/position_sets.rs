@@ -157,7 +157,7 @@ impl CoveredIndices {
         let place = groups.partition_point(|(range, _)| range.end <= group);
         match groups.get(place) {
             Some((range, first)) if range.contains(&group) => Ok(first + group - range.start),
-            _ => internal_err!("group {group} along an axis has no position of a set"),
+            _ => internal_err!("group {group} along the axis has no index in the set"),
         }
     }
 }
@@ -194,7 +194,7 @@ async fn find(
         })
         .await;
         if nodes.len() > MOST_SETS {
-            return resources_err!("groups have more than {MOST_SETS} sets of positions");
+            return resources_err!("groups cover more than {MOST_SETS} distinct sets of indices");
         }
         memory.try_resize(size_of_val(of_groups.as_slice()) + nodes.len() * NODE_BYTES)?;
     }

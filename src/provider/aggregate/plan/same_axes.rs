@@ -38,7 +38,9 @@ impl<'a> SelectedCoordinates<'a> {
                 coordinates: Coordinates::Values(Arc::clone(file)),
                 selected: IndexSet::all(1),
             },
-            (None, None) => return internal_err!("column {column} is not along an axis"),
+            (None, None) => {
+                return internal_err!("column {column} is neither a dimension nor the file column");
+            }
         })
     }
 

@@ -76,7 +76,7 @@ impl FileTable {
         if options.file_column {
             if fields.iter().any(|field| field.name() == FILE) {
                 return plan_err!(
-                    "{location}: there is a column called {FILE} already; leave the option file_column out"
+                    "{location}: there is already a column named \"{FILE}\"; omit the option file_column"
                 );
             }
             fields.push(Arc::new(Field::new(FILE, DataType::Utf8, false)));
@@ -208,7 +208,10 @@ impl BlockSource for FileTable {
         let dimensions = self.members[0].axes().len();
         let blocks = ManyFileBlocks::new(parts, total, &self.files, dimensions, file_column);
         let Some(blocks) = blocks else {
-            return plan_err!("{}: 2^64 chunks or more", self.location);
+            return plan_err!(
+                "{}: too many chunks: 2^64 or more are selected",
+                self.location
+            );
         };
         Ok(SelectedBlocks {
             blocks: Arc::new(blocks),

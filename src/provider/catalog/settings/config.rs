@@ -104,7 +104,7 @@ impl ExtensionOptions for ArraySettings {
                     self.entries().into_iter().map(|entry| entry.key).collect();
                 let last = names.pop().unwrap_or_default();
                 config_err!(
-                    "no option tet.{key}; there are {} and {last}",
+                    "unknown setting tet.{key}, expected one of {} or {last}",
                     names.join(", ")
                 )
             }
@@ -142,7 +142,7 @@ impl ExtensionOptions for ArraySettings {
             entry(
                 "declare_ordering",
                 self.declare_ordering.to_string(),
-                "Whether scans of .tet files tell the engine the order of their rows",
+                "Whether scans declare the order of their rows to DataFusion",
             ),
             entry(
                 "zone_maps",
@@ -157,7 +157,7 @@ impl ExtensionOptions for ArraySettings {
             entry(
                 "zip_joins",
                 self.zip_joins.to_string(),
-                "Whether joins of .tet datasets on all dimensions become one scan of both",
+                "Whether joins of arrays on all dimensions become one scan of both arrays",
             ),
         ];
         entries.extend(self.limits.entries());

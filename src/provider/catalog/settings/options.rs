@@ -197,7 +197,7 @@ impl ArrayOptions {
                 let distinct: HashSet<_> = names.iter().collect();
                 if names.iter().any(String::is_empty) || distinct.len() < names.len() {
                     return plan_err!(
-                        "option dims is '{value}', expected different names between commas"
+                        "option dims is '{value}', expected distinct names separated by commas"
                     );
                 }
                 self.dims = Some(names);
@@ -221,8 +221,8 @@ impl ArrayOptions {
             },
             _ => {
                 return plan_err!(
-                    "there is no option {name}; there are access, dataset, declare_ordering, decode_coords, \
-                     decode_times, dims, file_column, fill_as_null, ignore_footer, nan_as_null, text_labels, unpack and \
+                    "unknown option {name}, expected one of access, dataset, declare_ordering, decode_coords, \
+                     decode_times, dims, file_column, fill_as_null, ignore_footer, nan_as_null, text_labels, unpack or \
                      zone_maps"
                 );
             }

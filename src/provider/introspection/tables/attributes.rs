@@ -50,8 +50,11 @@ impl Listing for Attributes {
 /// The attributes of the file itself: the tool that wrote it, the version of that tool, and the
 /// creation time.
 fn of_file(schema: &ListedSchema) -> Vec<Row> {
-    let file = schema.file.as_ref().and_then(|(file, _)| file.footer());
-    let Some(about) = file.and_then(|footer| footer.metadata.file.as_ref()) else {
+    let file = schema
+        .file
+        .as_ref()
+        .and_then(|(file, _)| file.file_metadata());
+    let Some(about) = file else {
         return Vec::new();
     };
     let attributes = [

@@ -11,10 +11,10 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 
-use crate::error::describe;
 use crate::grid::{ChunkGrid, Window};
 use crate::provider::catalog::description::ChunkDescription;
 use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::error::describe;
 use crate::provider::introspection::column::repeated;
 use crate::provider::introspection::scan::{Batches, Request, RowSource, batch};
 use crate::provider::introspection::tables::chunks::ChunkColumn;

@@ -30,7 +30,7 @@ impl TableFunctionImpl for Chunks {
         let table = lookup::table(NAME, args.session(), name)?;
         let grids = match table.downcast_ref::<ArrayTable>() {
             Some(array) => array.source().grids(),
-            None => return plan_err!("{NAME}: {name} is no array, so that it has no chunks"),
+            None => return plan_err!("{NAME}: {name} is not an array and has no chunks"),
         };
         let parts: Vec<_> = grids.iter().flat_map(|grid| grid.parts()).collect();
         let columns = columns(&parts);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use arrow::datatypes::Field;
 use datafusion::common::{DataFusionError, Result};
 
-use crate::error::describe;
 use crate::grid::{Axis, Selection};
 use crate::provider::catalog::description::{AttributeDescription, TableDescription};
+use crate::provider::error::describe;
 use crate::provider::introspection::catalogs::{ListedSchema, ListedTable};
 use crate::provider::introspection::column::Column;
 use crate::provider::introspection::listing::Listing;

@@ -10,7 +10,7 @@ use datafusion::common::Result;
 
 use crate::error::Error;
 use crate::format::array::ArrayFile;
-use crate::format::tet::FileMetadata;
+use crate::format::array::FileMetadata;
 use crate::provider::introspection::catalogs::ListedSchema;
 use crate::provider::introspection::column::Column;
 use crate::provider::introspection::listing::Listing;
@@ -54,9 +54,7 @@ impl Listing for Files {
         Column::time("modified", |row| {
             Ok(row.on_disk().ok().and_then(|disk| micros(disk.modified)))
         }),
-        Column::flag("has_zone_maps", |row| {
-            Ok(row.file.footer().map(|footer| footer.has_zone_maps()))
-        }),
+        Column::flag("has_zone_maps", |row| Ok(row.file.has_chunk_statistics())),
         Column::text("tool", |row| Ok(row.about(|about| about.tool.clone()))),
         Column::text("tool_version", |row| {
             Ok(row.about(|about| about.library_version.clone()))
@@ -90,13 +88,13 @@ impl Row {
     fn on_disk(&self) -> Result<&FileStat, &Error> {
         let found = self.on_disk.get_or_init(|| {
             let path = self.path();
-            on_disk(path).map_err(Error::io(path, "look at"))
+            on_disk(path).map_err(Error::io(path, "read the metadata"))
         });
         found.as_ref()
     }
 
     fn about<T>(&self, of: impl FnOnce(&FileMetadata) -> Option<T>) -> Option<T> {
-        of(self.file.footer()?.metadata.file.as_ref()?)
+        of(self.file.file_metadata()?)
     }
 }
 

@@ -20,17 +20,17 @@ const KNOWN: [(&str, &str, &str); 14] = [
     (
         "arg_max",
         "arg_max(x, value)",
-        "The x at which value is greatest.",
+        "The x of the row with the max value.",
     ),
     (
         "arg_min",
         "arg_min(x, value)",
-        "The x at which value is least.",
+        "The x of the row with the min value.",
     ),
     (
         "histogram",
         "histogram(value, low, high, bins)",
-        "The number of values in each of some bins of the same width.",
+        "The number of values in each of several bins of equal width.",
     ),
     (
         "norm_l1",
@@ -40,9 +40,9 @@ const KNOWN: [(&str, &str, &str); 14] = [
     (
         "norm_l2",
         "norm_l2(value)",
-        "The root of the sum of the squares of values.",
+        "The square root of the sum of squared values.",
     ),
-    ("product", "product(value)", "All values multiplied."),
+    ("product", "product(value)", "The product of all values."),
     (
         "quantile",
         "quantile(value, fraction)",
@@ -56,7 +56,7 @@ const KNOWN: [(&str, &str, &str); 14] = [
     (
         "tet_chunks",
         "tet_chunks('table')",
-        "Chunks of a table, with what zone maps say of them.",
+        "Chunks of a table, with their statistics from zone maps.",
     ),
     (
         "tet_datasets",
@@ -68,12 +68,16 @@ const KNOWN: [(&str, &str, &str); 14] = [
         "tet_dimensions()",
         "Dimensions of arrays, with their coordinates.",
     ),
-    ("tet_files", "tet_files()", "Files that are schemas."),
+    (
+        "tet_files",
+        "tet_files()",
+        "Files that are registered as schemas.",
+    ),
     (NAME, "tet_functions()", "Functions of the session."),
     (
         "tet_history",
         "tet_history()",
-        "Steps of the history of files.",
+        "Steps in the history of files.",
     ),
 ];
 
@@ -84,7 +88,7 @@ pub(crate) struct Functions;
 impl TableFunctionImpl for Functions {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         if !args.exprs().is_empty() {
-            return plan_err!("{NAME} takes no argument, as in SELECT * FROM {NAME}()");
+            return plan_err!("{NAME} takes no arguments: SELECT * FROM {NAME}()");
         }
         let field = |name: &str| Field::new(name, DataType::Utf8, true);
         let names = [

@@ -1,6 +1,6 @@
 //! `tet_history()`: the processing history of files.
 
-use crate::format::tet::HistoryRow;
+use crate::format::array::HistoryRow;
 use crate::provider::introspection::catalogs::ListedSchema;
 use crate::provider::introspection::column::Column;
 use crate::provider::introspection::listing::Listing;
@@ -39,7 +39,7 @@ impl Listing for History {
         let Some((file, _)) = &schema.file else {
             return Vec::new();
         };
-        let steps = file.footer().into_iter().flat_map(|footer| &footer.history);
+        let steps = file.history().iter();
         steps
             .zip(0..)
             .map(|(step, position)| Row {

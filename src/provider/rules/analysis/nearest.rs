@@ -91,7 +91,7 @@ fn resolve(arguments: &[Expr], inputs: &[&LogicalPlan]) -> Result<Expr> {
     };
     let Some(coordinates) = coordinates else {
         return plan_err!(
-            "nearest(dimension, target): {column} is no dimension of an array with numbers or times for coordinates"
+            "nearest(dimension, target): {column} is not a dimension of an array with numeric or time coordinates"
         );
     };
     let target = target_of(target, &coordinates)?;

@@ -201,8 +201,8 @@ impl<'a> Counter<'a> {
         }
         if last.ors > most_ors {
             return plan_err!(
-                "the statement has an expression of more than {most_ors} ORs; use IN or a join with VALUES, or raise \
-                 tet.max_expression_operators, of which there may be {ORS_PER_OPERATOR} times as many"
+                "the statement has an expression of more than {most_ors} ORs; use IN or a join with VALUES, or \
+                 raise tet.max_expression_operators (ORs may be {ORS_PER_OPERATOR} times as many)"
             );
         }
         match self.queries > self.limits.plan_nodes {

@@ -96,9 +96,9 @@ impl Measure<'_> {
         plan.apply_expressions(|condition| {
             if columns_growth(condition, below)? > most {
                 return plan_err!(
-                    "a condition of the statement has more than {most} operators once the expressions of its columns \
-                     are put in, {GROWTH_PER_OPERATOR} times tet.max_expression_operators; store intermediate columns \
-                     with CREATE TABLE AS, or raise the setting"
+                    "a filter or join condition of the statement has more than {most} operators once computed \
+                     columns are inlined, {GROWTH_PER_OPERATOR} times tet.max_expression_operators; store \
+                     intermediate columns with CREATE TABLE AS, or raise the setting"
                 );
             }
             Ok(TreeNodeRecursion::Continue)

@@ -54,7 +54,7 @@ impl Limits {
             "max_expression_operators" => self.expression_operators = number,
             "max_plan_nodes" => self.plan_nodes = number,
             "max_value_bytes" => self.value_bytes = number,
-            _ => return config_err!("no option tet.{name}"),
+            _ => return config_err!("unknown setting tet.{name}"),
         }
         Ok(())
     }
@@ -67,12 +67,12 @@ impl Limits {
             (
                 operators,
                 self.expression_operators,
-                "Operators of one expression; ANDs are counted apart, and so are ORs, up to four times as many",
+                "Operators of one expression; its ANDs have the same limit, and its ORs four times that limit",
             ),
             (
                 nodes,
                 self.plan_nodes,
-                "Nodes of a statement's plan, with WITH queries and views counted wherever they are used",
+                "Nodes of a statement's plan, with WITH queries and views counted at each use",
             ),
             (
                 value,

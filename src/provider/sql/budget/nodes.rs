@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 /// The error for a statement whose plan has too many nodes.
 pub fn too_many_nodes<T>(limit: usize) -> Result<T> {
     plan_err!(
-        "the statement's plan has more than {limit} nodes, counting WITH queries and views wherever they are used; \
+        "the statement's plan has more than {limit} nodes, counting WITH queries and views at each use; \
          simplify it, or raise tet.max_plan_nodes"
     )
 }

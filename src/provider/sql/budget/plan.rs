@@ -40,8 +40,8 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
     let limits = limits(options);
     check_bytes(options, sql)?;
     let name = &options.sql_parser.dialect;
-    let dialect =
-        dialect_from_str(name).ok_or_else(|| plan_datafusion_err!("no SQL dialect {name}"))?;
+    let dialect = dialect_from_str(name)
+        .ok_or_else(|| plan_datafusion_err!("unknown SQL dialect '{name}'"))?;
     let nesting = options.sql_parser.recursion_limit.get();
     let mut counter = Counter::new(&limits, nesting);
     let mut tokens: Vec<TokenWithSpan> = Vec::new();

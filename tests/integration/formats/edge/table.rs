@@ -44,7 +44,7 @@ pub const CASES: &[(&str, Outcome, &str)] = &[
     (
         "dataset_count_0_with_blob",
         Empty,
-        "nothing after the superblock counts then, as in the reference",
+        "bytes after the superblock are then ignored, as in the reference",
     ),
     // Superblock.
     (
@@ -65,12 +65,12 @@ pub const CASES: &[(&str, Outcome, &str)] = &[
     (
         "flags_bit0_no_footer",
         RefusedAtOpen("footer magic is"),
-        "the footer that the flag promises is not there",
+        "the flag announces a footer that does not exist",
     ),
     (
         "footer_but_flag_0",
         TWO,
-        "a footer that the flag does not announce is no footer",
+        "without the flag, the footer is not read",
     ),
     (
         "reserved_nonzero",
@@ -97,17 +97,17 @@ pub const CASES: &[(&str, Outcome, &str)] = &[
     (
         "dup_name",
         Answers(&["a"], 2, Some(3.0)),
-        "the first of a name counts, as in the reference",
+        "of two datasets with one name, the first is used, as in the reference",
     ),
     (
         "dataset_count_less",
         RefusedAtOpen("dataset_blob_len is 80, with 40 bytes left"),
-        "the directory must be used up",
+        "the directory must not have trailing bytes",
     ),
     (
         "dtype_0",
         LeftOut("dtype is tag 0"),
-        "an unknown type takes its own dataset away, not the file",
+        "an unknown type leaves out its dataset, not the whole file",
     ),
     ("dtype_11", LeftOut("dtype is tag 11"), "the same"),
     (
@@ -154,7 +154,7 @@ pub const CASES: &[(&str, Outcome, &str)] = &[
     (
         "index_len_trailing",
         RefusedAtOpen("entry_count is 1"),
-        "the length must be that of the rows, exactly",
+        "the length must equal that of the rows exactly",
     ),
     (
         "idx_ver2",
@@ -190,7 +190,7 @@ pub const CASES: &[(&str, Outcome, &str)] = &[
     (
         "unused_index_slots_nonzero",
         TWO,
-        "slots behind the rank are not looked at, as in the reference",
+        "slots beyond the rank are ignored, as in the reference",
     ),
     // Payloads.
     ("ok", SIX, "nothing wrong with it"),
@@ -204,7 +204,7 @@ pub const CASES: &[(&str, Outcome, &str)] = &[
     (
         "overlap_payload",
         Answers(&["a"], 4, Some(1.0 + 2.0 + 2.0 + 3.0)),
-        "chunks may share bytes: it is what the index says",
+        "chunks may share bytes, as the index defines their offsets",
     ),
     (
         "shared_payload",
@@ -232,7 +232,7 @@ pub const CASES: &[(&str, Outcome, &str)] = &[
     (
         "zstd_trailing_garbage",
         RefusedWhenRead(2, "zstd"),
-        "what follows the frame is no frame",
+        "the bytes after the frame are not a frame",
     ),
     (
         "zstd_bomb_256MiB",
@@ -278,12 +278,12 @@ pub const CASES: &[(&str, Outcome, &str)] = &[
     (
         "meta_labels_65",
         Answers(&["a"], 65, Some(2080.0)),
-        "a limit for writers; the labels are there and fit",
+        "a limit for writers only; the labels fit the axis",
     ),
     (
         "meta_unknown_dataset",
         TWO,
-        "metadata of a dataset that is not there means nothing",
+        "metadata of an unknown dataset is ignored",
     ),
     (
         "meta_unknown_keys",
@@ -293,16 +293,16 @@ pub const CASES: &[(&str, Outcome, &str)] = &[
     (
         "meta_wrong_dim_count",
         TWO,
-        "columns cannot be named by it; they are called dim_0, ..., with a warning",
+        "it cannot name the columns, so they are dim_0, ..., with a warning",
     ),
     (
         "meta_dup_dim_names",
         TWO,
-        "two columns cannot have one name; they are called dim_0, ..., with a warning",
+        "two columns cannot have the same name, so they are dim_0, ..., with a warning",
     ),
     (
         "meta_wrong_label_count",
         TWO,
-        "which cells the labels belong to is unknown; the axis counts, with a warning",
+        "the labels cannot be assigned to indices, so the axis has indices as coordinates, with a warning",
     ),
 ];

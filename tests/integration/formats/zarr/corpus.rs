@@ -138,7 +138,7 @@ fn unsupported_arrays_are_left_out_with_a_warning() {
             "types_v3.zarr",
             [
                 "array \"complex\" is left out: data_type is \"complex64\"",
-                "texts of 2 dimensions",
+                "strings in 2 dimensions",
             ],
         ),
     ] {

@@ -99,7 +99,7 @@ async fn packed_coordinates_are_unpacked() {
     }
 }
 
-/// Dates of this calendar are not timestamps, so the coordinates stay numbers.
+/// Dates of this calendar are not timestamps, so the coordinates are not decoded to times.
 #[tokio::test]
 async fn times_of_unsupported_calendars_stay_numbers() {
     for store in ["packed_v2.zarr", "packed_v3.zarr"] {
@@ -110,7 +110,7 @@ async fn times_of_unsupported_calendars_stay_numbers() {
         };
         assert!(warning.contains("calendar is \"360_day\""), "{warning}");
         assert!(
-            warning.ends_with("the coordinates stay numbers"),
+            warning.ends_with("the coordinates are not decoded to times"),
             "{warning}"
         );
         let ctx = open(&path, ArrayOptions::new()).await;

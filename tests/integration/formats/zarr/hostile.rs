@@ -194,7 +194,7 @@ fn huge_chunks_are_refused_before_allocation() {
         "/dtype",
         json!("<U1"),
     );
-    assert!(warning(&document).contains("65537 texts, more than 65536"));
+    assert!(warning(&document).contains("65537 strings, more than 65536"));
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn errors_of_broken_chunks_name_dataset_and_chunk() {
         .read_chunk(1, &[0], &mut Vec::new())
         .unwrap_err()
         .to_string();
-    assert!(message.contains("chunk is no file"), "{message}");
+    assert!(message.contains("chunk is not a file"), "{message}");
 }
 
 /// Each codec of a long chain may expand its input, but no step may produce much more than the
@@ -333,7 +333,7 @@ fn paths_that_are_not_hierarchies_are_refused() {
     assert!(open(&folder.path().join("absent")).contains("cannot open"));
     let file = folder.path().join("file");
     std::fs::write(&file, "x").unwrap();
-    assert!(open(&file).contains("path is no folder"));
+    assert!(open(&file).contains("path is not a directory"));
     for (content, expected) in [
         ("", "unreadable"),
         ("[1]", "expected a JSON object"),

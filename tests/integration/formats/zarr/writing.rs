@@ -202,7 +202,7 @@ fn unsupported_datasets_are_refused() {
         ),
         (
             vec![spec("a").with_labels("0", ["x", "y", "z"])],
-            "no place for labels",
+            "cannot store labels",
         ),
         (
             vec![spec("a").with_dim_names(["x", "y"])],
@@ -210,11 +210,11 @@ fn unsupported_datasets_are_refused() {
         ),
         (
             vec![DatasetSpec::new("a", Dtype::U8, &[3], &[0])],
-            "and chunks cells",
+            "chunk extents above zero",
         ),
         (
             vec![DatasetSpec::new("a", Dtype::U8, &[3], &[3, 1])],
-            "same dimensions",
+            "same number of dimensions",
         ),
         (
             vec![DatasetSpec::new("a", Dtype::F64, &[1 << 62], &[1])],

@@ -27,8 +27,8 @@ pub fn open(path: &Path, access: Access) -> Vec<ArrayTable> {
     let Ok(schema) = ArraySchema::open("f", path, options.clone()) else {
         return Vec::new();
     };
-    schema.file().zone_maps(access).ok();
-    schema.file().value_postings(access).ok();
+    schema.file().chunk_statistics(access).ok();
+    schema.file().value_index(access).ok();
     let mut names = schema.table_names();
     names.truncate(MAX_TABLES);
     let tables = names.into_iter().filter_map(|name| {

@@ -9,7 +9,7 @@ use arrow::datatypes::Int64Type;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
-use tet_sql::error::describe;
+use tet_sql::provider::error::describe;
 use tet_sql::{Access, ArrayOptions};
 use tokio::sync::Mutex;
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use datafusion::prelude::SessionContext;
-use tet_sql::error::describe;
+use tet_sql::provider::error::describe;
 use tet_sql::{Access, ArrayOptions, ArrayTable, enable_arrays};
 
 use super::number;

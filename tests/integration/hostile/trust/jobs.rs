@@ -137,7 +137,7 @@ impl Job {
         let files: Vec<_> = state.keys().collect();
         assert!(
             state == self.old || state == self.new,
-            "{}, {what}: neither the old nor the new one: {files:?}",
+            "{}, {what}: neither the old nor the new target: {files:?}",
             self.name
         );
         state == self.new

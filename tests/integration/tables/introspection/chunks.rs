@@ -171,7 +171,7 @@ async fn unprojected_columns_need_no_look_up() {
     let sql = of("count(*) - count(stored_bytes), count(problem)");
     assert_eq!(rows(&ctx, &sql).await, ["1 1"]);
     let problems = rows(&ctx, "SELECT problems FROM tet_datasets()").await;
-    let expected = "fewer than this dataset has chunks";
+    let expected = "fewer than the dataset has chunks";
     assert!(problems[0].contains(expected), "{problems:?}");
     // A grid of far more chunks than the file has. Counting them needs no look-up, and looking them
     // up fails early.

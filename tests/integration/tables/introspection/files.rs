@@ -67,7 +67,10 @@ async fn deleted_files_and_packages_are_listed() {
     let sql = "SELECT datasets, stored_bytes, modified, problem FROM tet_files()";
     let found = rows(&ctx, sql).await.remove(0);
     assert!(found.starts_with("3 NULL NULL "), "{found}");
-    assert!(found.contains("gone.tet: cannot look at"), "{found}");
+    assert!(
+        found.contains("gone.tet: cannot read the metadata"),
+        "{found}"
+    );
 
     let path = folder.path().join("weather.tet.d");
     let package = TetPackage::create(&path).unwrap();

@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthStr;
 /// Marks rows that are left out.
 const GAP: &str = "...";
 
-/// Writes a result as a table of plain characters.
+/// Writes a result as a table drawn with ASCII characters.
 ///
 /// Buffers the first [`MEASURED_ROWS`] rows to compute column widths, then writes rows as they
 /// arrive. A later value that is wider than its column shifts the rest of its row.

@@ -171,7 +171,7 @@ fn array_files_are_kept() {
     let Err(Failure::Message(message)) = write(&chart, &path) else {
         panic!("the array file is overwritten");
     };
-    assert!(message.ends_with("array.svg: is an array file, which is not overwritten"));
+    assert!(message.ends_with("array.svg: is an array file; array files are never overwritten"));
     assert_eq!(std::fs::read(&path).unwrap(), b"TETR and more");
 }
 

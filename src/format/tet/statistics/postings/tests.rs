@@ -78,14 +78,14 @@ fn one_wrong_entry_spoils_them_all() {
         (B, r#"dataset_id":1"#, r#"dataset_id":9"#, "dataset_id is 9"),
         (B, r#"dtype":7"#, r#"dtype":6"#, "dtype is 6, expected 7"),
         (B, r#"dtype":7"#, r#"dtype":"i16""#, "unreadable"),
-        (B, r#""dtype":7,"#, "", "without postings behind"),
+        (B, r#""dtype":7,"#, "", "without postings after"),
         (B, r#""kind":"value_postings","#, "", "missing field `kind`"),
-        (B, r#""dtype":7"#, r#""dtype":7,"dtype":7"#, "twice"),
+        (B, r#""dtype":7"#, r#""dtype":7,"dtype":7"#, "duplicate"),
         (
             B,
             "[[0]]",
             "[[2]]",
-            "chunks is [2], expected a position in the chunk grid [2]",
+            "chunks is [2], expected chunk indices within the grid [2]",
         ),
         (B, "[[0]]", "[[0,0]]", "chunks is [0, 0]"),
         (B, "[[0]]", "[0]", "unreadable"),
@@ -97,7 +97,7 @@ fn one_wrong_entry_spoils_them_all() {
             B,
             r#""chunks":[[0]]"#,
             r#""chunks":[],"chunks":[[0]]"#,
-            "twice",
+            "duplicate",
         ),
         (
             B,
@@ -106,7 +106,7 @@ fn one_wrong_entry_spoils_them_all() {
             "more than 64 values",
         ),
         (C, "0000003f", "00000080", r#""00000080" for a second time"#),
-        (C, "00000080", "0000c0ff", "no NaN"),
+        (C, "00000080", "0000c0ff", "other than NaN"),
     ] {
         let changed = entry.replace(from, to);
         assert_ne!(changed, entry);
@@ -120,7 +120,7 @@ fn one_wrong_entry_spoils_them_all() {
     );
     let version = json(&[B]).replace("version\":1", "version\":0");
     assert!(error(&version).contains("version is 0, expected 1"));
-    assert!(error(r#"{"version":1}"#).contains("its list is missing"));
+    assert!(error(r#"{"version":1}"#).contains("no list of entries"));
 }
 
 #[test]
@@ -136,7 +136,10 @@ fn a_record_that_claims_too_many_chunks_takes_no_memory() {
     std::fs::write(&path, bytes).unwrap();
     let file = TetFile::open(&path, OpenOptions::default()).unwrap();
     let message = file.value_postings(Access::Mmap).unwrap_err().to_string();
-    assert!(message.contains("more chunks than there are"), "{message}");
+    assert!(
+        message.contains("more chunks than the file has"),
+        "{message}"
+    );
 }
 
 #[test]

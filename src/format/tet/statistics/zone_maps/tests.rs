@@ -45,7 +45,7 @@ fn zones_are_found_by_chunk() {
                 panic!("three datasets")
             };
             let zone = |dataset, chunk: &[u64]| {
-                let zone = zones.zone(dataset, chunk)?;
+                let zone = zones.summary(dataset, chunk)?;
                 Some((zone.elements, zone.nulls, zone.range))
             };
             assert_eq!(zone(a, &[0, 1]), Some((2, 0, Some((3, 7)))));
@@ -134,7 +134,7 @@ fn one_wrong_entry_invalidates_all() {
             "than the fill value",
         ),
         (i16s, r#"max_le":"0500""#, r#"max_le":"0080""#, "ascending"),
-        (f32s, "00000080", "0000c0ff", "no NaN"),
+        (f32s, "00000080", "0000c0ff", "other than NaN"),
         (f32s, "0000c03f", "000080bf", "ascending"),
         (
             f32s,
@@ -178,16 +178,16 @@ fn malformed_documents_are_refused() {
         ("", "unreadable (EOF"),
         ("\0\0\0", "unreadable"),
         ("[1]", "unreadable"),
-        ("{}", "its list is missing"),
+        ("{}", "no list of entries"),
         (r#"{"chunks":[]}"#, "missing field `version`"),
         (r#"{"version":2,"chunks":[]}"#, "version is 2, expected 1"),
-        (r#"{"version":1,"chunks":[],"chunks":[]}"#, "twice"),
+        (r#"{"version":1,"chunks":[],"chunks":[]}"#, "duplicate"),
         (r#"{"version":1,"chunks":{}}"#, "unreadable"),
         (r#"{"version":1,"chunks":[]} x"#, "trailing"),
         (&good[..good.len() / 2], "EOF"),
         (&deep, "unreadable"),
-        (&long, "a text of more than 65536 bytes at "),
-        (&texts, "a text of more than 65536 bytes at "),
+        (&long, "a string of more than 65536 bytes at offset "),
+        (&texts, "a string of more than 65536 bytes at offset "),
     ] {
         let message = error(text);
         assert!(message.contains(expected), "{expected}: {message}");
@@ -247,13 +247,13 @@ fn zones_of_reference_files_agree_with_their_cells() {
                 let chunk = dataset.chunk_at(ordinal);
                 let (mut present, chunk_nulls) = cells(&mut chunks, &subject, &chunk);
                 present.sort_by_key(|bits| subject.dtype.order(*bits));
-                let expected = Zone {
+                let expected = ChunkSummary {
                     elements: present.len() as u64 + chunk_nulls,
                     nulls: chunk_nulls,
                     range: present.first().copied().zip(present.last().copied()),
                 };
                 nulls += chunk_nulls;
-                assert_eq!(zones.zone(dataset, &chunk), Some(expected));
+                assert_eq!(zones.summary(dataset, &chunk), Some(expected));
             }
         }
     }

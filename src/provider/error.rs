@@ -1,0 +1,64 @@
+//! Conversion of errors to DataFusion's, and their messages for users.
+
+use datafusion::error::DataFusionError;
+
+use crate::error::Error;
+
+impl From<Error> for DataFusionError {
+    fn from(error: Error) -> Self {
+        DataFusionError::External(Box::new(error))
+    }
+}
+
+/// Returns the message of a DataFusion error for users: that of the innermost error.
+///
+/// The errors around it name stages of the planner, which mean little to a user.
+pub fn describe(error: &DataFusionError) -> String {
+    let root = error.find_root();
+    let text = match root {
+        DataFusionError::Plan(text)
+        | DataFusionError::Execution(text)
+        | DataFusionError::Configuration(text) => text.clone(),
+        DataFusionError::NotImplemented(text) => format!("not implemented: {text}"),
+        DataFusionError::ResourcesExhausted(text) => format!("out of memory: {text}"),
+        #[cfg(feature = "cli")]
+        DataFusionError::SQL(error, _) => syntax(error),
+        DataFusionError::External(error) => error.to_string(),
+        DataFusionError::IoError(error) => error.to_string(),
+        DataFusionError::ArrowError(error, _) => error.to_string(),
+        DataFusionError::SchemaError(error, _) => error.to_string(),
+        other => other.to_string(),
+    };
+    // Backtraces are present only if DataFusion was built with them.
+    match text.split_once(DataFusionError::BACK_TRACE_SEP) {
+        Some((text, _)) => text.to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(feature = "cli")]
+fn syntax(error: &datafusion::sql::sqlparser::parser::ParserError) -> String {
+    use datafusion::sql::sqlparser::parser::ParserError;
+    match error {
+        ParserError::TokenizerError(text) | ParserError::ParserError(text) => {
+            format!("syntax error: {text}")
+        }
+        ParserError::RecursionLimitExceeded => "the statement is nested too deeply".to_owned(),
+    }
+}
+
+#[cfg(all(test, feature = "cli"))]
+mod tests {
+    use datafusion::sql::sqlparser::parser::ParserError;
+
+    use super::*;
+
+    #[test]
+    fn prefixes_and_contexts_are_dropped() {
+        let error = DataFusionError::Plan("no such table".to_owned()).context("some_rule");
+        assert_eq!(describe(&error), "no such table");
+        let error = ParserError::ParserError("Expected: an expression".to_owned());
+        let error = DataFusionError::SQL(Box::new(error), None);
+        assert_eq!(describe(&error), "syntax error: Expected: an expression");
+    }
+}
