@@ -7,7 +7,6 @@
 mod arguments;
 mod dialect;
 mod duration;
-mod signals;
 mod tls;
 
 pub use crate::serve::arguments::ServeArguments;
@@ -17,9 +16,9 @@ use crate::demo::Demo;
 use crate::failure::Failure;
 use crate::messages;
 use crate::serve::dialect::ArrayDialect;
-use crate::serve::signals::{Signals, StopSignal};
 use crate::session::shutdown;
 use crate::session::{self, Session, Settings};
+use crate::signals::{Signal, Signals};
 use futures::stream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -49,11 +48,11 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let ending = network.block_on(serve(arguments));
     network.shutdown_timeout(NETWORK_SHUTDOWN);
     match ending? {
-        StopSignal::Interrupted => Err(Failure::Interrupted),
+        Signal::Interrupt => Err(Failure::Interrupted),
         #[cfg(unix)]
-        told @ (StopSignal::Terminated | StopSignal::HungUp) => {
+        told @ (Signal::Terminate | Signal::HangUp) => {
             shutdown::remove_temporary_directories();
-            if told == StopSignal::HungUp {
+            if told == Signal::HangUp {
                 std::process::exit(129);
             }
             messages::note("terminated");
@@ -62,8 +61,8 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
     }
 }
 
-async fn serve(arguments: ServeArguments) -> Result<StopSignal, Failure> {
-    let mut signals = Signals::listen()?;
+async fn serve(arguments: ServeArguments) -> Result<Signal, Failure> {
+    let mut signals = Signals::all()?;
     let options = options(&arguments)?;
     // Dropping these at the end of this function deletes their directories.
     let demo = arguments.reading.demo.then(Demo::create).transpose()?;
@@ -102,7 +101,7 @@ async fn serve(arguments: ServeArguments) -> Result<StopSignal, Failure> {
     let server = Server::new(session.context, options).with_dialect(Arc::new(ArrayDialect));
     let served = server.serve(listener, stop).await;
     served.map_err(|error| Failure::message(error.to_string()))?;
-    Ok(first.get().copied().unwrap_or(StopSignal::Interrupted))
+    Ok(first.get().copied().unwrap_or(Signal::Interrupt))
 }
 
 fn options(arguments: &ServeArguments) -> Result<Options, Failure> {

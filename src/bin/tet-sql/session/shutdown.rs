@@ -3,11 +3,11 @@
 use crate::failure::Failure;
 use crate::messages;
 use crate::session::leftovers;
+#[cfg(unix)]
+use crate::signals::{Signal, Signals};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
-#[cfg(unix)]
-use tet_sql::format::ignores_sighup;
 use tet_sql::format::remove_unfinished;
 
 /// The temporary directories of the process. Once shutdown begins, the lock is never released, so
@@ -53,59 +53,25 @@ fn make(
 /// stopped or waits at the prompt. SIGHUP stays ignored if it was ignored before, as under `nohup`.
 #[cfg(unix)]
 pub fn end_tidily() -> Result<(), Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
     // The terminal settings before the prompt changes them to read single keys.
     let terminal = rustix::termios::tcgetattr(std::io::stdin()).ok();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let (mut terminate, mut hang_up) = runtime.block_on(async {
-        let terminate = signal(SignalKind::terminate())?;
-        std::io::Result::Ok((terminate, HangUps::listen()?))
-    })?;
+    let mut signals = runtime.block_on(async { Signals::of_shutdown() })?;
     std::thread::spawn(move || {
-        // SIGHUP is sent when the terminal window is closed.
-        let status = runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => 143,
-                () = hang_up.next() => 129,
-            }
-        });
+        let signal = runtime.block_on(signals.next());
         remove_unfinished();
         remove_temporary_directories();
         if let Some(terminal) = &terminal {
             restore(terminal);
         }
-        if status == 143 {
+        if signal == Signal::Terminate {
             messages::note("terminated");
         }
-        std::process::exit(status);
+        std::process::exit(signal.status().into());
     });
     Ok(())
-}
-
-/// A stream of SIGHUP signals. It has no signals if the process ignores SIGHUP.
-#[cfg(unix)]
-pub struct HangUps(Option<tokio::signal::unix::Signal>);
-
-#[cfg(unix)]
-impl HangUps {
-    /// Starts to listen for SIGHUP.
-    pub fn listen() -> std::io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let signals = (!ignores_sighup()).then(|| signal(SignalKind::hangup()));
-        signals.transpose().map(Self)
-    }
-
-    /// Waits for the next SIGHUP.
-    pub async fn next(&mut self) {
-        match &mut self.0 {
-            Some(signals) => {
-                signals.recv().await;
-            }
-            None => std::future::pending().await,
-        }
-    }
 }
 
 /// Restores the settings of a terminal.

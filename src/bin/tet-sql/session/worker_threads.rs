@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::output::pager;
 use crate::output::progress::Bar;
+use crate::signals::{Interrupts, interrupts};
 use futures::FutureExt;
 use futures::future::{Either, select};
 use std::cell::RefCell;
@@ -36,19 +37,6 @@ pub struct WorkerThreads {
     interrupts: RefCell<Interrupts>,
     workers: RefCell<Option<Runtime>>,
     threads: usize,
-}
-
-#[cfg(unix)]
-type Interrupts = tokio::signal::unix::Signal;
-#[cfg(windows)]
-type Interrupts = tokio::signal::windows::CtrlC;
-
-/// Starts to listen for Ctrl-C.
-fn interrupts() -> std::io::Result<Interrupts> {
-    #[cfg(unix)]
-    return tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt());
-    #[cfg(windows)]
-    return tokio::signal::windows::ctrl_c();
 }
 
 /// Tells running work that its result is no longer needed. The work stops the next time it checks.

@@ -11,8 +11,8 @@ use tet_sql::provider::error::describe;
 
 use super::Failure;
 use super::arguments::{Codec, ConvertArguments};
+use super::cancel;
 use super::lines::clean;
-use super::signals;
 
 /// The interval between updates of the progress bar.
 const TICK: Duration = Duration::from_millis(100);
@@ -68,7 +68,7 @@ fn watched(arguments: &ConvertArguments, options: ConvertOptions) -> Result<Conv
     let progress = Arc::new(ConvertProgress::default());
     let watched = Arc::clone(&progress);
     let stopped = Arc::clone(&progress);
-    signals::end_tidily(move || {
+    cancel::end_tidily(move || {
         stopped.cancel();
         true
     })?;

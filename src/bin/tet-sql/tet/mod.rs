@@ -11,12 +11,12 @@
 //! | 129, 130, 143 | SIGHUP, Ctrl-C or SIGTERM while writing a file |
 
 mod arguments;
+mod cancel;
 mod convert;
 mod info;
 mod lines;
 mod other;
 mod repair;
-mod signals;
 mod verify;
 
 use std::ffi::OsString;
@@ -76,7 +76,7 @@ pub fn main(line: impl Iterator<Item = OsString>) -> ExitCode {
         }
         Command::Man => man(&mut output).map(|()| true).map_err(Failure::from),
     };
-    if let (Err(Failure::Message(_)), Some(status)) = (&result, signals::status()) {
+    if let (Err(Failure::Message(_)), Some(status)) = (&result, cancel::status()) {
         // The user asked for the cancellation, so it is not reported as an error.
         let _ = writeln!(io::stderr(), "cancelled");
         return ExitCode::from(status);

@@ -8,15 +8,15 @@ use tet_sql::format::tet::verify::{Severity, VerifyOptions};
 
 use super::Failure;
 use super::arguments::{IndexArguments, RepairArguments};
+use super::cancel;
 use super::lines::{clean, write_json};
 use super::other;
-use super::signals;
 
 /// Plans or makes repairs. Returns `true` if the file is sound, or would be after the repairs.
 pub fn run(arguments: &RepairArguments, output: &mut dyn Write) -> Result<bool, Failure> {
     other::refuse(&arguments.file, "repair")?;
     if arguments.apply {
-        signals::end_tidily(|| false)?;
+        cancel::end_tidily(|| false)?;
     }
     let options = VerifyOptions {
         deep: true,
@@ -65,7 +65,7 @@ fn text(repair: &Repair, output: &mut dyn Write) -> Result<(), Failure> {
 /// Creates or deletes zone maps.
 pub fn run_index(arguments: &IndexArguments, output: &mut dyn Write) -> Result<bool, Failure> {
     other::refuse(&arguments.file, "index")?;
-    signals::end_tidily(|| false)?;
+    cancel::end_tidily(|| false)?;
     index(&arguments.file, arguments.clear)?;
     let what = match arguments.clear {
         true => "no longer has zone maps",
