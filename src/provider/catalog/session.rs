@@ -9,13 +9,10 @@ use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::datasource::file_format::FileFormatFactory;
-use datafusion::optimizer::AnalyzerRule;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::SessionContext;
 
 use crate::error::Error;
-use crate::provider::aggregate::ArrayAggregates;
-use crate::provider::attributes::{AttributedResults, ResultAttributes};
+use crate::provider::attributes::AttributedResults;
 use crate::provider::catalog::external::{
     ArrayTableFactory, ArrayUrlFactory, RegularFilesFactory, STORED_AS,
 };
@@ -30,22 +27,10 @@ use crate::provider::functions;
 use crate::provider::functions::bounded::bounded;
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::introspection;
-use crate::provider::join::zip::ZipJoins;
 #[cfg(feature = "parquet")]
-use crate::provider::parquet::{AttributedParquet, InexactFloatBounds};
-use crate::provider::rules::analysis;
-use crate::provider::rules::filter_pushdown::FilterPushdown;
-use crate::provider::rules::logic::{
-    CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
-};
-use crate::provider::rules::long_limits::SpillLongLimits;
-use crate::provider::rules::nested_loops::RestartBuildSides;
-use crate::provider::rules::probe_sides::ArrayProbeSides;
+use crate::provider::parquet::AttributedParquet;
+use crate::provider::rules::order;
 
-/// DataFusion's rule that distributes a plan over partitions.
-const DISTRIBUTION: &str = "EnsureRequirements";
-/// DataFusion's rule that chooses the build sides of joins.
-const JOIN_SELECTION: &str = "join_selection";
 /// Names that a schema cannot have.
 const RESERVED: [&str; 1] = ["information_schema"];
 
@@ -169,37 +154,8 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     let catalogs = UrlCatalogs::new(catalogs, Arc::new(urls));
     let session_id = ctx.session_id();
     let mut rules = ctx.state_ref().read().physical_optimizers().to_vec();
-    #[cfg(feature = "parquet")]
-    if !rules
-        .iter()
-        .any(|rule| rule.name() == InexactFloatBounds.name())
-    {
-        // This rule corrects statistics, so it runs before any rule that uses them.
-        rules.insert(0, Arc::new(InexactFloatBounds));
-    }
-    let ours: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 2] =
-        [Arc::new(ZipJoins::new()), Arc::new(ArrayAggregates::new())];
-    for rule in ours {
-        if !rules.iter().any(|other| other.name() == rule.name()) {
-            let distribution = rules.iter().position(|rule| rule.name() == DISTRIBUTION);
-            rules.insert(distribution.unwrap_or(rules.len()), rule);
-        }
-    }
-    let last: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 2] =
-        [Arc::new(SpillLongLimits), Arc::new(RestartBuildSides)];
-    for rule in last {
-        if !rules.iter().any(|other| other.name() == rule.name()) {
-            rules.push(rule);
-        }
-    }
-    if !rules
-        .iter()
-        .any(|rule| rule.name() == ArrayProbeSides::NAME)
-        && let Some(selection) = rules.iter().position(|rule| rule.name() == JOIN_SELECTION)
-    {
-        rules.insert(selection + 1, Arc::new(ArrayProbeSides::new()));
-    }
-    FilterPushdown::replace_in(&mut rules);
+    // Sessions whose optimizer lacks a rule of DataFusion work without ours beside it.
+    let _missing = order::add_physical_rules(&mut rules);
     let planner = Arc::clone(ctx.state_ref().read().query_planner());
     let mut builder = ctx
         .into_state_builder()
@@ -207,20 +163,7 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
         .with_session_id(session_id)
         .with_catalog_list(Arc::new(catalogs))
         .with_physical_optimizer_rules(rules);
-    let analyzer = builder.analyzer().get_or_insert_default();
-    analysis::register(analyzer);
-    let is_new = |rule: &dyn AnalyzerRule| {
-        let mut others = analyzer.rules.iter();
-        !others.any(|other| other.name() == rule.name())
-    };
-    if is_new(&ResultAttributes) {
-        // These rules need the expressions as written in the query, before types are coerced.
-        analyzer.rules.insert(0, Arc::new(ResultAttributes));
-        analyzer.rules.insert(1, Arc::new(CountedSetOperations));
-        analyzer.rules.push(Arc::new(EqualZeros));
-        analyzer.rules.push(Arc::new(NullAwareInSubqueries));
-        analyzer.rules.push(Arc::new(CombinedInLists));
-    }
+    order::add_analyzer_rules(builder.analyzer().get_or_insert_default());
     let ctx: SessionContext = builder.build().into();
     for factory in ctx.state_ref().write().table_factories_mut().values_mut() {
         *factory = Arc::new(RegularFilesFactory(Arc::clone(factory)));

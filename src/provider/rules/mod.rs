@@ -6,4 +6,5 @@ pub mod filter_pushdown;
 pub(crate) mod logic;
 pub(crate) mod long_limits;
 pub(crate) mod nested_loops;
+pub(crate) mod order;
 pub mod probe_sides;

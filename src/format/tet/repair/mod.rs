@@ -296,7 +296,7 @@ fn locks(path: &Path, apply: bool, steps: &mut Vec<Step>) -> Result<()> {
             .unwrap_or_default();
         let aside = publishing.join(format!("{name}.quarantine-{}", now.as_secs()));
         if apply {
-            fs::rename(&lock, &aside).map_err(Error::io(&lock, "put aside"))?;
+            fs::rename(&lock, &aside).map_err(Error::io(&lock, "quarantine"))?;
         }
         steps.push(Step {
             name: "quarantine_lock",

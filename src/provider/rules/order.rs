@@ -1,0 +1,141 @@
+//! The order of the rules that [`enable_arrays`](crate::enable_arrays) adds to a session.
+//!
+//! ```text
+//! analyzer     ResultAttributes, CountedSetOperations, ResolveNearest   as written, types unknown
+//!              DataFusion's rules, with WrittenTimes among the function rewrites
+//!              EqualZeros, NullAwareInSubqueries, CombinedInLists       types are coerced
+//!
+//! physical     InexactFloatBounds      before any rule that uses statistics
+//!              ...
+//!              join_selection
+//!              ArrayProbeSides         corrects the sides that join_selection chose
+//!              ...
+//!              ZipJoins                before repartitioning hides scans below joins
+//!              ArrayAggregates         over scans and over zipped joins
+//!              EnsureRequirements
+//!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
+//!              SpillLongLimits, RestartBuildSides     on the finished plan
+//! ```
+
+use std::sync::Arc;
+
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+
+use crate::provider::aggregate::ArrayAggregates;
+use crate::provider::attributes::ResultAttributes;
+use crate::provider::join::zip::ZipJoins;
+#[cfg(feature = "parquet")]
+use crate::provider::parquet::InexactFloatBounds;
+use crate::provider::rules::analysis::{ResolveNearest, WrittenTimes};
+use crate::provider::rules::filter_pushdown::FilterPushdown;
+use crate::provider::rules::logic::{
+    CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
+};
+use crate::provider::rules::long_limits::SpillLongLimits;
+use crate::provider::rules::nested_loops::RestartBuildSides;
+use crate::provider::rules::probe_sides::ArrayProbeSides;
+
+/// DataFusion's rule that repartitions and sorts.
+const REQUIREMENTS: &str = "EnsureRequirements";
+/// DataFusion's rule that chooses the sides of joins.
+const JOIN_SELECTION: &str = "join_selection";
+
+type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+
+/// The index at which a physical rule is added.
+enum Position {
+    #[cfg(feature = "parquet")]
+    First,
+    /// Before a rule of DataFusion, or last in a session without that rule.
+    Before(&'static str),
+    /// After a rule of DataFusion. A session without that rule does not need the added one.
+    After(&'static str),
+    Last,
+}
+
+/// Adds the physical rules that a session does not have yet. Returns the names of DataFusion's rules
+/// that were expected and not found.
+pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) -> Vec<&'static str> {
+    use Position::{After, Before, Last};
+    let added: Vec<(Position, PhysicalRule)> = vec![
+        #[cfg(feature = "parquet")]
+        (Position::First, Arc::new(InexactFloatBounds)),
+        (After(JOIN_SELECTION), Arc::new(ArrayProbeSides::new())),
+        (Before(REQUIREMENTS), Arc::new(ZipJoins::new())),
+        (Before(REQUIREMENTS), Arc::new(ArrayAggregates::new())),
+        (Last, Arc::new(SpillLongLimits)),
+        (Last, Arc::new(RestartBuildSides)),
+    ];
+    let mut missing = Vec::new();
+    for (position, rule) in added {
+        if rules.iter().any(|other| other.name() == rule.name()) {
+            continue;
+        }
+        let mut index_of = |name: &'static str| {
+            let index = rules.iter().position(|rule| rule.name() == name);
+            if index.is_none() {
+                missing.push(name);
+            }
+            index
+        };
+        let index = match position {
+            #[cfg(feature = "parquet")]
+            Position::First => Some(0),
+            Before(name) => Some(index_of(name).unwrap_or(rules.len())),
+            After(name) => index_of(name).map(|index| index + 1),
+            Last => Some(rules.len()),
+        };
+        if let Some(index) = index {
+            rules.insert(index, rule);
+        }
+    }
+    FilterPushdown::replace_in(rules);
+    missing
+}
+
+/// Adds the analyzer rules that a session does not have yet.
+pub(crate) fn add_analyzer_rules(analyzer: &mut Analyzer) {
+    let rules = &mut analyzer.rules;
+    if !rules
+        .iter()
+        .any(|rule| rule.name() == ResultAttributes.name())
+    {
+        let first: [Arc<dyn AnalyzerRule + Send + Sync>; 3] = [
+            Arc::new(ResultAttributes),
+            Arc::new(CountedSetOperations),
+            Arc::new(ResolveNearest),
+        ];
+        rules.splice(0..0, first);
+        rules.push(Arc::new(EqualZeros));
+        rules.push(Arc::new(NullAwareInSubqueries));
+        rules.push(Arc::new(CombinedInLists));
+        analyzer.function_rewrites.push(Arc::new(WrittenTimes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+
+    use super::*;
+
+    #[test]
+    fn datafusion_has_the_rules_that_ours_stand_beside() {
+        let mut rules = PhysicalOptimizer::new().rules;
+        assert_eq!(add_physical_rules(&mut rules), Vec::<&str>::new());
+        let count = rules.len();
+        assert_eq!(add_physical_rules(&mut rules), Vec::<&str>::new());
+        assert_eq!(rules.len(), count);
+        let index = |name: &str| rules.iter().position(|rule| rule.name() == name).unwrap();
+        assert_eq!(index(ArrayProbeSides::NAME), index(JOIN_SELECTION) + 1);
+        assert_eq!(
+            index(ArrayAggregates::new().name()) + 1,
+            index(REQUIREMENTS)
+        );
+        let names = rules
+            .iter()
+            .filter(|rule| rule.name().starts_with("FilterPushdown"));
+        assert_eq!(names.count(), 2);
+    }
+}
