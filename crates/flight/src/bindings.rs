@@ -33,12 +33,11 @@ impl Bindings {
     pub fn bind(&self, statement: Uuid, parameters: Bytes) -> Result<(), Status> {
         let mut bindings = self.lock();
         bindings.retain(|_, binding| binding.used.elapsed() < IDLE);
-        bindings.remove(&statement);
-        let bytes: usize = bindings
-            .values()
-            .map(|binding| binding.parameters.len())
-            .sum();
-        if bindings.len() >= STATEMENTS || bytes + parameters.len() > BYTES {
+        let others = bindings.iter().filter(|(id, _)| **id != statement);
+        let (count, bytes) = others.fold((0, 0), |(count, bytes), (_, binding)| {
+            (count + 1, bytes + binding.parameters.len())
+        });
+        if count >= STATEMENTS || bytes + parameters.len() > BYTES {
             return Err(status(
                 Code::ResourceExhausted,
                 "resource exhausted: too many prepared statements have parameters; close some",

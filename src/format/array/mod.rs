@@ -34,7 +34,7 @@ pub(crate) use fill::{FILL_ATTRIBUTES, Fill, fill_text};
 pub use memory_budget::MemoryBudget;
 pub use metadata::{AxisLabels, DatasetMetadata, LabelRule};
 pub use provenance::{FileMetadata, HistoryRow};
-pub use spec::{Compression, DatasetSpec};
+pub use spec::{Compression, DatasetSpec, Limits};
 pub use statistics::{ChunkStatistics, ChunkSummary, DatasetPostings, ValueIndex};
 pub(crate) use walk::next_indices;
 pub use writer::ArrayWriter;

@@ -22,6 +22,26 @@ impl Compression {
     pub const ZSTD: Self = Self::Zstd { level: 3 };
 }
 
+/// The limits of a format on one dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Maximum number of dimensions.
+    pub dimensions: usize,
+    /// Maximum number of attributes.
+    pub attributes: usize,
+    /// Maximum length of a string of the metadata, in bytes.
+    pub text_bytes: usize,
+    /// Maximum number of labels of an axis; 0 if the format has no labels.
+    pub labels: usize,
+}
+
+impl Limits {
+    /// Returns `true` if the format can store this string as metadata.
+    pub fn allow_text(&self, text: &str) -> bool {
+        (1..=self.text_bytes).contains(&text.len())
+    }
+}
+
 /// The description of a dataset to be written.
 ///
 /// ```

@@ -11,7 +11,7 @@ const VERSION_END: usize = 8;
 /// Maximum length of a header in bytes; NumPy's own headers stay below 64 KiB.
 pub(super) const MAX_HEADER: usize = 1 << 20;
 /// Maximum number of dimensions, as in NumPy.
-const MAX_DIMENSIONS: usize = 64;
+pub(super) const MAX_DIMENSIONS: usize = 64;
 /// Alignment of the first cell in bytes.
 const ALIGNMENT: usize = 64;
 /// Number of characters of a header that an error message quotes.

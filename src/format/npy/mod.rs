@@ -6,6 +6,15 @@ mod header;
 mod members;
 mod writer;
 
+use crate::format::array::Limits;
 pub use file::NpyFile;
 pub(crate) use file::contiguous_chunk;
 pub use writer::NpyWriter;
+
+/// The limits on one dataset. The formats have no place for attributes, which writers leave out.
+pub(crate) const LIMITS: Limits = Limits {
+    dimensions: header::MAX_DIMENSIONS,
+    attributes: usize::MAX,
+    text_bytes: usize::MAX,
+    labels: 0,
+};

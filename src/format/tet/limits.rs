@@ -1,6 +1,17 @@
 //! Limits on a file's metadata, which the reference implementation enforces on writing and on
 //! verifying.
 
+use crate::format::array::Limits;
+use crate::format::tet::superblock::MAX_RANK;
+
+/// The limits on one dataset.
+pub(crate) const LIMITS: Limits = Limits {
+    dimensions: MAX_RANK,
+    attributes: MAX_ATTRIBUTES,
+    text_bytes: MAX_TEXT,
+    labels: MAX_LABELS,
+};
+
 /// Maximum number of labels per axis.
 pub(crate) const MAX_LABELS: usize = 64;
 /// Maximum number of attributes per dataset.

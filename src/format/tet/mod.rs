@@ -33,7 +33,7 @@ pub(crate) use crate::format::array::{FILL_ATTRIBUTES, Fill, fill_text};
 pub use file::{OpenOptions, TetFile};
 pub use footer::{Footer, Metadata};
 pub use index::{ChunkRow, Codec, StoredRow};
-pub(crate) use limits::{MAX_ATTRIBUTES, MAX_LABELS, MAX_TEXT, is_allowed};
+pub(crate) use limits::{LIMITS, MAX_TEXT};
 pub use package::is_package;
 pub use statistics::postings::ValuePostings;
 pub use statistics::zone_maps::ZoneMaps;

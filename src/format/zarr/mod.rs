@@ -29,6 +29,7 @@ mod text;
 mod walk;
 mod writer;
 
+use crate::format::array::Limits;
 pub use array::ZarrArray;
 pub use file::ZarrFile;
 pub use folder::ZarrHierarchy;
@@ -41,3 +42,11 @@ pub use writer::{ZarrVersion, ZarrWriteOptions, ZarrWriter};
 const MAX_CHUNK_BYTES: u64 = 2 << 30;
 /// Maximum number of dimensions, as in NumPy.
 const MAX_DIMENSIONS: usize = 64;
+
+/// The limits on one dataset.
+pub(crate) const LIMITS: Limits = Limits {
+    dimensions: MAX_DIMENSIONS,
+    attributes: usize::MAX,
+    text_bytes: usize::MAX,
+    labels: 0,
+};

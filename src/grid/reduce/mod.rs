@@ -17,7 +17,7 @@
 //! use arrow::array::AsArray;
 //! use arrow::datatypes::UInt8Type;
 //! use tet_sql::grid::IndexSet;
-//! use tet_sql::grid::reduce::{AxisGroups, CellType, Counts, Layout, Reduction, Wanted};
+//! use tet_sql::grid::reduce::{AxisGroups, CellType, Counts, Layout, Reduction, RequestedAggregates};
 //!
 //! let axes = [
 //!     AxisGroups { selected: IndexSet::all(2), terms: None },
@@ -25,12 +25,12 @@
 //! ];
 //! let layout = Layout::new(&axes, 0);
 //!
-//! let wanted = Wanted { greatest: true, ..Wanted::default() };
+//! let wanted = RequestedAggregates { max: true, ..RequestedAggregates::default() };
 //! let mut reduction = Reduction::new(CellType::U8, 3, wanted, None, None);
 //! let chunk = [1u8, 2, 3, 10, 20, 30];
 //! reduction.add(&[&chunk[..]], &layout);
 //!
-//! let max = reduction.results(&Counts::Same(2)).greatest.unwrap();
+//! let max = reduction.results(&Counts::Same(2)).max.unwrap();
 //! assert_eq!(max.as_primitive::<UInt8Type>().values(), &[10, 20, 30]);
 //! ```
 

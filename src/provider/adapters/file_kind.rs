@@ -4,6 +4,10 @@ use std::path::Path;
 
 use datafusion::common::{Result, plan_err};
 
+use crate::format::array::Limits;
+#[cfg(feature = "zarr")]
+use crate::format::zarr;
+use crate::format::{npy, tet};
 use crate::provider::adapters::arrays::is_array_directory;
 
 /// A file format that can be read and written.
@@ -91,6 +95,22 @@ impl FileKind {
     /// Returns `true` if files of this format hold arrays rather than rows.
     pub fn is_array(self) -> bool {
         !matches!(self, Self::Parquet | Self::Csv | Self::Json | Self::Arrow)
+    }
+
+    /// Returns the limits of an array format on one dataset. Other formats have none.
+    pub(in crate::provider) fn limits(self) -> Limits {
+        match self {
+            Self::Tet => tet::LIMITS,
+            Self::Npy => npy::LIMITS,
+            #[cfg(feature = "zarr")]
+            Self::Zarr => zarr::LIMITS,
+            Self::Parquet | Self::Csv | Self::Json | Self::Arrow => Limits {
+                dimensions: usize::MAX,
+                attributes: usize::MAX,
+                text_bytes: usize::MAX,
+                labels: 0,
+            },
+        }
     }
 
     /// The keyword after `STORED AS`.

@@ -17,10 +17,10 @@ use crate::format::array::{
 };
 use crate::format::io::storage::Access;
 use crate::format::npy::contiguous_chunk;
-use crate::format::tet::{MAX_ATTRIBUTES, MAX_RANK, MAX_TEXT, is_allowed};
+use crate::format::tet::LIMITS;
 use crate::grid::{ChunkGrid, CoordinateSource, Selection, Window, infer_labels};
 use crate::provider::adapters::arrays::{
-    ARROW_TYPE, ArrayDataset, StoredArray, StoredWindowReader, WriteOptions, base, create_file,
+    ArrayDataset, MEANINGFUL, StoredArray, StoredWindowReader, WriteOptions, base, create_file,
     group, open_file,
 };
 use crate::provider::adapters::file_kind::FileKind;
@@ -33,17 +33,6 @@ use crate::provider::source::{GridSource, WindowReader};
 
 /// The blocks in memory at a time: one being read, one waiting, one being written.
 const IN_FLIGHT: u64 = 3;
-
-/// Attributes that define the meaning of cells or coordinates, besides fill values. They are kept
-/// first when space is short.
-const MEANINGFUL: [&str; 6] = [
-    "units",
-    "calendar",
-    "scale_factor",
-    "add_offset",
-    "coordinates",
-    ARROW_TYPE,
-];
 
 /// The source of an array in the output.
 enum ArraySource {
@@ -303,7 +292,7 @@ impl ConversionPlan<'_> {
     fn fit(&mut self, dataset: &Dataset, metadata: &mut DatasetMetadata) {
         let is_category = |key: &str| key.starts_with(Categories::ATTRIBUTE);
         let categories = metadata.attrs.keys().filter(|key| is_category(key)).count();
-        let mut room = MAX_ATTRIBUTES - categories;
+        let mut room = LIMITS.attributes - categories;
         let mut lost = Vec::new();
         let attributes = std::mem::take(&mut metadata.attrs);
         // Keep attributes that define the meaning of cells first.
@@ -312,7 +301,7 @@ impl ConversionPlan<'_> {
             is_category(key) || FILL_ATTRIBUTES.contains(&key) || MEANINGFUL.contains(&key)
         });
         for (key, text) in first.into_iter().chain(others) {
-            let fits = is_allowed(&key) && is_allowed(&text) && room > 0;
+            let fits = LIMITS.allow_text(&key) && LIMITS.allow_text(&text) && room > 0;
             if is_category(&key) {
                 metadata.attrs.insert(key, text);
             } else if fits {
@@ -324,10 +313,12 @@ impl ConversionPlan<'_> {
         }
         if !lost.is_empty() {
             self.warnings.push(format!(
-                "{}, dataset {:?}: the attributes {} are left out, a .tet file holds {MAX_ATTRIBUTES} of 1 to {MAX_TEXT} bytes",
+                "{}, dataset {:?}: the attributes {} are left out, a .tet file holds {} of 1 to {} bytes",
                 self.file.path().display(),
                 dataset.name(),
-                lost.join(", ")
+                lost.join(", "),
+                LIMITS.attributes,
+                LIMITS.text_bytes
             ));
         }
     }
@@ -365,17 +356,21 @@ fn unfit(shape: &[u64], metadata: &DatasetMetadata) -> Option<String> {
     if shape.contains(&0) {
         return Some("it has no cells, and a .tet file cannot store an empty array".to_string());
     }
-    if !(1..=MAX_RANK).contains(&shape.len()) {
+    if !(1..=LIMITS.dimensions).contains(&shape.len()) {
         return Some(format!(
-            "it has {} dimensions, a .tet file has 1 to {MAX_RANK}",
-            shape.len()
+            "it has {} dimensions, a .tet file has 1 to {}",
+            shape.len(),
+            LIMITS.dimensions
         ));
     }
     let texts = metadata.attrs.keys();
     let texts = texts.filter(|key| key.starts_with(Categories::ATTRIBUTE));
     let texts = texts.count();
-    (texts >= MAX_ATTRIBUTES).then(|| {
-        format!("its texts take {texts} attributes, a .tet file has {MAX_ATTRIBUTES} for a dataset")
+    (texts >= LIMITS.attributes).then(|| {
+        format!(
+            "its texts take {texts} attributes, a .tet file has {} for a dataset",
+            LIMITS.attributes
+        )
     })
 }
 

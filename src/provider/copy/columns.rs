@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, HashSet};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{Result, plan_err};
 
-use crate::format::tet::MAX_RANK;
 use crate::provider::copy::lineage::Origin;
 use crate::provider::copy::options::CopyOptions;
 use crate::provider::source::{DATASET, DIMENSION};
@@ -20,7 +19,12 @@ pub(super) struct Columns {
 impl Columns {
     /// Classifies the columns of a schema: by `dims` if the option is set, otherwise by their
     /// origins and types.
-    pub fn of(schema: &Schema, origins: &[Origin], options: &CopyOptions) -> Result<Self> {
+    pub fn of(
+        schema: &Schema,
+        origins: &[Origin],
+        options: &CopyOptions,
+        max_dimensions: usize,
+    ) -> Result<Self> {
         let mut names = HashSet::new();
         for field in schema.fields() {
             if !names.insert(field.name()) {
@@ -55,9 +59,9 @@ impl Columns {
                 options.spelled("dims", "...")
             );
         }
-        if dimensions > MAX_RANK {
+        if dimensions > max_dimensions {
             return plan_err!(
-                "{dimensions} dimensions, {}; an array has at most {MAX_RANK}",
+                "{dimensions} dimensions, {}; an array of this format has at most {max_dimensions}",
                 names_of(schema, columns.dimensions.iter().copied())
             );
         }
@@ -204,7 +208,7 @@ mod tests {
             dims: dims.map(|dims| dims.iter().map(|name| name.to_string()).collect()),
             ..CopyOptions::default()
         };
-        let columns = Columns::of(&Schema::new(fields.to_vec()), &[], &options)?;
+        let columns = Columns::of(&Schema::new(fields.to_vec()), &[], &options, 8)?;
         Ok((columns.dimensions, columns.measures))
     }
 

@@ -17,11 +17,10 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::StreamExt;
 
-use crate::format::array::{DatasetMetadata, DatasetSpec};
-use crate::format::tet::{MAX_ATTRIBUTES, is_allowed};
+use crate::format::array::{DatasetMetadata, DatasetSpec, FILL_ATTRIBUTES, Limits};
 use crate::grid::ChunkGrid;
 use crate::provider::adapters::arrays::{
-    UNPACK_ATTRIBUTES, WriteOptions, base, create_file, group,
+    MEANINGFUL, UNPACK_ATTRIBUTES, WriteOptions, base, create_file, group,
 };
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::copy::assembly::Assembly;
@@ -73,7 +72,7 @@ impl ArraySink {
         options: CopyOptions,
     ) -> Result<Self> {
         let origins = Origin::of_columns(input);
-        let columns = Columns::of(&schema, &origins, &options)?;
+        let columns = Columns::of(&schema, &origins, &options, kind.limits().dimensions)?;
         let sink = Self {
             kind,
             path,
@@ -186,14 +185,21 @@ impl ArraySink {
         // Only integers can still be packed. Other values have been unpacked, so these attributes
         // no longer apply.
         let is_unpacked = !field.data_type().is_integer();
-        metadata.attrs = carried(field);
+        let limits = self.kind.limits();
+        metadata.attrs = carried(field, &limits);
         metadata.attrs.retain(|key, _| {
             let is_stale = is_unpacked && UNPACK_ATTRIBUTES.contains(&key.as_str());
             !(is_stale || NOT_COPIED.contains(&key.as_str()))
         });
         // Leave room for a fill value.
-        while metadata.attrs.len() >= MAX_ATTRIBUTES {
-            metadata.attrs.pop_last();
+        while metadata.attrs.len() >= limits.attributes {
+            // Attributes that define the meaning of cells are kept.
+            let is_kept = |key: &str| MEANINGFUL.contains(&key) || FILL_ATTRIBUTES.contains(&key);
+            let mut keys = metadata.attrs.keys().rev();
+            let Some(last) = keys.find(|key| !is_kept(key)).cloned() else {
+                break;
+            };
+            metadata.attrs.remove(&last);
         }
         // Insert the attributes for all datasets first, so that those for a single dataset override
         // them.
@@ -218,11 +224,11 @@ impl ArraySink {
 
 /// Returns the attributes of a column, without the metadata that belongs to Arrow, Parquet or this
 /// crate.
-fn carried(field: &Field) -> BTreeMap<String, String> {
+fn carried(field: &Field, limits: &Limits) -> BTreeMap<String, String> {
     let attributes = field.metadata().iter().filter(|(key, text)| {
         let is_ours = key.starts_with("tet:") || key.starts_with("tetration_");
         let is_engine = key.starts_with("ARROW:") || key.starts_with("PARQUET:");
-        !is_ours && !is_engine && is_allowed(key) && is_allowed(text)
+        !is_ours && !is_engine && limits.allow_text(key) && limits.allow_text(text)
     });
     attributes
         .map(|(key, text)| (key.clone(), text.clone()))
@@ -340,7 +346,12 @@ impl Rows {
             let field = sink.field(*number);
             let origin = sink.origins.get(*number);
             let sources = origin.map_or_else(Vec::new, |origin| origin.axes.clone());
-            AxisBuilder::try_new(field.name(), field.data_type(), carried(field), sources)
+            AxisBuilder::try_new(
+                field.name(),
+                field.data_type(),
+                carried(field, &sink.kind.limits()),
+                sources,
+            )
         });
         let measures = sink.columns.measures.iter().map(|number| {
             let field = sink.field(*number);
@@ -444,7 +455,7 @@ impl Rows {
         // Readers look up coordinate datasets in the group of the dataset.
         let groups: BTreeSet<&str> = self.measures.iter().map(|one| group(&one.name)).collect();
         for axis in &axes {
-            match AxisStorage::of(axis, kind == FileKind::Tet)? {
+            match AxisStorage::of(axis, &kind.limits())? {
                 AxisStorage::Counted => {}
                 AxisStorage::Labels(texts) => labels.push((axis.name.as_str(), texts)),
                 AxisStorage::Dataset(dataset) => {

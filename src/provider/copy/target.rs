@@ -13,7 +13,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use chrono::DateTime;
 use datafusion::common::{Result, plan_err};
 
-use crate::format::tet::{DatasetMetadata, DatasetSpec, Dtype, MAX_LABELS, is_allowed};
+use crate::format::array::{DatasetMetadata, DatasetSpec, Dtype, Limits};
 use crate::grid::infer_labels;
 use crate::provider::adapters::arrays::{ARROW_TYPE, DATE};
 use crate::provider::copy::axes::FinishedAxis;
@@ -106,8 +106,8 @@ impl CoordinateDataset {
 
 impl AxisStorage {
     /// Chooses a form from which the same coordinates, of the same type, are read back.
-    /// `has_labels` is `true` if the format supports labels.
-    pub fn of(axis: &FinishedAxis, has_labels: bool) -> Result<Self> {
+    /// `limits` are those of the format.
+    pub fn of(axis: &FinishedAxis, limits: &Limits) -> Result<Self> {
         let coordinates = &axis.coordinates;
         if let Some(position) = first_out_of_range_time(coordinates) {
             let value = arrow::util::display::array_value_to_string(coordinates, position);
@@ -121,9 +121,9 @@ impl AxisStorage {
         if is_counted(coordinates) && axis.attributes.is_empty() {
             return Ok(Self::Counted);
         }
-        if has_labels && coordinates.len() <= MAX_LABELS && axis.attributes.is_empty() {
+        if coordinates.len() <= limits.labels && axis.attributes.is_empty() {
             let labels = labels(coordinates)?;
-            let fit = labels.iter().all(|label| is_allowed(label));
+            let fit = labels.iter().all(|label| limits.allow_text(label));
             if fit && same_values(&infer_labels(&labels), coordinates)? {
                 return Ok(Self::Labels(labels));
             }
@@ -246,7 +246,7 @@ mod tests {
             attributes: BTreeMap::new(),
             coordinates: Arc::new(coordinates),
         };
-        AxisStorage::of(&axis, true).unwrap()
+        AxisStorage::of(&axis, &crate::format::tet::LIMITS).unwrap()
     }
 
     fn labels_of(stored: AxisStorage) -> Vec<String> {

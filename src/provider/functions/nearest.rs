@@ -4,8 +4,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::UInt64Array;
+use arrow::compute::can_cast_types;
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
+use datafusion::common::{Result, ScalarValue, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
@@ -63,6 +64,8 @@ impl ScalarUDFImpl for Nearest {
 pub(crate) struct NearestCoordinate {
     name: String,
     signature: Signature,
+    /// The type that targets are cast to.
+    target: DataType,
     coordinates: Arc<SortedCoordinates>,
 }
 
@@ -74,7 +77,8 @@ impl NearestCoordinate {
         };
         Self {
             name: format!("nearest_{dimension}"),
-            signature: Signature::exact(vec![target], Volatility::Immutable),
+            signature: Signature::user_defined(Volatility::Immutable),
+            target,
             coordinates,
         }
     }
@@ -101,6 +105,21 @@ impl ScalarUDFImpl for NearestCoordinate {
 
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        match arguments {
+            [argument] if can_cast_types(argument, &self.target) => Ok(vec![self.target.clone()]),
+            _ => plan_err!(
+                "nearest: the target has the type {}, expected {}",
+                arguments
+                    .iter()
+                    .map(DataType::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                self.target
+            ),
+        }
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {

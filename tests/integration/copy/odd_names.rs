@@ -133,7 +133,7 @@ async fn null_strings_and_two_dimensional_strings() {
     let copy = format!("COPY (SELECT * FROM line) TO '{}'", at("b.zarr").display());
     let ctx = open(&at("a.tet"), ArrayOptions::new()).await;
     let error = error(&ctx, &copy).await;
-    assert!(error.contains("line has missing texts"), "{error}");
+    assert!(error.contains("line has null or missing texts"), "{error}");
 }
 
 /// A `.tet` dataset holds at most 64 attributes. Those that define the meaning of its cells are

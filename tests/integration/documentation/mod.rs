@@ -31,7 +31,9 @@ use page::{Example, Page};
 use tempfile::TempDir;
 
 /// The number of blocks that are not run, by page and kind, with the reason for each.
-const NOT_RUN: [(&str, &str, usize); 9] = [
+const NOT_RUN: [(&str, &str, usize); 10] = [
+    // Diagrams.
+    ("docs/architecture.md", "text", 2),
     // Cargo commands, and commands on the reader's files.
     ("README.md", "sh", 4),
     // An excerpt of `examples/embed.rs`, which is compiled.

@@ -57,7 +57,7 @@ fn overlong_labels_are_left_out_with_a_warning() {
         let schema = ArraySchema::open("f", &path, ArrayOptions::new()).unwrap();
         assert_eq!(schema.warnings().len(), 1);
         assert!(
-            schema.warnings()[0].contains("above 1024 bytes"),
+            schema.warnings()[0].contains("more than 1024 bytes"),
             "{:?}",
             schema.warnings()
         );

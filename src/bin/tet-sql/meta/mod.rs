@@ -251,7 +251,10 @@ fn plot(argument: Option<&str>) -> Meta {
 /// Parses `FILE`, `FILE AS NAME` or, as on the command line, `NAME=FILE`.
 fn open(argument: &str) -> Result<Meta, String> {
     let lower = argument.to_ascii_lowercase();
-    if let Some(place) = lower.rfind(" as ") {
+    // An ` as ` within quotes belongs to the path.
+    let is_quoted = |place: usize| argument[..place].matches('\'').count() % 2 == 1;
+    let separator = lower.rfind(" as ").filter(|place| !is_quoted(*place));
+    if let Some(place) = separator {
         let name = text(argument[place + 4..].trim());
         return Ok(Meta::Open(path(argument[..place].trim()), Some(name)));
     }
@@ -268,6 +271,11 @@ mod tests {
         let expected = [
             (".tables", Meta::Tables(None)),
             ("\\dt ", Meta::Tables(None)),
+            (".open 'x as y.tet'", Meta::Open(path("x as y.tet"), None)),
+            (
+                ".open 'x as y.tet' as z",
+                Meta::Open(path("x as y.tet"), Some("z".to_owned())),
+            ),
             (".tables %temp%", Meta::Tables(Some("%temp%".to_owned()))),
             (".schema", Meta::Describe(None)),
             ("\\d", Meta::Tables(None)),

@@ -328,8 +328,10 @@ pub fn settle<T, E: From<Failure>>(result: Result<T, E>, sink: &mut Sink<'_>) ->
     Ok(value)
 }
 
-/// Returns `true` if a plan writes. Plans inside of EXPLAIN count, because EXPLAIN ANALYZE runs
-/// them.
+/// Returns `true` if a plan writes. EXPLAIN without ANALYZE runs nothing.
 fn writes(plan: &LogicalPlan) -> Result<bool, DataFusionError> {
+    if matches!(plan, LogicalPlan::Explain(_)) {
+        return Ok(false);
+    }
     plan.exists(|plan| Ok(matches!(plan, LogicalPlan::Copy(_) | LogicalPlan::Dml(_))))
 }

@@ -249,13 +249,13 @@ fn errors_name_absent_and_broken_files() {
     assert!(
         sample
             .refusal()
-            .contains("has no generations/00000008, which")
+            .contains("CURRENT names generations/00000008, which the package does not have")
     );
     fs::create_dir(sample.path("generations/00000008")).unwrap();
     assert!(
         sample
             .refusal()
-            .contains("has no generations/00000008/packed.tet, which")
+            .contains("CURRENT names generations/00000008/packed.tet, which")
     );
     for current in [
         "",

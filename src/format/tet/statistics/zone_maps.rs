@@ -219,12 +219,13 @@ fn check(subject: &EntryDataset<'_>, stored: &StoredZone) -> Result<Entry> {
     }
     let (min, max) = match (&stored.min_le, &stored.max_le) {
         (None, None) if nulls == cells => (0, 0),
-        (Some(min), Some(max)) if nulls < cells => {
-            let min = subject.bits(Some(chunk), "min_le", min)?;
-            let max = subject.bits(Some(chunk), "max_le", max)?;
+        (Some(min_hex), Some(max_hex)) if nulls < cells => {
+            let min = subject.bits(Some(chunk), "min_le", min_hex)?;
+            let max = subject.bits(Some(chunk), "max_le", max_hex)?;
             if dtype.order(min) > dtype.order(max) {
+                let found = format!("{min_hex} and {max_hex}");
                 let expected = "in ascending order".to_string();
-                return malformed("min_le and max_le", format!("{min} and {max}"), expected);
+                return malformed("min_le and max_le", found, expected);
             }
             (min, max)
         }

@@ -102,6 +102,8 @@ pub(super) fn persist(folder: TemporaryDirectory, target: &Path) -> Result<()> {
             "could not be replaced ({error}) or restored; the previous hierarchy is now at {}",
             aside.display()
         );
+        // Forgetting the temporary directory takes the lock that is held.
+        drop(held);
         old.keep();
         return Err(Error::invalid(target, message));
     }

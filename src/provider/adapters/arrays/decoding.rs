@@ -12,6 +12,17 @@ use crate::grid::{CfTime, CfTimeError};
 use crate::provider::adapters::arrays::values;
 use crate::provider::catalog::settings::options::ArrayOptions;
 
+/// Attributes that define the meaning of cells or coordinates, besides fill values. They are kept
+/// first when space is short.
+pub(in crate::provider) const MEANINGFUL: [&str; 6] = [
+    "units",
+    "calendar",
+    "scale_factor",
+    "add_offset",
+    "coordinates",
+    ARROW_TYPE,
+];
+
 /// The attribute that marks the values of a dataset as times and gives their Arrow type. CF units
 /// alone cannot tell dates from timestamps, nor times from durations.
 pub(in crate::provider) const ARROW_TYPE: &str = "arrow_type";

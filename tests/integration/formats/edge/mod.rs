@@ -112,12 +112,12 @@ async fn mismatched_names_and_labels_are_ignored() {
     for (name, words, columns) in [
         (
             "meta_wrong_dim_count",
-            "dim_names is [\"x\", \"y\"], expected 1 different names",
+            "dim_names is [\"x\", \"y\"], expected 1 distinct names",
             "dim_0",
         ),
         (
             "meta_dup_dim_names",
-            "dim_names is [\"x\", \"x\"], expected 2 different names",
+            "dim_names is [\"x\", \"x\"], expected 2 distinct names",
             "dim_0,dim_1",
         ),
         (
