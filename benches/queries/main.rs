@@ -91,8 +91,8 @@ async fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Opens a separate session for each part of the table, so that nothing is cached from one part to
-/// the next.
+/// Opens a session. Each section of the report has its own, so that nothing is cached from one
+/// section to the next.
 async fn session(options: &Options, tables: &[(&str, &Path)]) -> Result<SessionContext> {
     let config = SessionConfig::new().with_target_partitions(options.threads);
     let ctx = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());

@@ -186,7 +186,7 @@ impl Axis {
     /// Returns the coordinates, and reads them on first use.
     ///
     /// # Errors
-    /// If the coordinates cannot be read.
+    /// Fails if the coordinates cannot be read.
     pub fn coordinates(&self) -> Result<&Coordinates, Error> {
         self.coordinates.get()
     }
@@ -229,7 +229,7 @@ impl Axis {
     /// descending, or neither. Computed once and cached.
     ///
     /// # Errors
-    /// If the coordinates cannot be read.
+    /// Fails if the coordinates cannot be read.
     pub fn monotonicity(&self) -> Result<Monotonicity, Error> {
         let coordinates = self.coordinates()?;
         Ok(*self
@@ -244,7 +244,7 @@ impl Axis {
     /// Returns `true` if both axes have the same coordinate at every index. Names are not compared.
     ///
     /// # Errors
-    /// If the coordinates of either axis cannot be read.
+    /// Fails if the coordinates of either axis cannot be read.
     pub fn has_same_coordinates(&self, other: &Self) -> Result<bool, Error> {
         if self.length != other.length || self.data_type() != other.data_type() {
             return Ok(false);
@@ -267,7 +267,7 @@ impl Axis {
     /// equal depends on how they are compared.
     ///
     /// # Errors
-    /// If the coordinates cannot be read.
+    /// Fails if the coordinates cannot be read.
     pub fn has_unique_coordinates(&self) -> Result<bool, Error> {
         let coordinates = self.coordinates()?;
         Ok(*self
@@ -283,7 +283,7 @@ impl Axis {
     /// if the set is empty.
     ///
     /// # Errors
-    /// If the coordinates cannot be read.
+    /// Fails if the coordinates cannot be read.
     pub fn extreme_positions(&self, set: &IndexSet) -> Result<Option<(u64, u64)>, Error> {
         let (Some(first), Some(last)) = (set.first(), set.last()) else {
             return Ok(None);
@@ -301,7 +301,7 @@ impl Axis {
     /// Returns the coordinates at these indices, or `None` if one of them is NaN.
     ///
     /// # Errors
-    /// If the coordinates cannot be read.
+    /// Fails if the coordinates cannot be read.
     pub fn coordinates_at(&self, positions: Vec<u64>) -> Result<Option<ArrayRef>, Error> {
         let coordinates = match self.coordinates()?.at(positions.into_iter()) {
             Ok(coordinates) => coordinates,
@@ -315,7 +315,7 @@ impl Axis {
     /// the set is empty or holds the index of a NaN.
     ///
     /// # Errors
-    /// If the coordinates cannot be read.
+    /// Fails if the coordinates cannot be read.
     pub fn extremes(&self, set: &IndexSet) -> Result<Option<ArrayRef>, Error> {
         match self.extreme_positions(set)? {
             Some((min, max)) => self.coordinates_at(vec![min, max]),

@@ -15,7 +15,7 @@ use crate::grid::index_set::IndexSet;
 
 /// The longest period, in rows, whose columns are kept.
 const MOST_ROWS: u64 = 1 << 18;
-/// The most batches that a period is cut into.
+/// The maximum number of batches that a period is cut into.
 const MOST_BATCHES: u64 = 1 << 10;
 
 /// Builds the coordinate columns of the rows of one window after another.

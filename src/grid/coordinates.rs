@@ -68,6 +68,6 @@ pub trait CoordinateReader: Debug + Send + Sync {
     /// Reads the coordinates, none of which may be null.
     ///
     /// # Errors
-    /// If the coordinates cannot be read or are not valid along an axis.
+    /// Fails if the coordinates cannot be read or are not valid along an axis.
     fn read(&self) -> Result<ArrayRef, Error>;
 }

@@ -27,7 +27,7 @@ impl CoordinateKey {
     /// and NaN. Returns `None` for arrays of other types, whose values have no distance.
     ///
     /// # Errors
-    /// If Arrow cannot read the array.
+    /// Fails if Arrow cannot read the array.
     pub fn of(array: &dyn Array) -> Result<Option<Vec<Option<Self>>>, ArrowError> {
         let factor = match array.data_type() {
             DataType::Date32 => NANOSECONDS_PER_DAY,
@@ -92,7 +92,7 @@ impl SortedCoordinates {
     /// `None` if the coordinates have no distance to each other, as text has none.
     ///
     /// # Errors
-    /// If the coordinates cannot be read.
+    /// Fails if the coordinates cannot be read.
     pub fn try_new(axes: &[&Axis]) -> Result<Option<Self>, Error> {
         let mut counted = None;
         let mut are_all_counted = !axes.is_empty();
@@ -154,7 +154,7 @@ impl SortedCoordinates {
     /// Gathers the coordinates at these indices of the ascending order.
     ///
     /// # Errors
-    /// If Arrow cannot gather the coordinates.
+    /// Fails if Arrow cannot gather the coordinates.
     pub fn take(&self, indices: &UInt64Array) -> Result<ArrayRef, ArrowError> {
         match &self.coordinates {
             Coordinates::Values(values) => take(values, indices, None),

@@ -251,7 +251,7 @@ impl Packing {
     }
 }
 
-/// Decodes rows of parameters. They come from a ticket, which another party may have made up.
+/// Decodes rows of parameters. The bytes come from a ticket, which a client may have forged.
 pub fn decode(bytes: &[u8]) -> Result<Vec<RecordBatch>, Status> {
     if ipc::check_stream(bytes)? > ROWS as u64 {
         return Err(too_many(&format!("{ROWS} rows")));

@@ -130,7 +130,7 @@ impl ChunkReader {
     /// Opens a chunk without decoding it, and returns how it is stored.
     ///
     /// # Errors
-    /// Those of [`ArrayFile::chunk`] and [`ArrayFile::storage`].
+    /// Returns the errors of [`ArrayFile::chunk`] and [`ArrayFile::storage`].
     pub fn open(&mut self, dataset: &Dataset, chunk: &[u64]) -> Result<StoredChunk> {
         self.state = State::Closed;
         let stored = self.file.chunk(dataset, chunk, self.access)?;

@@ -99,7 +99,7 @@ pub trait ArrayFile: Debug + Send + Sync {
     /// Returns `true` if a dataset is compressed, judging by its first chunk.
     ///
     /// # Errors
-    /// Those of [`Self::chunk`].
+    /// Returns the errors of [`Self::chunk`].
     fn is_compressed(&self, dataset: &Dataset) -> Result<bool> {
         if dataset.shape.contains(&0) {
             return Ok(false);

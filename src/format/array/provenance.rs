@@ -1,4 +1,4 @@
-//! Where a file comes from: the program that wrote it, and the steps before.
+//! The provenance of a file: the program that wrote it, and the processing steps before.
 
 use std::collections::BTreeMap;
 

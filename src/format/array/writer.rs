@@ -38,7 +38,7 @@ pub trait ArrayWriter: Send {
     /// Writes a whole dataset from its cells, row-major and little-endian.
     ///
     /// # Errors
-    /// Those of [`Self::write_chunk`].
+    /// Returns the errors of [`Self::write_chunk`].
     fn write_dataset(&mut self, dataset: usize, cells: &[u8]) -> Result<()> {
         let Some(described) = self.dataset(dataset).cloned() else {
             let message = format!("no dataset with index {dataset}");

@@ -27,7 +27,7 @@ impl ZarrFile {
     /// Opens a hierarchy.
     ///
     /// # Errors
-    /// Those of [`ZarrHierarchy::open_with`].
+    /// Returns the errors of [`ZarrHierarchy::open_with`].
     pub fn open(path: impl AsRef<Path>, access: Access, links: OutwardLinks) -> Result<Self> {
         let folder = ZarrHierarchy::open_with(path, links)?;
         let arrays = folder.arrays().iter().enumerate();

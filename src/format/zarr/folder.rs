@@ -69,7 +69,7 @@ impl ZarrHierarchy {
     /// Opens a hierarchy, with a choice of how to treat links that lead out of it.
     ///
     /// # Errors
-    /// Those of [`Self::open`].
+    /// Returns the errors of [`Self::open`].
     pub fn open_with(path: impl AsRef<Path>, links: OutwardLinks) -> Result<Self> {
         let mut warnings = Vec::new();
         let root = Root::open(path.as_ref(), links)?;
@@ -254,7 +254,7 @@ impl ZarrHierarchy {
     /// Returns the number of bytes that a chunk takes in its file; 0 for an absent chunk.
     ///
     /// # Errors
-    /// Those of [`Self::read_chunk`], except those that concern the chunk's own bytes.
+    /// Returns the errors of [`Self::read_chunk`], except errors in the chunk's own bytes.
     pub fn stored_bytes(&self, array: usize, chunk: &[u64]) -> Result<u64> {
         self.checked(array, chunk)?;
         Ok(self.locate(array, chunk)?.map_or(0, |stored| stored.length))

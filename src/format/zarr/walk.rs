@@ -141,7 +141,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Searches the directories within `folder`, which is not that of an array.
+    /// Searches the subdirectories of `folder`, which is not the directory of an array.
     fn enter(&mut self, folder: &Path, name: &str, depth: usize) -> Result<()> {
         let mut found = Vec::new();
         for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {

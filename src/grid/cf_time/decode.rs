@@ -20,9 +20,9 @@ impl CfTime {
     /// Decodes numbers to UTC timestamps: integers exactly, floats to the nearest microsecond.
     ///
     /// # Errors
-    /// If a value is null, not finite, out of range for a timestamp, or in the Julian part of the
-    /// standard calendar; if an integer is not a whole number of microseconds; if the array is not
-    /// numeric.
+    /// Fails if a value is null, not finite, out of range for a timestamp, or in the Julian part of
+    /// the standard calendar; if an integer is not a whole number of microseconds; if the array is
+    /// not numeric.
     pub fn decode(&self, values: &dyn Array) -> Result<TimestampMicrosecondArray, CfTimeError> {
         if values.null_count() > 0
             && let Some(position) = (0..values.len()).find(|position| values.is_null(*position))
@@ -57,7 +57,7 @@ impl CfTime {
     /// Decodes integers to UTC timestamps, rounded down to the microsecond. Nulls stay null.
     ///
     /// # Errors
-    /// If an instant is out of range for a timestamp, or in the Julian part of the standard
+    /// Fails if an instant is out of range for a timestamp, or in the Julian part of the standard
     /// calendar.
     pub fn decode_values(
         &self,

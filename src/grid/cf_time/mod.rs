@@ -10,7 +10,7 @@ mod reference_date;
 
 use crate::grid::cf_time::reference_date::{Calendar, parse_reference_date};
 
-/// The most characters of a file's text that an error message quotes.
+/// The maximum number of characters of a file's text that an error message quotes.
 const MAX_QUOTED: usize = 100;
 /// Units longer than this many bytes are rejected without being compared: every known name is
 /// shorter.
@@ -63,8 +63,8 @@ impl CfTime {
     /// ```
     ///
     /// # Errors
-    /// If the unit is unknown, or is a month or year, which vary in length; if the reference date
-    /// cannot be read; if the calendar is neither the standard one nor `proleptic_gregorian`.
+    /// Fails if the unit is unknown, or is a month or year, which vary in length; if the reference
+    /// date cannot be read; if the calendar is neither the standard one nor `proleptic_gregorian`.
     pub fn parse(units: &str, calendar: Option<&str>) -> Result<Option<Self>, CfTimeError> {
         let units = trim(units);
         let Some((unit, reference)) = split_at_since(units) else {

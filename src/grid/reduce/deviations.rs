@@ -11,7 +11,8 @@ use crate::grid::reduce::piece::{KernelInput, prefetch};
 
 /// The number of columns that are processed at once.
 const TILE: usize = 256;
-/// The most rows that are processed at once. With few rows, merging would dominate the cost.
+/// The maximum number of rows that are processed at once. With few rows, merging would dominate the
+/// cost.
 const MOST_ROWS: usize = 64;
 /// The number of cells of a row that are read in two passes.
 const LOOK: usize = 4096;

@@ -13,7 +13,8 @@ const LOOK: usize = 8192;
 /// The min or max of each group.
 #[derive(Debug)]
 pub struct Extremes<'a, C> {
-    /// The best cell of each group so far. Starts at the opposite end of the range of the type.
+    /// The min or max cell of each group so far. Starts at the opposite end of the range of the
+    /// type.
     pub found: &'a mut [C],
     /// `true` for each group with a kept cell that equals the start value. For other groups,
     /// `found` shows whether a cell was kept. Empty until there is such a group.
@@ -21,7 +22,7 @@ pub struct Extremes<'a, C> {
 }
 
 impl<C> Extremes<'_, C> {
-    /// Records a kept cell that equals the start value.
+    /// Records that the group has a kept cell that equals the start value.
     fn see(&mut self, group: usize) {
         self.seen.resize(self.found.len(), false);
         self.seen[group] = true;
@@ -33,14 +34,14 @@ fn start<C: Cell, const MAX: bool>() -> C {
     if MAX { C::LOWEST } else { C::HIGHEST }
 }
 
-/// Returns the better of two cells, or `before` if `cell` is NaN.
+/// Returns the larger of two cells if `MAX`, else the smaller, or `before` if `cell` is NaN.
 #[inline(always)]
 fn better<C: Cell, const MAX: bool>(cell: C, before: C) -> C {
     let is_better = if MAX { cell > before } else { cell < before };
     if is_better { cell } else { before }
 }
 
-/// Returns the better of two cells, or `before` if `cell` is skipped.
+/// Returns the larger of two cells if `MAX`, else the smaller, or `before` if `cell` is skipped.
 #[inline(always)]
 fn better_kept<C: Cell, K: Keep<C>, const MAX: bool>(cell: C, keep: K, before: C) -> C {
     if K::KEEPS_NUMBERS {
@@ -54,7 +55,8 @@ fn better_kept<C: Cell, K: Keep<C>, const MAX: bool>(cell: C, keep: K, before: C
     better::<C, MAX>(cell, before)
 }
 
-/// Extremes by column: cell `i` of every row goes to group `i` after the group of the base.
+/// Computes one min or max per column: cell `i` of every row goes to the group with index `i` plus
+/// the group of the base.
 #[multiversion(targets(
     "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
     "x86_64+avx2+fma"
@@ -223,7 +225,7 @@ fn short_columns<C: Cell, K: Keep<C>, const MAX: bool>(
     }
 }
 
-/// Returns the best of some cells.
+/// Returns the max of all cells if `MAX`, else the min.
 #[inline(always)]
 fn best<C: Cell, const MAX: bool>(mut found: [C; WIDTH]) -> C {
     let mut half = WIDTH / 2;

@@ -15,15 +15,15 @@ pub const NO_GROUP: usize = usize::MAX;
 
 /// Lines with fewer cells are combined with the axis before them.
 const SHORT: usize = 128;
-/// The most cells of a line that combines two axes.
+/// The maximum number of cells of a line that combines two axes.
 const MAX_COMBINED_LINE: usize = 16 << 10;
-/// The most cells of a line that is extended by part of an axis.
+/// The maximum number of cells of a line that is extended by part of an axis.
 const MAX_EXTENDED_LINE: usize = 1 << 10;
-/// The fewest rows that must remain when a line is extended.
+/// The minimum number of rows that must remain when a line is extended.
 const MIN_ROWS: usize = 64;
 /// The average number of selected cells per run below which a line is read with its gaps.
 const SPARSE: usize = 16;
-/// The fewest cells of a stream that is read side by side with others.
+/// The minimum number of cells of a stream that is read side by side with others.
 const LONG_STREAM: usize = 1024;
 
 /// One axis of a chunk: the selected indices, and the term that each adds to the group index of a
@@ -73,7 +73,7 @@ pub(crate) enum Target {
 /// The terms along an axis.
 #[derive(Debug, Clone)]
 enum AxisTerms {
-    /// One term for all indices.
+    /// The same term for all indices.
     Same(usize),
     /// The term of index 0 and the difference between consecutive terms.
     Steps(usize, usize),

@@ -5,11 +5,12 @@ use crate::grid::reduce::cell::{Cell, Keep, SumInto};
 use crate::grid::reduce::piece::{Base, KernelInput, MEDIUM, SHORT, STREAMS, prefetch};
 use crate::grid::reduce::sums::{Sums, add_kept, add_rest, exception, run, settle, settled};
 
-/// The most rows per partial sum of a column, well below the 65,535 that its counter holds.
+/// The maximum number of rows per partial sum of a column, well below the 65,535 that its counter
+/// holds.
 const MOST_ROWS: usize = 4096;
 /// The number of partial sums per row: as many as fit in a register.
 const LANES: usize = 8;
-/// The most rows of one base that are summed together.
+/// The maximum number of rows of one base that are summed together.
 const MOST_STARTS: usize = 64;
 
 /// Sums by row where [`KernelInput::has_short_rows`].

@@ -11,15 +11,15 @@ use crate::grid::reduce::short_rows::{sum_short_columns, sum_short_rows};
 
 /// The number of cells of a row that are added at once, to sums that stay in registers.
 const WIDTH: usize = 32;
-/// The most rows that columns are summed over before the totals are updated. More rows mean fewer
-/// loads and stores of totals.
+/// The maximum number of rows that columns are summed over before the totals are updated. More rows
+/// mean fewer loads and stores of totals.
 const MOST_ROWS: usize = 16;
 /// The number of columns whose partial sums are collected before they are added to the totals.
 /// Totals are two or four times as wide as cells: if both were updated in one loop, vectors of
 /// cells would have only as many lanes as vectors of totals.
 const TILE: usize = 256;
-/// The most cells of each row per partial sum. A partial sum has room for as many of all
-/// [`STREAMS`] rows.
+/// The maximum number of cells of each row per partial sum. A partial sum has room for as many of
+/// all [`STREAMS`] rows.
 const LOOK: usize = 4096;
 /// The number of streams that a long row is read as.
 const PARTS: usize = 8;

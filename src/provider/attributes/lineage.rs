@@ -354,7 +354,7 @@ fn shared(one: &FieldMetadata, other: &FieldMetadata) -> FieldMetadata {
     FieldMetadata::new(both)
 }
 
-/// Returns the meaning that all expressions share. Constants are ignored, because they are written
+/// Returns the attributes that all expressions share. Constants are ignored: they are assumed to be
 /// in the unit of the other expressions.
 fn agreed<'a>(
     expressions: impl Iterator<Item = &'a Expr>,

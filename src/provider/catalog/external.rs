@@ -140,7 +140,7 @@ impl ArrayUrlFactory {
         Self { defaults, next }
     }
 
-    /// The present settings of the session.
+    /// Returns the current settings of the session.
     fn settings(&self) -> ConfigOptions {
         let session = self.next.session_store().get_session().upgrade();
         session.map_or_else(ConfigOptions::new, |session| {

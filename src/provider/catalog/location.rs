@@ -11,7 +11,7 @@ use crate::format::remote_location_advice;
 use crate::format::tet::is_package;
 use crate::provider::adapters::arrays::{is_array_directory, is_array_name, member_of_hierarchy};
 
-/// The most levels of nested directories that are searched.
+/// The maximum number of levels of nested directories that are searched.
 const MAX_DEPTH: usize = 32;
 
 /// A parsed location.

@@ -76,7 +76,7 @@ pub trait ArraySessionExt {
     /// Registers a file as a schema of this name in the default catalog.
     ///
     /// # Errors
-    /// As [`Self::register_array_file`].
+    /// Returns the errors of [`Self::register_array_file`].
     async fn register_array_file_as(
         &self,
         schema: &str,
@@ -100,7 +100,7 @@ pub trait ArraySessionExt {
     /// dataset of the file.
     ///
     /// # Errors
-    /// As [`ArrayTable::open`].
+    /// Returns the errors of [`ArrayTable::open`].
     async fn register_array(
         &self,
         table: TableReference,
@@ -111,7 +111,7 @@ pub trait ArraySessionExt {
     /// Reads one dataset as a [`DataFrame`], without registering a table.
     ///
     /// # Errors
-    /// As [`ArrayTable::open`].
+    /// Returns the errors of [`ArrayTable::open`].
     async fn read_array(&self, path: &Path, options: ArrayOptions) -> Result<DataFrame>;
 }
 

@@ -118,7 +118,8 @@ impl ArrayTable {
         self.options.read_options(session)
     }
 
-    /// Describes the table for people. Looks up the index row of every chunk.
+    /// Returns a description of the table, to be shown to users. Looks up the index row of every
+    /// chunk.
     ///
     /// # Errors
     /// Returns an error if the coordinates of an axis cannot be compared.

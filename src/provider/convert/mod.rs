@@ -148,8 +148,9 @@ impl ConvertProgress {
 /// first bytes. The output is written next to its final path and renamed once it is complete.
 ///
 /// # Errors
-/// If the input cannot be read, if it cannot be converted to the output's format, or if the output
-/// cannot be written. An error leaves no new output behind, and an existing output stays as it was.
+/// Fails if the input cannot be read, if it cannot be converted to the output's format, or if the
+/// output cannot be written. An error leaves no new output behind, and an existing output stays as
+/// it was.
 pub async fn convert(
     input: &Path,
     output: &Path,

@@ -96,7 +96,7 @@ impl CopyOptions {
     /// Returns these options, overridden by the options of a statement.
     ///
     /// # Errors
-    /// If an option does not exist, or if its value is invalid.
+    /// Fails if an option does not exist, or if its value is invalid.
     pub(in crate::provider) fn parse(
         self,
         given: &HashMap<String, String>,

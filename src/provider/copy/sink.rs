@@ -63,7 +63,7 @@ impl ArraySink {
     /// Creates a sink for the rows of `input`, whose schema is `schema`.
     ///
     /// # Errors
-    /// If the columns cannot become dimensions and values of arrays.
+    /// Fails if the columns cannot become dimensions and values of arrays.
     pub fn try_new(
         kind: FileKind,
         path: PathBuf,

@@ -22,7 +22,7 @@ use crate::provider::copy::measure::{Measure, bytes};
 /// The default upper bound for the size of a chunk in bytes.
 const CHUNK_BYTES: u64 = 4 << 20;
 
-/// How the coordinates of an axis are stored.
+/// The storage of the coordinates of an axis.
 pub(super) enum AxisStorage {
     /// Not stored, because they count up from zero, which is the default for an axis.
     Counted,

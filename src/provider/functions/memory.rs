@@ -29,7 +29,7 @@ impl SessionMemory {
     /// longer exists.
     ///
     /// # Errors
-    /// If the memory pool denies the reservation.
+    /// Fails if the memory pool denies the reservation.
     pub fn reserve(&self, consumer: &str, bytes: usize) -> Result<Option<MemoryReservation>> {
         let session = self
             .0

@@ -18,10 +18,11 @@ use crate::provider::planning::mask::mask;
 
 /// The number of coordinates evaluated at a time.
 const SEGMENT: u64 = 64 << 10;
-/// The most candidate indices on which an arbitrary predicate is evaluated before the scan.
-/// Comparisons with a counted axis have no such limit.
+/// The maximum number of candidate indices on which an arbitrary predicate is evaluated before the
+/// scan. Comparisons with a counted axis have no such limit.
 const MAX_EVALUATED: u64 = 16 << 20;
-/// The most ranges of a resulting set, which bounds its memory: a range takes 24 bytes.
+/// The maximum number of ranges of a resulting set, which bounds its memory: a range takes 24
+/// bytes.
 const MAX_RANGES: usize = 2 << 20;
 
 /// Returns the indices among `candidates` whose coordinates satisfy a predicate over this axis

@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::BlockList;
 
-/// The most blocks whose size is looked up. In a longer list, evenly spaced blocks stand for their
-/// neighbours, so that planning time does not depend on the number of blocks.
+/// The maximum number of blocks whose size is looked up. In a longer list, evenly spaced blocks
+/// stand for their neighbours, so that planning time does not depend on the number of blocks.
 const MAX_SAMPLES: u64 = 1024;
 /// The assumed bytes of a row when no values are read.
 const ROW_WEIGHT: u64 = 8;

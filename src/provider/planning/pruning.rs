@@ -27,7 +27,8 @@ use crate::provider::source::{BlockList, BlockSource, BlockStatistics};
 
 /// The number of blocks pruned at a time.
 const SEGMENT: usize = 32 << 10;
-/// The most blocks that are pruned before a scan runs. Longer lists are left as they are.
+/// The maximum number of blocks that are pruned before a scan runs. Longer lists are left as they
+/// are.
 const MAX_BLOCKS: u64 = 16 << 20;
 /// The number of blocks pruned at a time while a scan runs. It is small because a dynamic filter
 /// may change before the next blocks are read.
@@ -245,7 +246,8 @@ pub(crate) fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
     .unwrap_or(false)
 }
 
-/// Prunes blocks while a scan runs, by filters whose values become known or change meanwhile.
+/// Prunes blocks while a scan runs, by dynamic filters and other filters whose values change during
+/// the scan.
 pub(crate) struct Pruner {
     blocks: Arc<dyn BlockList>,
     /// The schema of the table.
@@ -285,8 +287,8 @@ impl Pruner {
         }
     }
 
-    /// Returns `true` if the block `position` may have a row that passes the filters in their
-    /// present state. `end` is the end of the run of blocks that the scan is reading.
+    /// Returns `true` if the block with ordinal `position` may have a row that passes the filters
+    /// in their current state. `end` is the end of the run of blocks that the scan is reading.
     pub fn keeps(&mut self, position: u64, end: u64) -> Result<bool> {
         let has_changed = self
             .tracking

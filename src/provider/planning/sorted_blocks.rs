@@ -13,7 +13,7 @@ use crate::provider::planning::pruning::segments;
 use crate::provider::planning::some_blocks::{BlockOrdinals, BlockSubset};
 use crate::provider::source::BlockList;
 
-/// The most blocks that are sorted.
+/// The maximum number of blocks that are sorted.
 const MOST_BLOCKS: u64 = 1 << 17;
 
 /// Sorted blocks, and the range of them that each partition reads.
@@ -23,7 +23,7 @@ pub(crate) struct SortedBlocks {
 }
 
 /// Sorts blocks by these columns and deals them to at most `partitions` partitions. `None` if the
-/// present order is as good.
+/// current order is as good.
 pub(crate) fn sorted(
     blocks: &Arc<dyn BlockList>,
     columns: &[(usize, SortOptions)],

@@ -14,7 +14,7 @@ use datafusion::physical_expr::expressions::{
 use crate::grid::reduce::CellType;
 use crate::provider::planning::value_bounds::ValueRange;
 
-/// The most ranges of a set, intermediate results included.
+/// The maximum number of ranges of a set, intermediate results included.
 const MOST_RANGES: usize = 64;
 
 /// The values that satisfy a predicate over one column.

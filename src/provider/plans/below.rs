@@ -20,8 +20,8 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 
 use crate::provider::scan::ArrayScan;
 
-/// The most expression nodes that substituting projections may produce. Stacked projections that
-/// use each other's columns more than once double the expressions at every level.
+/// The maximum number of expression nodes that substituting projections may produce. Stacked
+/// projections that use each other's columns more than once double the expressions at every level.
 const MOST_NODES: usize = 4096;
 
 /// The rows of a plan node, expressed in the columns of a node below.

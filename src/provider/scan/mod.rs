@@ -463,7 +463,7 @@ impl DataSource for ArrayScan {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
-        // The blocks beyond the present limit are no longer in the plan.
+        // The blocks beyond the current limit are no longer in the plan.
         if let Some(fetch) = self.plan.fetch
             && limit.is_none_or(|limit| limit > fetch)
         {

@@ -351,7 +351,7 @@ pub trait GridSource: Debug + Send + Sync {
     fn chunk_grid(&self) -> &ChunkGrid;
 
     /// Returns the same array with a chunk grid that suits reading only these attributes; `None` if
-    /// the present chunk grid already does.
+    /// the current chunk grid already does.
     fn for_attributes(&self, _attributes: &[usize]) -> Option<Arc<dyn GridSource>> {
         None
     }

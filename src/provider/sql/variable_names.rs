@@ -28,7 +28,7 @@ const MAX_CLAUSES: usize = 64;
 /// precedence, and `SELECT *` is not changed.
 ///
 /// # Errors
-/// If the statement cannot be planned.
+/// Fails if the statement cannot be planned.
 pub(crate) async fn plan_statement(
     state: &SessionState,
     mut statement: Statement,

@@ -225,3 +225,26 @@ async fn chunks_are_compressed_by_default() {
         }
     }
 }
+
+/// Eight dimensions are a limit of `.tet`, not of Zarr.
+#[cfg(feature = "zarr")]
+#[tokio::test]
+async fn each_format_has_its_own_limit_of_dimensions() {
+    let folder = tempfile::tempdir().unwrap();
+    let ctx = source(folder.path()).await;
+    let query = "SELECT 1 AS a, 2 AS b, 3 AS c, 4 AS d, 5 AS e, 6 AS f, 7 AS g, 8 AS h, i, i * 1.5 AS x \
+                 FROM range(1, 4) AS r(i)";
+    let copy = |name: &str| {
+        let path = folder.path().join(name);
+        format!(
+            "COPY ({query}) TO '{}' OPTIONS (dims 'a,b,c,d,e,f,g,h,i')",
+            path.display()
+        )
+    };
+    let message = error(&ctx, &copy("nine.tet")).await;
+    assert!(message.contains("at most 8"), "{message}");
+    rows(&ctx, &copy("nine.zarr")).await;
+    let ctx = open(&folder.path().join("nine.zarr"), ArrayOptions::new()).await;
+    let sum = "SELECT a, h, sum(i), sum(value) FROM x WHERE i > 1 GROUP BY a, h";
+    assert_eq!(rows(&ctx, sum).await, ["1 8 5 7.5"]);
+}

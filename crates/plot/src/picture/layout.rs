@@ -12,7 +12,7 @@ use crate::text;
 use crate::{Chart, Content};
 use std::collections::BTreeMap;
 
-/// The maximum number of positions with a tooltip.
+/// The maximum number of points with a tooltip.
 const MOST_PLACES: usize = 5000;
 
 /// Lays out a chart.

@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 use std::ops::ControlFlow;
 use tet_sql::provider::sql::budget::parse;
 
-/// The most tables of a schema that are listed.
+/// The maximum number of tables of a schema that are listed.
 const MOST_TABLES: usize = 12;
 
 /// Functions of other systems and their equivalents here.

@@ -14,7 +14,7 @@ use tet_sql::ArrayTable;
 use tet_sql::grid::{Axis, CoordinateKey, SortedCoordinates, WrittenTime};
 use tet_sql::provider::plans::lineage::origin;
 
-/// The most coordinates that are searched for one dimension.
+/// The maximum number of coordinates that are searched for one dimension.
 const MOST_COORDINATES: u64 = 1 << 20;
 const MOST_HINTS: usize = 8;
 /// The names of axes whose coordinates repeat every 360 degrees.

@@ -6,10 +6,10 @@ use datafusion::arrow::util::display::ArrayFormatter;
 use datafusion::error::DataFusionError;
 use tet_sql::grid::Axis;
 
-/// The most labels of an axis that are read.
+/// The maximum number of labels of an axis that are read.
 const MOST_LABELS: u64 = 1 << 16;
 
-/// The most times of an axis that are read.
+/// The maximum number of times of an axis that are read.
 const MOST_TIMES: u64 = 1 << 20;
 
 /// Returns the coordinates of an axis of times or dates as text, unless there are too many.

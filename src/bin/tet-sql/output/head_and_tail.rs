@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 /// The time that a query may continue after its first rows to find its last rows and the number of
 /// rows.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The most rows that are sorted completely to find the last ones.
+/// The maximum number of rows that are sorted completely to find the last ones.
 const MOST_SORTED: usize = 1 << 20;
 /// Operators that pass rows on as they arrive.
 const STREAMED: [&str; 7] = [

@@ -91,7 +91,7 @@ pub enum Target {
 pub enum Content {
     /// The rows, in the format of this name in `COPY ... STORED AS`.
     Rows(&'static str),
-    /// A picture of the rows.
+    /// An image of a chart of the rows.
     Picture,
 }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use tet_sql::provider::adapters::arrays::is_array_file;
 use tet_sql_plot::{Characters, Chart, ChartKind, Colours};
 
-/// The most rows that a chart is drawn from.
+/// The maximum number of rows that a chart is drawn from.
 const MOST_ROWS: usize = 4 << 20;
 /// The size of a chart, in columns and lines, if standard output is not a terminal.
 const USUAL_SIZE: (usize, usize) = (80, 24);

@@ -11,9 +11,10 @@ use clap::ValueEnum;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use tet_sql_plot::ChartKind;
 
-/// The most labels that are offered.
+/// The maximum number of labels that are offered.
 const MOST_LABELS: usize = 1000;
-/// The most times that are listed one by one. More times are listed by their common prefixes.
+/// The maximum number of times that are listed one by one. More times are listed by their common
+/// prefixes.
 const MOST_TIMES: usize = 24;
 /// The lengths of times that are cut after the year, month, day, hour, minute and second.
 const TIME_LENGTHS: [usize; 6] = [4, 7, 10, 13, 16, 19];

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// The most paths that are offered.
+/// The maximum number of paths that are offered.
 const MOST: usize = 1000;
 
 /// Returns the paths that begin with a text. Paths of directories end with a slash.

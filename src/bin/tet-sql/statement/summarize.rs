@@ -21,9 +21,10 @@ use std::sync::Arc;
 use tet_sql::ArrayTable;
 use tet_sql::grid::Axis;
 
-/// The most cells of an array whose values are read row by row for quantiles and distinct counts.
+/// The maximum number of cells of an array whose values are read row by row for quantiles and
+/// distinct counts.
 const MOST_ROWS: u64 = 10_000_000;
-/// The most coordinates of an axis that are summarized in memory.
+/// The maximum number of coordinates of an axis that are summarized in memory.
 const MOST_COORDINATES: u64 = 1 << 20;
 /// The keywords that a query begins with.
 const QUERIES: [&str; 4] = ["SELECT", "WITH", "VALUES", "FROM"];

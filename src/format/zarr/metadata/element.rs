@@ -38,12 +38,12 @@ pub(crate) enum CellKind {
 pub(crate) enum TextKind {
     /// Strings of any length, each with its length before it.
     Variable,
-    /// Strings of 32-bit code points, padded with zeros to a fixed number.
+    /// Strings of 32-bit code points, zero-padded to a fixed length.
     Utf32 {
         characters: u64,
         is_big_endian: bool,
     },
-    /// Strings of bytes, padded with zeros to a fixed number.
+    /// Byte strings, zero-padded to a fixed length.
     Bytes { length: u64 },
 }
 

@@ -116,7 +116,7 @@ impl ZarrWriter {
     /// Writes all chunks of a dataset from its cells, row-major and little-endian.
     ///
     /// # Errors
-    /// Those of [`Self::write_chunk`].
+    /// Returns the errors of [`Self::write_chunk`].
     pub fn write_dataset(&mut self, dataset: usize, cells: &[u8]) -> Result<()> {
         ArrayWriter::write_dataset(self, dataset, cells)
     }

@@ -17,7 +17,7 @@ use crate::provider::adapters::arrays::values::{self, NullCells};
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::source::CellFormat;
 
-/// The most bytes of a dataset that is read as coordinates.
+/// The maximum number of bytes of a dataset that is read as coordinates.
 const MAX_COORDINATES: u64 = 1 << 30;
 
 /// The values of one dataset of an open file.

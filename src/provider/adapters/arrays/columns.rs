@@ -13,8 +13,8 @@ use crate::provider::adapters::arrays::coordinates::{self, CoordinateDatasets};
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::VALUE;
 
-/// The most bytes of a label, as in the reference implementation. A label is repeated in every row,
-/// so a longer one would cost far more than its size in the file.
+/// The maximum number of bytes of a label, as in the reference implementation. A label is repeated
+/// in every row, so a longer one would cost far more than its size in the file.
 const MAX_LABEL: usize = 1024;
 
 /// The axes of a dataset. `are_named` is `true` if the file or an option names the dimensions.

@@ -23,7 +23,7 @@ use crate::provider::catalog::settings::options::ArrayOptions;
 const COORDINATES: &str = "coordinates";
 /// Attributes that describe the unit of numbers, and no longer apply to decoded times.
 const OF_TIMES: [&str; 2] = ["units", "calendar"];
-/// The most names in a `coordinates` attribute that are looked up.
+/// The maximum number of names in a `coordinates` attribute that are looked up.
 const MAX_NAMED: usize = 64;
 
 /// The coordinate datasets of one open file, shared by the axes that use them.

@@ -21,9 +21,11 @@ use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::planning::axis_bounds::axis_range;
 use crate::provider::source::{BlockStatistics, CellFormat, DATASET, GridSource, WindowReader};
 
-/// The most broken chunks that a description lists. One is usually as telling as a million.
+/// The maximum number of broken chunks that a description lists. One is usually as telling as a
+/// million.
 const MAX_PROBLEMS: usize = 3;
-/// The most chunks that a description looks up in a file that does not list its chunks.
+/// The maximum number of chunks that a description looks up in a file that does not list its
+/// chunks.
 const MAX_DESCRIBED: u64 = 1 << 20;
 
 /// One dataset of an open file: its axes, and its values as the only attribute.

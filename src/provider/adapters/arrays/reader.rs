@@ -16,7 +16,7 @@ use crate::provider::adapters::arrays::values::{self, NullCells};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{ReadCounts, WindowReader};
 
-/// The most bytes of a window that is assembled from chunks.
+/// The maximum size, in bytes, of a window that is assembled from chunks.
 const MAX_WINDOW: u64 = 4 << 30;
 
 /// Reads windows of one dataset. A window that is exactly one chunk is read in place. Any other

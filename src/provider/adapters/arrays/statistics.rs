@@ -24,9 +24,9 @@ use crate::provider::adapters::arrays::decoding::Decoding;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::BlockStatistics;
 
-/// The most chunks of one window whose zones are merged.
+/// The maximum number of chunks of one window whose zone maps are merged.
 const MAX_CHUNKS: u64 = 256;
-/// The most chunks of an array whose statistics are cached.
+/// The maximum number of chunks of an array whose statistics are cached.
 const MAX_KEPT: u64 = 2 << 20;
 
 /// Cached statistics of all chunks of an array: first for the case that nulls of zone maps may be

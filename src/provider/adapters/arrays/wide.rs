@@ -11,7 +11,7 @@ use crate::provider::adapters::arrays::dataset::ArrayDataset;
 use crate::provider::join::aligned::AlignedGrids;
 use crate::provider::source::GridSource;
 
-/// The most wide tables of a file, which bounds the work for a hostile file.
+/// The maximum number of wide tables of a file, which bounds the work for a hostile file.
 const MAX_TABLES: usize = 1024;
 
 /// Creates the wide tables of a file's datasets: one for each two or more datasets of a group that

@@ -177,7 +177,7 @@ impl Job {
             };
             for attributes in separate {
                 let mut part = part.clone();
-                // The ordinals of `kept` refer to the chunks of the present chunk grid.
+                // The ordinals of `kept` refer to the chunks of the current chunk grid.
                 if part.kept.is_none()
                     && let Some(grid) = part.grid.for_attributes(&attributes)
                 {
@@ -284,7 +284,8 @@ impl Job {
         per_group.saturating_mul(self.groups.count())
     }
 
-    /// Returns one part per grid of the table.
+    /// Returns one [`GridJob`] per grid of the table. A grid has several if its attributes are read
+    /// separately.
     pub fn grid_selections(&self) -> impl Iterator<Item = &GridJob> {
         let mut last = None;
         let parts = self.parts.iter();
@@ -313,7 +314,7 @@ impl Job {
         self.parts.iter().all(|part| part.part.kept.is_none())
     }
 
-    /// Returns the selections of the cells to read in a part.
+    /// Returns the selections of the cells to read for a [`GridJob`].
     pub fn read_selections<'a>(&'a self, part: &'a GridJob) -> impl Iterator<Item = &'a Selection> {
         let plans = &self.program.reductions;
         let reductions = part.reductions.iter();
@@ -324,8 +325,8 @@ impl Job {
             .map(|restriction| part.selection(restriction))
     }
 
-    /// Returns the pruner that applies the dynamic filter to the chunks of a part; `None` if the
-    /// filter cannot change any more.
+    /// Returns the pruner that applies the dynamic filter to the chunks of a [`GridJob`]; `None` if
+    /// the filter cannot change any more.
     pub fn pruner(&self, part: &GridJob) -> Result<Option<Pruner>> {
         let Some(filter) = &self.dynamic_filter else {
             return Ok(None);
@@ -339,8 +340,8 @@ impl Job {
         Ok(Some(pruner))
     }
 
-    /// Takes the next unit: the index of a part, and the ordinals of the chunks among those of the
-    /// part.
+    /// Takes the next unit. Returns an index into [`Self::parts`], and the ordinals of the chunks
+    /// within that [`GridJob`].
     pub fn take(&self) -> Option<(usize, Vec<u64>)> {
         let unit = self.next.fetch_add(1, Ordering::Relaxed);
         let part = self.ends.partition_point(|end| *end <= unit);

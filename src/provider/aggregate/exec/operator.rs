@@ -130,7 +130,7 @@ impl ArrayAggregateExec {
     /// from only some of its cells.
     ///
     /// # Errors
-    /// If a filter refers to a column that does not exist.
+    /// Fails if a filter refers to a column that does not exist.
     pub fn with_filters(&self, filters: &[Arc<dyn PhysicalExpr>]) -> Result<Option<Self>> {
         let mut all: Vec<_> = self.dynamic_filter.iter().cloned().collect();
         let known = all.len();

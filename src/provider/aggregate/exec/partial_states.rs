@@ -160,7 +160,7 @@ impl PartialReduction {
         }
     }
 
-    /// Returns the results, given the number of selected cells in each group.
+    /// Returns the final values, given the number of selected cells in each group.
     pub fn results(self, cells: &Counts) -> Results {
         let mut results = self.reduction.results(cells);
         if self.others {

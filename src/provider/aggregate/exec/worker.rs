@@ -25,8 +25,8 @@ use crate::provider::source::{ReadCounts, WindowReader};
 const TURN: u64 = 1 << 18;
 /// The cost of finding out that a chunk need not be read, in cells.
 const SKIP_COST: u64 = 1 << 10;
-/// The number of rows after which the accumulators are asked for their size, unless there are more
-/// groups than that.
+/// The number of rows between two measurements of the accumulators' size. With more groups than
+/// this, the number of groups.
 const GROWTH: u64 = 1 << 18;
 
 /// Processes units until none is left. `memory` is reserved for everything but the growth of
@@ -90,7 +90,7 @@ pub(crate) async fn work(
     }
 }
 
-/// Chunks of one part whose cells have the same layout.
+/// Chunks of one [`GridJob`] whose cells have the same layout.
 struct Batch {
     part: usize,
     windows: Vec<Window>,
@@ -124,9 +124,9 @@ struct Worker {
     job: Arc<Job>,
     found: PartialState,
     rows: RowEvaluation,
-    /// One reader per chunk of a batch, all of the same part.
+    /// One reader per chunk of a batch, all of the same [`GridJob`].
     readers: Vec<Box<dyn WindowReader>>,
-    /// The index of the part that the last chunks belong to, and the pruner of the part.
+    /// The index of the [`GridJob`] that the last chunks belong to, and its pruner.
     pruner: Option<(usize, Option<Pruner>)>,
     open: Option<usize>,
     /// `true` while the next chunk is open but not ready.
@@ -190,8 +190,8 @@ impl Worker {
         Ok(batches)
     }
 
-    /// Adds a chunk from statistics if all reductions of the part can be answered this way. Returns
-    /// `true` if so.
+    /// Returns `true` if statistics can answer all reductions of the [`GridJob`] for a chunk. If
+    /// so, adds them to the partial state.
     fn add_known(&mut self, part: &GridJob, window: &Window, places: &ChunkGroups) -> Result<bool> {
         let plans = &self.job.program.reductions;
         if self.job.program.needs_rows() || part.reductions.is_empty() {
@@ -230,7 +230,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Adjusts the reservation to the present size of DataFusion's accumulators.
+    /// Adjusts the reservation to the current size of DataFusion's accumulators.
     fn account_for(&mut self, memory: &MemoryReservation) -> Result<()> {
         self.rows.added = 0;
         if self.found.engine.is_empty() {

@@ -66,7 +66,7 @@ impl<'a> AlongAxis<'a> {
     /// Returns the axis of a table column. Reads the coordinates if the table has several grids.
     ///
     /// # Errors
-    /// If the coordinates cannot be read.
+    /// Fails if the coordinates cannot be read.
     pub fn try_new(job: &'a Job, column: usize) -> Result<Self> {
         let parts: Vec<&GridSelection> = job.grid_selections().map(|part| &part.part).collect();
         let axes = job.groups.axes();
@@ -95,7 +95,7 @@ impl<'a> AlongAxis<'a> {
     /// them.
     ///
     /// # Errors
-    /// If the argument or the filter cannot be evaluated.
+    /// Fails if the argument or the filter cannot be evaluated.
     pub async fn reduce(&self, aggregate: &Aggregate, reduced: Reduced) -> Result<Results> {
         let sum_type = match reduced {
             Reduced::Sum | Reduced::Average => Some(aggregate.function.field().data_type().clone()),
@@ -161,7 +161,7 @@ impl<'a> AlongAxis<'a> {
     /// accumulators.
     ///
     /// # Errors
-    /// If the arguments or the filter cannot be evaluated, or there is not enough memory.
+    /// Fails if the arguments or the filter cannot be evaluated, or there is not enough memory.
     pub async fn once(
         &self,
         aggregate: &Aggregate,
@@ -249,7 +249,8 @@ impl<'a> AlongAxis<'a> {
         })
     }
 
-    /// Returns the axes of the products, with `different` as the values along this axis.
+    /// Returns the values along all axes: `different` along this axis, and along the other axes
+    /// the number of indices in each group.
     fn axes<T: Number>(&self, different: Vec<Vec<Run<T>>>) -> Vec<AxisValues<T>> {
         let axes = self.job.groups.axes().iter();
         let mut axes: Vec<_> = axes.map(GroupAxis::positions).collect();
@@ -324,7 +325,7 @@ impl SharedResults {
     /// Returns one of the arrays, gathered for some groups.
     ///
     /// # Errors
-    /// If a group has no cells.
+    /// Fails if a group has no cells.
     pub fn of_groups(
         &self,
         column: usize,

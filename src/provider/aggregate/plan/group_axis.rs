@@ -70,7 +70,7 @@ impl GroupAxis {
     /// Evaluates grouping expressions over one column on the selected coordinates of all grids.
     ///
     /// # Errors
-    /// If coordinates cannot be read, or an expression fails.
+    /// Fails if coordinates cannot be read, or an expression fails.
     pub fn try_new(
         column: usize,
         expressions: &[&Arc<dyn PhysicalExpr>],

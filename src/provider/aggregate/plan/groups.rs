@@ -117,7 +117,8 @@ impl Groups {
     /// coordinates of all grids.
     ///
     /// # Errors
-    /// If coordinates cannot be read, an expression fails, or there are more than `most` groups.
+    /// Fails if coordinates cannot be read, an expression fails, or there are more than `most`
+    /// groups.
     pub fn try_new(
         expressions: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
@@ -219,7 +220,7 @@ impl Groups {
     /// Returns the number of selected cells of these grids in each group.
     ///
     /// # Errors
-    /// If a count exceeds `i64::MAX`.
+    /// Fails if a count exceeds `i64::MAX`.
     pub async fn cells(&self, parts: &[&GridSelection]) -> Result<Counts> {
         let axes = self.axes.iter().map(|axis| (axis.column, &axis.same));
         let terms = Terms::of(parts, &axes.collect::<Vec<_>>());
@@ -231,7 +232,7 @@ impl Groups {
     /// selection and the restriction of that selection.
     ///
     /// # Errors
-    /// If a count exceeds `i64::MAX`.
+    /// Fails if a count exceeds `i64::MAX`.
     pub async fn restricted_cells(&self, parts: &[(&Selection, &Selection)]) -> Result<Counts> {
         let mut wanted_axes: Vec<_> = self.axes.iter().map(RestrictedAxis::new).collect();
         let mut products = Vec::with_capacity(parts.len());

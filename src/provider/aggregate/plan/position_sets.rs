@@ -51,7 +51,7 @@ impl CoveredIndices {
     /// Finds the sets of `groups` groups along the axis with ordinal `place`.
     ///
     /// # Errors
-    /// If there is not enough memory for the sets.
+    /// Fails if there is not enough memory for the sets.
     pub async fn new(
         terms: &Terms,
         place: usize,
@@ -151,7 +151,7 @@ impl CoveredIndices {
     /// Returns the index of the result of a set in one of the groups along the axis.
     ///
     /// # Errors
-    /// If the set has no index in the group.
+    /// Fails if the set has no index in the group.
     pub fn result(&self, set: usize, group: usize) -> Result<usize> {
         let groups = &self.sets[set];
         let place = groups.partition_point(|(range, _)| range.end <= group);

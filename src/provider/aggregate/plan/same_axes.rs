@@ -25,7 +25,7 @@ impl<'a> SelectedCoordinates<'a> {
     /// axis.
     ///
     /// # Errors
-    /// If the coordinates cannot be read.
+    /// Fails if the coordinates cannot be read.
     pub fn of(part: &'a GridSelection, column: usize) -> Result<Self> {
         Ok(match (part.grid.axes().get(column), &part.file) {
             (Some(axis), _) => Self {
@@ -52,7 +52,7 @@ impl<'a> SelectedCoordinates<'a> {
     /// Returns the coordinates of the selected indices with these ranks.
     ///
     /// # Errors
-    /// If the coordinates cannot be gathered.
+    /// Fails if the coordinates cannot be gathered.
     pub fn coordinates(&self, ranks: Range<u64>) -> Result<ArrayRef> {
         if let Some(all) = self.selected.as_range() {
             let range = all.start + ranks.start..all.start + ranks.end;
@@ -102,7 +102,7 @@ impl GridClasses {
     /// grids.
     ///
     /// # Errors
-    /// If the coordinates cannot be read.
+    /// Fails if the coordinates cannot be read.
     pub fn of(column: usize, parts: &[&GridSelection]) -> Result<Self> {
         let mut same = Self {
             of_part: Vec::with_capacity(parts.len()),

@@ -15,7 +15,7 @@ use crate::provider::source::{
     BlockList, BlockReader, BlockStatistics, GridSelection, Progress, ReadCounts,
 };
 
-/// The most files whose zone maps are merged into statistics of the whole table.
+/// The maximum number of files whose zone maps are merged into statistics of the whole table.
 const MAX_FOLDED: usize = 256;
 
 /// The selected blocks of one file.

@@ -66,7 +66,7 @@ impl<'a> Counter<'a> {
     /// Counts the next token.
     ///
     /// # Errors
-    /// If a limit is exceeded.
+    /// Fails if a limit is exceeded.
     pub fn add(&mut self, token: &Token) -> Result<()> {
         let mut is_operator = false;
         match token {

@@ -21,7 +21,7 @@ const STACK_BYTES: usize = 4 << 20;
 /// predicate.
 ///
 /// # Errors
-/// If a limit is exceeded.
+/// Fails if a limit is exceeded.
 pub fn check_plan(plan: &LogicalPlan, limits: &Limits) -> Result<()> {
     let measure = Measure {
         limits,

@@ -17,7 +17,7 @@ const SEGMENT: usize = 64 << 10;
 /// tokenized to its end, returns the reason, such as an unterminated string.
 ///
 /// # Errors
-/// Errors of `each`.
+/// Returns the errors of `each`.
 pub fn lex<E>(
     dialect: &dyn Dialect,
     text: &str,

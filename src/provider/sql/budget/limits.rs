@@ -42,7 +42,7 @@ impl Limits {
     /// Sets the limit with this name, one of [`Self::NAMES`].
     ///
     /// # Errors
-    /// If the value is not a positive integer, or the name is unknown.
+    /// Fails if the value is not a positive integer, or the name is unknown.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let mut number = 0usize;
         ConfigField::set(&mut number, "", value)?;

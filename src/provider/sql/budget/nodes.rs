@@ -24,7 +24,7 @@ pub fn too_many_nodes<T>(limit: usize) -> Result<T> {
 /// Checks the size of the plan that a statement will have.
 ///
 /// # Errors
-/// If the plan will have more than `limit` nodes.
+/// Fails if the plan will have more than `limit` nodes.
 pub fn check_statement(statement: &Statement, limit: usize) -> Result<()> {
     let mut nodes = Nodes {
         limit: limit as u64,

@@ -26,7 +26,7 @@ const STACK_BYTES: usize = 64 << 20;
 /// Checks the size of a plan.
 ///
 /// # Errors
-/// If a limit is exceeded.
+/// Fails if a limit is exceeded.
 pub fn check_plan(options: &ConfigOptions, plan: &LogicalPlan) -> Result<()> {
     inlined::check_plan(plan, &limits(options))
 }
@@ -34,7 +34,7 @@ pub fn check_plan(options: &ConfigOptions, plan: &LogicalPlan) -> Result<()> {
 /// Parses a single statement within its budget, and balances its long chains of AND and OR.
 ///
 /// # Errors
-/// If a limit is exceeded, or the text is not exactly one statement.
+/// Fails if a limit is exceeded, or the text is not exactly one statement.
 pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
     let options = state.config_options();
     let limits = limits(options);
@@ -88,7 +88,7 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
 /// Checks the length of a statement's text.
 ///
 /// # Errors
-/// If the text is longer than the limit.
+/// Fails if the text is longer than the limit.
 pub fn check_bytes(options: &ConfigOptions, sql: &str) -> Result<()> {
     let limit = limits(options).statement_bytes;
     match sql.len() > limit {

@@ -54,7 +54,7 @@ use crate::provider::sql::variable_names::plan_statement;
 /// ```
 ///
 /// # Errors
-/// If the statement exceeds its budget, or cannot be parsed or planned.
+/// Fails if the statement exceeds its budget, or cannot be parsed or planned.
 pub async fn create_logical_plan(state: &SessionState, sql: &str) -> Result<LogicalPlan> {
     let mut statement = budget::parse(state, sql)?;
     let upper = sql.to_ascii_uppercase();

@@ -129,7 +129,7 @@ pub fn check(path: &Path, access: Access) -> usize {
     errors(&report) as usize
 }
 
-/// Number of different queries.
+/// The number of different queries.
 pub const QUERIES: usize = 8;
 
 /// Returns a query over the tables `x` and `y`.
