@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Inputs for the fuzz targets to start from: whole files, and the regions of files that a target takes.
+"""Creates seed inputs for the fuzz targets: whole files, and the regions of files that a target takes.
 
     python3 fuzz/seeds.py FOLDER [FILE OR FOLDER ...]
 
-FOLDER is that of the corpora, one for each target: fuzz/corpus for `cargo fuzz run`. Without others, the files are those of
-tests/data. What a target puts before its input is described at the head of fuzz/fuzz_targets/TARGET.rs.
+Writes one corpus per target into FOLDER, which is fuzz/corpus for `cargo fuzz run`. By default, the inputs come from the files
+in tests/data. The header of fuzz/fuzz_targets/TARGET.rs describes the bytes that a target expects before its input.
 """
 
 import hashlib
@@ -14,13 +14,13 @@ import struct
 import sys
 
 DATA = pathlib.Path(__file__).parent.parent / "tests" / "data"
-# Longer ones are not kept: they are slow, and say no more.
+# Longer inputs are left out: they are slow and find nothing new.
 MAX_BYTES = 64 << 10
 MAX_ROWS = 200
 MAX_PAYLOADS = 4
 ROW_BYTES = 104
 TAIL_BYTES = 16
-# The bytes that the target `payload` adds the second byte of an input to, by its first: see payload.rs.
+# The sizes that the first byte of an input of `payload` selects. The second byte is added to them. See payload.rs.
 SIZES = [
     1, 1, 1, 300, 300, 4096, 4096, (64 << 10) - 100, (128 << 10) - 100, (256 << 10) - 100, (1 << 20) - 100, (2 << 20) - 100,
     (32 << 20) - 100, (32 << 20) + 1, (33 << 20) - 100, (40 << 20) - 100,
@@ -44,7 +44,7 @@ class Corpora:
 
 
 def size_of(raw):
-    """The first two bytes of an input for `payload`: the number of bytes, or one near it."""
+    """Returns the first two bytes of an input for `payload`: a declared size equal or close to the given one."""
     for number, size in enumerate(SIZES):
         if 0 <= raw - size <= 255:
             return bytes([number, raw - size])
@@ -52,13 +52,13 @@ def size_of(raw):
 
 
 def regions(corpora, data):
-    """Cuts a file up, as far as it can be understood."""
+    """Splits a file into inputs, as far as it can be parsed."""
     index, length = word(data, 16), word(data, 24)
     end = index + length
     if end > len(data) or length < 32 or not data.startswith(b"TETR"):
         corpora.add("superblock", data[:512])
         return
-    # With its rows, and with those that the target has.
+    # With the file's own rows, and with the rows of the target.
     corpora.add("superblock", data[:end])
     rows = data[index + 32 : end][: MAX_ROWS * ROW_BYTES]
     head = bytearray(data[: index + 32])
@@ -104,7 +104,7 @@ def regions(corpora, data):
 
 
 def zones(corpora):
-    """Documents of the targets' own sample file, see container.rs, whole and one entry each."""
+    """Yields the documents of the targets' sample file (see container.rs), whole and with one entry each."""
     source = (pathlib.Path(__file__).parent / "fuzz_targets" / "container.rs").read_text()
 
     def constant(name):
@@ -124,7 +124,7 @@ def zones(corpora):
 
 
 def frame(blocks, size=None, checksum=False):
-    """A zstd frame of blocks, each a kind (0 raw, 1 repeated) and its bytes."""
+    """Returns a zstd frame of the given blocks, each a kind (0 raw, 1 repeated) and its bytes."""
     descriptor = (0xA0 if size is not None else 0) | (4 if checksum else 0)
     head = bytes([descriptor]) + (struct.pack("<I", size) if size is not None else bytes([0x40]))
     body = b""
@@ -135,7 +135,7 @@ def frame(blocks, size=None, checksum=False):
 
 
 def payloads(corpora):
-    """Frames with and without their size, several of them, some to be skipped, one that is cut off."""
+    """Yields frames with and without their size, several frames, skippable frames, and a truncated frame."""
     skipped = struct.pack("<II", 0x184D2A50, 5) + b"abcde"
     for number, size in enumerate(SIZES):
         blocks, left = [], size + 7
@@ -143,7 +143,7 @@ def payloads(corpora):
             length = min(left, 128 << 10)
             blocks.append((1, bytes([left & 255]), length))
             left -= length
-        # Room enough that the index may promise as much.
+        # Room for as many bytes as the index may declare.
         padding = struct.pack("<II", 0x184D2A51, 600) + bytes(600)
         for data in (
             padding + frame(blocks, size + 7),

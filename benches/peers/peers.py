@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Times of other tools over the bytes that `cargo bench` generated, those that are installed, and whether they agree.
+"""Measures other tools over the files that `cargo bench` wrote, and checks that their answers agree.
 
     python3 benches/peers/peers.py FOLDER [PATH OF tet-sql]
 
-FOLDER is that of the benchmark's files (TET_SQL_BENCH_DATA). NumPy and xarray look at the cells of the raw file in chunks
-of 10 x 512 x 512, which lie in it as one array, through a map; xarray-sql and DuckDB are asked in SQL, the latter over the
-Parquet file; the command of the format's authors, named by REFERENCE_TET, has no SQL but reductions; it and `tet-sql` are
-timed as whole processes. One thread but for DuckDB, xarray-sql and the two commands. The least of five runs, after one that
-warms up, or of as many as fit into a minute.
+FOLDER is the directory of the benchmark's files (TET_SQL_BENCH_DATA). Only installed tools are measured. NumPy and xarray
+read the raw file through a memory map. Its chunks of 10 x 512 x 512 form one contiguous array. xarray-sql queries the same
+array, and DuckDB queries the Parquet file. `tetration`, the command of the format's authors, has reductions but no SQL;
+REFERENCE_TET names its executable. `tetration` and `tet-sql` are measured as whole processes. NumPy and xarray use one
+thread. Each figure is the min of five runs after a warm-up run, or of as many runs as fit into a minute.
 """
 
 import importlib.util
@@ -33,7 +33,7 @@ QUERIES = {
 
 
 def best(work):
-    """An answer, and the least time. That of the first run counts only where patience is gone after it."""
+    """Returns the answer and the shortest time. The first run counts only if no time is left for another."""
     times = []
     begin = time.perf_counter()
     while len(times) <= RUNS and (not times or time.perf_counter() - begin < PATIENCE):
@@ -44,7 +44,7 @@ def best(work):
 
 
 def cells(path, tet_sql):
-    """A map of the cells, which start where the first few of them are found."""
+    """Returns a memory map of the cells. Searches the file for the first cells to find their offset."""
     query = "SELECT value FROM f.temperature WHERE time = 0 AND lat = 0 AND lon < 8 ORDER BY lon"
     command = [tet_sql, "--format", "csv", "-c", query, f"f={path}"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
@@ -109,7 +109,7 @@ def tet_sql_peer(tet_sql, path):
 
     for name, sql in QUERIES.items():
         sql = sql.format(t="f.temperature")
-        # Few rows are printed, whatever the groups; but once, to be compared, all are.
+        # Timed queries return one row, so that printing costs nothing. All rows are printed once, to be compared.
         inner = sql.split(" ORDER BY")[0].replace("avg(value)", "avg(value) AS v")
         yield name, lambda inner=inner: ask(f"SELECT avg(v) FROM ({inner})"), lambda sql=sql: ask(sql)
 
@@ -153,12 +153,12 @@ def main():
                 answer, seconds = best(work)
                 answer = np.asarray(answer, dtype="f8").ravel()
                 all_rows = np.asarray(whole[0](), dtype="f8").ravel() if whole else answer
-            except Exception as error:  # A tool that cannot do it is not the end of the others.
+            except Exception as error:  # Other tools are still measured.
                 print(f"| {name} | {tool} | failed: {error} |")
                 continue
             print(f"| {name} | {tool} | {seconds * 1e3:.0f} |", flush=True)
             expected = answers.setdefault(name, all_rows)
-            # Of the rows that the two commands are asked for in time, there is but the mean.
+            # The timed queries of the two commands return only the mean of the rows.
             for found, wanted in [(np.nanmean(answer), np.nanmean(expected)), (all_rows, expected)]:
                 if np.size(found) == 1 < np.size(wanted) and tool.startswith("tetration"):
                     continue

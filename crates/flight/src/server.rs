@@ -41,6 +41,7 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 pub struct Server {
     session: Session,
     options: Options,
+    on_ready: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// The error that stopped a server.
@@ -79,6 +80,7 @@ impl Server {
                 dialect: Arc::new(DataFusionDialect),
             },
             options,
+            on_ready: None,
         }
     }
 
@@ -88,8 +90,15 @@ impl Server {
         self
     }
 
+    /// Calls a function once the server accepts connections.
+    pub fn on_ready(mut self, ready: impl FnOnce() + Send + 'static) -> Self {
+        self.on_ready = Some(Box::new(ready));
+        self
+    }
+
     /// Serves connections until `stop` yields an item. Running queries may then finish for up to
-    /// [`Options::grace`]; a second item of `stop` ends this time early.
+    /// [`Options::grace`]; a second item of `stop` ends this time early. The end of
+    /// `stop` means nothing.
     ///
     /// Must run on a Tokio runtime. Queries run on runtimes of their own.
     ///
@@ -100,8 +109,12 @@ impl Server {
         listener: TcpListener,
         stop: impl Stream<Item = T>,
     ) -> Result<(), Error> {
-        let Self { session, options } = self;
-        let mut stop = pin!(stop);
+        let Self {
+            session,
+            options,
+            on_ready,
+        } = self;
+        let mut stop = pin!(stop.chain(futures::stream::pending()));
         let mut server = transport::Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
@@ -110,8 +123,8 @@ impl Server {
             server = server.tls_config(tls)?;
         }
         let (max_queries, log) = (usize::from(options.max_queries), &options.log);
-        let workers = Runtimes::new("query", options.threads, max_queries, log.counted_apart());
-        let planners = Runtimes::new("planner", 1, max_queries, log.counted_apart());
+        let workers = Runtimes::new("query", options.threads, max_queries, log.clone());
+        let planners = Runtimes::new("planner", 1, max_queries, log.clone());
         let authentication = Authentication::new(options.token.as_ref(), log.counted_apart());
         let running = Running::default();
         let limits = Limits::new(&options);
@@ -130,6 +143,9 @@ impl Server {
                 let _ = finished.await;
             });
         let mut serving = pin!(serving);
+        if let Some(ready) = on_ready {
+            ready();
+        }
         tokio::select! {
             result = &mut serving => {
                 result?;

@@ -23,6 +23,8 @@ use tonic::{Code, Status};
 pub struct Statement {
     sql: Arc<str>,
     plan: LogicalPlan,
+    /// The schema of the result, as sent to clients.
+    schema: SchemaRef,
     parameters: Parameters,
     dialect: Arc<dyn Dialect>,
 }
@@ -45,6 +47,7 @@ impl Statement {
             Parameters::of(&plan).map_err(|error| of_datafusion(dialect.as_ref(), &error))?;
         Ok(Self {
             sql: sql.into(),
+            schema: result_schema(&dialect.result_schema(&plan)),
             plan,
             parameters,
             dialect: Arc::clone(dialect),
@@ -63,7 +66,7 @@ impl Statement {
 
     /// Returns the schema of the result, as sent to clients.
     pub fn schema(&self) -> SchemaRef {
-        result_schema(&self.dialect.result_schema(&self.plan))
+        Arc::clone(&self.schema)
     }
 
     /// Returns the names and types of the parameters.
@@ -100,6 +103,7 @@ impl Statement {
         if !self.parameters.is_empty() {
             let plan = self.plan.replace_params_with_values(values);
             self.plan = plan.map_err(|error| of_datafusion(self.dialect.as_ref(), &error))?;
+            self.schema = result_schema(&self.dialect.result_schema(&self.plan));
         }
         Ok(self)
     }

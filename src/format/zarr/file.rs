@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, StoredChunk};
 use crate::format::io::storage::{Access, Storage};
 use crate::format::zarr::MAX_CHUNK_BYTES;
-use crate::format::zarr::folder::ZarrHierarchy;
+use crate::format::zarr::hierarchy::ZarrHierarchy;
 use crate::format::zarr::root::OutwardLinks;
 
 /// The names of codecs that compress.

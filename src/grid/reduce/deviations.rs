@@ -7,7 +7,7 @@
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Cell, Keep};
-use crate::grid::reduce::piece::{KernelInput, prefetch};
+use crate::grid::reduce::kernel_input::{KernelInput, prefetch};
 
 /// The number of columns that are processed at once.
 const TILE: usize = 256;

@@ -3,7 +3,7 @@
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Cell, Keep};
-use crate::grid::reduce::piece::{Base, KernelInput, SHORT, STREAMS, prefetch};
+use crate::grid::reduce::kernel_input::{Base, KernelInput, SHORT, STREAMS, prefetch};
 
 /// The number of cells of a row that are compared at once, with results that stay in registers.
 const WIDTH: usize = 64;

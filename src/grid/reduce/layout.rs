@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::grid::index_set::IndexSet;
-use crate::grid::reduce::piece::{Base, STREAMS};
+use crate::grid::reduce::kernel_input::{Base, STREAMS};
 
 /// The term of an index that is not selected.
 pub const NO_GROUP: usize = usize::MAX;

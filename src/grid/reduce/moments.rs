@@ -4,8 +4,8 @@ use crate::grid::reduce::cell::{Both, ExceptFill, Keep, Number, Numbers, SumInto
 use crate::grid::reduce::deviations::{Deviation, deviation_columns, deviation_rows};
 use crate::grid::reduce::extremes::{Extremes, extreme_columns, extreme_rows};
 use crate::grid::reduce::group_counts::GroupCounts;
+use crate::grid::reduce::kernel_input::{Base, KernelInput};
 use crate::grid::reduce::layout::{self, NO_GROUP, Target};
-use crate::grid::reduce::piece::{Base, KernelInput};
 use crate::grid::reduce::sums::{Sums, sum_columns, sum_rows};
 
 /// The aggregates that a reduction computes for each group.

@@ -2,7 +2,7 @@
 //! short row after another stalls on memory. So the rows of several bases are summed together.
 
 use crate::grid::reduce::cell::{Cell, Keep, SumInto};
-use crate::grid::reduce::piece::{Base, KernelInput, MEDIUM, SHORT, STREAMS, prefetch};
+use crate::grid::reduce::kernel_input::{Base, KernelInput, MEDIUM, SHORT, STREAMS, prefetch};
 use crate::grid::reduce::sums::{Sums, add_kept, add_rest, exception, run, settle, settled};
 
 /// The maximum number of rows per partial sum of a column, well below the 65,535 that its counter

@@ -6,7 +6,7 @@
 use multiversion::multiversion;
 
 use crate::grid::reduce::cell::{Keep, Partial, SumInto};
-use crate::grid::reduce::piece::{KernelInput, STREAMS, prefetch};
+use crate::grid::reduce::kernel_input::{KernelInput, STREAMS, prefetch};
 use crate::grid::reduce::short_rows::{sum_short_columns, sum_short_rows};
 
 /// The number of cells of a row that are added at once, to sums that stay in registers.

@@ -26,7 +26,7 @@ use crate::provider::adapters::arrays::{
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::catalog::settings::unpack::Unpack;
-use crate::provider::convert::windows;
+use crate::provider::convert::copy_blocks;
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
 use crate::provider::copy::{CoordinateDataset, FinishedAxis, chunk_shape};
 use crate::provider::source::{GridSource, WindowReader};
@@ -391,7 +391,7 @@ fn copy(
     };
     let size = described.check(writer.path())?.size();
     let most_bytes = options.memory as u64 / IN_FLIGHT;
-    let extents = windows::extents(
+    let extents = copy_blocks::extents(
         stored.chunk_grid(),
         described.chunk_shape(),
         size,

@@ -4,8 +4,8 @@
 //! or the output has rows, the conversion is a query and a `COPY`.
 
 mod arrays;
+mod copy_blocks;
 mod rows;
-mod windows;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

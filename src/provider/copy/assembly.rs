@@ -8,8 +8,8 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 
 use crate::format::array::ArrayWriter;
+use crate::provider::copy::chunk_lookup::ChunkLookup;
 use crate::provider::copy::options::CopyOptions;
-use crate::provider::copy::places::ChunkLookup;
 use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 
 /// Memory in bytes for the chunks assembled together, if the pool grants it. A single chunk is

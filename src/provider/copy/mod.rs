@@ -15,12 +15,12 @@
 
 mod assembly;
 mod axes;
+mod chunk_lookup;
 mod columns;
 mod format;
 mod lineage;
 mod measure;
 mod options;
-mod places;
 mod row_formats;
 mod sink;
 mod spool;

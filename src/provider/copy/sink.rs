@@ -25,11 +25,11 @@ use crate::provider::adapters::arrays::{
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::copy::assembly::Assembly;
 use crate::provider::copy::axes::AxisBuilder;
+use crate::provider::copy::chunk_lookup::ChunkLookup;
 use crate::provider::copy::columns::Columns;
 use crate::provider::copy::lineage::Origin;
 use crate::provider::copy::measure::Measure;
 use crate::provider::copy::options::CopyOptions;
-use crate::provider::copy::places::ChunkLookup;
 use crate::provider::copy::spool::{BLOCK_ROWS, Block, Spool};
 use crate::provider::copy::target::{AxisStorage, chunk_shape};
 use crate::provider::source::DATASET;

@@ -4,7 +4,6 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::UInt64Array;
-use arrow::compute::can_cast_types;
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::{
@@ -84,6 +83,18 @@ impl NearestCoordinate {
     }
 }
 
+/// Returns `true` if a value of this type can be a target: a number for an axis of numbers, a time,
+/// a date or text for an axis of times.
+fn is_target(argument: &DataType, target: &DataType) -> bool {
+    match argument {
+        DataType::Null => true,
+        DataType::Dictionary(_, values) => is_target(values, target),
+        DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 => target.is_temporal(),
+        text if text.is_string() => target.is_temporal(),
+        other => other.is_numeric() && target.is_numeric(),
+    }
+}
+
 impl PartialEq for NearestCoordinate {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && Arc::ptr_eq(&self.coordinates, &other.coordinates)
@@ -109,9 +120,9 @@ impl ScalarUDFImpl for NearestCoordinate {
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
         match arguments {
-            [argument] if can_cast_types(argument, &self.target) => Ok(vec![self.target.clone()]),
+            [argument] if is_target(argument, &self.target) => Ok(vec![self.target.clone()]),
             _ => plan_err!(
-                "nearest: the target has the type {}, expected {}",
+                "the target of nearest has the type {}, expected {}",
                 arguments
                     .iter()
                     .map(DataType::to_string)

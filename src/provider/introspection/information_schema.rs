@@ -26,7 +26,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::provider::attributes::annotated_schema;
 use crate::provider::introspection::catalogs::{schemas, tables_of};
-use crate::provider::introspection::meaning;
+use crate::provider::introspection::column_attributes;
 
 /// The schema that DataFusion creates.
 const INFORMATION_SCHEMA: &str = "information_schema";
@@ -237,14 +237,15 @@ impl TableSchemas {
             let key = [catalog, schema, table].map(|names| names.value(row).to_string());
             let table = self.0.get(&key)?;
             match subject {
-                Subject::Tables => meaning::only_values(table),
+                Subject::Tables => column_attributes::only_values(table),
                 Subject::Columns => table.field_with_name(columns?.value(row)).ok(),
             }
         };
-        let added = [meaning::units, meaning::description].map(|of| -> ArrayRef {
-            let cells = (0..batch.num_rows()).map(|row| field(row).and_then(of));
-            Arc::new(StringArray::from_iter(cells))
-        });
+        let added =
+            [column_attributes::units, column_attributes::description].map(|of| -> ArrayRef {
+                let cells = (0..batch.num_rows()).map(|row| field(row).and_then(of));
+                Arc::new(StringArray::from_iter(cells))
+            });
         let columns = batch.columns().iter().cloned().chain(added).collect();
         Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
     }

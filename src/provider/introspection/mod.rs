@@ -150,11 +150,11 @@
 
 mod catalogs;
 mod column;
+mod column_attributes;
 #[cfg(feature = "sql")]
 mod information_schema;
 mod listing;
 mod lookup;
-mod meaning;
 mod scan;
 mod tables;
 

@@ -3,11 +3,11 @@
 
 pub(crate) mod axis_bounds;
 pub(crate) mod axis_filter;
+pub(crate) mod block_subset;
 pub(crate) mod mask;
 pub(crate) mod partitions;
 pub(crate) mod pruning;
 pub(crate) mod pushdown;
-pub(crate) mod some_blocks;
 pub(crate) mod sorted_blocks;
-pub(crate) mod value_bounds;
+pub(crate) mod value_range;
 pub(crate) mod value_set;

@@ -9,8 +9,8 @@ use arrow::compute::{SortOptions, concat};
 use datafusion::common::Result;
 
 use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::planning::block_subset::{BlockOrdinals, BlockSubset};
 use crate::provider::planning::pruning::segments;
-use crate::provider::planning::some_blocks::{BlockOrdinals, BlockSubset};
 use crate::provider::source::BlockList;
 
 /// The maximum number of blocks that are sorted.

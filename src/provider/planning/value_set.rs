@@ -12,7 +12,7 @@ use datafusion::physical_expr::expressions::{
 };
 
 use crate::grid::reduce::CellType;
-use crate::provider::planning::value_bounds::ValueRange;
+use crate::provider::planning::value_range::ValueRange;
 
 /// The maximum number of ranges of a set, intermediate results included.
 const MOST_RANGES: usize = 64;

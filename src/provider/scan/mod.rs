@@ -39,10 +39,10 @@ use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 
 use crate::provider::attributes::plain;
 use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::planning::block_subset::{BlockOrdinals, BlockSubset};
 use crate::provider::planning::partitions;
 use crate::provider::planning::pruning::{self, Pruner};
 use crate::provider::planning::pushdown;
-use crate::provider::planning::some_blocks::{BlockOrdinals, BlockSubset};
 use crate::provider::planning::sorted_blocks::{SortedBlocks, sorted};
 use crate::provider::scan::block_queue::{BlockQueue, SharedBlocks};
 use crate::provider::scan::metrics::ScanMetrics;

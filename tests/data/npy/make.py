@@ -1,4 +1,4 @@
-"""Writes the files of this folder, with NumPy 2."""
+"""Writes the files of this directory, with NumPy 2."""
 
 import numpy as np
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the Zarr folders of the tests, all in `stores.json`, into `expected.json` what NumPy says is in them, and into
-`decoded.json` what xarray makes of that.
+"""Writes the Zarr hierarchies of the tests, all into `stores.json`. Writes their cells, according to NumPy, into `expected.json`,
+and the values that xarray decodes from them into `decoded.json`.
 
     pip install zarr xarray numpy cftime
     python tests/data/zarr/make.py

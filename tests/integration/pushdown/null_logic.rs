@@ -247,6 +247,11 @@ async fn both_zeros_are_equal() {
     let sql = "SELECT count(DISTINCT x), count(DISTINCT x) FILTER (WHERE y > 0), count(DISTINCT y), sum(y) \
                FROM (VALUES (-0.0, 1), (0.0, 2), (1.5, 3), (NULL, 4)) AS t(x, y)";
     assert_eq!(rows(&session(), sql).await, ["2 2 4 10"]);
+    // Alone, as two nested groupings.
+    let alone = "SELECT count(DISTINCT x) FROM (VALUES (-0.0), (0.0), (1.5)) AS t(x)";
+    assert_eq!(rows(&session(), alone).await, ["2"]);
+    let plan = rows(&session(), &format!("EXPLAIN {alone}")).await.join("\n");
+    assert!(!plan.contains("CASE"), "{plan}");
 }
 
 #[tokio::test]

@@ -252,8 +252,11 @@ fn plot(argument: Option<&str>) -> Meta {
 fn open(argument: &str) -> Result<Meta, String> {
     let lower = argument.to_ascii_lowercase();
     // An ` as ` within quotes belongs to the path.
-    let is_quoted = |place: usize| argument[..place].matches('\'').count() % 2 == 1;
-    let separator = lower.rfind(" as ").filter(|place| !is_quoted(*place));
+    let quoted = match argument.chars().next() {
+        Some(quote @ ('\'' | '"')) => argument[1..].find(quote).map_or(0, |end| end + 2),
+        _ => 0,
+    };
+    let separator = lower[quoted..].rfind(" as ").map(|place| quoted + place);
     if let Some(place) = separator {
         let name = text(argument[place + 4..].trim());
         return Ok(Meta::Open(path(argument[..place].trim()), Some(name)));
@@ -272,6 +275,11 @@ mod tests {
             (".tables", Meta::Tables(None)),
             ("\\dt ", Meta::Tables(None)),
             (".open 'x as y.tet'", Meta::Open(path("x as y.tet"), None)),
+            (".open \"x as y.tet\"", Meta::Open(path("x as y.tet"), None)),
+            (
+                ".open it's.tet as x",
+                Meta::Open(path("it's.tet"), Some("x".to_owned())),
+            ),
             (
                 ".open 'x as y.tet' as z",
                 Meta::Open(path("x as y.tet"), Some("z".to_owned())),

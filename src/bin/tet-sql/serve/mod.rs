@@ -87,7 +87,6 @@ async fn serve(arguments: ServeArguments) -> Result<Signal, Failure> {
     } else {
         "grpc"
     };
-    messages::note(&format!("listening on {scheme}://{address}"));
 
     let first = Arc::new(OnceLock::new());
     let stop = stream::unfold(
@@ -98,7 +97,9 @@ async fn serve(arguments: ServeArguments) -> Result<Signal, Failure> {
             Some(((), (signals, first)))
         },
     );
-    let server = Server::new(session.context, options).with_dialect(Arc::new(ArrayDialect));
+    let server = Server::new(session.context, options)
+        .with_dialect(Arc::new(ArrayDialect))
+        .on_ready(move || messages::note(&format!("listening on {scheme}://{address}")));
     let served = server.serve(listener, stop).await;
     served.map_err(|error| Failure::message(error.to_string()))?;
     Ok(first.get().copied().unwrap_or(Signal::Interrupt))

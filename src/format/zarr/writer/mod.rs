@@ -1,7 +1,7 @@
 //! Writes Zarr hierarchies: a directory per array, a file per chunk, and the metadata last.
 
 mod documents;
-mod place;
+mod output;
 mod plan;
 
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ impl ZarrWriter {
         options: ZarrWriteOptions,
     ) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
-        place::check_target(&path)?;
+        output::check_target(&path)?;
         let plans = specs.into_iter().map(|spec| Plan::of(&path, spec));
         let plans: Vec<Plan> = plans.collect::<Result<_>>()?;
         plan::check_names(&path, &plans)?;
@@ -108,7 +108,7 @@ impl ZarrWriter {
         self.missing_texts[dataset] += plan.missing_texts(cells);
         let key = documents::chunk_key(self.version, chunk);
         let file = self.folder.path().join(&plan.name).join(key);
-        place::write(&self.path, &file, &bytes)?;
+        output::write(&self.path, &file, &bytes)?;
         self.chunks.set(dataset, ordinal, ());
         Ok(())
     }
@@ -136,9 +136,9 @@ impl ZarrWriter {
         self.chunks.check_all(&self.path)?;
         for (name, document) in documents::all(self.version, &self.plans) {
             let bytes = documents::bytes(&document);
-            place::write(&self.path, &self.folder.path().join(name), &bytes)?;
+            output::write(&self.path, &self.folder.path().join(name), &bytes)?;
         }
-        place::persist(self.folder, &self.path)
+        output::persist(self.folder, &self.path)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::grid::reduce::{AxisGroups, GroupCounts};
 use crate::provider::aggregate::exec::job::GridJob;
 use crate::provider::aggregate::plan::program::ReductionPlan;
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::planning::value_bounds::ValueRange;
+use crate::provider::planning::value_range::ValueRange;
 
 /// The contribution of a chunk to a reduction, derived from statistics.
 pub(crate) enum ChunkContribution {

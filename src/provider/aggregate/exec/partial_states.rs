@@ -7,7 +7,7 @@ use crate::provider::aggregate::exec::accumulators::Accumulated;
 use crate::provider::aggregate::exec::chunk_statistics::ChunkContribution;
 use crate::provider::aggregate::exec::job::Job;
 use crate::provider::aggregate::plan::program::{Output, Presence, ReductionPlan};
-use crate::provider::planning::value_bounds::ValueRange;
+use crate::provider::planning::value_range::ValueRange;
 
 /// The partial state of a worker.
 pub(crate) struct PartialState {

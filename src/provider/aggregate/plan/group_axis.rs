@@ -14,8 +14,8 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 
 use crate::grid::Monotonicity;
+use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
 use crate::provider::aggregate::plan::products::{AxisValues, Number, Run, add_up};
-use crate::provider::aggregate::plan::same_axes::{GridClasses, SelectedCoordinates};
 use crate::provider::source::GridSelection;
 
 /// The groups along one axis. The file column is treated as an axis of length 1.

@@ -13,9 +13,9 @@ use datafusion::physical_expr::utils::collect_columns;
 
 use crate::grid::reduce::{AxisGroups, Counts};
 use crate::grid::{Cells, Coordinates, IndexSet, Selection, Window};
+use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
 use crate::provider::aggregate::plan::group_axis::{GroupAxis, evaluate};
 use crate::provider::aggregate::plan::products::{AxisValues, PerGroup, Run, add_up, sums};
-use crate::provider::aggregate::plan::same_axes::{GridClasses, SelectedCoordinates};
 use crate::provider::aggregate::plan::terms::Terms;
 use crate::provider::plans::below::may_fail;
 use crate::provider::source::GridSelection;

@@ -19,7 +19,7 @@ use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation};
 use crate::provider::aggregate::plan::columns::Columns;
 use crate::provider::functions::extreme_argument::ExtremeArgument;
 use crate::provider::functions::extremes::is_max;
-use crate::provider::planning::value_bounds::ValueRange;
+use crate::provider::planning::value_range::ValueRange;
 use crate::provider::planning::value_set::ValueSet;
 use crate::provider::source::CellFormat;
 

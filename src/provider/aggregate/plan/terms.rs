@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::provider::aggregate::plan::same_axes::GridClasses;
+use crate::provider::aggregate::plan::grid_classes::GridClasses;
 use crate::provider::source::GridSelection;
 
 /// A sum of products.

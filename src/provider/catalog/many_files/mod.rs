@@ -1,7 +1,7 @@
 //! One table over many files: the union of the rows that the files have in the same table.
 
+pub(crate) mod axis_union;
 pub(crate) mod blocks;
-pub(crate) mod joined_axis;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ use crate::error::{Error, ErrorLocation};
 use crate::grid::{Axis, CoordinateSource, IndexSet};
 use crate::provider::adapters::arrays;
 use crate::provider::catalog::description::TableDescription;
+use crate::provider::catalog::many_files::axis_union::AxisUnion;
 use crate::provider::catalog::many_files::blocks::{ManyFileBlocks, SingleFileBlocks};
-use crate::provider::catalog::many_files::joined_axis::AxisUnion;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::planning::axis_filter::evaluate;
 use crate::provider::planning::pushdown::{Pushdown, only_dimension};

@@ -2,8 +2,8 @@
 
 use crate::provider::introspection::catalogs::ListedSchema;
 use crate::provider::introspection::column::Column;
+use crate::provider::introspection::column_attributes;
 use crate::provider::introspection::listing::Listing;
-use crate::provider::introspection::meaning;
 
 /// Lists one row per attribute: first those of the file, then those of every column of every table.
 pub(crate) struct Attributes;
@@ -32,8 +32,8 @@ impl Listing for Attributes {
         let mut rows = of_file(schema);
         for table in &schema.tables {
             for field in table.source.schema().fields() {
-                let dataset = meaning::dataset(field).map(ToString::to_string);
-                let attributes = meaning::attributes(field).into_iter();
+                let dataset = column_attributes::dataset(field).map(ToString::to_string);
+                let attributes = column_attributes::attributes(field).into_iter();
                 rows.extend(attributes.map(|(key, value)| Row {
                     table: Some(table.name.clone()),
                     dataset: dataset.clone(),

@@ -11,8 +11,8 @@ use crate::provider::catalog::description::{AttributeDescription, TableDescripti
 use crate::provider::error::describe;
 use crate::provider::introspection::catalogs::{ListedSchema, ListedTable};
 use crate::provider::introspection::column::Column;
+use crate::provider::introspection::column_attributes;
 use crate::provider::introspection::listing::Listing;
-use crate::provider::introspection::meaning;
 use crate::provider::source::GridSource;
 
 /// Lists one row per table.
@@ -83,7 +83,7 @@ impl Listing for Datasets {
             Ok(row.only_attribute().and_then(|one| one.fill.clone()))
         }),
         Column::text("units", |row| {
-            Ok(row.only_values().and_then(meaning::units))
+            Ok(row.only_values().and_then(column_attributes::units))
         }),
         Column::text("long_name", |row| Ok(row.value_attribute("long_name"))),
         Column::text("standard_name", |row| {
@@ -132,15 +132,15 @@ impl Row {
     }
 
     fn only_values(&self) -> Option<&Field> {
-        meaning::only_values(self.table.source.schema())
+        column_attributes::only_values(self.table.source.schema())
     }
 
     fn value_attribute(&self, key: &str) -> Option<String> {
-        meaning::attribute(self.only_values()?, key)
+        column_attributes::attribute(self.only_values()?, key)
     }
 
     fn dataset(&self) -> Option<String> {
-        meaning::dataset(self.only_values()?).map(ToString::to_string)
+        column_attributes::dataset(self.only_values()?).map(ToString::to_string)
     }
 
     fn shape(&self) -> Option<Vec<u64>> {

@@ -7,7 +7,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 
 use crate::grid::{Axis, IndexSet, Monotonicity};
-use crate::provider::catalog::many_files::joined_axis::{AxisUnion, CoordinateRange};
+use crate::provider::catalog::many_files::axis_union::{AxisUnion, CoordinateRange};
 use crate::provider::error::describe;
 use crate::provider::introspection::catalogs::{ListedSchema, ListedTable};
 use crate::provider::introspection::column::Column;

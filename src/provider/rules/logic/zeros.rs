@@ -1,8 +1,10 @@
 //! -0.0 in IN lists, in CASE and in `count(DISTINCT ...)`.
 //!
 //! `=` treats 0.0 and -0.0 as equal, but IN lists with four or more items, `CASE x WHEN ...` and
-//! `count(DISTINCT x)` compare the bits. This rule adds the other zero to lists that contain one,
+//! `count(DISTINCT x)` beside other aggregates compare the bits. This rule adds the other zero to lists that contain one,
 //! makes CASE compare with `=`, and replaces -0.0 by 0.0 in the arguments of `count(DISTINCT ...)`.
+
+use std::collections::HashSet;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -30,7 +32,7 @@ impl AnalyzerRule for EqualZeros {
                 is_needed |= expression.exists(|one| Ok(is_equality(one)))?;
                 Ok(TreeNodeRecursion::Continue)
             })?;
-            if !is_needed {
+            if !is_needed || is_planned_as_groups(&node) {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
@@ -106,10 +108,33 @@ fn counts_distinct(function: &AggregateFunction) -> bool {
     function.params.distinct && function.func.name() == "count"
 }
 
-/// Returns the expression with -0.0 replaced by 0.0; `None` if its type is not floating-point.
+/// Returns `true` for an aggregation that DataFusion's `single_distinct_aggregation_to_group_by`
+/// plans as two nested groupings. GROUP BY takes both zeros as equal, and it can spill.
+fn is_planned_as_groups(node: &LogicalPlan) -> bool {
+    let LogicalPlan::Aggregate(aggregate) = node else {
+        return false;
+    };
+    let mut counted = HashSet::new();
+    let fits = aggregate.aggr_expr.iter().all(|expression| {
+        let Expr::AggregateFunction(function) = expression else {
+            return false;
+        };
+        let params = &function.params;
+        if params.distinct {
+            counted.extend(&params.args);
+        }
+        params.filter.is_none()
+            && params.order_by.is_empty()
+            && (params.distinct || matches!(function.func.name(), "sum" | "min" | "max"))
+    });
+    fits && counted.len() == 1
+}
+
+/// Returns the expression with -0.0 replaced by 0.0; `None` if its type is not floating-point or it
+/// is volatile.
 pub(super) fn with_positive_zero(of: &Expr, schema: &DFSchema) -> Option<Expr> {
     let data_type = of.get_type(schema).ok()?;
-    if !data_type.is_floating() {
+    if !data_type.is_floating() || of.is_volatile() {
         return None;
     }
     let zero = lit(ScalarValue::new_zero(&data_type).ok()?);
