@@ -250,7 +250,9 @@ async fn both_zeros_are_equal() {
     // Alone, as two nested groupings.
     let alone = "SELECT count(DISTINCT x) FROM (VALUES (-0.0), (0.0), (1.5)) AS t(x)";
     assert_eq!(rows(&session(), alone).await, ["2"]);
-    let plan = rows(&session(), &format!("EXPLAIN {alone}")).await.join("\n");
+    let plan = rows(&session(), &format!("EXPLAIN {alone}"))
+        .await
+        .join("\n");
     assert!(!plan.contains("CASE"), "{plan}");
 }
 
