@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use tet_sql::Access;
 use tet_sql::error::Result;
-use tet_sql::format::array::{ArrayFile, StoredChunk};
+use tet_sql::format::array::{ArrayFile, ChunkStatistics, ChunkSummary, StoredChunk, ValueIndex};
 use tet_sql::format::tet::{
-    ChunkReader, Compression, Dataset, DatasetSpec, Dtype, OpenOptions, TetFile, TetWriter, Zone,
+    ChunkReader, Compression, Dataset, DatasetSpec, Dtype, OpenOptions, TetFile, TetWriter,
 };
 
 /// The size of the header of the chunk index.
@@ -291,17 +291,22 @@ pub fn read_chunks(
 }
 
 /// Reads the zones of chunks of all datasets.
-pub fn read_zones(file: &TetFile, access: Access) -> Result<Option<Vec<Option<Zone>>>, String> {
+pub fn read_zones(
+    file: &TetFile,
+    access: Access,
+) -> Result<Option<Vec<Option<ChunkSummary>>>, String> {
     let Some(zone_maps) = told(file.zone_maps(access))? else {
         return Ok(None);
     };
     let mut zones = Vec::new();
     for dataset in file.datasets() {
         let positions = positions(dataset, file.path());
-        let of_dataset = positions.iter().map(|chunk| zone_maps.zone(dataset, chunk));
+        let of_dataset = positions
+            .iter()
+            .map(|chunk| zone_maps.summary(dataset, chunk));
         let of_dataset: Vec<_> = of_dataset.collect();
         assert_eq!(of_dataset.last(), Some(&None), "outside the grid");
-        assert!(zone_maps.zone(dataset, &[]).is_none());
+        assert!(zone_maps.summary(dataset, &[]).is_none());
         for zone in of_dataset.iter().flatten() {
             assert!(zone.nulls <= zone.elements);
             assert_eq!(zone.range.is_some(), zone.nulls < zone.elements);
