@@ -1,7 +1,7 @@
 //! The limits of queries.
 
+use crate::execution::runtimes::{RuntimePermit, Runtimes};
 use crate::options::Options;
-use crate::runtimes::{RuntimePermit, Runtimes};
 use crate::status::status;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};

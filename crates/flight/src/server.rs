@@ -1,15 +1,15 @@
 //! The Flight SQL server.
 
-use crate::authentication::Authentication;
-use crate::connections::Connections;
 use crate::dialect::{DataFusionDialect, Dialect, Session};
-use crate::flight::Flight;
+use crate::execution::queries::Queries;
+use crate::execution::running::Running;
+use crate::execution::runtimes::Runtimes;
 use crate::limits::Limits;
+use crate::network::authentication::Authentication;
+use crate::network::connections::Connections;
 use crate::options::Options;
-use crate::queries::Queries;
-use crate::running::Running;
-use crate::runtimes::Runtimes;
-use crate::service::Service;
+use crate::protocol::flight::Flight;
+use crate::protocol::service::Service;
 use arrow_flight::flight_service_server::FlightServiceServer;
 use datafusion::prelude::SessionContext;
 use futures::{Stream, StreamExt};

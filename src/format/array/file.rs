@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::array::dataset::Dataset;
-use crate::format::array::memory_budget::MemoryBudget;
 use crate::format::array::metadata::DatasetMetadata;
-use crate::format::array::provenance::{FileMetadata, HistoryRow};
+use crate::format::array::metadata::memory_budget::MemoryBudget;
+use crate::format::array::metadata::provenance::{FileMetadata, HistoryRow};
 use crate::format::array::statistics::{ChunkStatistics, ValueIndex};
 use crate::format::io::storage::{Access, Storage};
 

@@ -5,36 +5,30 @@
 //! file of the arrays that a list of [`DatasetSpec`]s describes.
 
 mod boxes;
-mod categories;
 mod chunk;
-mod chunks;
 mod dataset;
 mod dtype;
 mod file;
-mod fill;
-mod memory_budget;
 mod metadata;
-mod provenance;
-mod spec;
 pub(crate) mod statistics;
 mod walk;
-mod writer;
+mod writing;
 
 #[cfg(feature = "zarr")]
 pub(crate) use boxes::BoxCopy;
 pub(crate) use boxes::copy_chunk;
-pub use categories::Categories;
 pub use chunk::ChunkReader;
-pub(crate) use chunks::Chunks;
 pub use dataset::Dataset;
 pub(crate) use dataset::checked_product;
 pub use dtype::Dtype;
 pub use file::{ArrayFile, Payload, StoredChunk};
-pub(crate) use fill::{FILL_ATTRIBUTES, Fill, fill_text};
-pub use memory_budget::MemoryBudget;
+pub use metadata::categories::Categories;
+pub(crate) use metadata::fill::{FILL_ATTRIBUTES, Fill, fill_text};
+pub use metadata::memory_budget::MemoryBudget;
+pub use metadata::provenance::{FileMetadata, HistoryRow};
 pub use metadata::{AxisLabels, DatasetMetadata, LabelRule};
-pub use provenance::{FileMetadata, HistoryRow};
-pub use spec::{Compression, DatasetSpec, Limits};
 pub use statistics::{ChunkStatistics, ChunkSummary, DatasetPostings, ValueIndex};
 pub(crate) use walk::next_indices;
-pub use writer::ArrayWriter;
+pub(crate) use writing::chunks::Chunks;
+pub use writing::spec::{Compression, DatasetSpec, Limits};
+pub use writing::writer::ArrayWriter;

@@ -73,7 +73,7 @@ pub(crate) enum Target {
 /// The terms along an axis.
 #[derive(Debug, Clone)]
 enum AxisTerms {
-    /// The same term for all indices.
+    /// All indices have this term.
     Same(usize),
     /// The term of index 0 and the difference between consecutive terms.
     Steps(usize, usize),

@@ -154,8 +154,7 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     let catalogs = UrlCatalogs::new(catalogs, Arc::new(urls));
     let session_id = ctx.session_id();
     let mut rules = ctx.state_ref().read().physical_optimizers().to_vec();
-    // Sessions whose optimizer lacks a rule of DataFusion work without ours beside it.
-    let _missing = order::add_physical_rules(&mut rules);
+    order::add_physical_rules(&mut rules);
     let planner = Arc::clone(ctx.state_ref().read().query_planner());
     let mut builder = ctx
         .into_state_builder()

@@ -54,9 +54,8 @@ enum Position {
     Last,
 }
 
-/// Adds the physical rules that a session does not have yet. Returns the names of DataFusion's rules
-/// that were expected and not found.
-pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) -> Vec<&'static str> {
+/// Adds the physical rules that a session does not have yet.
+pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
     use Position::{After, Before, Last};
     let added: Vec<(Position, PhysicalRule)> = vec![
         #[cfg(feature = "parquet")]
@@ -67,18 +66,11 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) -> Vec<&'static 
         (Last, Arc::new(SpillLongLimits)),
         (Last, Arc::new(RestartBuildSides)),
     ];
-    let mut missing = Vec::new();
     for (position, rule) in added {
         if rules.iter().any(|other| other.name() == rule.name()) {
             continue;
         }
-        let mut index_of = |name: &'static str| {
-            let index = rules.iter().position(|rule| rule.name() == name);
-            if index.is_none() {
-                missing.push(name);
-            }
-            index
-        };
+        let index_of = |name: &str| rules.iter().position(|rule| rule.name() == name);
         let index = match position {
             #[cfg(feature = "parquet")]
             Position::First => Some(0),
@@ -91,7 +83,6 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) -> Vec<&'static 
         }
     }
     FilterPushdown::replace_in(rules);
-    missing
 }
 
 /// Adds the analyzer rules that a session does not have yet.
@@ -123,9 +114,9 @@ mod tests {
     #[test]
     fn datafusion_has_the_rules_that_ours_stand_beside() {
         let mut rules = PhysicalOptimizer::new().rules;
-        assert_eq!(add_physical_rules(&mut rules), Vec::<&str>::new());
+        add_physical_rules(&mut rules);
         let count = rules.len();
-        assert_eq!(add_physical_rules(&mut rules), Vec::<&str>::new());
+        add_physical_rules(&mut rules);
         assert_eq!(rules.len(), count);
         let index = |name: &str| rules.iter().position(|rule| rule.name() == name).unwrap();
         assert_eq!(index(ArrayProbeSides::NAME), index(JOIN_SELECTION) + 1);

@@ -1,16 +1,16 @@
 //! Runs queries within their limits.
 
-use crate::cancellation::Cancellation;
 use crate::dialect::Session;
+use crate::execution::cancellation::Cancellation;
+use crate::execution::parameters::{Received, number_placeholders};
+use crate::execution::plans::Plans;
+use crate::execution::running::Running;
+use crate::execution::runtimes::Runtimes;
+use crate::execution::statement::Statement;
 use crate::limits::Limits;
-use crate::parameters::{Received, number_placeholders};
-use crate::plans::Plans;
-use crate::running::Running;
-use crate::runtimes::Runtimes;
-use crate::statement::Statement;
+use crate::protocol::ticket::Execution;
+use crate::protocol::wire::convert;
 use crate::status::{of_arrow, of_datafusion, of_flight};
-use crate::ticket::Execution;
-use crate::wire::convert;
 use arrow_flight::FlightData;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;

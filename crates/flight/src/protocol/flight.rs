@@ -1,7 +1,7 @@
 //! Implements Flight on top of the Flight SQL service, and adds the requests that Flight SQL does
 //! not cover.
 
-use crate::service::Service;
+use crate::protocol::service::Service;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::{
     Action, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest, PollInfo,

@@ -1,5 +1,10 @@
 //! The metadata of a dataset: attributes, dimension names and labels.
 
+pub mod categories;
+pub mod fill;
+pub mod memory_budget;
+pub mod provenance;
+
 use std::collections::BTreeMap;
 
 use serde::Deserialize;

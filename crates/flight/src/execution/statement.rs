@@ -1,12 +1,12 @@
 //! Plans and runs statements that only read.
 
-use crate::cancellation::Cancellation;
 use crate::dialect::{Dialect, Session};
-use crate::interruptible::interruptible;
+use crate::execution::cancellation::Cancellation;
+use crate::execution::interruptible::interruptible;
+use crate::execution::parameters::{self, Parameters};
 use crate::panics::untrusted;
-use crate::parameters::{self, Parameters};
+use crate::protocol::wire::result_schema;
 use crate::status::{of_datafusion, of_statement, status, wrong};
-use crate::wire::result_schema;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::ParamValues;
 use datafusion::dataframe::DataFrame;

@@ -4,7 +4,7 @@
 //! request needs the plan. The plan depends on the text alone, because tables are registered before
 //! the server starts and clients change nothing.
 
-use crate::statement::Statement;
+use crate::execution::statement::Statement;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use std::collections::HashMap;

@@ -3,7 +3,7 @@
 //! A task can be stopped only where it yields. A join yields only when it reads its inputs, and
 //! between two reads it may compare billions of pairs of rows.
 
-use crate::cancellation::Cancellation;
+use crate::execution::cancellation::Cancellation;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};

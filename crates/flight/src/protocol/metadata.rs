@@ -1,8 +1,8 @@
 //! Lists catalogs, schemas, tables and their columns.
 
 use crate::dialect::Session;
+use crate::protocol::wire::table_schema;
 use crate::status::of_flight;
-use crate::wire::table_schema;
 use arrow_flight::sql::{
     CommandGetCatalogs, CommandGetDbSchemas, CommandGetTableTypes, CommandGetTables,
 };

@@ -1,7 +1,7 @@
 //! Admits requests that carry the token.
 
-use crate::connections::Peer;
 use crate::log::Log;
+use crate::network::connections::Peer;
 use crate::options::Token;
 use base64::Engine;
 use base64::alphabet::STANDARD;

@@ -1,14 +1,14 @@
 //! Answers Flight SQL requests.
 
-use crate::authentication::{Authentication, HEADER};
-use crate::bindings::Bindings;
-use crate::information;
-use crate::metadata;
+use crate::execution::bindings::Bindings;
+use crate::execution::queries::{Answer, Queries, answer};
+use crate::execution::statement::refused;
+use crate::network::authentication::{Authentication, HEADER};
 use crate::options::Options;
-use crate::queries::{Answer, Queries, answer};
-use crate::statement::refused;
+use crate::protocol::information;
+use crate::protocol::metadata;
+use crate::protocol::ticket::{Execution, Prepared};
 use crate::status::{of_arrow, of_flight, status, wrong};
-use crate::ticket::{Execution, Prepared};
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::metadata::{SqlInfoData, XdbcTypeInfoData};
 use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};

@@ -2,10 +2,10 @@
 //! values.
 
 use crate::dialect::Dialect;
-use crate::ipc;
 use crate::panics::untrusted;
+use crate::protocol::ipc;
+use crate::protocol::wire::plain_type;
 use crate::status::{of_arrow, status, wrong};
-use crate::wire::plain_type;
 use arrow_flight::FlightData;
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_ipc::reader::StreamReader;

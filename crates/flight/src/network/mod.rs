@@ -1,0 +1,4 @@
+//! Connections, and who may use them.
+
+pub mod authentication;
+pub mod connections;
