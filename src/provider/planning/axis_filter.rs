@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::catalog::Session;
-use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::utils::reassign_expr_columns;
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CastExpr, Column, InListExpr, Literal, NotExpr,
+};
 
 use crate::error::Error;
 use crate::grid::{Axis, Coordinates, IndexSet, IndexSetBuilder};
@@ -25,16 +26,15 @@ const MAX_EVALUATED: u64 = 16 << 20;
 /// bytes.
 const MAX_RANGES: usize = 2 << 20;
 
-/// Returns the indices among `candidates` whose coordinates satisfy a predicate over this axis
-/// alone. `None` if there are too many candidates, or the predicate fails on some coordinate: then
-/// the scan has to filter its rows.
+/// Returns the indices among `candidates` whose coordinates satisfy a predicate whose only column
+/// is this axis, whatever the index of that column. `None` if there are too many candidates, or the
+/// predicate fails on some coordinate: then the scan has to filter its rows.
 ///
 /// # Errors
 /// Returns an error if the coordinates cannot be read.
 pub(crate) fn evaluate(
-    session: &dyn Session,
     axis: &Axis,
-    predicate: &Expr,
+    predicate: &Arc<dyn PhysicalExpr>,
     candidates: &IndexSet,
 ) -> Result<Option<IndexSet>, Error> {
     let coordinates = axis.coordinates()?;
@@ -46,36 +46,17 @@ pub(crate) fn evaluate(
     if !can_evaluate(candidates) {
         return Ok(None);
     }
-    let set = evaluate_segments(session, axis, coordinates, predicate, candidates);
+    let set = evaluate_segments(axis, coordinates, predicate, candidates);
     Ok(set.ok().flatten())
 }
 
 /// Returns `true` if a predicate without columns is true, `false` if it is false or null; `None` if
 /// its evaluation fails.
-pub(crate) fn evaluate_constant(session: &dyn Session, predicate: &Expr) -> Option<bool> {
-    let predicate = session.create_physical_expr(predicate.clone(), &DFSchema::empty());
+pub(crate) fn evaluate_constant(predicate: &Arc<dyn PhysicalExpr>) -> Option<bool> {
     let options = RecordBatchOptions::new().with_row_count(Some(1));
     let schema = Arc::new(Schema::empty());
     let row = RecordBatch::try_new_with_options(schema, Vec::new(), &options).ok()?;
-    let mask = predicate.ok()?.evaluate(&row).ok()?.into_array(1).ok()?;
-    let mask = mask.as_boolean_opt()?;
-    Some(mask.is_valid(0) && mask.value(0))
-}
-
-/// Like [`evaluate`], for a physical predicate whose only column is the axis.
-pub(crate) fn evaluate_physical(
-    axis: &Axis,
-    predicate: &Arc<dyn PhysicalExpr>,
-    candidates: &IndexSet,
-) -> Result<Option<IndexSet>, Error> {
-    if !can_evaluate(candidates) {
-        return Ok(None);
-    }
-    let coordinates = axis.coordinates()?;
-    let schema = axis_schema(axis);
-    let set = reassign_expr_columns(Arc::clone(predicate), &schema)
-        .and_then(|predicate| segments(&schema, coordinates, &predicate, candidates));
-    Ok(set.ok().flatten())
+    Some(mask(predicate, &row).ok()?.value(0))
 }
 
 /// Returns `true` if the candidates are few enough to evaluate any predicate on them.
@@ -83,38 +64,31 @@ pub(crate) fn can_evaluate(candidates: &IndexSet) -> bool {
     candidates.count() <= MAX_EVALUATED
 }
 
-fn axis_schema(axis: &Axis) -> SchemaRef {
-    let field = Field::new(axis.name(), axis.data_type(), false);
-    Arc::new(Schema::new(vec![field]))
-}
-
 fn evaluate_segments(
-    session: &dyn Session,
     axis: &Axis,
-    coordinates: &Coordinates,
-    predicate: &Expr,
-    candidates: &IndexSet,
-) -> Result<Option<IndexSet>> {
-    let schema = axis_schema(axis);
-    let df_schema = DFSchema::try_from(Arc::clone(&schema))?;
-    let predicate = session.create_physical_expr(predicate.clone(), &df_schema)?;
-    segments(&schema, coordinates, &predicate, candidates)
-}
-
-fn segments(
-    schema: &SchemaRef,
     coordinates: &Coordinates,
     predicate: &Arc<dyn PhysicalExpr>,
     candidates: &IndexSet,
 ) -> Result<Option<IndexSet>> {
+    let field = Field::new(axis.name(), axis.data_type(), false);
+    let schema = Arc::new(Schema::new(vec![field]));
+    let only = Arc::new(Column::new(axis.name(), 0)) as Arc<dyn PhysicalExpr>;
+    let predicate = Arc::clone(predicate)
+        .transform_up(|expr| {
+            Ok(match expr.downcast_ref::<Column>() {
+                Some(_) => Transformed::yes(Arc::clone(&only)),
+                None => Transformed::no(expr),
+            })
+        })
+        .data()?;
     let mut builder = IndexSetBuilder::new(candidates.length());
     for range in candidates.ranges() {
         let mut start = range.start;
         while start < range.end {
             let end = range.end.min(start + SEGMENT);
             let segment = coordinates.slice(start..end);
-            let batch = RecordBatch::try_new(Arc::clone(schema), vec![segment])?;
-            builder.push_mask(start, mask(predicate, &batch)?.values());
+            let batch = RecordBatch::try_new(Arc::clone(&schema), vec![segment])?;
+            builder.push_mask(start, mask(&predicate, &batch)?.values());
             if builder.range_count() > MAX_RANGES {
                 return Ok(None);
             }
@@ -126,8 +100,8 @@ fn segments(
 
 /// Solves comparisons of a counted axis with integers, in time that does not depend on the length
 /// of the axis.
-fn compare(predicate: &Expr, origin: i64, length: u64) -> Option<IndexSet> {
-    let solve = |expr: &Expr| compare(expr, origin, length);
+fn compare(predicate: &Arc<dyn PhysicalExpr>, origin: i64, length: u64) -> Option<IndexSet> {
+    let solve = |expr| compare(expr, origin, length);
     // The indices whose coordinates lie between two numbers, both included.
     let between = |low: i128, high: i128| {
         let position = |coordinate: i128| {
@@ -136,70 +110,72 @@ fn compare(predicate: &Expr, origin: i64, length: u64) -> Option<IndexSet> {
         let range = position(low)..position(high.saturating_add(1));
         IndexSet::from_ranges(length, [range])
     };
-    match predicate {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            if *op == Operator::And {
-                return Some(solve(left)?.intersect(&solve(right)?));
-            }
-            if *op == Operator::Or {
-                return Some(solve(left)?.union(&solve(right)?));
-            }
-            let (op, number) = match (left.as_ref(), right.as_ref()) {
-                (Expr::Column(_), literal) => (*op, integer(literal)?),
-                (literal, Expr::Column(_)) => (op.swap()?, integer(literal)?),
-                _ => return None,
-            };
-            let set = match op {
-                Operator::Eq => between(number, number),
-                Operator::NotEq => between(number, number).complement(),
-                Operator::Lt => between(i128::MIN / 2, number - 1),
-                Operator::LtEq => between(i128::MIN / 2, number),
-                Operator::Gt => between(number + 1, i128::MAX / 2),
-                Operator::GtEq => between(number, i128::MAX / 2),
-                _ => return None,
-            };
-            Some(set)
+    if let Some(not) = predicate.downcast_ref::<NotExpr>() {
+        return Some(solve(not.arg())?.complement());
+    }
+    if let Some(list) = predicate.downcast_ref::<InListExpr>() {
+        if !is_column(list.expr()) {
+            return None;
         }
-        Expr::Between(Between {
-            expr,
-            negated,
-            low,
-            high,
-        }) if matches!(expr.as_ref(), Expr::Column(_)) => {
-            let set = between(integer(low)?, integer(high)?);
-            Some(if *negated { set.complement() } else { set })
+        let mut numbers: Vec<_> = list.list().iter().map(integer).collect::<Option<_>>()?;
+        numbers.sort_unstable();
+        let ranges = numbers
+            .into_iter()
+            .filter_map(|number| between(number, number).as_range());
+        let set = IndexSet::from_ranges(length, ranges);
+        return Some(if list.negated() {
+            set.complement()
+        } else {
+            set
+        });
+    }
+    let binary = predicate.downcast_ref::<BinaryExpr>()?;
+    let (left, right) = (binary.left(), binary.right());
+    let (op, number) = match *binary.op() {
+        Operator::And => return Some(solve(left)?.intersect(&solve(right)?)),
+        Operator::Or => return Some(solve(left)?.union(&solve(right)?)),
+        op if is_column(left) => (op, integer(right)?),
+        op if is_column(right) => (op.swap()?, integer(left)?),
+        _ => return None,
+    };
+    Some(match op {
+        Operator::Eq => between(number, number),
+        Operator::NotEq => between(number, number).complement(),
+        Operator::Lt => between(i128::MIN / 2, number - 1),
+        Operator::LtEq => between(i128::MIN / 2, number),
+        Operator::Gt => between(number + 1, i128::MAX / 2),
+        Operator::GtEq => between(number, i128::MAX / 2),
+        _ => return None,
+    })
+}
+
+/// Returns `true` if an expression is the axis, or a cast of it to a type that has every integer.
+fn is_column(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    match expr.downcast_ref::<CastExpr>() {
+        Some(cast) => {
+            let holds_all = matches!(cast.cast_type(), DataType::Decimal128(20.., 0));
+            holds_all && is_column(cast.expr())
         }
-        Expr::InList(InList {
-            expr,
-            list,
-            negated,
-        }) if matches!(expr.as_ref(), Expr::Column(_)) => {
-            let mut numbers: Vec<_> = list.iter().map(integer).collect::<Option<_>>()?;
-            numbers.sort_unstable();
-            let ranges = numbers
-                .into_iter()
-                .filter_map(|number| between(number, number).as_range());
-            let set = IndexSet::from_ranges(length, ranges);
-            Some(if *negated { set.complement() } else { set })
-        }
-        Expr::Not(inner) => Some(solve(inner)?.complement()),
-        _ => None,
+        None => expr.downcast_ref::<Column>().is_some(),
     }
 }
 
-fn integer(literal: &Expr) -> Option<i128> {
-    let Expr::Literal(value, _) = literal else {
-        return None;
+/// Returns the value of an integer literal or a cast of one.
+fn integer(expr: &Arc<dyn PhysicalExpr>) -> Option<i128> {
+    let number = match expr.downcast_ref::<CastExpr>() {
+        Some(cast) => {
+            let number = cast.expr().downcast_ref::<Literal>()?.value();
+            number.cast_to(cast.cast_type()).ok()?
+        }
+        None => expr.downcast_ref::<Literal>()?.value().clone(),
     };
-    match value {
-        ScalarValue::Int8(number) => number.map(i128::from),
-        ScalarValue::Int16(number) => number.map(i128::from),
-        ScalarValue::Int32(number) => number.map(i128::from),
-        ScalarValue::Int64(number) => number.map(i128::from),
-        ScalarValue::UInt8(number) => number.map(i128::from),
-        ScalarValue::UInt16(number) => number.map(i128::from),
-        ScalarValue::UInt32(number) => number.map(i128::from),
+    match number {
+        ScalarValue::Decimal128(number, _, 0) => number,
         ScalarValue::UInt64(number) => number.map(i128::from),
+        number if number.data_type().is_integer() => match number.cast_to(&DataType::Int64) {
+            Ok(ScalarValue::Int64(number)) => number.map(i128::from),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -209,16 +185,23 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::StringArray;
-    use datafusion::logical_expr::{col, lit};
+    use datafusion::common::DFSchema;
+    use datafusion::logical_expr::{Expr, col, lit};
     use datafusion::prelude::SessionContext;
 
     use super::*;
     use crate::grid::CoordinateSource;
 
+    fn physical(axis: &Axis, predicate: Expr) -> Arc<dyn PhysicalExpr> {
+        let field = Field::new(axis.name(), axis.data_type(), false);
+        let schema = DFSchema::try_from(Schema::new(vec![field])).unwrap();
+        let session = SessionContext::new();
+        session.create_physical_expr(predicate, &schema).unwrap()
+    }
+
     fn ranges(axis: &Axis, predicate: Expr) -> Option<Vec<std::ops::Range<u64>>> {
-        let session = SessionContext::new().state();
         let all = IndexSet::all(axis.length());
-        let set = evaluate(&session, axis, &predicate, &all).unwrap()?;
+        let set = evaluate(axis, &physical(axis, predicate), &all).unwrap()?;
         Some(set.ranges().collect())
     }
 
@@ -262,9 +245,8 @@ mod tests {
         let axis = Axis::counted("i", 10);
         let predicate = (lit(10) / col("i")).gt(lit(1));
         assert_eq!(ranges(&axis, predicate.clone()), None);
-        let session = SessionContext::new().state();
         let candidates = IndexSet::from_ranges(10, [1..10]);
-        let set = evaluate(&session, &axis, &predicate, &candidates);
+        let set = evaluate(&axis, &physical(&axis, predicate), &candidates);
         let set = set.unwrap().unwrap();
         assert_eq!(set.ranges().collect::<Vec<_>>(), [1..6]);
     }

@@ -1,10 +1,16 @@
-//! Turns filters into the selection of a grid.
+//! Classifies filters, and turns them into the selection of a grid.
 
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
 use datafusion::catalog::Session;
-use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
+use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column};
+use datafusion::physical_expr::utils::collect_columns;
 
 use crate::grid::{Axis, IndexSet, Selection};
 use crate::provider::planning::axis_filter::{evaluate, evaluate_constant};
@@ -29,9 +35,51 @@ pub(crate) fn classify(dimensions: &[&str], filter: &Expr) -> TableProviderFilte
     }
 }
 
-/// The selection of a grid that results from filters.
+/// The filters of a scan as physical expressions over the columns of its table.
+#[derive(Debug, Default)]
+pub(crate) struct ClassifiedFilters {
+    /// Filters that [`classify`] calls exact: the scan applies them.
+    pub exact: Vec<Arc<dyn PhysicalExpr>>,
+    /// Filters that [`classify`] calls inexact: DataFusion applies them to the scan's rows.
+    pub inexact: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+impl ClassifiedFilters {
+    /// Classifies filters and converts them to physical expressions. Leaves out the filters that
+    /// cannot be evaluated while planning.
+    ///
+    /// # Errors
+    /// Returns an error if a filter has no physical expression over these columns.
+    pub fn try_new(
+        session: &dyn Session,
+        table: &Schema,
+        dimensions: &[&str],
+        filters: &[Expr],
+    ) -> Result<Self> {
+        let schema = DFSchema::try_from(table.clone())?;
+        let mut classified = Self::default();
+        for filter in filters {
+            let class = match classify(dimensions, filter) {
+                TableProviderFilterPushDown::Exact => &mut classified.exact,
+                TableProviderFilterPushDown::Inexact => &mut classified.inexact,
+                TableProviderFilterPushDown::Unsupported => continue,
+            };
+            let filter = unnormalize_col(filter.clone());
+            class.push(session.create_physical_expr(filter, &schema)?);
+        }
+        Ok(classified)
+    }
+
+    /// Returns all filters.
+    pub fn all(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        [self.exact.as_slice(), &self.inexact].concat()
+    }
+}
+
+/// The selection of a grid that results from filters over the columns of its table, of which the
+/// first are the axes.
 ///
-/// [`classify`] decides how each filter is used:
+/// The columns of a filter decide how it is used, as in [`classify`]:
 ///
 /// ```text
 /// lat > 40               Exact        evaluated on axis lat         -> selection
@@ -45,7 +93,7 @@ pub(crate) fn classify(dimensions: &[&str], filter: &Expr) -> TableProviderFilte
 /// ```
 ///
 /// The scan applies the residual filters to its rows. `FilterExec` is DataFusion's filter above the
-/// scan. See [`prune_blocks`](crate::provider::planning::pruning::surviving) for pruning by
+/// scan. See [`prune_blocks`](crate::provider::planning::pruning::prune_blocks) for pruning by
 /// statistics, and [`Pruner`](crate::provider::planning::pruning::Pruner) for dynamic filters.
 #[derive(Debug)]
 pub(crate) struct Pushdown {
@@ -54,52 +102,42 @@ pub(crate) struct Pushdown {
     pub selection: Selection,
     /// Exact filters that could not be evaluated on their axis. The scan must apply them to its
     /// rows.
-    pub residual: Vec<Expr>,
+    pub residual: Vec<Arc<dyn PhysicalExpr>>,
 }
 
 impl Pushdown {
-    /// Evaluates filters on the axes.
+    /// Evaluates filters on the axes. The filters must be deterministic.
     ///
     /// # Errors
     /// Returns an error if the coordinates of an axis that a filter uses cannot be read.
-    pub fn try_new(session: &dyn Session, axes: &[Axis], filters: &[Expr]) -> Result<Self> {
+    pub fn try_new(axes: &[Axis], filters: &[Arc<dyn PhysicalExpr>]) -> Result<Self> {
         let shape: Vec<_> = axes.iter().map(Axis::length).collect();
-        let names: Vec<_> = axes.iter().map(Axis::name).collect();
         let mut selection = Selection::all(&shape);
         let mut failed = Vec::new();
         let mut residual = Vec::new();
         for filter in filters {
-            let filter = unnormalize_col(filter.clone());
-            match classify(&names, &filter) {
-                TableProviderFilterPushDown::Exact => {
-                    let Some(number) = only_dimension(&names, &filter) else {
-                        match evaluate_constant(session, &filter) {
-                            Some(true) => {}
-                            Some(false) => selection = Selection::none(&shape),
-                            None => residual.push(filter),
-                        }
-                        continue;
-                    };
-                    let all = IndexSet::all(axes[number].length());
-                    match evaluate(session, &axes[number], &filter, &all)? {
-                        Some(set) => selection.restrict(number, &set),
-                        None => failed.push((number, filter)),
-                    }
+            if let Some(number) = only_column(filter).filter(|number| *number < axes.len()) {
+                let all = IndexSet::all(axes[number].length());
+                match evaluate(&axes[number], filter, &all)? {
+                    Some(set) => selection.restrict(number, &set),
+                    None => failed.push((number, filter)),
                 }
-                TableProviderFilterPushDown::Inexact => {
-                    if let Some(bound) = bound(session, axes, &filter)? {
-                        selection = selection.intersect(&bound);
-                    }
+            } else if collect_columns(filter).is_empty() {
+                match evaluate_constant(filter) {
+                    Some(true) => {}
+                    Some(false) => selection = Selection::none(&shape),
+                    None => residual.push(Arc::clone(filter)),
                 }
-                TableProviderFilterPushDown::Unsupported => {}
+            } else if let Some(bound) = bound(axes, filter)? {
+                selection = selection.intersect(&bound);
             }
         }
         // A predicate that fails on some coordinates may succeed on those that the other filters
         // select.
         for (number, filter) in failed {
-            match evaluate(session, &axes[number], &filter, &selection.axes()[number])? {
+            match evaluate(&axes[number], filter, &selection.axes()[number])? {
                 Some(set) => selection.restrict(number, &set),
-                None => residual.push(filter),
+                None => residual.push(Arc::clone(filter)),
             }
         }
         Ok(Self {
@@ -111,30 +149,26 @@ impl Pushdown {
 
 /// Returns a selection that holds every row for which the predicate is true; `None` if the axes do
 /// not bound the predicate.
-fn bound(session: &dyn Session, axes: &[Axis], predicate: &Expr) -> Result<Option<Selection>> {
-    let names: Vec<_> = axes.iter().map(Axis::name).collect();
-    if let Some(number) = only_dimension(&names, predicate) {
+fn bound(axes: &[Axis], predicate: &Arc<dyn PhysicalExpr>) -> Result<Option<Selection>> {
+    if let Some(number) = only_column(predicate).filter(|number| *number < axes.len()) {
         let shape: Vec<_> = axes.iter().map(Axis::length).collect();
         let mut selection = Selection::all(&shape);
         let all = IndexSet::all(axes[number].length());
-        let Some(set) = evaluate(session, &axes[number], predicate, &all)? else {
+        let Some(set) = evaluate(&axes[number], predicate, &all)? else {
             return Ok(None);
         };
         selection.restrict(number, &set);
         return Ok(Some(selection));
     }
-    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = predicate else {
+    let Some(binary) = predicate.downcast_ref::<BinaryExpr>() else {
         return Ok(None);
     };
     // The operands of any other operator are not predicates.
-    if !matches!(op, Operator::And | Operator::Or) {
+    if !matches!(binary.op(), Operator::And | Operator::Or) {
         return Ok(None);
     }
-    let sides = [
-        bound(session, axes, left.as_ref())?,
-        bound(session, axes, right.as_ref())?,
-    ];
-    Ok(match (op, sides) {
+    let sides = [bound(axes, binary.left())?, bound(axes, binary.right())?];
+    Ok(match (binary.op(), sides) {
         (Operator::And, [Some(left), Some(right)]) => Some(left.intersect(&right)),
         (Operator::And, [Some(one), None] | [None, Some(one)]) => Some(one),
         (Operator::Or, [Some(left), Some(right)]) => Some(left.bounding_union(&right)),
@@ -142,9 +176,20 @@ fn bound(session: &dyn Session, axes: &[Axis], predicate: &Expr) -> Result<Optio
     })
 }
 
+/// Returns the index of the only column that an expression refers to; `None` if the expression
+/// refers to none or to several.
+pub(crate) fn only_column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+    let columns = collect_columns(expr);
+    let mut columns = columns.iter().map(Column::index);
+    match (columns.next(), columns.next()) {
+        (only, None) => only,
+        _ => None,
+    }
+}
+
 /// The index of the only dimension that an expression uses; `None` if the expression uses no
 /// column, several dimensions, or any other column.
-pub(crate) fn only_dimension(dimensions: &[&str], expr: &Expr) -> Option<usize> {
+fn only_dimension(dimensions: &[&str], expr: &Expr) -> Option<usize> {
     let columns = expr.column_refs();
     let mut numbers = columns.iter().map(|column| {
         dimensions
@@ -185,6 +230,7 @@ fn can_be_evaluated(expr: &Expr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::{DataType, Field};
     use datafusion::common::ScalarValue;
     use datafusion::functions::math::random;
     use datafusion::logical_expr::{col, lit};
@@ -198,7 +244,10 @@ mod tests {
 
     fn selected(filters: &[Expr]) -> (String, usize) {
         let session = SessionContext::new().state();
-        let pushdown = Pushdown::try_new(&session, &axes(), filters).unwrap();
+        let field = |name| Field::new(name, DataType::Int64, false);
+        let table = Schema::new(vec![field("x"), field("y"), field("value")]);
+        let filters = ClassifiedFilters::try_new(&session, &table, &["x", "y"], filters);
+        let pushdown = Pushdown::try_new(&axes(), &filters.unwrap().all()).unwrap();
         (pushdown.selection.to_string(), pushdown.residual.len())
     }
 

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
-use datafusion::catalog::Session;
 use datafusion::common::Result;
-use datafusion::logical_expr::Expr;
+use datafusion::physical_expr::PhysicalExpr;
 
 use crate::grid::Axis;
 use crate::provider::catalog::description::TableDescription;
@@ -73,15 +72,14 @@ impl BlockSource for GridTable {
 
     fn select(
         &self,
-        session: &dyn Session,
-        filters: &[Expr],
+        filters: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
     ) -> Result<SelectedBlocks> {
         let grid = for_columns(&self.grid, columns);
         let Pushdown {
             selection,
             residual,
-        } = Pushdown::try_new(session, self.grid.axes(), filters)?;
+        } = Pushdown::try_new(self.grid.axes(), filters)?;
         Ok(SelectedBlocks {
             blocks: Arc::new(GridBlocks::new(&grid, selection)),
             residual,

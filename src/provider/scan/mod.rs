@@ -12,6 +12,7 @@ mod statistics;
 pub(crate) mod stream;
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fmt::{self, Formatter};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -20,17 +21,16 @@ use arrow::compute::SortOptions;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{ColumnStatistics, DFSchema, Result, Statistics};
+use datafusion::common::{ColumnStatistics, Result, Statistics};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::{DataSource, DataSourceExec, OpenArgs};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::expr_rewriter::unnormalize_col;
-use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
-use datafusion::physical_expr::conjunction_opt as physical_conjunction_opt;
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::projection::ProjectionExprs;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
+    conjunction_opt,
 };
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::expressions::Column;
@@ -42,7 +42,7 @@ use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::block_subset::{BlockOrdinals, BlockSubset};
 use crate::provider::planning::partitions;
 use crate::provider::planning::pruning::{self, Pruner};
-use crate::provider::planning::pushdown;
+use crate::provider::planning::pushdown::ClassifiedFilters;
 use crate::provider::planning::sorted_blocks::{SortedBlocks, sorted};
 use crate::provider::scan::block_queue::{BlockQueue, SharedBlocks};
 use crate::provider::scan::metrics::ScanMetrics;
@@ -133,25 +133,23 @@ impl ArrayScan {
         limit: Option<usize>,
         options: ReadOptions,
     ) -> Result<Self> {
-        let table = Arc::clone(source.schema());
+        let table = plain(source.schema());
+        let dimensions = source.dimensions();
+        let filters = ClassifiedFilters::try_new(session, &table, &dimensions, filters)?;
+        let all = filters.all();
         let mut read = projection.clone();
-        for column in filters.iter().flat_map(Expr::column_refs) {
-            read.push(table.index_of(&column.name)?);
-        }
-        let SelectedBlocks { blocks, residual } = source.select(session, filters, &read)?;
-        let predicate = inexact(session, source.as_ref(), filters)?;
+        read.extend(column_indices(&all));
+        let SelectedBlocks { blocks, residual } = source.select(&all, &read)?;
+        let predicate = conjunction_opt(filters.inexact);
         let mut columns = projection.clone();
-        for column in residual.iter().flat_map(|filter| filter.column_refs()) {
-            let number = table.index_of(&column.name)?;
-            if !columns.contains(&number) {
-                columns.push(number);
+        for column in column_indices(&residual) {
+            if !columns.contains(&column) {
+                columns.push(column);
             }
         }
-        let filter = conjunction(residual)
-            .map(|filter| {
-                let schema = DFSchema::try_from(project(&table, &columns)?)?;
-                session.create_physical_expr(filter, &schema)
-            })
+        let read_schema = project(&table, &columns)?;
+        let filter = conjunction_opt(residual)
+            .map(|filter| reassign_expr_columns(filter, &read_schema))
             .transpose()?;
         let plan = ScanPlan {
             projection,
@@ -287,7 +285,7 @@ impl ArrayScan {
         let known = self.plan.dynamic_filter.iter();
         let all = known.chain([first]).chain(dynamic).cloned();
         Some(self.with_plan(ScanPlan {
-            dynamic_filter: physical_conjunction_opt(all),
+            dynamic_filter: conjunction_opt(all),
             ..self.plan.as_ref().clone()
         }))
     }
@@ -549,25 +547,12 @@ fn reads_values(source: &dyn BlockSource, columns: &[usize]) -> bool {
         .any(|column| !dimensions.contains(&fields[*column].name().as_str()))
 }
 
-/// Combines the filters that dimensions alone cannot answer into one predicate over the table's
-/// columns.
-fn inexact(
-    session: &dyn Session,
-    source: &dyn BlockSource,
-    filters: &[Expr],
-) -> Result<Option<Arc<dyn PhysicalExpr>>> {
-    let dimensions = source.dimensions();
-    let inexact = filters
-        .iter()
-        .map(|filter| unnormalize_col(filter.clone()))
-        .filter(|filter| {
-            pushdown::classify(&dimensions, filter) == TableProviderFilterPushDown::Inexact
-        });
-    let Some(predicate) = conjunction(inexact) else {
-        return Ok(None);
-    };
-    let schema = DFSchema::try_from(Arc::clone(source.schema()))?;
-    session.create_physical_expr(predicate, &schema).map(Some)
+/// Returns the indices of the columns that the filters refer to, in ascending order per filter.
+fn column_indices(filters: &[Arc<dyn PhysicalExpr>]) -> impl Iterator<Item = usize> + '_ {
+    filters.iter().flat_map(|filter| {
+        let columns: BTreeSet<_> = collect_columns(filter).iter().map(Column::index).collect();
+        columns
+    })
 }
 
 /// Returns the schema of some columns, without attributes (see [`plain`]).

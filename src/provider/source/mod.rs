@@ -18,9 +18,8 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt64Array};
 use arrow::compute::{TakeOptions, take};
 use arrow::datatypes::{FieldRef, SchemaRef};
-use datafusion::catalog::Session;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue};
-use datafusion::logical_expr::Expr;
+use datafusion::physical_expr::PhysicalExpr;
 
 use crate::grid::reduce::CellType;
 use crate::grid::{Axis, ChunkGrid, IndexSet, Selection, Window};
@@ -75,11 +74,11 @@ pub trait BlockSource: Debug + Send + Sync {
     fn dimensions(&self) -> Vec<&str>;
 
     /// Returns the blocks that may hold a row satisfying the filters, judged by the dimensions
-    /// only. The blocks are cut to suit a scan that reads `columns`.
+    /// only. The filters are deterministic and refer to the table's columns. The blocks are cut to
+    /// suit a scan that reads `columns`.
     fn select(
         &self,
-        session: &dyn Session,
-        filters: &[Expr],
+        filters: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
     ) -> Result<SelectedBlocks>;
 
@@ -92,9 +91,9 @@ pub trait BlockSource: Debug + Send + Sync {
 pub struct SelectedBlocks {
     /// The selected blocks.
     pub blocks: Arc<dyn BlockList>,
-    /// Filters over one dimension that could not be evaluated on its axis. The scan must apply them
-    /// to its rows.
-    pub residual: Vec<Expr>,
+    /// Filters without columns or over one dimension that could not be evaluated here. The scan
+    /// must apply them to its rows.
+    pub residual: Vec<Arc<dyn PhysicalExpr>>,
 }
 
 /// Selected blocks of a table, identified by ordinals from zero.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{Int64Type, UInt64Type};
-use datafusion::common::ScalarValue;
 use datafusion::common::stats::Precision;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::{col, lit};
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
@@ -282,11 +282,11 @@ fn blocks_have_rows_bytes_and_statistics() {
     let table = ArrayTable::open(&path, &ArrayOptions::new()).unwrap();
     let filters = [col("x").between(lit(2), lit(3)), col("z").eq(lit(7))];
     let options = ReadOptions::default();
-    let session = SessionContext::new().state();
-    let selected = table
-        .source()
-        .select(&session, &filters, &[0, 1, 2, 3])
-        .unwrap();
+    let source = table.source();
+    let schema = DFSchema::try_from(Arc::clone(source.schema())).unwrap();
+    let session = SessionContext::new();
+    let filters = filters.map(|filter| session.create_physical_expr(filter, &schema).unwrap());
+    let selected = source.select(&filters, &[0, 1, 2, 3]).unwrap();
     assert!(selected.residual.is_empty());
     let blocks = selected.blocks;
     assert_eq!((blocks.total(), blocks.count()), (Some(12), Some(6)));

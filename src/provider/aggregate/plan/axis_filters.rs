@@ -3,23 +3,18 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 
 use crate::grid::{IndexSet, Selection};
 use crate::provider::aggregate::plan::aggregation::Aggregation;
-use crate::provider::planning::axis_filter::{can_evaluate, evaluate_physical};
+use crate::provider::planning::axis_filter::{can_evaluate, evaluate};
+use crate::provider::planning::pushdown::only_column;
 use crate::provider::source::GridSelection;
 
 /// Returns the dimension that a predicate refers to; `None` if it refers to several columns or to
 /// another column.
 fn dimension_of(predicate: &Arc<dyn PhysicalExpr>, dimensions: usize) -> Option<usize> {
-    let columns = collect_columns(predicate);
-    let mut numbers = columns.iter().map(|column| column.index());
-    match (numbers.next(), numbers.next()) {
-        (Some(only), None) if only < dimensions => Some(only),
-        _ => None,
-    }
+    only_column(predicate).filter(|column| *column < dimensions)
 }
 
 /// A predicate over one dimension and, for each grid, the selected indices that satisfy the
@@ -46,7 +41,7 @@ impl AxisFilter {
         for part in parts {
             let selected = &part.selection.axes()[dimension];
             let axis = &part.grid.axes()[dimension];
-            match evaluate_physical(axis, predicate, selected)? {
+            match evaluate(axis, predicate, selected)? {
                 Some(set) => sets.push(set),
                 None => return Ok(None),
             }

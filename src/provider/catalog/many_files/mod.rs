@@ -9,11 +9,9 @@ use std::sync::Arc;
 
 use arrow::array::StringArray;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
-use datafusion::catalog::Session;
 use datafusion::common::{Result, plan_err};
 use datafusion::config::ConfigOptions;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::expr_rewriter::unnormalize_col;
+use datafusion::physical_expr::PhysicalExpr;
 
 use crate::error::{Error, ErrorLocation};
 use crate::grid::{Axis, CoordinateSource, IndexSet};
@@ -23,7 +21,7 @@ use crate::provider::catalog::many_files::axis_union::AxisUnion;
 use crate::provider::catalog::many_files::blocks::{ManyFileBlocks, SingleFileBlocks};
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::planning::axis_filter::evaluate;
-use crate::provider::planning::pushdown::{Pushdown, only_dimension};
+use crate::provider::planning::pushdown::{Pushdown, only_column};
 use crate::provider::scan::grid_blocks::GridBlocks;
 use crate::provider::scan::grid_table::columns;
 use crate::provider::source::{BlockSource, GridSource, SelectedBlocks, for_columns};
@@ -99,15 +97,14 @@ impl FileTable {
     /// Returns the files that satisfy the filters over the column `file`.
     fn select_files(
         &self,
-        session: &dyn Session,
-        filters: &[Expr],
-        residual: &mut Vec<Expr>,
+        filters: &[Arc<dyn PhysicalExpr>],
+        residual: &mut Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<IndexSet> {
         let mut selected = IndexSet::all(self.members.len() as u64);
         for filter in filters {
-            match evaluate(session, &self.files, filter, &selected)? {
+            match evaluate(&self.files, filter, &selected)? {
                 Some(set) => selected = set,
-                None => residual.push(filter.clone()),
+                None => residual.push(Arc::clone(filter)),
             }
         }
         Ok(selected)
@@ -169,8 +166,7 @@ impl BlockSource for FileTable {
 
     fn select(
         &self,
-        session: &dyn Session,
-        filters: &[Expr],
+        filters: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
     ) -> Result<SelectedBlocks> {
         let members = self
@@ -178,17 +174,18 @@ impl BlockSource for FileTable {
             .iter()
             .map(|member| for_columns(member, columns));
         let members: Vec<_> = members.collect();
-        let filters = filters.iter().cloned().map(unnormalize_col);
-        let (of_files, of_axes): (Vec<_>, Vec<_>) = filters
-            .partition(|filter| self.has_file_column && only_dimension(&[FILE], filter).is_some());
+        let file_column = self.has_file_column.then(|| self.schema.fields().len() - 1);
+        let filters = filters.iter().map(Arc::clone);
+        let (of_files, of_axes): (Vec<_>, Vec<_>) =
+            filters.partition(|filter| file_column.is_some() && only_column(filter) == file_column);
         let mut residual = Vec::new();
-        let files = self.select_files(session, &of_files, &mut residual)?;
+        let files = self.select_files(&of_files, &mut residual)?;
         let mut parts = Vec::new();
         for number in files.ranges().flatten() {
             // The axis has one index per file, so the index fits into `usize`.
             let number = number as usize;
             let grid = &members[number];
-            let pushdown = Pushdown::try_new(session, grid.axes(), &of_axes)?;
+            let pushdown = Pushdown::try_new(grid.axes(), &of_axes)?;
             for filter in pushdown.residual {
                 if !residual.contains(&filter) {
                     residual.push(filter);
@@ -204,7 +201,6 @@ impl BlockSource for FileTable {
         let total = members.iter().try_fold(0u64, |total, member| {
             total.checked_add(member.chunk_grid().count()?)
         });
-        let file_column = self.has_file_column.then(|| self.schema.fields().len() - 1);
         let dimensions = self.members[0].axes().len();
         let blocks = ManyFileBlocks::new(parts, total, &self.files, dimensions, file_column);
         let Some(blocks) = blocks else {

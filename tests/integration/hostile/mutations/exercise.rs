@@ -48,9 +48,8 @@ pub fn read(path: &Path, access: Access) -> usize {
 
 pub fn read_table(table: &ArrayTable, access: Access) -> Result<usize> {
     let source = table.source();
-    let session = SessionContext::new().state();
     let columns: Vec<_> = (0..source.schema().fields().len()).collect();
-    let blocks = source.select(&session, &[], &columns)?.blocks;
+    let blocks = source.select(&[], &columns)?.blocks;
     let read_options = ReadOptions {
         access,
         ..ReadOptions::default()
