@@ -117,6 +117,7 @@ pub mod provider;
 pub use error::Error;
 pub use format::io::storage::Access;
 pub use provider::Unpack;
+pub use provider::adapters::registry::{Candidate, Format, FormatRegistry};
 pub use provider::attributes::{annotated_schema, result_schema};
 pub use provider::catalog::description::{
     AttributeDescription, DimensionDescription, TableDescription,
@@ -127,6 +128,7 @@ pub use provider::catalog::session::{ArraySessionExt, RegisteredDirectory, enabl
 pub use provider::catalog::settings::config::ArraySettings;
 pub use provider::catalog::settings::options::ArrayOptions;
 pub use provider::catalog::table::ArrayTable;
+pub use provider::source::container::{Container, ContainerSummary, TableEntry, TableRole};
 #[cfg(feature = "sql")]
 pub use provider::sql::using_keys::create_logical_plan;
 

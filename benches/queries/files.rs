@@ -29,13 +29,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let location = folder.path().to_string_lossy().into_owned();
     let ctx = &session(options, &[]).await?;
     let config = ctx.copied_config();
-    let open = || {
-        Ok(open_location(
-            &location,
-            &ArrayOptions::new(),
-            config.options(),
-        )?)
-    };
+    let open = || Ok(open_location(&location, &ArrayOptions::new(), &config)?);
     let times = Times::of(options.runs, open)?;
     report.add("open as one table", &data, &Figures::only(times));
     let day = count / 2;

@@ -1,4 +1,4 @@
-//! Detects file formats by file names.
+//! The formats that rows can be written to or converted to, by file name.
 
 use std::path::Path;
 
@@ -8,9 +8,8 @@ use crate::format::array::Limits;
 #[cfg(feature = "zarr")]
 use crate::format::zarr;
 use crate::format::{npy, tet};
-use crate::provider::adapters::arrays::is_array_directory;
 
-/// A file format that can be read and written.
+/// A file format that can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// `.tet`.
@@ -66,30 +65,13 @@ impl FileKind {
         )
     }
 
-    /// Returns the format of an existing file or directory.
-    pub(in crate::provider) fn of_input(path: &Path) -> Result<Self> {
-        if is_array_directory(path) {
-            return Ok(Self::Tet);
-        }
-        match Self::by_name(path) {
-            // Any array file is read as `Tet`: its content is examined when it is opened.
-            None if path.is_file() => Ok(Self::Tet),
-            None if !path.exists() => plan_err!("{}: no such file or directory", path.display()),
-            _ => Self::of(path),
-        }
-    }
-
-    fn by_name(path: &Path) -> Option<Self> {
+    /// Returns the format that the extension of a file name stands for; `None` if the extension is
+    /// unknown.
+    pub(in crate::provider) fn by_name(path: &Path) -> Option<Self> {
         let extension = path.extension()?;
         let mut known = EXTENSIONS.iter();
         let (_, kind) = known.find(|(one, _)| extension.eq_ignore_ascii_case(one))?;
         Some(*kind)
-    }
-
-    /// The file name extensions of array formats.
-    pub(in crate::provider) fn array_extensions() -> impl Iterator<Item = &'static str> {
-        let of_arrays = EXTENSIONS.iter().filter(|(_, kind)| kind.is_array());
-        of_arrays.map(|(extension, _)| *extension)
     }
 
     /// Returns `true` if files of this format hold arrays rather than rows.

@@ -1,4 +1,5 @@
-//! Adapters of file formats to block sources and grids, and the detection of a file's format.
+//! Adapters of file formats to containers, block sources and grids, and the registry of formats.
 
 pub mod arrays;
 pub(crate) mod file_kind;
+pub mod registry;

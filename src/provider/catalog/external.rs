@@ -7,30 +7,23 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory, UrlTableFactory};
 use datafusion::common::{Result, plan_err};
-use datafusion::config::ConfigOptions;
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::logical_expr::CreateExternalTable;
+use datafusion::prelude::SessionConfig;
 
 use crate::format::{foreign, remote_location_advice};
+use crate::provider::adapters::registry::{Format, FormatRegistry};
 use crate::provider::catalog::location::Location;
 use crate::provider::catalog::many_files::FileTable;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::table::ArrayTable;
 
-/// The keywords after `STORED AS`. All have the same effect, since the format is detected from the
-/// file.
-pub const STORED_AS: &[&str] = &[
-    "TET",
-    "NPY",
-    "NPZ",
-    #[cfg(feature = "zarr")]
-    "ZARR",
-];
 /// The prefix that DataFusion adds to options without one.
 const FORMAT_PREFIX: &str = "format.";
 
 /// Opens one table over a location: a file, the files of a directory, or the files that match a
-/// pattern. The location may end in `#` and the name of a dataset.
+/// pattern. The location may end in `#` and the name of a dataset. `session` has the formats and
+/// settings.
 ///
 /// # Errors
 /// Returns an error if there is no such file, if a file cannot be opened, or if the files differ in
@@ -38,7 +31,7 @@ const FORMAT_PREFIX: &str = "format.";
 pub fn open_location(
     location: &str,
     options: &ArrayOptions,
-    session: &ConfigOptions,
+    session: &SessionConfig,
 ) -> Result<ArrayTable> {
     open_locations(&[location.to_string()], options, session)
 }
@@ -46,12 +39,13 @@ pub fn open_location(
 fn open_locations(
     locations: &[String],
     options: &ArrayOptions,
-    session: &ConfigOptions,
+    session: &SessionConfig,
 ) -> Result<ArrayTable> {
+    let formats = FormatRegistry::of(session);
     let mut options = options.clone();
     let mut files = Vec::new();
     for text in locations {
-        let location = Location::parse(text)?;
+        let location = Location::parse(text, &formats)?;
         files.extend(location.files);
         match (location.dataset, &options.dataset) {
             (Some(here), _) if locations.len() > 1 => {
@@ -76,16 +70,18 @@ fn open_locations(
     Ok(ArrayTable::new(Arc::new(source), options))
 }
 
-/// Creates the tables of `CREATE EXTERNAL TABLE ... STORED AS TET`.
-#[derive(Debug, Clone, Default)]
+/// Creates the tables of `CREATE EXTERNAL TABLE ... STORED AS TET`. Content decides the format of
+/// the files, so the keyword only decides which options are allowed.
+#[derive(Debug, Clone)]
 pub struct ArrayTableFactory {
+    format: Arc<dyn Format>,
     defaults: ArrayOptions,
 }
 
 impl ArrayTableFactory {
-    /// Creates a factory whose defaults are overridden by `OPTIONS (...)`.
-    pub fn new(defaults: ArrayOptions) -> Self {
-        Self { defaults }
+    /// Creates the factory of a format, whose defaults are overridden by `OPTIONS (...)`.
+    pub fn new(format: Arc<dyn Format>, defaults: ArrayOptions) -> Self {
+        Self { format, defaults }
     }
 }
 
@@ -115,14 +111,15 @@ impl TableProviderFactory for ArrayTableFactory {
         let mut given: Vec<_> = command.options.iter().collect();
         given.sort();
         for (key, value) in given {
-            options.set(key.strip_prefix(FORMAT_PREFIX).unwrap_or(key), value)?;
+            let key = key.strip_prefix(FORMAT_PREFIX).unwrap_or(key);
+            let mut own = self.format.options().iter();
+            match own.find(|own| own.eq_ignore_ascii_case(key)) {
+                Some(own) => options = options.with_format_option(*own, value),
+                None => options.set(key, value)?,
+            }
         }
-        let config = state.config_options();
-        Ok(Arc::new(open_locations(
-            &command.locations,
-            &options,
-            config,
-        )?))
+        let table = open_locations(&command.locations, &options, state.config())?;
+        Ok(Arc::new(table))
     }
 }
 
@@ -140,11 +137,11 @@ impl ArrayUrlFactory {
         Self { defaults, next }
     }
 
-    /// Returns the current settings of the session.
-    fn settings(&self) -> ConfigOptions {
+    /// Returns the current configuration of the session.
+    fn config(&self) -> SessionConfig {
         let session = self.next.session_store().get_session().upgrade();
-        session.map_or_else(ConfigOptions::new, |session| {
-            session.read().config_options().clone()
+        session.map_or_else(SessionConfig::new, |session| {
+            session.read().config().clone()
         })
     }
 }
@@ -197,7 +194,8 @@ impl UrlTableFactory for ArrayUrlFactory {
         if !is_word(url) {
             refuse_special(url)?;
         }
-        if !Location::is_array_location(url) {
+        let config = self.config();
+        if !Location::is_array_location(url, &FormatRegistry::of(&config)) {
             return match self.next.try_new(url).await {
                 // A single word more likely names a table that does not exist, or is about to be
                 // created, than a directory of that name.
@@ -209,7 +207,7 @@ impl UrlTableFactory for ArrayUrlFactory {
                 },
             };
         }
-        let table = open_location(url, &self.defaults, &self.settings())?;
+        let table = open_location(url, &self.defaults, &config)?;
         Ok(Some(Arc::new(table)))
     }
 }

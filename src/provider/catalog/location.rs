@@ -8,8 +8,7 @@ use datafusion::common::{Result, plan_datafusion_err, plan_err};
 
 use crate::error::Error;
 use crate::format::remote_location_advice;
-use crate::format::tet::is_package;
-use crate::provider::adapters::arrays::{is_array_directory, is_array_name, member_of_hierarchy};
+use crate::provider::adapters::registry::FormatRegistry;
 
 /// The maximum number of levels of nested directories that are searched.
 const MAX_DEPTH: usize = 32;
@@ -19,7 +18,7 @@ const MAX_DEPTH: usize = 32;
 pub(crate) struct Location {
     /// The files, sorted by path.
     pub files: Vec<PathBuf>,
-    /// The dataset that the location names after a `#`, or as an array in a Zarr hierarchy.
+    /// The table that the location names after a `#`, or as an array in a Zarr hierarchy.
     pub dataset: Option<String>,
 }
 
@@ -29,7 +28,7 @@ impl Location {
     ///
     /// A directory stands for every `.tet` file and `.tet.d` package in it, at any depth. A
     /// directory inside a Zarr hierarchy stands for that array of the hierarchy.
-    pub fn parse(text: &str) -> Result<Self> {
+    pub fn parse(text: &str, formats: &FormatRegistry) -> Result<Self> {
         if let Some(advice) = remote_location_advice(text) {
             return plan_err!("{text}: {advice}");
         }
@@ -40,36 +39,50 @@ impl Location {
             }
             _ => (text, None),
         };
-        let (files, member) = files(path)?;
+        let (files, member) = files(path, formats)?;
         let dataset = dataset.or(member);
         Ok(Self { files, dataset })
     }
 
-    /// Returns `true` if the name of a table stands for array files: `.tet`, `.npy` or `.npz`, a
-    /// `.tet.d` package, a Zarr hierarchy or an array in one, or a pattern for any of these.
-    pub fn is_array_location(text: &str) -> bool {
+    /// Returns `true` if the name of a table stands for files of these formats: by the content of
+    /// the file or directory, by the extension of a name or pattern, or as an array in a Zarr
+    /// hierarchy.
+    ///
+    /// The content at a path of a single word is not examined, since the word more likely names a
+    /// table.
+    pub fn is_array_location(text: &str, formats: &FormatRegistry) -> bool {
         let path = text.rsplit_once('#').map(|(path, _)| path);
+        if [Some(text), path]
+            .into_iter()
+            .flatten()
+            .any(|path| formats.by_name(path).is_some())
+        {
+            return true;
+        }
+        let is_path = |text: &&str| text.contains(['/', '.']);
+        let mut paths = [Some(text), path].into_iter().flatten().filter(is_path);
+        if paths.any(|path| formats.recognise(Path::new(path)).is_some()) {
+            return true;
+        }
         let is_pattern = text.contains(['*', '?', '[']);
-        is_array_name(text)
-            || path.is_some_and(is_array_name)
-            || (is_pattern && text.contains(".zarr/"))
-            || (text.contains('/') && member_of_hierarchy(Path::new(text)).is_some())
+        (is_pattern && text.contains(".zarr/"))
+            || (text.contains('/') && formats.split_member(Path::new(text)).is_some())
     }
 }
 
 /// Returns the files of a location without `#`, and the array of a hierarchy that it names.
-fn files(text: &str) -> Result<(Vec<PathBuf>, Option<String>)> {
+fn files(text: &str, formats: &FormatRegistry) -> Result<(Vec<PathBuf>, Option<String>)> {
     let path = Path::new(text);
-    if let Some((hierarchy, array)) = member_of_hierarchy(path) {
-        return Ok((vec![hierarchy.to_path_buf()], Some(array)));
+    if let Some((container, table)) = formats.split_member(path) {
+        return Ok((vec![container.to_path_buf()], Some(table)));
     }
-    if is_array_directory(path) {
+    if formats.is_container_directory(path) {
         return Ok((vec![path.to_path_buf()], None));
     }
     let mut files = Vec::new();
     let mut members = HashSet::new();
     if path.is_dir() {
-        search(path, MAX_DEPTH, &mut files)?;
+        search(path, formats, MAX_DEPTH, &mut files)?;
         if files.is_empty() {
             return plan_err!("{text}: the directory contains no .tet file");
         }
@@ -82,15 +95,17 @@ fn files(text: &str) -> Result<(Vec<PathBuf>, Option<String>)> {
             let path = path.map_err(|error| {
                 Error::io(error.path(), "list")(std::io::Error::other(error.to_string()))
             })?;
-            if let Some((hierarchy, array)) = member_of_hierarchy(&path) {
-                files.push(hierarchy.to_path_buf());
-                members.insert(array);
+            if let Some((container, table)) = formats.split_member(&path) {
+                files.push(container.to_path_buf());
+                members.insert(table);
                 continue;
             }
             // A package counts as one file, whichever of its files match, since only its published
             // generation is valid.
             let folders = path.ancestors();
-            let folder = folders.filter(|folder| is_array_directory(folder)).last();
+            let folder = folders
+                .filter(|folder| formats.is_container_directory(folder))
+                .last();
             if let Some(folder) = folder {
                 files.push(folder.to_path_buf());
             } else if path.is_file() {
@@ -111,20 +126,19 @@ fn files(text: &str) -> Result<(Vec<PathBuf>, Option<String>)> {
     Ok((files, member))
 }
 
-/// Returns `true` if a path is a `.tet` file or a package.
-pub(crate) fn is_tet(path: &Path) -> bool {
-    let extension = path.extension().unwrap_or_default();
-    (extension.eq_ignore_ascii_case("tet") && path.is_file()) || is_package(path)
-}
-
-fn search(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Error> {
+fn search(
+    folder: &Path,
+    formats: &FormatRegistry,
+    depth: usize,
+    files: &mut Vec<PathBuf>,
+) -> Result<(), Error> {
     for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
         let entry = entry.map_err(Error::io(folder, "list"))?;
         let path = entry.path();
-        if is_tet(&path) {
+        if formats.finds_in_directories(&path) {
             files.push(path);
         } else if depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            search(&path, depth - 1, files)?;
+            search(&path, formats, depth - 1, files)?;
         }
     }
     Ok(())
@@ -149,7 +163,7 @@ mod tests {
 
     fn found(folder: &Path, location: &str) -> (Vec<String>, Option<String>) {
         let text = folder.join(location);
-        let location = Location::parse(text.to_str().unwrap()).unwrap();
+        let location = Location::parse(text.to_str().unwrap(), &FormatRegistry::default()).unwrap();
         let names = location.files.iter().map(|file| {
             let name = file.strip_prefix(folder).unwrap();
             name.to_str().unwrap().to_string()
@@ -185,12 +199,14 @@ mod tests {
         );
         for wrong in ["none.tet", "x*.tet", "deep/*.csv", "[.tet"] {
             let text = folder.path().join(wrong);
-            assert!(Location::parse(text.to_str().unwrap()).is_err(), "{wrong}");
+            let parsed = Location::parse(text.to_str().unwrap(), &FormatRegistry::default());
+            assert!(parsed.is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn names_of_array_files() {
+        let formats = FormatRegistry::default();
         for yes in [
             "a.tet",
             "x/*.TET",
@@ -201,10 +217,10 @@ mod tests {
             "a.npz#b",
             "x/*.zarr/t2m",
         ] {
-            assert!(Location::is_array_location(yes), "{yes}");
+            assert!(Location::is_array_location(yes, &formats), "{yes}");
         }
         for no in ["temperature", "a.csv", "tet", "a.tetra", "npy"] {
-            assert!(!Location::is_array_location(no), "{no}");
+            assert!(!Location::is_array_location(no, &formats), "{no}");
         }
     }
 }

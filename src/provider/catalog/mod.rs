@@ -5,6 +5,7 @@ pub mod external;
 pub(crate) mod location;
 pub mod many_files;
 pub(crate) mod names;
+pub(crate) mod open;
 pub mod schema;
 pub mod session;
 pub mod settings;

@@ -1,42 +1,37 @@
 //! A file as a DataFusion schema.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
 use datafusion::common::{Result, exec_err, plan_err};
-use datafusion::config::ConfigOptions;
+use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
-use crate::format::array::ArrayFile;
 use crate::format::array::MemoryBudget;
-use crate::provider::adapters::arrays::{ArrayDataset, FileTables, open_file};
+use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::names::ignoring_case;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::table::ArrayTable;
+use crate::provider::source::container::Container;
 
-/// An open array file as a schema with one table per dataset, and one wide table per two or more
-/// datasets of a group that share their axes.
+/// An opened [`Container`], such as a file, as a schema. A file of arrays has one table per dataset,
+/// and one wide table per two or more datasets of a group that share their axes.
 ///
-/// A writable schema lies on top, so that views and external tables can be created. A dataset is
+/// A writable schema lies on top, so that views and external tables can be created. A table is
 /// found by its exact name, else by the only name that matches case-insensitively.
 #[derive(Debug)]
 pub struct ArraySchema {
     name: String,
-    file: Arc<dyn ArrayFile>,
+    container: Arc<dyn Container>,
     options: ArrayOptions,
-    /// The datasets in file order, then the wide tables.
-    tables: Vec<(String, Arc<ArrayTable>)>,
-    /// The index into `tables` of each name.
-    by_name: HashMap<String, usize>,
     overlay: MemorySchemaProvider,
-    warnings: Vec<String>,
 }
 
 impl ArraySchema {
-    /// Opens a file. Datasets that cannot be read are left out, with a warning.
+    /// Opens a file or directory. Datasets that cannot be read are left out, with a warning.
     ///
     /// # Errors
     /// Returns [`Error`] if the file cannot be opened.
@@ -45,37 +40,34 @@ impl ArraySchema {
         path: impl AsRef<Path>,
         options: ArrayOptions,
     ) -> Result<Self, Error> {
-        Self::open_in(&ConfigOptions::new(), name.into(), path.as_ref(), options)
+        Self::open_in(&SessionConfig::new(), name.into(), path.as_ref(), options)
     }
 
-    /// Like [`Self::open`], with the settings of a session for options that are unset.
+    /// Like [`Self::open`], with the formats and settings of a session.
     pub(crate) fn open_in(
-        session: &ConfigOptions,
+        session: &SessionConfig,
         name: String,
         path: &Path,
         options: ArrayOptions,
     ) -> Result<Self, Error> {
-        let options = options.bound(session);
-        let file = open_file(path, &options, session)?;
-        let mut warnings = file.warnings().to_vec();
-        let found = FileTables::new(&file, &options);
-        warnings.extend(found.warnings);
-        let tables: Vec<_> = found
-            .tables
-            .into_iter()
-            .map(|(name, grid)| (name, Arc::new(ArrayTable::from_grid(grid, options.clone()))))
-            .collect();
-        let names = tables.iter().map(|(name, _)| name.clone());
-        let by_name = names.zip(0..).collect();
-        Ok(Self {
-            name,
-            file,
+        let container = FormatRegistry::of(session).open(path, &options, session)?;
+        Ok(Self::new(name, container, options))
+    }
+
+    /// Creates the schema of a container. `options` apply to scans of its tables.
+    pub fn new(
+        name: impl Into<String>,
+        container: Arc<dyn Container>,
+        options: ArrayOptions,
+    ) -> Self {
+        // Tables that are opened together share their coordinates.
+        container.tables();
+        Self {
+            name: name.into(),
+            container,
             options,
-            tables,
-            by_name,
             overlay: MemorySchemaProvider::new(),
-            warnings,
-        })
+        }
     }
 
     /// The name of the schema.
@@ -83,43 +75,46 @@ impl ArraySchema {
         &self.name
     }
 
-    /// The file.
-    pub fn file(&self) -> &Arc<dyn ArrayFile> {
-        &self.file
+    /// The container.
+    pub fn container(&self) -> &Arc<dyn Container> {
+        &self.container
     }
 
-    /// The path of the file, as the user gave it.
+    /// The path or URL of the container, as the user gave it.
     pub fn path(&self) -> &Path {
-        self.file.path()
+        let location = || Path::new(self.container.location());
+        self.container.path().unwrap_or_else(location)
     }
 
     /// Problems found on opening that do not prevent reading, such as repeated names and datasets
     /// that are left out.
     pub fn warnings(&self) -> &[String] {
-        &self.warnings
+        self.container.warnings()
     }
 
     /// The memory that the writer of the file suggests for queries.
     pub fn memory_budget(&self) -> MemoryBudget {
-        self.file.memory_budget()
+        self.container.memory_budget()
     }
 
-    fn dataset(&self, name: &str) -> Result<Option<&Arc<ArrayTable>>> {
-        if let Some(position) = self.by_name.get(name) {
-            return Ok(Some(&self.tables[*position].1));
+    /// Opens a table of the container. A table that was left out gives the reason as an error.
+    fn stored(&self, name: &str) -> Result<Option<ArrayTable>> {
+        let mut found = self.container.table(name)?;
+        if found.is_none() {
+            let tables = self.container.tables();
+            let names = tables.iter().map(|table| table.name.as_str());
+            found = match ignoring_case(names, name) {
+                Ok(Some(number)) => self.container.table(&tables[number].name)?,
+                Ok(None) => None,
+                Err([first, second]) => {
+                    return plan_err!(
+                        "table name {name} is ambiguous: {} has \"{first}\" and \"{second}\"; quote one of them",
+                        self.path().display()
+                    );
+                }
+            };
         }
-        if self.file.dataset(name).is_some() {
-            // The dataset was left out. Opening it again returns the reason.
-            ArrayDataset::try_new(&self.file, name, &self.options)?;
-        }
-        let names = self.tables.iter().map(|(table, _)| table.as_str());
-        match ignoring_case(names, name) {
-            Ok(position) => Ok(position.map(|position| &self.tables[position].1)),
-            Err([first, second]) => plan_err!(
-                "table name {name} is ambiguous: {} has \"{first}\" and \"{second}\"; quote one of them",
-                self.path().display()
-            ),
-        }
+        Ok(found.map(|source| ArrayTable::new(source, self.options.clone())))
     }
 }
 
@@ -129,18 +124,16 @@ impl SchemaProvider for ArraySchema {
         let mut overlay = self.overlay.table_names();
         overlay.sort();
         let seen: HashSet<_> = overlay.iter().cloned().collect();
-        let datasets = self.tables.iter().map(|(table, _)| table);
-        let hidden = datasets.filter(|table| !seen.contains(*table)).cloned();
-        overlay.into_iter().chain(hidden).collect()
+        let stored = self.container.tables().iter().map(|table| &table.name);
+        let visible = stored.filter(|table| !seen.contains(*table)).cloned();
+        overlay.into_iter().chain(visible).collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         if let Some(table) = self.overlay.table(name).await? {
             return Ok(Some(table));
         }
-        Ok(self
-            .dataset(name)?
-            .map(|table| Arc::clone(table) as Arc<dyn TableProvider>))
+        Ok(self.stored(name)?.map(|table| Arc::new(table) as _))
     }
 
     fn register_table(
@@ -152,7 +145,7 @@ impl SchemaProvider for ArraySchema {
     }
 
     fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if !self.overlay.table_exist(name) && self.dataset(name)?.is_some() {
+        if !self.overlay.table_exist(name) && self.stored(name)?.is_some() {
             return exec_err!(
                 "cannot drop {name}: it is a dataset of the read-only file {}",
                 self.path().display()
@@ -162,6 +155,6 @@ impl SchemaProvider for ArraySchema {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.overlay.table_exist(name) || matches!(self.dataset(name), Ok(Some(_)))
+        self.overlay.table_exist(name) || matches!(self.stored(name), Ok(Some(_)))
     }
 }

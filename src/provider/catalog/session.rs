@@ -12,11 +12,9 @@ use datafusion::datasource::file_format::FileFormatFactory;
 use datafusion::prelude::SessionContext;
 
 use crate::error::Error;
+use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::attributes::AttributedResults;
-use crate::provider::catalog::external::{
-    ArrayTableFactory, ArrayUrlFactory, RegularFilesFactory, STORED_AS,
-};
-use crate::provider::catalog::location::is_tet;
+use crate::provider::catalog::external::{ArrayTableFactory, ArrayUrlFactory, RegularFilesFactory};
 use crate::provider::catalog::schema::ArraySchema;
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::catalog::settings::options::ArrayOptions;
@@ -167,12 +165,16 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     for factory in ctx.state_ref().write().table_factories_mut().values_mut() {
         *factory = Arc::new(RegularFilesFactory(Arc::clone(factory)));
     }
-    for format in STORED_AS {
-        let factory = Arc::new(ArrayTableFactory::new(defaults.clone()));
-        let state = ctx.state_ref();
-        let mut state = state.write();
-        let factories = state.table_factories_mut();
-        factories.insert(format.to_string(), factory);
+    let formats = FormatRegistry::of(ctx.state_ref().read().config());
+    // Reversed, so that the first of several formats with the same keyword is registered.
+    for format in formats.formats().iter().rev() {
+        for keyword in format.keywords() {
+            let factory = ArrayTableFactory::new(Arc::clone(format), defaults.clone());
+            let state = ctx.state_ref();
+            let mut state = state.write();
+            let factories = state.table_factories_mut();
+            factories.insert((*keyword).to_string(), Arc::new(factory));
+        }
     }
     #[cfg(feature = "parquet")]
     AttributedParquet::register(&mut ctx.state_ref().write());
@@ -207,7 +209,8 @@ impl ArraySessionExt for SessionContext {
         path: &Path,
         options: ArrayOptions,
     ) -> Result<Arc<ArraySchema>> {
-        self.register_array_file_as(&stem(path)?, path, options)
+        let formats = FormatRegistry::of(&self.copied_config());
+        self.register_array_file_as(&stem(path, &formats)?, path, options)
             .await
     }
 
@@ -218,7 +221,7 @@ impl ArraySessionExt for SessionContext {
         options: ArrayOptions,
     ) -> Result<Arc<ArraySchema>> {
         let config = self.copied_config();
-        let schema = ArraySchema::open_in(config.options(), schema.to_string(), path, options)?;
+        let schema = ArraySchema::open_in(&config, schema.to_string(), path, options)?;
         let schema = Arc::new(schema);
         register_schemas(self, std::slice::from_ref(&schema))?;
         Ok(schema)
@@ -235,13 +238,14 @@ impl ArraySessionExt for SessionContext {
             refused: Vec::new(),
         };
         let mut names = HashSet::new();
-        for file in tet_files(path)? {
-            let Ok(name) = stem(&file) else {
+        let formats = FormatRegistry::of(&config);
+        for file in files_in(path, &formats)? {
+            let Ok(name) = stem(&file, &formats) else {
                 let message = "the file name is not valid UTF-8 and cannot name a schema";
                 folder.refused.push(Error::invalid(&file, message));
                 continue;
             };
-            match ArraySchema::open_in(config.options(), name, &file, options.clone()) {
+            match ArraySchema::open_in(&config, name, &file, options.clone()) {
                 Ok(schema) if !names.insert(schema.name().to_string()) => {
                     let message = "another file in the directory has the same stem";
                     folder.refused.push(Error::invalid(&file, message));
@@ -261,14 +265,14 @@ impl ArraySessionExt for SessionContext {
         options: ArrayOptions,
     ) -> Result<()> {
         add_config(self);
-        let opened = ArrayTable::open_in(self.copied_config().options(), path, &options)?;
+        let opened = ArrayTable::open_in(&self.copied_config(), path, &options)?;
         self.register_table(table, Arc::new(opened))?;
         Ok(())
     }
 
     async fn read_array(&self, path: &Path, options: ArrayOptions) -> Result<DataFrame> {
         add_config(self);
-        let opened = ArrayTable::open_in(self.copied_config().options(), path, &options)?;
+        let opened = ArrayTable::open_in(&self.copied_config(), path, &options)?;
         self.read_table(Arc::new(opened))
     }
 }
@@ -325,39 +329,36 @@ fn add_config(ctx: &SessionContext) {
 }
 
 /// The file name without its extension; for a package, without `.tet.d`.
-fn stem(path: &Path) -> Result<String> {
-    match path.file_stem().and_then(|stem| stem.to_str()) {
-        Some(stem) => {
-            let inner = Path::new(stem);
-            let name = match inner.file_stem().and_then(|name| name.to_str()) {
-                Some(name) if has_extension(path, "d") && has_extension(inner, "tet") => name,
-                _ => stem,
-            };
-            Ok(name.to_string())
-        }
-        None => plan_err!(
+fn stem(path: &Path, formats: &FormatRegistry) -> Result<String> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    let (Some(name), Some(stem)) = (name, stem) else {
+        return plan_err!(
             "{}: the file name is not valid UTF-8 and cannot name a schema; choose another name",
             path.display()
-        ),
-    }
+        );
+    };
+    let extensions = formats.formats().iter().flat_map(|one| one.extensions());
+    let compound = extensions.filter(|extension| extension.contains('.'));
+    let mut stems = compound.filter_map(|extension| {
+        let (stem, dot) = name.split_at_checked(name.len().checked_sub(extension.len() + 1)?)?;
+        let found = dot.strip_prefix('.')?;
+        (found.eq_ignore_ascii_case(extension) && !stem.is_empty()).then_some(stem)
+    });
+    Ok(stems.next().unwrap_or(stem).to_string())
 }
 
-/// The `*.tet` files and the packages in a directory, sorted.
-fn tet_files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+/// The files in a directory that need not be named, such as `*.tet` and packages, sorted.
+fn files_in(folder: &Path, formats: &FormatRegistry) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for entry in folder.read_dir().map_err(Error::io(folder, "list"))? {
         let path = entry.map_err(Error::io(folder, "list"))?.path();
-        if is_tet(&path) {
+        if formats.finds_in_directories(&path) {
             files.push(path);
         }
     }
     files.sort();
     Ok(files)
-}
-
-fn has_extension(path: &Path, expected: &str) -> bool {
-    let extension = path.extension().unwrap_or_default();
-    extension.eq_ignore_ascii_case(expected)
 }
 
 #[cfg(test)]
@@ -374,7 +375,10 @@ mod tests {
             ("a/era.d", "era"),
             ("a/.tet.d", ".tet"),
         ] {
-            assert_eq!(stem(Path::new(path)).unwrap(), expected);
+            assert_eq!(
+                stem(Path::new(path), &FormatRegistry::default()).unwrap(),
+                expected
+            );
         }
     }
 }

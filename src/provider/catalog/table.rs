@@ -12,11 +12,12 @@ use datafusion::datasource::TableType;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
-use crate::provider::adapters::arrays;
 use crate::provider::attributes::plain;
 use crate::provider::catalog::description::TableDescription;
+use crate::provider::catalog::open::open_table;
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::planning::pushdown;
 use crate::provider::scan::ArrayScan;
@@ -80,17 +81,17 @@ impl ArrayTable {
     /// Returns [`Error`] if the file cannot be opened, if it has several tables and none is named,
     /// or if the dataset cannot be read.
     pub fn open(path: impl AsRef<Path>, options: &ArrayOptions) -> Result<Self, Error> {
-        Self::open_in(&ConfigOptions::new(), path.as_ref(), options)
+        Self::open_in(&SessionConfig::new(), path.as_ref(), options)
     }
 
     /// Like [`Self::open`], with the settings of a session for options that are unset.
     pub(crate) fn open_in(
-        session: &ConfigOptions,
+        session: &SessionConfig,
         path: &Path,
         options: &ArrayOptions,
     ) -> Result<Self, Error> {
-        let grid = arrays::open(path, options, session)?;
-        Ok(Self::from_grid(grid, options.clone()))
+        let source = open_table(path, options, session)?;
+        Ok(Self::new(source, options.clone()))
     }
 
     /// The source of the table's blocks.

@@ -9,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::Float64Type;
 use datafusion::common::{Result, exec_err, plan_err};
-use datafusion::config::ConfigOptions;
+use datafusion::prelude::SessionConfig;
 
 use crate::format::array::{
     ArrayFile, ArrayWriter, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
@@ -20,10 +20,11 @@ use crate::format::npy::contiguous_chunk;
 use crate::format::tet::LIMITS;
 use crate::grid::{ChunkGrid, CoordinateSource, Selection, Window, infer_labels};
 use crate::provider::adapters::arrays::{
-    ArrayDataset, MEANINGFUL, StoredArray, StoredWindowReader, WriteOptions, base, create_file,
-    group, open_file,
+    ArrayContainer, ArrayDataset, MEANINGFUL, StoredArray, StoredWindowReader, WriteOptions, base,
+    create_file, group,
 };
 use crate::provider::adapters::file_kind::FileKind;
+use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::catalog::settings::unpack::Unpack;
 use crate::provider::convert::copy_blocks;
@@ -63,7 +64,12 @@ pub(super) fn convert(
 ) -> Result<Converted> {
     let (path, named) = split_dataset(input);
     let read_options = options.read_options().with_access(Access::Pread);
-    let file = open_file(&path, &read_options, &ConfigOptions::new())?;
+    let session = SessionConfig::new();
+    let container = FormatRegistry::of(&session).open(&path, &read_options, &session)?;
+    let Some(container) = container.downcast_ref::<ArrayContainer>() else {
+        return plan_err!("{}: does not store arrays", path.display());
+    };
+    let file = Arc::clone(container.file());
     let mut converted = Converted {
         warnings: file.warnings().to_vec(),
         ..Converted::default()

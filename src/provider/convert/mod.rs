@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use crate::format::array::Compression;
+use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::settings::unpack::Unpack;
 
@@ -66,8 +67,9 @@ impl Default for ConvertOptions {
 }
 
 impl ConvertOptions {
-    /// Returns a warning for each option that has no effect for these formats.
-    fn unused(&self, source: FileKind, target: FileKind) -> Vec<String> {
+    /// Returns a warning for each option that has no effect. `is_array` is `true` if the input holds
+    /// arrays.
+    fn unused(&self, is_array: bool, target: FileKind) -> Vec<String> {
         let has_chunks = target.is_array() && target != FileKind::Npy;
         let options = [
             ("chunk", self.chunk.is_some() && !has_chunks),
@@ -75,11 +77,11 @@ impl ConvertOptions {
             ("zone-maps", self.zone_maps && target != FileKind::Tet),
             (
                 "dims",
-                self.dims.is_some() && !source.is_array() && !target.is_array(),
+                self.dims.is_some() && !is_array && !target.is_array(),
             ),
             (
                 "dataset",
-                self.dataset.is_some() && !source.is_array() && !target.is_array(),
+                self.dataset.is_some() && !is_array && !target.is_array(),
             ),
         ];
         let unused = options.into_iter().filter(|(_, is_unused)| *is_unused);
@@ -164,20 +166,35 @@ pub async fn convert(
             output.display()
         );
     }
-    let source = FileKind::of_input(&split_dataset(input).0)?;
-    let unused = options.unused(source, target);
-    let converted = match (source.is_array(), target.is_array()) {
+    let is_array = holds_arrays(&split_dataset(input).0)?;
+    let unused = options.unused(is_array, target);
+    let converted = match (is_array, target.is_array()) {
         (true, true) => arrays::convert(input, target, output, options, progress),
         (false, true) if target == FileKind::Npy => plan_err!(
             "{}: rows cannot be written to NumPy files directly; convert them to .tet or .zarr first",
             output.display()
         ),
-        _ => rows::convert(input, source, target, output, options, progress).await,
+        _ => rows::convert(input, is_array, target, output, options, progress).await,
     }?;
     Ok(Converted {
         warnings: unused.into_iter().chain(converted.warnings).collect(),
         ..converted
     })
+}
+
+/// Returns `true` if an existing file or directory holds arrays, `false` if it holds rows. The name
+/// decides only if the content is not recognized.
+fn holds_arrays(path: &Path) -> Result<bool> {
+    if FormatRegistry::default().recognise(path).is_some() {
+        return Ok(true);
+    }
+    match FileKind::by_name(path) {
+        Some(kind) => Ok(kind.is_array()),
+        // Opening the file reports what is wrong with it.
+        None if path.is_file() => Ok(true),
+        None if !path.exists() => plan_err!("{}: no such file or directory", path.display()),
+        None => FileKind::of(path).map(FileKind::is_array),
+    }
 }
 
 /// Splits `file.tet#dataset` into the path and the dataset name. A path that exists is never split.

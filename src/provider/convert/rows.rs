@@ -29,10 +29,10 @@ use crate::provider::error::describe;
 /// The interval at which progress is updated and cancellation is checked.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Copies the rows of a file.
+/// Copies the rows of a file. `is_array` is `true` if the input holds arrays.
 pub(super) async fn convert(
     input: &Path,
-    source: FileKind,
+    is_array: bool,
     target: FileKind,
     output: &Path,
     options: &ConvertOptions,
@@ -44,16 +44,16 @@ pub(super) async fn convert(
     let config = SessionConfig::new().with_target_partitions(options.threads);
     let ctx = SessionContext::new_with_config_rt(config, runtime);
     let mut read_options = options.read_options();
-    if source.is_array() {
+    if is_array {
         read_options.dataset.clone_from(&options.dataset);
     }
     let ctx = enable_arrays(ctx, read_options);
-    let table = match source.is_array() {
+    let table = match is_array {
         true => text(input)?.to_string(),
         false => url(input)?,
     };
     let rows = ctx.table(TableReference::bare(table)).await?;
-    let (factory, given, location) = match array_format(source, target, options) {
+    let (factory, given, location) = match array_format(is_array, target, options) {
         Some(format) => (
             Arc::new(format) as Arc<dyn FileFormatFactory>,
             HashMap::new(),
@@ -84,7 +84,7 @@ pub(super) async fn convert(
 /// Returns the array format of the output with the options of the conversion, or `None` if the
 /// output has rows.
 fn array_format(
-    source: FileKind,
+    is_array: bool,
     target: FileKind,
     options: &ConvertOptions,
 ) -> Option<ArrayFormatFactory> {
@@ -96,7 +96,7 @@ fn array_format(
         ..CopyOptions::default()
     };
     copied.compression = options.compression.unwrap_or(copied.compression);
-    if !source.is_array() {
+    if !is_array {
         copied.dataset.clone_from(&options.dataset);
     }
     ArrayFormatFactory::with_options(target, copied)

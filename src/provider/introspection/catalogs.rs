@@ -6,20 +6,19 @@ use std::sync::Arc;
 use datafusion::catalog::{CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::common::Result;
 
-use crate::format::array::ArrayFile;
 use crate::provider::catalog::schema::ArraySchema;
 use crate::provider::catalog::table::ArrayTable;
 use crate::provider::catalog::url_catalogs::without_urls;
 use crate::provider::source::BlockSource;
+use crate::provider::source::container::Container;
 
 /// A schema of the session, with its arrays.
 #[derive(Debug)]
 pub(super) struct ListedSchema {
     /// The names of the schema and its catalog.
     pub name: SchemaName,
-    /// The file behind the schema, and the warnings from opening the file; `None` for a schema that
-    /// is not a file.
-    pub file: Option<(Arc<dyn ArrayFile>, Vec<String>)>,
+    /// The container behind the schema; `None` for a schema that is not a file.
+    pub container: Option<Arc<dyn Container>>,
     /// The arrays. For a file, tables that SQL added come first, then the arrays in file order.
     pub tables: Vec<ListedTable>,
 }
@@ -51,11 +50,15 @@ pub(super) async fn list(catalogs: &dyn CatalogProviderList) -> Result<Vec<Liste
                 });
             }
         }
-        let file = schema
+        let container = schema
             .downcast_ref::<ArraySchema>()
-            .map(|schema| (Arc::clone(schema.file()), schema.warnings().to_vec()));
-        if file.is_some() || !tables.is_empty() {
-            listed.push(ListedSchema { name, file, tables });
+            .map(|schema| Arc::clone(schema.container()));
+        if container.is_some() || !tables.is_empty() {
+            listed.push(ListedSchema {
+                name,
+                container,
+                tables,
+            });
         }
     }
     Ok(listed)

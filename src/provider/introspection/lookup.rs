@@ -8,6 +8,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::Expr;
 use futures::FutureExt;
 
+use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::location::Location;
 use crate::provider::catalog::url_catalogs::without_urls;
 
@@ -45,7 +46,9 @@ pub(super) fn table(
     let by_name = TableReference::from(text);
     // Names take precedence, because `weather.tet` may also be the table `tet` of the schema
     // `weather`.
-    let by_path = Location::is_array_location(text).then(|| (TableReference::bare(text), true));
+    let formats = FormatRegistry::of(session.config());
+    let is_path = Location::is_array_location(text, &formats);
+    let by_path = is_path.then(|| (TableReference::bare(text), true));
     for (reference, with_paths) in [Some((by_name.clone(), false)), by_path]
         .into_iter()
         .flatten()

@@ -7,6 +7,8 @@
 //! [`GridTable`](crate::provider::scan::grid_table::GridTable) turns any [`GridSource`] into a
 //! block source, so a dense format implements only [`GridSource`].
 
+pub mod container;
+
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::iter::Sum;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tet_sql::format::array::Compression;
 use tet_sql::format::tet::{Codec, DatasetSpec, Dtype, OpenOptions, TetFile};
+use tet_sql::provider::adapters::arrays::ArrayContainer;
 use tet_sql::provider::convert::{ConvertOptions, ConvertProgress, Converted, convert};
 use tet_sql::provider::error::describe;
 use tet_sql::{Access, ArrayOptions, ArraySchema};
@@ -43,7 +44,8 @@ async fn tables(path: &Path, names: &[String]) -> Vec<(String, Vec<String>, Vec<
 
 fn datasets(path: &Path) -> Vec<String> {
     let schema = ArraySchema::open("f", path, ArrayOptions::new()).unwrap();
-    let names = schema.file().datasets().iter().map(|one| one.name());
+    let arrays = schema.container().downcast_ref::<ArrayContainer>().unwrap();
+    let names = arrays.file().datasets().iter().map(|one| one.name());
     names.map(str::to_string).collect()
 }
 

@@ -33,13 +33,13 @@ use tempfile::TempDir;
 /// The number of blocks that are not run, by page and kind, with the reason for each.
 const NOT_RUN: [(&str, &str, usize); 10] = [
     // Diagrams.
-    ("docs/architecture.md", "text", 2),
+    ("docs/architecture.md", "text", 3),
     // Cargo commands, and commands on the reader's files.
     ("README.md", "sh", 4),
     // An excerpt of `examples/embed.rs`, which is compiled.
     ("README.md", "rust", 1),
     // Documentation tests.
-    ("docs/embedding.md", "rust", 6),
+    ("docs/embedding.md", "rust", 7),
     // A dependency in a manifest.
     ("docs/embedding.md", "toml", 1),
     // The benchmark, which takes long.

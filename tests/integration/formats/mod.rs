@@ -7,6 +7,7 @@ pub mod interop;
 pub mod numpy;
 pub mod packages;
 pub mod reference;
+pub mod registered;
 pub mod repairs;
 pub mod writer;
 #[cfg(feature = "zarr")]

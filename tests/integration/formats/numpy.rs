@@ -64,12 +64,8 @@ fn members_with_names_outside_the_archive_are_left_out() {
     }
     archive.finish().unwrap();
     let schema = tet_sql::ArraySchema::open("s", &path, ArrayOptions::new()).unwrap();
-    let names: Vec<_> = schema
-        .file()
-        .datasets()
-        .iter()
-        .map(|one| one.name())
-        .collect();
+    let tables = schema.container().tables().iter();
+    let names: Vec<_> = tables.map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["a/b..c"]);
     assert_eq!(schema.warnings().len(), 5, "{:?}", schema.warnings());
     assert!(

@@ -14,7 +14,7 @@ use arrow::datatypes::{
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::{Dtype, OpenOptions, TetFile};
 use tet_sql::grid::Window;
-use tet_sql::provider::adapters::arrays::ArrayDataset;
+use tet_sql::provider::adapters::arrays::{ArrayContainer, ArrayDataset};
 use tet_sql::provider::catalog::settings::options::ReadOptions;
 use tet_sql::provider::source::GridSource;
 use tet_sql::{Access, ArrayOptions, ArraySchema, ArraySessionExt};
@@ -217,7 +217,9 @@ impl OpenFile {
 
     /// Opens a dataset as an [`ArrayDataset`].
     pub fn grid(&self, dataset: &str) -> ArrayDataset {
-        ArrayDataset::try_new(self.schema.file(), dataset, &self.options).unwrap()
+        let container = self.schema.container();
+        let arrays = container.downcast_ref::<ArrayContainer>().unwrap();
+        ArrayDataset::try_new(arrays.file(), dataset, &self.options).unwrap()
     }
 
     /// Reads a slice of a dataset directly, without SQL.

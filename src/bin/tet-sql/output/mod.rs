@@ -20,7 +20,7 @@ use std::io::{BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tet_sql::provider::adapters::arrays::is_array_file;
+use tet_sql::FormatRegistry;
 
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -215,7 +215,7 @@ impl Output {
             .find(|(single, _)| ending.eq_ignore_ascii_case(single));
         // Truncating a memory-mapped file would crash the process. No array file is overwritten,
         // whether it is open under this name, under another name, or not at all.
-        if is_array_file(path) {
+        if FormatRegistry::default().recognise(path).is_some() {
             return Err(named(
                 "is an array file; array files are never overwritten".to_owned(),
             ));

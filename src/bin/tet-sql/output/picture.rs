@@ -10,7 +10,7 @@ use crate::terminal;
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 use std::path::{Path, PathBuf};
-use tet_sql::provider::adapters::arrays::is_array_file;
+use tet_sql::FormatRegistry;
 use tet_sql_plot::{Characters, Chart, ChartKind, Colours};
 
 /// The maximum number of rows that a chart is drawn from.
@@ -76,7 +76,7 @@ pub async fn chart(
 
 /// Writes a chart to a file. An array file is not overwritten.
 pub fn write(chart: &Chart, path: &Path) -> Result<(), Failure> {
-    if is_array_file(path) {
+    if FormatRegistry::default().recognise(path).is_some() {
         return Err(Failure::message(format!(
             "{}: is an array file; array files are never overwritten",
             path.display()

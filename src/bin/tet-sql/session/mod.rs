@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sysinfo::System;
 use tet_sql::format::remote_location_advice;
-use tet_sql::provider::adapters::arrays::{is_array_directory, is_array_file};
 use tet_sql::provider::convert::FileKind;
 use tet_sql::provider::error::describe;
 use tet_sql::{
-    Access, ArrayOptions, ArraySchema, ArraySessionExt, ArraySettings, Unpack, enable_arrays,
+    Access, ArrayOptions, ArraySchema, ArraySessionExt, ArraySettings, FormatRegistry, Unpack,
+    enable_arrays,
 };
 use url::Url;
 
@@ -85,7 +85,8 @@ impl Input {
     /// Resolves an argument: a path, or `NAME=FILE`. An existing path takes precedence, even if it
     /// contains a `=`.
     pub fn resolve(argument: &Path) -> Result<Self, Failure> {
-        if argument.is_dir() && !is_array_directory(argument) {
+        let formats = FormatRegistry::default();
+        if argument.is_dir() && !formats.is_container_directory(argument) {
             return Ok(Self::Directory(argument.to_owned()));
         }
         if argument.exists() {
@@ -103,7 +104,7 @@ impl Input {
         match named {
             Some((name, path)) if !name.is_empty() && !name.contains(std::path::is_separator) => {
                 let path = Path::new(path);
-                if path.is_dir() && !is_array_directory(path) {
+                if path.is_dir() && !formats.is_container_directory(path) {
                     Err(Failure::message(format!(
                         "{}: is a directory of several files, which cannot all be named {name}: leave out \
                          {name}=, or give one file",
@@ -126,7 +127,7 @@ impl Input {
 /// those of an array file.
 fn has_rows(path: &Path) -> bool {
     let is_named_so = FileKind::of(path).is_ok_and(|kind| !kind.is_array());
-    is_named_so && path.is_file() && !is_array_file(path)
+    is_named_so && path.is_file() && FormatRegistry::default().recognise(path).is_none()
 }
 
 /// Returns the name of a file without its extension.

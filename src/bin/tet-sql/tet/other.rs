@@ -10,8 +10,8 @@ use tet_sql::Access;
 use tet_sql::format::array::{ArrayFile, Dataset};
 use tet_sql::format::foreign;
 use tet_sql::format::tet::{MAGIC, is_package};
-use tet_sql::provider::adapters::arrays::is_array_file;
-use tet_sql::{ArrayOptions, ArraySchema};
+use tet_sql::provider::adapters::arrays::ArrayContainer;
+use tet_sql::{ArrayOptions, ArraySchema, FormatRegistry};
 
 use super::Failure;
 use super::info::{Sections, chunk_count, dtype};
@@ -32,7 +32,9 @@ pub fn open(path: &Path, command: &str) -> Result<Option<Arc<dyn ArrayFile>>, Fa
     if is_array_file(path) {
         let options = ArrayOptions::new().with_access(Access::Pread);
         let schema = ArraySchema::open("file", path, options)?;
-        return Ok(Some(Arc::clone(schema.file())));
+        if let Some(arrays) = schema.container().downcast_ref::<ArrayContainer>() {
+            return Ok(Some(Arc::clone(arrays.file())));
+        }
     }
     if let Some(advice) = foreign(path) {
         return Err(Failure::Message(format!("{}: {advice}", path.display())));
@@ -56,6 +58,10 @@ pub fn refuse(path: &Path, command: &str) -> Result<(), Failure> {
         ))),
         false => Ok(()),
     }
+}
+
+fn is_array_file(path: &Path) -> bool {
+    FormatRegistry::default().recognise(path).is_some()
 }
 
 fn starts_as_tet(path: &Path) -> bool {

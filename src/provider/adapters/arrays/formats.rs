@@ -1,91 +1,102 @@
-//! Detects the format of array files, and opens and creates them.
+//! The array formats of this crate: how to recognise, open and create their files.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use datafusion::config::ConfigOptions;
+use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
-use crate::format::array::{ArrayFile, ArrayWriter, DatasetSpec};
-use crate::format::foreign;
+use crate::format::array::{ArrayWriter, DatasetSpec};
 use crate::format::npy::{NpyFile, NpyWriter};
 use crate::format::tet::{FileMetadata, MAGIC, TetFile, TetWriter, is_package};
 #[cfg(feature = "zarr")]
 use crate::format::zarr::{
     self, OutwardLinks, ZarrFile, ZarrVersion, ZarrWriteOptions, ZarrWriter,
 };
+use crate::provider::adapters::arrays::container::ArrayContainer;
 use crate::provider::adapters::file_kind::FileKind;
+use crate::provider::adapters::registry::{Candidate, Format};
 use crate::provider::catalog::settings::options::ArrayOptions;
+use crate::provider::source::container::Container;
 
-/// The extension of packages.
-const PACKAGE: &str = "tet.d";
 /// The first bytes of NumPy files: `.npy`, `.npz`, and a `.npz` without arrays.
 const NUMPY: [&[u8]; 3] = [b"\x93NUM", b"PK\x03\x04", b"PK\x05\x06"];
 
-/// Opens an array file, whose format is detected from its content. `session` gives the access mode
-/// if `options` does not.
-///
-/// # Errors
-/// Returns an error if the file cannot be opened.
-pub(crate) fn open_file(
-    path: &Path,
-    options: &ArrayOptions,
-    session: &ConfigOptions,
-) -> Result<Arc<dyn ArrayFile>, Error> {
-    #[cfg(feature = "zarr")]
-    let links = match options.refuse_outward_links {
-        true => OutwardLinks::Refuse,
-        false => OutwardLinks::Follow,
-    };
-    let options = options.open_options(session);
-    // Tried first, since there may be thousands of `.tet` files, and no other format passes for
-    // one.
-    let error = match TetFile::open(path, options) {
-        Ok(file) => return Ok(Arc::new(file)),
-        Err(error) => error,
-    };
-    #[cfg(feature = "zarr")]
-    if !is_package(path) && zarr::is_hierarchy(path) {
-        return Ok(Arc::new(ZarrFile::open(path, options.access, links)?));
+/// Returns the formats of this crate.
+pub(in crate::provider) fn built_in() -> Vec<Arc<dyn Format>> {
+    vec![
+        Arc::new(TetFormat),
+        #[cfg(feature = "zarr")]
+        Arc::new(ZarrFormat),
+        Arc::new(NpyFormat),
+    ]
+}
+
+/// `.tet` files, and packages of them (`X.tet.d`).
+#[derive(Debug)]
+struct TetFormat;
+
+impl Format for TetFormat {
+    fn name(&self) -> &'static str {
+        "tet"
     }
-    match NUMPY.contains(&start(path).as_slice()) {
-        true => Ok(Arc::new(NpyFile::open(path, options.access)?)),
-        false => Err(match foreign(path) {
-            Some(advice) => Error::invalid(path, advice),
-            None => error,
-        }),
+
+    fn keywords(&self) -> &'static [&'static str] {
+        &["TET"]
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["tet", "tet.d"]
+    }
+
+    fn recognises(&self, candidate: &Candidate<'_>) -> bool {
+        match candidate.is_directory() {
+            true => is_package(candidate.path()),
+            false => candidate.start().starts_with(&MAGIC),
+        }
+    }
+
+    fn is_found_in_directories(&self, path: &Path) -> bool {
+        let extension = path.extension().unwrap_or_default();
+        (extension.eq_ignore_ascii_case("tet") && path.is_file()) || is_package(path)
+    }
+
+    fn open(
+        &self,
+        path: &Path,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let file = TetFile::open(path, options.open_options(session.options()))?;
+        Ok(ArrayContainer::shared(Arc::new(file), options))
     }
 }
 
-/// The first bytes of a file, at most four; empty for a directory. Errors are left to whoever opens
-/// the file.
-fn start(path: &Path) -> Vec<u8> {
-    let mut start = Vec::new();
-    // A pipe or a device may never end, or never deliver a byte.
-    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
-    if is_file && let Ok(file) = File::open(path) {
-        file.take(4).read_to_end(&mut start).ok();
-    }
-    start
-}
+/// Zarr hierarchies and arrays.
+#[cfg(feature = "zarr")]
+#[derive(Debug)]
+struct ZarrFormat;
 
-/// Returns `true` if a directory is read as one file: a package, or a Zarr hierarchy.
-pub fn is_array_directory(path: &Path) -> bool {
-    #[cfg(feature = "zarr")]
-    if zarr::is_hierarchy(path) {
-        return true;
+#[cfg(feature = "zarr")]
+impl Format for ZarrFormat {
+    fn name(&self) -> &'static str {
+        "zarr"
     }
-    is_package(path)
-}
 
-/// Splits the path of an array in a Zarr hierarchy (`store.zarr/t2m`) into the hierarchy and the
-/// name of the array; `None` for any other path.
-pub(crate) fn member_of_hierarchy(path: &Path) -> Option<(&Path, String)> {
-    #[cfg(feature = "zarr")]
-    {
+    fn keywords(&self) -> &'static [&'static str] {
+        &["ZARR"]
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["zarr"]
+    }
+
+    fn recognises(&self, candidate: &Candidate<'_>) -> bool {
+        candidate.is_directory() && zarr::is_hierarchy(candidate.path())
+    }
+
+    fn split_member<'a>(&self, path: &'a Path) -> Option<(&'a Path, String)> {
         let is_array = zarr::is_array(path);
         if !is_array && path.exists() {
             return None;
@@ -96,29 +107,55 @@ pub(crate) fn member_of_hierarchy(path: &Path) -> Option<(&Path, String)> {
         let name = path.strip_prefix(root).ok()?.to_str()?;
         Some((root, name.replace(std::path::MAIN_SEPARATOR, "/")))
     }
-    #[cfg(not(feature = "zarr"))]
-    {
-        let _ = path;
-        None
+
+    fn open(
+        &self,
+        path: &Path,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let links = match options.refuse_outward_links {
+            true => OutwardLinks::Refuse,
+            false => OutwardLinks::Follow,
+        };
+        let access = options.open_options(session.options()).access;
+        let file = ZarrFile::open(path, access, links)?;
+        Ok(ArrayContainer::shared(Arc::new(file), options))
     }
 }
 
-/// Returns `true` if a path is an array file by its first bytes, or a directory that is read as
-/// one.
-pub fn is_array_file(path: &Path) -> bool {
-    let start = start(path);
-    start == MAGIC || NUMPY.contains(&start.as_slice()) || is_array_directory(path)
-}
+/// NumPy files: `.npy`, and `.npz` with several arrays.
+#[derive(Debug)]
+struct NpyFormat;
 
-/// Returns `true` if a file name has the extension of an array format.
-pub(crate) fn is_array_name(name: &str) -> bool {
-    let name = name.trim_end_matches('/').to_ascii_lowercase();
-    FileKind::array_extensions()
-        .chain([PACKAGE])
-        .any(|extension| {
-            name.strip_suffix(extension)
-                .is_some_and(|rest| rest.ends_with('.'))
-        })
+impl Format for NpyFormat {
+    fn name(&self) -> &'static str {
+        "npy"
+    }
+
+    fn keywords(&self) -> &'static [&'static str] {
+        &["NPY", "NPZ"]
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["npy", "npz"]
+    }
+
+    fn recognises(&self, candidate: &Candidate<'_>) -> bool {
+        let mut magics = NUMPY.iter();
+        magics.any(|magic| candidate.start().starts_with(magic))
+    }
+
+    fn open(
+        &self,
+        path: &Path,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let access = options.open_options(session.options()).access;
+        let file = NpyFile::open(path, access)?;
+        Ok(ArrayContainer::shared(Arc::new(file), options))
+    }
 }
 
 /// Settings for writing an array file. Each format applies those that it supports.

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use arrow::array::StringArray;
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use datafusion::common::{Result, plan_err};
-use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::prelude::SessionConfig;
 
 use crate::error::{Error, ErrorLocation};
 use crate::grid::{Axis, CoordinateSource, IndexSet};
-use crate::provider::adapters::arrays;
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::catalog::many_files::axis_union::AxisUnion;
 use crate::provider::catalog::many_files::blocks::{ManyFileBlocks, SingleFileBlocks};
+use crate::provider::catalog::open::open_table;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::planning::axis_filter::evaluate;
 use crate::provider::planning::pushdown::{Pushdown, only_column};
@@ -52,12 +52,19 @@ impl FileTable {
         location: &str,
         files: &[PathBuf],
         options: &ArrayOptions,
-        session: &ConfigOptions,
+        session: &SessionConfig,
     ) -> Result<Self> {
         let mut members: Vec<Arc<dyn GridSource>> = Vec::with_capacity(files.len());
         let mut first: Option<Fields> = None;
         for path in files {
-            let member = arrays::open(path, options, session)?;
+            let source = open_table(path, options, session)?;
+            let Some(member) = source.grids().into_iter().next() else {
+                let name = source.name();
+                return plan_err!(
+                    "{}: {name:?} is not an array, and only arrays form one table of many files",
+                    path.display()
+                );
+            };
             let fields = columns(member.as_ref());
             match &first {
                 None => first = Some(fields),

@@ -1,6 +1,6 @@
 //! Options of a file or table. Some are fixed when the file is opened; others follow the session.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, plan_err};
@@ -48,6 +48,8 @@ pub struct ArrayOptions {
     /// Refuses data outside of a Zarr hierarchy that is linked into it. Otherwise such links only
     /// give a warning on opening. Fixed on opening.
     pub refuse_outward_links: bool,
+    /// Options that only one format has, by name. Fixed on opening.
+    pub format_options: BTreeMap<String, String>,
     /// Adds a column `file` with the path of each row's file to a table over files. Fixed when the
     /// table is created. Ignored by a table over a single dataset of an open file.
     pub file_column: bool,
@@ -76,6 +78,7 @@ impl Default for ArrayOptions {
             decode_times: true,
             unpack: None,
             refuse_outward_links: false,
+            format_options: BTreeMap::new(),
             file_column: false,
             access: None,
             nan_as_null: None,
@@ -161,6 +164,12 @@ impl ArrayOptions {
     /// Sets whether links out of a Zarr hierarchy are refused.
     pub fn with_refused_outward_links(mut self, refused: bool) -> Self {
         self.refuse_outward_links = refused;
+        self
+    }
+
+    /// Sets an option that only one format has.
+    pub fn with_format_option(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.format_options.insert(name.into(), value.into());
         self
     }
 

@@ -47,31 +47,15 @@ impl Listing for Attributes {
     }
 }
 
-/// The attributes of the file itself: the tool that wrote it, the version of that tool, and the
-/// creation time.
+/// The attributes of the file itself, such as the tool that wrote it.
 fn of_file(schema: &ListedSchema) -> Vec<Row> {
-    let file = schema
-        .file
-        .as_ref()
-        .and_then(|(file, _)| file.file_metadata());
-    let Some(about) = file else {
-        return Vec::new();
-    };
-    let attributes = [
-        ("tool", &about.tool),
-        ("library_version", &about.library_version),
-        ("created_at", &about.created_at),
-    ];
-    attributes
-        .into_iter()
-        .filter_map(|(key, value)| {
-            Some(Row {
-                table: None,
-                dataset: None,
-                column: None,
-                key: key.to_string(),
-                value: value.clone()?,
-            })
-        })
-        .collect()
+    let attributes = schema.container.iter().flat_map(|one| one.attributes());
+    let rows = attributes.map(|(key, value)| Row {
+        table: None,
+        dataset: None,
+        column: None,
+        key,
+        value,
+    });
+    rows.collect()
 }

@@ -9,22 +9,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use datafusion::common::Result;
 
 use crate::error::Error;
-use crate::format::array::ArrayFile;
-use crate::format::array::FileMetadata;
 use crate::provider::introspection::catalogs::ListedSchema;
 use crate::provider::introspection::column::Column;
 use crate::provider::introspection::listing::Listing;
 use crate::provider::introspection::tables::history::instant;
+use crate::provider::source::container::{Container, ContainerSummary};
 
 /// Lists one row per file.
 pub(crate) struct Files;
 
 /// A file. Its size and modification time are read from the file system on first use.
 pub(crate) struct Row {
-    file: Arc<dyn ArrayFile>,
+    container: Arc<dyn Container>,
     tables: u64,
-    warnings: Vec<String>,
-    on_disk: OnceCell<Result<FileStat, Error>>,
+    summary: OnceCell<ContainerSummary>,
+    on_disk: OnceCell<Result<Option<FileStat>, Error>>,
 }
 
 /// The size and modification time of a file, or of all files in a directory.
@@ -39,41 +38,45 @@ impl Listing for Files {
     type Row = Row;
     const NAME: &'static str = "tet_files";
     const COLUMNS: &'static [Column<Row>] = &[
-        Column::text("path", |row| Ok(Some(row.path().display().to_string()))),
-        Column::text("format", |row| Ok(Some(row.file.format().to_string()))),
+        Column::text("path", |row| Ok(Some(row.container.location().to_string()))),
+        Column::text("format", |row| Ok(Some(row.container.format().to_string()))),
         Column::number("layout_version", |row| {
-            Ok(row.file.layout_version().map(u64::from))
+            Ok(row.summary().version.map(u64::from))
         }),
-        Column::number("generation", |row| Ok(row.file.generation())),
-        Column::number("datasets", |row| Ok(Some(row.file.datasets().len() as u64))),
+        Column::number("generation", |row| Ok(row.summary().generation)),
+        Column::number("datasets", |row| Ok(row.summary().datasets)),
         Column::number("tables", |row| Ok(Some(row.tables))),
-        Column::number("chunks", |row| Ok(row.file.listed_chunks())),
+        Column::number("chunks", |row| Ok(row.summary().chunks)),
         Column::number("stored_bytes", |row| {
-            Ok(row.on_disk().ok().map(|disk| disk.bytes))
+            Ok(row.on_disk().ok().flatten().map(|disk| disk.bytes))
         }),
         Column::time("modified", |row| {
-            Ok(row.on_disk().ok().and_then(|disk| micros(disk.modified)))
+            let disk = row.on_disk().ok().flatten();
+            Ok(disk.and_then(|disk| micros(disk.modified)))
         }),
-        Column::flag("has_zone_maps", |row| Ok(row.file.has_chunk_statistics())),
-        Column::text("tool", |row| Ok(row.about(|about| about.tool.clone()))),
+        Column::flag("has_zone_maps", |row| Ok(row.summary().has_statistics)),
+        Column::text("tool", |row| Ok(row.summary().written_by.tool.clone())),
         Column::text("tool_version", |row| {
-            Ok(row.about(|about| about.library_version.clone()))
+            Ok(row.summary().written_by.library_version.clone())
         }),
         Column::time("created", |row| {
-            Ok(row.about(|about| instant(about.created_at.as_deref()?)))
+            let created = row.summary().written_by.created_at.as_deref();
+            Ok(created.and_then(instant))
         }),
-        Column::texts("warnings", |row| Ok(Some(row.warnings.clone()))),
+        Column::texts("warnings", |row| {
+            Ok(Some(row.container.warnings().to_vec()))
+        }),
         Column::text("problem", |row| {
             Ok(row.on_disk().err().map(ToString::to_string))
         }),
     ];
 
     fn rows(schema: &ListedSchema) -> Vec<Row> {
-        let files = schema.file.iter();
-        let rows = files.map(|(file, warnings)| Row {
-            file: Arc::clone(file),
+        let containers = schema.container.iter();
+        let rows = containers.map(|container| Row {
+            container: Arc::clone(container),
             tables: schema.tables.len() as u64,
-            warnings: warnings.clone(),
+            summary: OnceCell::new(),
             on_disk: OnceCell::new(),
         });
         rows.collect()
@@ -81,20 +84,19 @@ impl Listing for Files {
 }
 
 impl Row {
-    fn path(&self) -> &Path {
-        self.file.path()
+    fn summary(&self) -> &ContainerSummary {
+        self.summary.get_or_init(|| self.container.summary())
     }
 
-    fn on_disk(&self) -> Result<&FileStat, &Error> {
+    /// Returns the size and time in the file system; `None` for a container elsewhere.
+    fn on_disk(&self) -> Result<Option<&FileStat>, &Error> {
         let found = self.on_disk.get_or_init(|| {
-            let path = self.path();
-            on_disk(path).map_err(Error::io(path, "read the metadata"))
+            let path = self.container.path();
+            let found =
+                path.map(|path| on_disk(path).map_err(Error::io(path, "read the metadata")));
+            found.transpose()
         });
-        found.as_ref()
-    }
-
-    fn about<T>(&self, of: impl FnOnce(&FileMetadata) -> Option<T>) -> Option<T> {
-        of(self.file.file_metadata()?)
+        found.as_ref().map(Option::as_ref)
     }
 }
 

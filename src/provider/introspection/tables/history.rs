@@ -36,14 +36,14 @@ impl Listing for History {
     ];
 
     fn rows(schema: &ListedSchema) -> Vec<Row> {
-        let Some((file, _)) = &schema.file else {
+        let Some(container) = &schema.container else {
             return Vec::new();
         };
-        let steps = file.history().iter();
+        let steps = container.history().iter();
         steps
             .zip(0..)
             .map(|(step, position)| Row {
-                path: file.path().display().to_string(),
+                path: container.location().to_string(),
                 position,
                 step: step.clone(),
             })

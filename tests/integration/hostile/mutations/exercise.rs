@@ -11,6 +11,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::repair::anatomy::Anatomy;
 use tet_sql::format::tet::repair::repair;
 use tet_sql::format::tet::verify::{Report, VerifyOptions, verify};
+use tet_sql::provider::adapters::arrays::ArrayContainer;
 use tet_sql::provider::catalog::settings::options::ReadOptions;
 use tet_sql::provider::source::Progress;
 use tet_sql::{Access, ArrayOptions, ArraySchema, ArrayTable};
@@ -27,8 +28,9 @@ pub fn open(path: &Path, access: Access) -> Vec<ArrayTable> {
     let Ok(schema) = ArraySchema::open("f", path, options.clone()) else {
         return Vec::new();
     };
-    schema.file().chunk_statistics(access).ok();
-    schema.file().value_index(access).ok();
+    let arrays = schema.container().downcast_ref::<ArrayContainer>().unwrap();
+    arrays.file().chunk_statistics(access).ok();
+    arrays.file().value_index(access).ok();
     let mut names = schema.table_names();
     names.truncate(MAX_TABLES);
     let tables = names.into_iter().filter_map(|name| {

@@ -163,7 +163,7 @@ impl Case {
         for (name, dataset, values) in tables {
             let location = format!("{}#{dataset}", files.display());
             let state = ctx.state();
-            let ours = open_location(&location, &self.options, state.config_options()).unwrap();
+            let ours = open_location(&location, &self.options, state.config()).unwrap();
             let (dimensions, theirs) = self.exploded(&axes, &values, folder.path());
             let types = |schema: &Schema| {
                 let fields = schema.fields().iter();

@@ -1,0 +1,209 @@
+//! A file of arrays as a container: its datasets, then the wide tables over them.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use crate::error::Error;
+use crate::format::array::{ArrayFile, HistoryRow, MemoryBudget};
+use crate::grid::CoordinateSource;
+use crate::provider::adapters::arrays::coordinates::CoordinateDatasets;
+use crate::provider::adapters::arrays::dataset::ArrayDataset;
+use crate::provider::adapters::arrays::wide::wide_tables;
+use crate::provider::catalog::settings::options::ArrayOptions;
+use crate::provider::scan::grid_table::GridTable;
+use crate::provider::source::container::{Container, ContainerSummary, TableEntry, TableRole};
+use crate::provider::source::{BlockSource, GridSource};
+
+/// A file of arrays, of any format, as a container.
+///
+/// Each dataset is a table. Two or more datasets of a group that share their axes also form a wide
+/// table.
+#[derive(Debug)]
+pub struct ArrayContainer {
+    file: Arc<dyn ArrayFile>,
+    location: String,
+    options: ArrayOptions,
+    /// The tables, once they are needed: opening one dataset by name needs no other.
+    tables: OnceLock<Tables>,
+}
+
+/// The tables of a file.
+#[derive(Debug)]
+struct Tables {
+    /// The datasets in file order, then the wide tables.
+    entries: Vec<TableEntry>,
+    sources: Vec<Arc<dyn BlockSource>>,
+    /// The index into `sources` of each name.
+    by_name: HashMap<String, usize>,
+    /// The warnings of the file, then metadata that is ignored, and datasets that are left out.
+    warnings: Vec<String>,
+}
+
+impl ArrayContainer {
+    /// Creates the container of an open file.
+    pub fn new(file: Arc<dyn ArrayFile>, options: &ArrayOptions) -> Self {
+        Self {
+            location: file.path().display().to_string(),
+            file,
+            options: options.clone(),
+            tables: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn shared(file: Arc<dyn ArrayFile>, options: &ArrayOptions) -> Arc<dyn Container> {
+        Arc::new(Self::new(file, options))
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<dyn ArrayFile> {
+        &self.file
+    }
+
+    fn opened(&self) -> &Tables {
+        let open = || Tables::new(&self.file, &self.options);
+        self.tables.get_or_init(open)
+    }
+}
+
+impl Container for ArrayContainer {
+    fn format(&self) -> &'static str {
+        self.file.format()
+    }
+
+    fn location(&self) -> &str {
+        &self.location
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(self.file.path())
+    }
+
+    fn tables(&self) -> &[TableEntry] {
+        &self.opened().entries
+    }
+
+    fn table(&self, name: &str) -> Result<Option<Arc<dyn BlockSource>>, Error> {
+        if let Some(tables) = self.tables.get()
+            && let Some(number) = tables.by_name.get(name)
+        {
+            return Ok(Some(Arc::clone(&tables.sources[*number])));
+        }
+        if self.file.dataset(name).is_some() {
+            let dataset = ArrayDataset::try_new(&self.file, name, &self.options)?;
+            return Ok(Some(Arc::new(GridTable::new(Arc::new(dataset)))));
+        }
+        let tables = self.opened();
+        let number = tables.by_name.get(name);
+        Ok(number.map(|number| Arc::clone(&tables.sources[*number])))
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.opened().warnings
+    }
+
+    fn attributes(&self) -> Vec<(String, String)> {
+        let Some(about) = self.file.file_metadata() else {
+            return Vec::new();
+        };
+        let attributes = [
+            ("tool", &about.tool),
+            ("library_version", &about.library_version),
+            ("created_at", &about.created_at),
+        ];
+        let attributes = attributes.into_iter();
+        attributes
+            .filter_map(|(key, value)| Some((key.to_string(), value.clone()?)))
+            .collect()
+    }
+
+    fn summary(&self) -> ContainerSummary {
+        ContainerSummary {
+            version: self.file.layout_version(),
+            generation: self.file.generation(),
+            datasets: Some(self.file.datasets().len() as u64),
+            chunks: self.file.listed_chunks(),
+            has_statistics: self.file.has_chunk_statistics(),
+            written_by: self.file.file_metadata().cloned().unwrap_or_default(),
+        }
+    }
+
+    fn history(&self) -> &[HistoryRow] {
+        self.file.history()
+    }
+
+    fn memory_budget(&self) -> MemoryBudget {
+        self.file.memory_budget()
+    }
+}
+
+impl Tables {
+    /// Opens the tables of a file. Only the first of several datasets with the same name is a
+    /// table. Datasets that cannot be read are left out, with a warning.
+    fn new(file: &Arc<dyn ArrayFile>, options: &ArrayOptions) -> Self {
+        let mut warnings = file.warnings().to_vec();
+        let mut shared = CoordinateDatasets::default();
+        let mut datasets = Vec::new();
+        let mut names = HashSet::new();
+        for dataset in file.datasets() {
+            let name = dataset.name();
+            if !names.insert(name.to_string()) {
+                continue;
+            }
+            match ArrayDataset::try_new_shared(file, name, options, &mut shared) {
+                Ok(dataset) => {
+                    warnings.extend_from_slice(dataset.warnings());
+                    datasets.push(Arc::new(dataset));
+                }
+                // The file has already given a warning for this record.
+                Err(_) if dataset.check(file.path()).is_err() => {}
+                Err(error) => warnings.push(format!("{error}; the dataset {name:?} is left out")),
+            }
+        }
+        let wide = wide_tables(&datasets, |name| names.contains(name));
+        let coordinates = coordinate_variables(&datasets);
+        let mut tables = Self {
+            entries: Vec::new(),
+            sources: Vec::new(),
+            by_name: HashMap::new(),
+            warnings,
+        };
+        for dataset in datasets {
+            let role = match coordinates.contains(dataset.name()) {
+                true => TableRole::Coordinates,
+                false => TableRole::Data,
+            };
+            tables.push(role, dataset);
+        }
+        for table in wide {
+            tables.push(TableRole::Wide, Arc::new(table));
+        }
+        tables
+    }
+
+    fn push(&mut self, role: TableRole, grid: Arc<dyn GridSource>) {
+        let name = grid.name().to_string();
+        self.by_name.insert(name.clone(), self.sources.len());
+        self.entries.push(TableEntry { name, role });
+        self.sources.push(Arc::new(GridTable::new(grid)));
+    }
+}
+
+/// The names of the datasets that hold the coordinates of their own dimension or of another
+/// dataset.
+fn coordinate_variables(datasets: &[Arc<ArrayDataset>]) -> HashSet<String> {
+    let mut names = HashSet::new();
+    for dataset in datasets {
+        if dataset.is_coordinate_variable() {
+            names.insert(dataset.name().to_string());
+        }
+        for axis in dataset.axes() {
+            if let CoordinateSource::Dataset(name) | CoordinateSource::CoordinatesAttribute(name) =
+                axis.source()
+            {
+                names.insert(name.clone());
+            }
+        }
+    }
+    names
+}

@@ -1,0 +1,229 @@
+//! The formats that a session can open.
+
+use std::fmt::Debug;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use datafusion::prelude::SessionConfig;
+
+use crate::error::Error;
+use crate::format::foreign;
+use crate::provider::adapters::arrays::built_in;
+use crate::provider::catalog::settings::options::ArrayOptions;
+use crate::provider::source::container::Container;
+
+/// The number of bytes at the start of a file that formats are recognised by.
+const START: u64 = 520;
+
+/// A file format: how to recognise and open its files.
+///
+/// Formats are part of a session by way of a [`FormatRegistry`].
+pub trait Format: Debug + Send + Sync {
+    /// The short name: `tet`.
+    fn name(&self) -> &'static str;
+
+    /// The keywords after `STORED AS`, in upper case. All keywords of a session open all of its
+    /// formats, since content decides.
+    fn keywords(&self) -> &'static [&'static str];
+
+    /// The file name extensions, in lower case and without the leading dot: `tet`, `tet.d`.
+    fn extensions(&self) -> &'static [&'static str];
+
+    /// The names of options in `CREATE EXTERNAL TABLE ... OPTIONS (...)` that only this format has.
+    /// [`Self::open`] finds their values in [`ArrayOptions::format_options`].
+    fn options(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns `true` if a file or directory is of this format, judging by its content.
+    fn recognises(&self, candidate: &Candidate<'_>) -> bool;
+
+    /// Returns `true` if a search of directories for files should find this path. By default, files
+    /// of the format have to be named.
+    fn is_found_in_directories(&self, _path: &Path) -> bool {
+        false
+    }
+
+    /// Splits the path of a table inside a container (`store.zarr/t2m`) into the path of the
+    /// container and the name of the table. Returns `None` for any other path.
+    fn split_member<'a>(&self, _path: &'a Path) -> Option<(&'a Path, String)> {
+        None
+    }
+
+    /// Opens a file or directory. `session` has the settings for options that are unset.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be opened, or is not of this format.
+    fn open(
+        &self,
+        path: &Path,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error>;
+}
+
+/// A file or directory whose format is not known yet.
+#[derive(Debug)]
+pub struct Candidate<'a> {
+    path: &'a Path,
+    is_directory: bool,
+    start: Vec<u8>,
+}
+
+impl<'a> Candidate<'a> {
+    /// Examines a path. Errors are left to whoever opens the file.
+    pub fn new(path: &'a Path) -> Self {
+        let metadata = path.metadata().ok();
+        let mut start = Vec::new();
+        // A pipe or a device may never end, or never deliver a byte.
+        if metadata.as_ref().is_some_and(|metadata| metadata.is_file())
+            && let Ok(file) = File::open(path)
+        {
+            file.take(START).read_to_end(&mut start).ok();
+        }
+        Self {
+            path,
+            is_directory: metadata.is_some_and(|metadata| metadata.is_dir()),
+            start,
+        }
+    }
+
+    /// The path.
+    pub fn path(&self) -> &'a Path {
+        self.path
+    }
+
+    /// Returns `true` if the path is that of a directory.
+    pub fn is_directory(&self) -> bool {
+        self.is_directory
+    }
+
+    /// The first bytes of a file, at most 520; empty for a directory.
+    pub fn start(&self) -> &[u8] {
+        &self.start
+    }
+
+    /// Returns `true` if the path is that of a directory with an entry of this name.
+    pub fn has_entry(&self, name: &str) -> bool {
+        self.is_directory && self.path.join(name).exists()
+    }
+}
+
+/// The formats that a session can open.
+///
+/// A path is opened by the first format that recognises its content. Only if no format does, the
+/// file name decides. The default registry has the formats of this crate. To add a format, put a
+/// registry into the configuration of the session:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use datafusion::prelude::{SessionConfig, SessionContext};
+/// # use tet_sql::{ArrayOptions, Format, FormatRegistry, enable_arrays};
+/// # fn session(format: Arc<dyn Format>) -> SessionContext {
+/// let formats = FormatRegistry::default().with_format(format);
+/// let config = SessionConfig::new().with_extension(Arc::new(formats));
+/// enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct FormatRegistry {
+    formats: Vec<Arc<dyn Format>>,
+}
+
+impl Default for FormatRegistry {
+    fn default() -> Self {
+        Self {
+            formats: built_in(),
+        }
+    }
+}
+
+impl FormatRegistry {
+    /// Adds a format, which takes precedence over the formats already in the registry.
+    pub fn with_format(mut self, format: Arc<dyn Format>) -> Self {
+        self.formats.insert(0, format);
+        self
+    }
+
+    /// Returns the registry of a session, or the default registry if the session has none.
+    pub fn of(session: &SessionConfig) -> Arc<Self> {
+        static DEFAULT: LazyLock<Arc<FormatRegistry>> = LazyLock::new(Arc::default);
+        let own = session.get_extension::<Self>();
+        own.unwrap_or_else(|| Arc::clone(&DEFAULT))
+    }
+
+    /// The formats, in order of precedence.
+    pub fn formats(&self) -> &[Arc<dyn Format>] {
+        &self.formats
+    }
+
+    /// Returns the format of a file or directory, judging by its content.
+    pub fn recognise(&self, path: &Path) -> Option<&Arc<dyn Format>> {
+        let candidate = Candidate::new(path);
+        let mut formats = self.formats.iter();
+        formats.find(|format| format.recognises(&candidate))
+    }
+
+    /// Returns the format whose extension a file name has.
+    pub fn by_name(&self, name: &str) -> Option<&Arc<dyn Format>> {
+        let name = name.trim_end_matches('/').to_ascii_lowercase();
+        let has = |extension: &&str| {
+            let rest = name.strip_suffix(*extension);
+            rest.is_some_and(|rest| rest.ends_with('.'))
+        };
+        let mut formats = self.formats.iter();
+        formats.find(|format| format.extensions().iter().any(|one| has(&one)))
+    }
+
+    /// Returns `true` if a directory is opened as one container.
+    pub fn is_container_directory(&self, path: &Path) -> bool {
+        path.is_dir() && self.recognise(path).is_some()
+    }
+
+    /// Returns `true` if a search of directories for files should find this path.
+    pub fn finds_in_directories(&self, path: &Path) -> bool {
+        let mut formats = self.formats.iter();
+        formats.any(|format| format.is_found_in_directories(path))
+    }
+
+    /// Splits the path of a table inside a container. See [`Format::split_member`].
+    pub fn split_member<'a>(&self, path: &'a Path) -> Option<(&'a Path, String)> {
+        let mut formats = self.formats.iter();
+        formats.find_map(|format| format.split_member(path))
+    }
+
+    /// Opens a file or directory.
+    ///
+    /// # Errors
+    /// Returns an error if no format can open the path.
+    pub fn open(
+        &self,
+        path: &Path,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let options = &options.bound(session.options());
+        if let Some(format) = self.recognise(path) {
+            return format.open(path, options, session);
+        }
+        if let Some(advice) = foreign(path) {
+            return Err(Error::invalid(path, advice));
+        }
+        let metadata = path.metadata().map_err(Error::io(path, "open"))?;
+        if !metadata.is_file() && !metadata.is_dir() {
+            return Err(Error::invalid(path, "is not a regular file"));
+        }
+        // The format that the name stands for says best what is wrong with the content.
+        if let Some(format) = self.by_name(&path.to_string_lossy()) {
+            return format.open(path, options, session);
+        }
+        let names = self.formats.iter().map(|format| format.name());
+        let message = format!(
+            "neither its content nor its name is that of an array format ({})",
+            names.collect::<Vec<_>>().join(", ")
+        );
+        Err(Error::invalid(path, message))
+    }
+}

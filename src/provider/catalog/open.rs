@@ -1,0 +1,103 @@
+//! Opens one table of a container.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::prelude::SessionConfig;
+
+use crate::error::Error;
+use crate::provider::adapters::registry::FormatRegistry;
+use crate::provider::catalog::names::ignoring_case;
+use crate::provider::catalog::settings::options::ArrayOptions;
+use crate::provider::source::BlockSource;
+use crate::provider::source::container::{Container, TableEntry, TableRole};
+
+/// Opens the table that `options.dataset` names. If the option is unset, opens the only table with
+/// data of its own, or the only table.
+///
+/// # Errors
+/// Returns [`Error`] if the container cannot be opened or has no such table, or if the table cannot
+/// be read.
+pub(crate) fn open_table(
+    path: &Path,
+    options: &ArrayOptions,
+    session: &SessionConfig,
+) -> Result<Arc<dyn BlockSource>, Error> {
+    let formats = FormatRegistry::of(session);
+    let container = formats.open(path, options, session)?;
+    let container = container.as_ref();
+    match &options.dataset {
+        Some(name) => named(container, path, name),
+        None => {
+            let name = only(container, path)?;
+            let table = container.table(name)?;
+            table.ok_or_else(|| no_such_table(container, path, name))
+        }
+    }
+}
+
+/// Returns the name of the only table with data of its own, or of the only table.
+fn only<'a>(container: &'a dyn Container, path: &Path) -> Result<&'a str, Error> {
+    let tables = container.tables();
+    let mut data = tables.iter().filter(|table| table.role == TableRole::Data);
+    let names: Vec<_> = tables
+        .iter()
+        .map(|table| format!("{:?}", table.name))
+        .collect();
+    match (data.next(), data.next(), tables) {
+        (Some(only), None, _) | (None, _, [only]) => Ok(&only.name),
+        (None, _, []) => Err(match container.warnings().last() {
+            Some(warning) => Error::invalid(path, format!("has no table: {warning}")),
+            None => Error::invalid(path, "has no dataset"),
+        }),
+        _ => Err(Error::invalid(
+            path,
+            format!(
+                "has {} tables ({}); name one with the option dataset, or after a # in the path",
+                names.len(),
+                names.join(", ")
+            ),
+        )),
+    }
+}
+
+/// Opens the table of this name, else the only table whose name matches case-insensitively.
+fn named(
+    container: &dyn Container,
+    path: &Path,
+    name: &str,
+) -> Result<Arc<dyn BlockSource>, Error> {
+    if let Some(table) = container.table(name)? {
+        return Ok(table);
+    }
+    let tables = container.tables();
+    let found = match ignoring_case(tables.iter().map(|table| table.name.as_str()), name) {
+        Ok(Some(number)) => container.table(&tables[number].name)?,
+        Ok(None) => None,
+        Err([first, second]) => {
+            return Err(Error::invalid(
+                path,
+                format!(
+                    "table name {name:?} is ambiguous: {first:?} or {second:?}; match the case of the name in \
+                     the file"
+                ),
+            ));
+        }
+    };
+    found.ok_or_else(|| no_such_table(container, path, name))
+}
+
+/// The error for a name that is not the name of a table.
+fn no_such_table(container: &dyn Container, path: &Path, name: &str) -> Error {
+    let stored = |table: &&TableEntry| table.role != TableRole::Wide;
+    let names = container.tables().iter().filter(stored);
+    let names: Vec<_> = names.map(|table| format!("{:?}", table.name)).collect();
+    Error::NoSuchDataset {
+        path: path.to_path_buf(),
+        name: name.to_string(),
+        available: match names.is_empty() {
+            true => "none".to_string(),
+            false => names.join(", "),
+        },
+    }
+}
