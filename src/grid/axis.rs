@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{ArrayRef, AsArray, make_comparator};
+use arrow::array::{ArrayRef, AsArray, make_comparator, new_empty_array};
 use arrow::compute::{SortOptions, sort};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use arrow::error::ArrowError;
@@ -13,6 +13,7 @@ use arrow::error::ArrowError;
 use crate::error::Error;
 use crate::grid::coordinates::{CoordinateReader, Coordinates};
 use crate::grid::index_set::IndexSet;
+use crate::grid::steps::Steps;
 
 /// The rule that determined the coordinates of an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +89,7 @@ impl AxisCoordinates {
     /// Returns coordinates that are in memory.
     pub fn new(coordinates: Coordinates) -> Self {
         Self {
-            data_type: coordinates.data_type(),
+            data_type: coordinates.data_type().clone(),
             reader: None,
             values: OnceLock::from(coordinates),
             monotonicity: OnceLock::new(),
@@ -120,7 +121,7 @@ impl AxisCoordinates {
         let values = match &self.reader {
             Some(reader) => Coordinates::Values(reader.read()?),
             // Unreachable: without a reader, the values are set on construction.
-            None => Coordinates::FROM_ZERO,
+            None => Coordinates::Values(new_empty_array(&self.data_type)),
         };
         Ok(self.values.get_or_init(|| values))
     }
@@ -129,7 +130,13 @@ impl AxisCoordinates {
 impl Axis {
     /// Returns an axis whose coordinates count from zero.
     pub fn counted(name: impl Into<String>, length: u64) -> Self {
-        let coordinates = Arc::new(AxisCoordinates::new(Coordinates::FROM_ZERO));
+        Self::stepped(name, Steps::counted(length))
+    }
+
+    /// Returns an axis with evenly spaced coordinates.
+    pub fn stepped(name: impl Into<String>, steps: Steps) -> Self {
+        let length = steps.length();
+        let coordinates = Arc::new(AxisCoordinates::new(Coordinates::Steps(steps)));
         Self::with_coordinates(name, length, coordinates, CoordinateSource::Index)
     }
 
@@ -213,11 +220,7 @@ impl Axis {
             self.coordinates.values.get(),
             other.coordinates.values.get(),
         ) {
-            (
-                Some(Coordinates::Index { origin: left }),
-                Some(Coordinates::Index { origin: right }),
-            ) => left == right,
-            (Some(Coordinates::Values(left)), Some(Coordinates::Values(right))) => left == right,
+            (Some(left), Some(right)) => left.is_same(right),
             _ => false,
         };
         self.name == other.name
@@ -236,7 +239,8 @@ impl Axis {
             .coordinates
             .monotonicity
             .get_or_init(|| match coordinates {
-                Coordinates::Index { .. } => Monotonicity::Ascending,
+                Coordinates::Steps(steps) if steps.step() < 0 => Monotonicity::Descending,
+                Coordinates::Steps(_) => Monotonicity::Ascending,
                 Coordinates::Values(values) => monotonicity(values).unwrap_or(Monotonicity::None),
             }))
     }
@@ -252,13 +256,7 @@ impl Axis {
         if Arc::ptr_eq(&self.coordinates, &other.coordinates) {
             return Ok(true);
         }
-        Ok(match (self.coordinates()?, other.coordinates()?) {
-            (Coordinates::Index { origin: one }, Coordinates::Index { origin: other }) => {
-                one == other
-            }
-            (Coordinates::Values(one), Coordinates::Values(other)) => one == other,
-            _ => false,
-        })
+        Ok(self.coordinates()?.is_same(other.coordinates()?))
     }
 
     /// Returns `true` if all coordinates differ. Computed once and cached.
@@ -274,7 +272,7 @@ impl Axis {
             .coordinates
             .are_unique
             .get_or_init(|| match coordinates {
-                Coordinates::Index { .. } => true,
+                Coordinates::Steps(_) => true,
                 Coordinates::Values(values) => are_unique(values).unwrap_or(false),
             }))
     }
@@ -289,8 +287,10 @@ impl Axis {
             return Ok(None);
         };
         Ok(match (self.coordinates()?, self.monotonicity()?) {
-            (Coordinates::Index { .. }, _) | (_, Monotonicity::Ascending) => Some((first, last)),
+            (_, Monotonicity::Ascending) => Some((first, last)),
             (_, Monotonicity::Descending) => Some((last, first)),
+            // Unreachable: steps are monotonic.
+            (Coordinates::Steps(_), Monotonicity::None) => None,
             // Comparing cannot fail for any type that a dimension column can have.
             (Coordinates::Values(values), Monotonicity::None) => {
                 extreme_positions(values, set).ok()
@@ -485,5 +485,29 @@ mod tests {
         assert!(Axis::counted("x", 3).is_same(&Axis::counted("x", 3)));
         assert!(!Axis::counted("x", 3).is_same(&renamed));
         assert!(!Axis::counted("x", 2).is_same(&axis(&[0., 1.])));
+        let stepped = |start, step| {
+            Axis::stepped(
+                "x",
+                Steps::try_new(DataType::Int64, start, step, 3).unwrap(),
+            )
+        };
+        assert!(stepped(0, 1).is_same(&Axis::counted("x", 3)));
+        assert!(stepped(5, -2).is_same(&stepped(5, -2)));
+        assert!(!stepped(5, -2).is_same(&stepped(5, 2)));
+        let narrow = Steps::try_new(DataType::Int32, 0, 1, 3).unwrap();
+        assert!(!Axis::stepped("x", narrow).is_same(&stepped(0, 1)));
+    }
+
+    #[test]
+    fn long_stepped_axes_are_not_materialized() {
+        let length = 1_000_000_000_000;
+        let days = Steps::try_new(DataType::Int64, 7, -3, length).unwrap();
+        let axis = Axis::stepped("x", days);
+        assert_eq!(axis.monotonicity().unwrap(), Monotonicity::Descending);
+        assert!(axis.has_unique_coordinates().unwrap());
+        let set = IndexSet::from_ranges(length, [2..5, 10..length]);
+        let extremes = axis.extremes(&set).unwrap().unwrap();
+        let last = 7 - 3 * (length as i64 - 1);
+        assert_eq!(extremes.as_primitive::<Int64Type>().values(), &[last, 1]);
     }
 }

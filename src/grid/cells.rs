@@ -5,9 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, Int64Array, PrimitiveArray, UInt64Array, downcast_primitive_array,
-};
+use arrow::array::{Array, ArrayRef, PrimitiveArray, UInt64Array, downcast_primitive_array};
 use arrow::compute::take;
 use arrow::datatypes::ArrowPrimitiveType;
 use arrow::error::ArrowError;
@@ -16,6 +14,7 @@ use crate::grid::chunk_grid::Window;
 use crate::grid::coordinates::Coordinates;
 use crate::grid::index_set::IndexSet;
 use crate::grid::selection::Selection;
+use crate::grid::steps::collect_steps;
 
 /// The selected cells of a [`Window`]. They are the rows of the window, numbered in row-major
 /// order.
@@ -151,15 +150,14 @@ impl Cells {
         let range = range.start..range.end.min(self.rows).max(range.start);
         let origin = self.origin[axis];
         match coordinates {
-            Coordinates::Index { origin: first } => {
-                let first = first.wrapping_add(origin as i64);
+            Coordinates::Steps(steps) => Ok(collect_steps!(steps, at => {
                 let mut values = Vec::with_capacity((range.end - range.start) as usize);
                 self.for_each_repeat(axis, range, |positions, count| {
-                    let coordinates = positions.map(|position| first.wrapping_add(position as i64));
-                    extend_repeated(&mut values, coordinates, count);
+                    let positions = positions.start + origin..positions.end + origin;
+                    extend_repeated(&mut values, positions.map(at), count);
                 });
-                Ok(Arc::new(Int64Array::from(values)))
-            }
+                values
+            })),
             Coordinates::Values(values) => {
                 let values = values.slice(origin as usize, self.sets[axis].length() as usize);
                 let values = values.as_ref();
@@ -328,9 +326,10 @@ impl<'a> Cursor<'a> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{AsArray, Date32Array, StringArray};
-    use arrow::datatypes::{Date32Type, Int64Type};
+    use arrow::datatypes::{DataType, Date32Type, Int64Type};
 
     use super::*;
+    use crate::grid::Steps;
 
     /// Returns the row-major offset and the indices of every selected cell of a window, by testing
     /// each cell.
@@ -351,6 +350,10 @@ mod tests {
                     .then_some((number, position))
             })
             .collect()
+    }
+
+    fn steps(start: i128) -> Steps {
+        Steps::try_new(DataType::Int64, start, 1, 6).unwrap()
     }
 
     fn sets(length: u64) -> Vec<IndexSet> {
@@ -388,7 +391,7 @@ mod tests {
                             for axis in 0..3 {
                                 let positions: Vec<_> =
                                     part.iter().map(|(_, position)| position[axis]).collect();
-                                let index = Coordinates::Index { origin: 10 };
+                                let index = Coordinates::Steps(steps(10));
                                 let index = cells.coordinates(axis, &index, rows.clone()).unwrap();
                                 let index = index.as_primitive::<Int64Type>().values().to_vec();
                                 let counted: Vec<_> =

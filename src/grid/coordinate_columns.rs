@@ -153,9 +153,10 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::StringArray;
+    use arrow::datatypes::DataType;
 
     use super::*;
-    use crate::grid::{Selection, Window};
+    use crate::grid::{Selection, Steps, Window};
 
     #[test]
     fn batches_are_those_of_the_rows_one_by_one() {
@@ -163,12 +164,11 @@ mod tests {
             let texts = (0..length).map(|position| format!("p{position}"));
             Coordinates::Values(Arc::new(StringArray::from_iter_values(texts)))
         };
+        let steps = |start, step, length| {
+            Coordinates::Steps(Steps::try_new(DataType::Int32, start, step, length).unwrap())
+        };
         let shape = [6, 8, 10];
-        let coordinates = [
-            Coordinates::Index { origin: -3 },
-            texts(8),
-            Coordinates::Index { origin: 7 },
-        ];
+        let coordinates = [steps(-3, 2, 6), texts(8), steps(7, -1, 10)];
         let some = |length, ranges: &[Range<u64>]| IndexSet::from_ranges(length, ranges.to_vec());
         let selections = [
             Selection::new(shape.map(IndexSet::all).to_vec()),
@@ -220,7 +220,7 @@ mod tests {
         );
         let mut columns = CoordinateColumns::default();
         columns.open(&cells);
-        let index = Coordinates::Index { origin: 0 };
+        let index = Coordinates::Steps(Steps::counted(30));
         let mut starts = Vec::new();
         let mut at = |axis, start| {
             let rows = columns.batch(&cells, start, 256);

@@ -14,6 +14,7 @@ mod labels;
 pub mod reduce;
 mod selection;
 mod sorted_coordinates;
+mod steps;
 mod written_time;
 
 pub use axis::{Axis, AxisCoordinates, CoordinateSource, Monotonicity};
@@ -27,4 +28,5 @@ pub use index_set::{IndexSet, IndexSetBuilder};
 pub use labels::{infer_labels, text_labels};
 pub use selection::{ChunkSelection, Selection};
 pub use sorted_coordinates::{CoordinateKey, SortedCoordinates};
+pub use steps::{Steps, stored_limits};
 pub use written_time::WrittenTime;

@@ -9,9 +9,11 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit};
 use arrow::error::ArrowError;
 
 use crate::error::Error;
-use crate::grid::{Axis, Coordinates};
+use crate::grid::{Axis, Coordinates, Steps};
 
 const NANOSECONDS_PER_DAY: i128 = 86_400_000_000_000;
+/// The maximum number of evenly spaced coordinates that are materialized to be sorted among others.
+const MAX_MATERIALIZED: u64 = 16 << 20;
 
 /// A coordinate with a measurable distance to others.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
@@ -29,20 +31,17 @@ impl CoordinateKey {
     /// # Errors
     /// Fails if Arrow cannot read the array.
     pub fn of(array: &dyn Array) -> Result<Option<Vec<Option<Self>>>, ArrowError> {
-        let factor = match array.data_type() {
-            DataType::Date32 => NANOSECONDS_PER_DAY,
-            DataType::Date64 => 1_000_000,
-            DataType::Timestamp(unit, _) => nanoseconds(*unit),
-            other if other.is_numeric() => {
-                let numbers = cast(array, &DataType::Float64)?;
-                let numbers = numbers.as_primitive::<Float64Type>();
-                let keys = numbers.iter().map(|number| {
-                    let number = number.filter(|number| !number.is_nan());
-                    number.map(Self::Number)
-                });
-                return Ok(Some(keys.collect()));
+        let Some(factor) = nanoseconds(array.data_type()) else {
+            if !array.data_type().is_numeric() {
+                return Ok(None);
             }
-            _ => return Ok(None),
+            let numbers = cast(array, &DataType::Float64)?;
+            let numbers = numbers.as_primitive::<Float64Type>();
+            let keys = numbers.iter().map(|number| {
+                let number = number.filter(|number| !number.is_nan());
+                number.map(Self::Number)
+            });
+            return Ok(Some(keys.collect()));
         };
         let counts = cast(array, &DataType::Int64)?;
         let counts = counts.as_primitive::<Int64Type>();
@@ -69,13 +68,16 @@ impl CoordinateKey {
     }
 }
 
-fn nanoseconds(unit: TimeUnit) -> i128 {
-    match unit {
-        TimeUnit::Second => 1_000_000_000,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1,
-    }
+/// Returns the unit of a date or timestamp type; `None` for other types.
+fn nanoseconds(data_type: &DataType) -> Option<i128> {
+    Some(match data_type {
+        DataType::Date32 => NANOSECONDS_PER_DAY,
+        DataType::Timestamp(TimeUnit::Second, _) => 1_000_000_000,
+        DataType::Date64 | DataType::Timestamp(TimeUnit::Millisecond, _) => 1_000_000,
+        DataType::Timestamp(TimeUnit::Microsecond, _) => 1_000,
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => 1,
+        _ => return None,
+    })
 }
 
 /// The distinct coordinates of an axis in ascending order.
@@ -83,7 +85,7 @@ fn nanoseconds(unit: TimeUnit) -> i128 {
 pub struct SortedCoordinates {
     length: u64,
     coordinates: Coordinates,
-    /// The key of each coordinate. Empty for [`Coordinates::Index`], whose keys are computed.
+    /// The key of each coordinate. Empty for [`Coordinates::Steps`], whose keys are computed.
     keys: Vec<CoordinateKey>,
 }
 
@@ -94,23 +96,32 @@ impl SortedCoordinates {
     /// # Errors
     /// Fails if the coordinates cannot be read.
     pub fn try_new(axes: &[&Axis]) -> Result<Option<Self>, Error> {
-        let mut counted = None;
-        let mut are_all_counted = !axes.is_empty();
+        // Axes of several files often count from the same start and differ in length.
+        let mut longest: Option<&Steps> = None;
+        let mut has_others = axes.is_empty();
+        let mut steps_count = 0u64;
         for axis in axes {
-            match (axis.coordinates()?, counted) {
-                (Coordinates::Index { origin }, None) => counted = Some((*origin, axis.length())),
-                (Coordinates::Index { origin }, Some((other, length))) if *origin == other => {
-                    counted = Some((other, length.max(axis.length())));
-                }
-                _ => are_all_counted = false,
+            let Coordinates::Steps(steps) = axis.coordinates()? else {
+                has_others = true;
+                continue;
+            };
+            steps_count = steps_count.saturating_add(steps.length());
+            let shape = |steps: &Steps| (steps.data_type().clone(), steps.start(), steps.step());
+            match longest {
+                Some(other) if shape(steps) != shape(other) => has_others = true,
+                Some(other) if steps.length() <= other.length() => {}
+                _ => longest = Some(steps),
             }
         }
-        if let Some((origin, length)) = counted.filter(|_| are_all_counted) {
+        if let Some(steps) = longest.filter(|_| !has_others) {
             return Ok(Some(Self {
-                length,
-                coordinates: Coordinates::Index { origin },
+                length: steps.length(),
+                coordinates: Coordinates::Steps(steps.ascending()),
                 keys: Vec::new(),
             }));
+        }
+        if steps_count > MAX_MATERIALIZED {
+            return Ok(None);
         }
         let mut arrays = Vec::with_capacity(axes.len());
         for axis in axes {
@@ -143,7 +154,7 @@ impl SortedCoordinates {
 
     /// Returns the Arrow type of the coordinates.
     pub fn data_type(&self) -> DataType {
-        self.coordinates.data_type()
+        self.coordinates.data_type().clone()
     }
 
     /// Returns the number of distinct coordinates.
@@ -158,19 +169,16 @@ impl SortedCoordinates {
     pub fn take(&self, indices: &UInt64Array) -> Result<ArrayRef, ArrowError> {
         match &self.coordinates {
             Coordinates::Values(values) => take(values, indices, None),
-            Coordinates::Index { origin } => {
-                let coordinates =
-                    indices.unary::<_, Int64Type>(|index| origin.wrapping_add(index.cast_signed()));
-                Ok(Arc::new(coordinates))
-            }
+            Coordinates::Steps(steps) => Ok(steps.at(indices.values().iter().copied())),
         }
     }
 
     fn key(&self, index: u64) -> CoordinateKey {
-        match self.coordinates {
-            Coordinates::Index { origin } => {
-                CoordinateKey::Number((i128::from(origin) + i128::from(index)) as f64)
-            }
+        match &self.coordinates {
+            Coordinates::Steps(steps) => match nanoseconds(steps.data_type()) {
+                Some(factor) => CoordinateKey::Time(steps.coordinate(index) * factor),
+                None => CoordinateKey::Number(steps.coordinate(index) as f64),
+            },
             // There is a key for every value in memory.
             Coordinates::Values(_) => self.keys[index as usize],
         }
@@ -263,6 +271,14 @@ mod tests {
         assert_eq!(nearest(&coordinates, 1e9 + 0.4), 1e9);
         assert_eq!(nearest(&coordinates, 1e15), ((1u64 << 40) - 1) as f64);
         assert_eq!(nearest(&coordinates, -7.0), 0.0);
+        let seconds = DataType::Timestamp(TimeUnit::Second, None);
+        let descending = Steps::try_new(seconds, 0, -60, 1 << 40).unwrap();
+        let coordinates = sorted(&[&Axis::stepped("t", descending)]);
+        let index = coordinates.nearest(CoordinateKey::Time(-89_000_000_000));
+        let index = UInt64Array::from(vec![index.unwrap()]);
+        let found = coordinates.take(&index).unwrap();
+        let found = cast(&found, &DataType::Int64).unwrap();
+        assert_eq!(found.as_primitive::<Int64Type>().value(0), -60);
     }
 
     #[test]

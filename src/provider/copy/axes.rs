@@ -257,8 +257,8 @@ impl AxisBuilder {
             }
         };
         for source in &self.sources {
-            // An axis without stored coordinates counts upwards. Its coordinates are placed with
-            // the remaining ones, in ascending order.
+            // Evenly spaced coordinates are not stored. They are placed with the remaining ones, in
+            // ascending order.
             let Coordinates::Values(values) = source.coordinates()? else {
                 continue;
             };

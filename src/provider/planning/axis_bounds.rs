@@ -8,7 +8,8 @@ use arrow::datatypes::Float64Type;
 use arrow::row::{OwnedRow, RowConverter, SortField};
 use datafusion::common::{Result, ScalarValue};
 
-use crate::grid::{Axis, IndexSet, coordinate_values};
+use crate::grid::{Axis, Coordinates, IndexSet, coordinate_values};
+use crate::provider::planning::value_set::stored_number;
 
 /// The min and max coordinate of each of several index sets of an axis.
 #[derive(Debug, Clone)]
@@ -48,12 +49,17 @@ pub(crate) fn fold(values: &ArrayRef, max: bool) -> Result<ScalarValue> {
 }
 
 /// Searches the coordinates of an axis for a set of values.
-pub(crate) struct AxisSearch {
-    converter: RowConverter,
-    values: HashSet<OwnedRow>,
-    /// `true` if one of the values is zero. Zeros of both signs are equal in some of DataFusion's
-    /// comparisons and different in others.
-    has_zero: bool,
+pub(crate) enum AxisSearch {
+    /// The indices of evenly spaced coordinates that are among the values, ascending.
+    Steps(Vec<u64>),
+    /// Coordinates in memory are compared with each value.
+    Values {
+        converter: RowConverter,
+        values: HashSet<OwnedRow>,
+        /// `true` if one of the values is zero. Zeros of both signs are equal in some of
+        /// DataFusion's comparisons and different in others.
+        has_zero: bool,
+    },
 }
 
 impl AxisSearch {
@@ -62,6 +68,16 @@ impl AxisSearch {
         if *values.data_type() != axis.data_type() {
             return Ok(None);
         }
+        if let Coordinates::Steps(steps) = axis.coordinates()? {
+            let mut indices = Vec::with_capacity(values.len());
+            for number in 0..values.len() {
+                let value = ScalarValue::try_from_array(values, number)?;
+                indices.extend(stored_number(&value).and_then(|number| steps.index_of(number)));
+            }
+            indices.sort_unstable();
+            indices.dedup();
+            return Ok(Some(Self::Steps(indices)));
+        }
         let converter = RowConverter::new(vec![SortField::new(axis.data_type())])?;
         // Coordinates have no negative zero.
         let values = coordinate_values(values);
@@ -69,7 +85,7 @@ impl AxisSearch {
             .as_primitive_opt::<Float64Type>()
             .is_some_and(|values| values.values().contains(&0.0));
         let rows = converter.convert_columns(&[values])?;
-        Ok(Some(Self {
+        Ok(Some(Self::Values {
             values: rows.iter().map(|row| row.owned()).collect(),
             converter,
             has_zero,
@@ -80,17 +96,29 @@ impl AxisSearch {
     /// all are and no value is zero, and `None` otherwise.
     pub fn contained(&self, axis: &Axis, part: &IndexSet) -> Result<Option<bool>> {
         let mut found = 0;
+        let mut is_certain = true;
         for range in part.ranges() {
-            let coordinates = axis.coordinates()?.slice(range);
-            let rows = self.converter.convert_columns(&[coordinates])?;
-            found += rows
-                .iter()
-                .filter(|row| self.values.contains(&row.owned()))
-                .count() as u64;
+            found += match self {
+                Self::Steps(indices) => {
+                    let before = |end| indices.partition_point(|index| *index < end);
+                    before(range.end) - before(range.start)
+                }
+                Self::Values {
+                    converter,
+                    values,
+                    has_zero,
+                } => {
+                    is_certain = !has_zero;
+                    let coordinates = axis.coordinates()?.slice(range);
+                    let rows = converter.convert_columns(&[coordinates])?;
+                    let found = rows.iter().filter(|row| values.contains(&row.owned()));
+                    found.count()
+                }
+            } as u64;
         }
         Ok(match found {
             0 => Some(false),
-            all if all == part.count() && !self.has_zero => Some(true),
+            all if all == part.count() && is_certain => Some(true),
             _ => None,
         })
     }

@@ -4,23 +4,21 @@
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{Field, Schema};
+use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{
-    BinaryExpr, CastExpr, Column, InListExpr, Literal, NotExpr,
-};
+use datafusion::physical_expr::expressions::Column;
 
 use crate::error::Error;
 use crate::grid::{Axis, Coordinates, IndexSet, IndexSetBuilder};
 use crate::provider::planning::mask::mask;
+use crate::provider::planning::value_set::ValueSet;
 
 /// The number of coordinates evaluated at a time.
 const SEGMENT: u64 = 64 << 10;
 /// The maximum number of candidate indices on which an arbitrary predicate is evaluated before the
-/// scan. Comparisons with a counted axis have no such limit.
+/// scan. Comparisons with evenly spaced coordinates have no such limit.
 const MAX_EVALUATED: u64 = 16 << 20;
 /// The maximum number of ranges of a resulting set, which bounds its memory: a range takes 24
 /// bytes.
@@ -38,10 +36,18 @@ pub(crate) fn evaluate(
     candidates: &IndexSet,
 ) -> Result<Option<IndexSet>, Error> {
     let coordinates = axis.coordinates()?;
-    if let Coordinates::Index { origin } = coordinates
-        && let Some(set) = compare(predicate, *origin, axis.length())
+    if let Coordinates::Steps(steps) = coordinates
+        && let Some(ranges) = ValueSet::of_steps(predicate, steps)
     {
-        return Ok(Some(set.intersect(candidates)));
+        let mut ranges: Vec<_> = ranges
+            .into_iter()
+            .map(|(min, max)| steps.indices_within(min, max))
+            .collect();
+        // Along a descending axis, ascending values have descending indices.
+        ranges.sort_unstable_by_key(|range| range.start);
+        return Ok(Some(
+            IndexSet::from_ranges(axis.length(), ranges).intersect(candidates),
+        ));
     }
     if !can_evaluate(candidates) {
         return Ok(None);
@@ -98,99 +104,19 @@ fn evaluate_segments(
     Ok(Some(builder.finish()))
 }
 
-/// Solves comparisons of a counted axis with integers, in time that does not depend on the length
-/// of the axis.
-fn compare(predicate: &Arc<dyn PhysicalExpr>, origin: i64, length: u64) -> Option<IndexSet> {
-    let solve = |expr| compare(expr, origin, length);
-    // The indices whose coordinates lie between two numbers, both included.
-    let between = |low: i128, high: i128| {
-        let position = |coordinate: i128| {
-            (coordinate - i128::from(origin)).clamp(0, i128::from(length)) as u64
-        };
-        let range = position(low)..position(high.saturating_add(1));
-        IndexSet::from_ranges(length, [range])
-    };
-    if let Some(not) = predicate.downcast_ref::<NotExpr>() {
-        return Some(solve(not.arg())?.complement());
-    }
-    if let Some(list) = predicate.downcast_ref::<InListExpr>() {
-        if !is_column(list.expr()) {
-            return None;
-        }
-        let mut numbers: Vec<_> = list.list().iter().map(integer).collect::<Option<_>>()?;
-        numbers.sort_unstable();
-        let ranges = numbers
-            .into_iter()
-            .filter_map(|number| between(number, number).as_range());
-        let set = IndexSet::from_ranges(length, ranges);
-        return Some(if list.negated() {
-            set.complement()
-        } else {
-            set
-        });
-    }
-    let binary = predicate.downcast_ref::<BinaryExpr>()?;
-    let (left, right) = (binary.left(), binary.right());
-    let (op, number) = match *binary.op() {
-        Operator::And => return Some(solve(left)?.intersect(&solve(right)?)),
-        Operator::Or => return Some(solve(left)?.union(&solve(right)?)),
-        op if is_column(left) => (op, integer(right)?),
-        op if is_column(right) => (op.swap()?, integer(left)?),
-        _ => return None,
-    };
-    Some(match op {
-        Operator::Eq => between(number, number),
-        Operator::NotEq => between(number, number).complement(),
-        Operator::Lt => between(i128::MIN / 2, number - 1),
-        Operator::LtEq => between(i128::MIN / 2, number),
-        Operator::Gt => between(number + 1, i128::MAX / 2),
-        Operator::GtEq => between(number, i128::MAX / 2),
-        _ => return None,
-    })
-}
-
-/// Returns `true` if an expression is the axis, or a cast of it to a type that has every integer.
-fn is_column(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    match expr.downcast_ref::<CastExpr>() {
-        Some(cast) => {
-            let holds_all = matches!(cast.cast_type(), DataType::Decimal128(20.., 0));
-            holds_all && is_column(cast.expr())
-        }
-        None => expr.downcast_ref::<Column>().is_some(),
-    }
-}
-
-/// Returns the value of an integer literal or a cast of one.
-fn integer(expr: &Arc<dyn PhysicalExpr>) -> Option<i128> {
-    let number = match expr.downcast_ref::<CastExpr>() {
-        Some(cast) => {
-            let number = cast.expr().downcast_ref::<Literal>()?.value();
-            number.cast_to(cast.cast_type()).ok()?
-        }
-        None => expr.downcast_ref::<Literal>()?.value().clone(),
-    };
-    match number {
-        ScalarValue::Decimal128(number, _, 0) => number,
-        ScalarValue::UInt64(number) => number.map(i128::from),
-        number if number.data_type().is_integer() => match number.cast_to(&DataType::Int64) {
-            Ok(ScalarValue::Int64(number)) => number.map(i128::from),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use arrow::array::StringArray;
-    use datafusion::common::DFSchema;
-    use datafusion::logical_expr::{Expr, col, lit};
+    use arrow::datatypes::DataType::{self, Timestamp};
+    use arrow::datatypes::TimeUnit;
+    use datafusion::common::{DFSchema, ScalarValue};
+    use datafusion::logical_expr::{Expr, cast, col, lit};
     use datafusion::prelude::SessionContext;
 
     use super::*;
-    use crate::grid::CoordinateSource;
+    use crate::grid::{CoordinateSource, Steps};
 
     fn physical(axis: &Axis, predicate: Expr) -> Arc<dyn PhysicalExpr> {
         let field = Field::new(axis.name(), axis.data_type(), false);
@@ -223,6 +149,86 @@ mod tests {
             assert_eq!(ranges(&axis, predicate), Some(expected));
         }
         assert_eq!(ranges(&axis, (i() % lit(2)).eq(lit(0))), None);
+    }
+
+    #[test]
+    fn comparisons_on_stepped_axes_by_brute_force() {
+        use DataType::{Date32, Int8, Int64, UInt16};
+        let seconds = || Timestamp(TimeUnit::Second, None);
+        for (data_type, start, step) in [
+            (Int8, -9, 4),
+            (Int64, 30, -7),
+            (UInt16, 1, 3),
+            (Date32, 5, -2),
+            (Date32, -8, 3),
+            (seconds(), -20, 6),
+            (Timestamp(TimeUnit::Microsecond, Some("UTC".into())), 0, 5),
+        ] {
+            let steps = Steps::try_new(data_type.clone(), start, step, 8).unwrap();
+            let values = steps.at(0..8);
+            let stepped = Axis::stepped("x", steps);
+            let stored = Axis::with_values("x", values, CoordinateSource::OwnValues);
+            let at = |number: i64| {
+                let number = ScalarValue::Int64(Some(number));
+                let number = match data_type {
+                    Date32 => number.cast_to(&DataType::Int32).unwrap(),
+                    _ => number,
+                };
+                lit(number.cast_to(&data_type).unwrap())
+            };
+            let x = || col("x");
+            let wide = match data_type {
+                Date32 | Timestamp(_, None) => Timestamp(TimeUnit::Nanosecond, None),
+                Timestamp(..) => Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+                _ => DataType::Float64,
+            };
+            let widened = || cast(x(), wide.clone());
+            for number in 0..40 {
+                let bound = || at(number);
+                let other = || at(number + 6);
+                let mut predicates = vec![
+                    x().eq(bound()),
+                    x().not_eq(bound()),
+                    bound().lt(x()),
+                    x().lt_eq(bound()).or(x().gt(other())),
+                    x().between(bound(), other()),
+                    x().not_between(bound(), other()),
+                    x().in_list(vec![bound(), other(), at(1)], false),
+                    x().in_list((number..number + 30).map(at).collect(), true),
+                    !(x().gt_eq(bound()).and(x().is_not_null())),
+                    widened().gt(cast(bound(), wide.clone())),
+                    widened().eq(cast(bound(), wide.clone())),
+                ];
+                if wide == DataType::Float64 {
+                    predicates.push(widened().lt(lit(number as f64 + 0.5)));
+                    predicates.push(x().gt(lit(number as f64 - 0.5)));
+                }
+                for predicate in predicates {
+                    let physical = physical(&stepped, predicate.clone());
+                    let steps = match stepped.coordinates().unwrap() {
+                        Coordinates::Steps(steps) => steps,
+                        Coordinates::Values(_) => unreachable!(),
+                    };
+                    assert!(ValueSet::of_steps(&physical, steps).is_some(), "{physical}");
+                    let found = ranges(&stepped, predicate.clone());
+                    assert_eq!(found, ranges(&stored, predicate), "{physical}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_trillion_steps_are_not_materialized() {
+        let length = 1_000_000_000_000;
+        let times = Timestamp(TimeUnit::Millisecond, None);
+        let steps = Steps::try_new(times, 5, -3, length).unwrap();
+        let axis = Axis::stepped("x", steps);
+        let time = |number| lit(ScalarValue::TimestampMillisecond(Some(number), None));
+        let bounds = col("x").between(time(-100), time(-10));
+        assert_eq!(ranges(&axis, bounds), Some(vec![5..36]));
+        let last = 5 - 3 * (length as i64 - 1);
+        let except = col("x").in_list(vec![time(last), time(5), time(4)], true);
+        assert_eq!(ranges(&axis, except), Some(vec![1..length - 1]));
     }
 
     #[test]

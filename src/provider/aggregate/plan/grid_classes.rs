@@ -63,16 +63,7 @@ impl<'a> SelectedCoordinates<'a> {
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        self.selected == other.selected
-            && match (&self.coordinates, &other.coordinates) {
-                (Coordinates::Index { origin: one }, Coordinates::Index { origin: other }) => {
-                    one == other
-                }
-                (Coordinates::Values(one), Coordinates::Values(other)) => {
-                    Arc::ptr_eq(one, other) || one == other
-                }
-                _ => false,
-            }
+        self.selected == other.selected && self.coordinates.is_same(&other.coordinates)
     }
 
     /// Returns the number of selected indices and the coordinates of the first and the last one.
