@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use arrow::buffer::BooleanBuffer;
 
+use crate::grid::chunk_grid::AxisChunks;
+
 /// A set of indices along an axis of known length, stored as sorted ranges that neither touch nor
 /// overlap.
 ///
@@ -187,12 +189,12 @@ impl IndexSet {
         Self::from_ranges(window.end - window.start, ranges)
     }
 
-    /// Returns the indices of the chunks, of `extent` cells each, that hold an index of the set.
-    pub fn chunks(&self, extent: u64) -> Self {
+    /// Returns the indices of the chunks that hold an index of the set.
+    pub fn chunks(&self, chunks: AxisChunks) -> Self {
         Self::from_ranges(
-            self.length.div_ceil(extent),
+            chunks.count(),
             self.ranges()
-                .map(|range| range.start / extent..(range.end - 1) / extent + 1),
+                .map(|range| chunks.chunk_at(range.start)..chunks.chunk_at(range.end - 1) + 1),
         )
     }
 
@@ -418,10 +420,11 @@ mod tests {
                     assert_eq!(ranks, expected);
                 }
             }
-            for extent in 1..8 {
-                let mut expected: Vec<_> = all.iter().map(|p| p / extent).collect();
+            for (extent, phase) in (1..8).flat_map(|e| (0..e).map(move |phase| (e, phase))) {
+                let mut expected: Vec<_> = all.iter().map(|p| (p + phase) / extent).collect();
                 expected.dedup();
-                assert_eq!(positions(&set.chunks(extent)), expected);
+                let chunks = AxisChunks::new(set.length(), extent, phase);
+                assert_eq!(positions(&set.chunks(chunks)), expected);
             }
         }
     }

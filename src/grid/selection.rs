@@ -128,8 +128,8 @@ impl Selection {
         let axes: Vec<_> = self
             .axes
             .iter()
-            .zip(grid.chunk_shape())
-            .map(|(axis, extent)| axis.chunks(*extent))
+            .zip(grid.axes())
+            .map(|(axis, chunks)| axis.chunks(chunks))
             .collect();
         let count = Selection { axes: axes.clone() }.count();
         ChunkSelection { axes, count }

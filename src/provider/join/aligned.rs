@@ -108,7 +108,25 @@ fn common_grid(grids: &[Arc<dyn GridSource>]) -> ChunkGrid {
             None => break,
         }
     }
-    ChunkGrid::new(shape.to_vec(), extents)
+    with_phase_of_largest(grids, ChunkGrid::new(shape.to_vec(), extents))
+}
+
+/// Lets the windows start where the largest chunk along each axis starts, so that as few windows as
+/// possible cut it.
+fn with_phase_of_largest(grids: &[Arc<dyn GridSource>], windows: ChunkGrid) -> ChunkGrid {
+    let phase = windows.shape().iter().zip(windows.chunk_shape());
+    let phase = phase.enumerate().map(|(axis, (length, extent))| {
+        let chunks = grids.iter().map(|grid| grid.chunk_grid());
+        let largest = chunks.max_by_key(|chunks| chunks.chunk_shape()[axis]);
+        let first = largest.map_or(0, |chunks| chunks.axis(axis).range(0).end);
+        // A single chunk has no boundary to keep to.
+        match first < *length {
+            true => (extent - first % extent) % extent,
+            false => 0,
+        }
+    });
+    let phase = phase.collect();
+    windows.with_phase(phase)
 }
 
 /// Returns the windows that are as large as the largest chunk along each axis; `None` if they are
@@ -117,7 +135,8 @@ pub(crate) fn grid_of_largest(grids: &[Arc<dyn GridSource>]) -> Option<ChunkGrid
     let extents = largest(grids);
     let bytes = window_bytes(grids, &extents)?;
     let shape = grids[0].chunk_grid().shape().to_vec();
-    (bytes <= MAX_WINDOW_BYTES).then(|| ChunkGrid::new(shape, extents))
+    (bytes <= MAX_WINDOW_BYTES)
+        .then(|| with_phase_of_largest(grids, ChunkGrid::new(shape, extents)))
 }
 
 /// Returns the extent of the largest chunk along each axis.

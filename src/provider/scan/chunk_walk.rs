@@ -1,5 +1,7 @@
 //! Enumerates the chunks of many blocks without looking up each one.
 
+use std::ops::Range;
+
 use crate::grid::{ChunkGrid, ChunkSelection, IndexSet, Selection};
 
 /// The maximum number of selected chunks along an axis that are stored in a list.
@@ -8,13 +10,13 @@ const MOST_ALONG: u64 = 1 << 20;
 /// The selected chunks along each axis of a grid, as lists.
 #[derive(Debug)]
 pub(crate) struct ChunkWalk {
-    axes: Vec<AxisChunks>,
+    axes: Vec<WalkedAxis>,
     /// The last axis with more than one selected chunk.
     inner: usize,
 }
 
 #[derive(Debug)]
-struct AxisChunks {
+struct WalkedAxis {
     /// For each selected chunk along the axis, its term of the chunk's row-major number in the
     /// grid.
     terms: Vec<u64>,
@@ -48,27 +50,21 @@ impl ChunkWalk {
             return None;
         }
         let mut stride = 1;
-        let shape = grid.shape().iter().zip(grid.chunk_shape());
         let sets = chunks.axes().iter().zip(selection.axes());
-        let axes = shape
-            .zip(sets)
-            .rev()
-            .map(|((length, extent), (set, selected))| {
-                let positions = || set.ranges().flatten();
-                let extents = positions().map(|chunk| (length - chunk * extent).min(*extent));
-                let selected_in = positions().map(|chunk| {
-                    let start = chunk * extent;
-                    selected.rank(start.saturating_add(*extent).min(*length)) - selected.rank(start)
-                });
-                let along = AxisChunks {
-                    terms: positions().map(|chunk| chunk * stride).collect(),
-                    extents: extents.collect(),
-                    selected: selected_in.collect(),
-                };
-                stride *= length.div_ceil(*extent);
-                along
-            });
-        let mut axes: Vec<AxisChunks> = axes.collect();
+        let axes = grid.axes().zip(sets).rev().map(|(axis, (set, selected))| {
+            let positions = || set.ranges().flatten();
+            let ranges = || positions().map(|chunk| axis.range(chunk));
+            let selected_in =
+                |range: Range<u64>| selected.rank(range.end) - selected.rank(range.start);
+            let along = WalkedAxis {
+                terms: positions().map(|chunk| chunk * stride).collect(),
+                extents: ranges().map(|range| range.end - range.start).collect(),
+                selected: ranges().map(selected_in).collect(),
+            };
+            stride *= axis.count();
+            along
+        });
+        let mut axes: Vec<WalkedAxis> = axes.collect();
         axes.reverse();
         let inner = chunks.axes().iter().rposition(|set| set.count() > 1);
         Some(Self {
@@ -79,7 +75,7 @@ impl ChunkWalk {
 
     /// Calls `visit` with the chunk of each of these block ordinals.
     pub fn visit(&self, positions: &[u64], mut visit: impl FnMut(WalkedChunk)) {
-        let nothing = AxisChunks {
+        let nothing = WalkedAxis {
             terms: vec![0],
             extents: vec![1],
             selected: vec![1],
@@ -150,33 +146,32 @@ mod tests {
                 ],
             ),
         ] {
-            let grid = ChunkGrid::new(shape, chunk_shape);
-            let selection = Selection::new(axes);
-            let chunks = selection.chunks(&grid);
-            let walk = ChunkWalk::try_new(&grid, &chunks, &selection).unwrap();
-            let count = chunks.count().unwrap();
-            let backwards: Vec<u64> = (0..count).rev().collect();
-            for positions in [(0..count).collect(), backwards, vec![count - 1, 0]] {
-                let mut found = Vec::new();
-                walk.visit(&positions, |step| found.push(step));
-                let expected = positions.iter().map(|position| {
-                    let chunk = chunks.nth(*position).unwrap();
-                    let counts = grid.shape().iter().zip(grid.chunk_shape());
-                    let number =
-                        chunk
+            let grid = ChunkGrid::new(shape, chunk_shape.clone());
+            let last = chunk_shape.iter().map(|extent| extent - 1).collect();
+            for grid in [grid.clone(), grid.with_phase(last)] {
+                let selection = Selection::new(axes.clone());
+                let chunks = selection.chunks(&grid);
+                let walk = ChunkWalk::try_new(&grid, &chunks, &selection).unwrap();
+                let count = chunks.count().unwrap();
+                let backwards: Vec<u64> = (0..count).rev().collect();
+                for positions in [(0..count).collect(), backwards, vec![count - 1, 0]] {
+                    let mut found = Vec::new();
+                    walk.visit(&positions, |step| found.push(step));
+                    let expected = positions.iter().map(|position| {
+                        let chunk = chunks.nth(*position).unwrap();
+                        let number = chunk
                             .iter()
-                            .zip(counts)
-                            .fold(0, |number, (chunk, (length, extent))| {
-                                number * length.div_ceil(*extent) + chunk
-                            });
-                    let window = grid.window(&chunk);
-                    WalkedChunk {
-                        number,
-                        cells: window.cells(),
-                        rows: Cells::new(&window, &selection).rows(),
-                    }
-                });
-                assert_eq!(found, expected.collect::<Vec<_>>(), "{grid:?} {chunks:?}");
+                            .zip(grid.axes())
+                            .fold(0, |number, (chunk, axis)| number * axis.count() + chunk);
+                        let window = grid.window(&chunk);
+                        WalkedChunk {
+                            number,
+                            cells: window.cells(),
+                            rows: Cells::new(&window, &selection).rows(),
+                        }
+                    });
+                    assert_eq!(found, expected.collect::<Vec<_>>(), "{grid:?} {chunks:?}");
+                }
             }
         }
     }

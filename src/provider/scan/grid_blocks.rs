@@ -103,14 +103,12 @@ impl GridBlocks {
     /// Returns the selected indices along one axis within a chunk, which is given by its index
     /// along that axis.
     fn in_chunk(&self, axis: usize, chunk: u64) -> IndexSet {
-        let extent = self.grid.chunk_grid().chunk_shape()[axis];
         let selected = &self.selection.axes()[axis];
-        let start = chunk.saturating_mul(extent);
-        let end = start.saturating_add(extent).min(selected.length());
-        let within = selected.within(start..end);
+        let chunk = self.grid.chunk_grid().axis(axis).range(chunk);
+        let within = selected.within(chunk.clone());
         let ranges = within
             .ranges()
-            .map(|range| range.start + start..range.end + start);
+            .map(|range| range.start + chunk.start..range.end + chunk.start);
         IndexSet::from_ranges(selected.length(), ranges)
     }
 
@@ -129,17 +127,11 @@ impl GridBlocks {
 
     /// Returns `true` if the selection contains every cell of every chunk that it intersects.
     fn holds_whole_chunks(&self) -> bool {
-        let shape = self.grid.chunk_grid().shape();
-        let extents = self.grid.chunk_grid().chunk_shape();
         let axes = self.selection.axes().iter().zip(self.chunks.axes());
-        axes.zip(shape.iter().zip(extents))
-            .all(|((selected, chunks), (length, extent))| {
-                let in_chunks: u64 = chunks
-                    .ranges()
-                    .map(|range| {
-                        (range.end.saturating_mul(*extent)).min(*length) - range.start * extent
-                    })
-                    .sum();
+        axes.zip(self.grid.chunk_grid().axes())
+            .all(|((selected, chunks), axis)| {
+                let spans = chunks.ranges().map(|chunks| axis.span(&chunks));
+                let in_chunks: u64 = spans.map(|span| span.end - span.start).sum();
                 selected.count() == in_chunks
             })
     }

@@ -155,10 +155,7 @@ impl Reader {
 
     fn find(&mut self, part: &dyn GridSource, range: Range<u64>) -> Result<DescribedChunks> {
         let grid = part.chunk_grid();
-        let counts = grid.shape().iter().zip(grid.chunk_shape());
-        let all: Vec<_> = counts
-            .map(|(extent, size)| 0..extent.div_ceil(*size))
-            .collect();
+        let all: Vec<_> = grid.axes().map(|axis| 0..axis.count()).collect();
         let chunks: Vec<_> = range.map(|nth| ChunkGrid::nth_of(&all, nth)).collect();
         let windows: Vec<_> = chunks.iter().map(|chunk| grid.window(chunk)).collect();
         let options = &self.rows.options;
