@@ -242,6 +242,7 @@ macro_rules! integer {
     };
 }
 
+integer!(i8, u16, i32, i32);
 integer!(i16, u16, i32, i32);
 integer!(u8, u16, u32, u32);
 integer!(u16, u16, u32, u32);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, ArrowPrimitiveType, Float64Array, PrimitiveArray, UInt64Array};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{
-    ArrowNativeType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    ArrowNativeType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use half::f16;
 
@@ -24,6 +24,8 @@ pub enum CellType {
     F32,
     /// IEEE 754 double precision.
     F64,
+    /// Signed, 8 bits.
+    I8,
     /// Signed, 16 bits.
     I16,
     /// Signed, 32 bits.
@@ -48,7 +50,7 @@ impl CellType {
 
     /// Returns `true` for signed integers.
     pub fn is_signed_integer(self) -> bool {
-        matches!(self, Self::I16 | Self::I32 | Self::I64)
+        matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64)
     }
 
     /// Returns `true` for unsigned integers of fewer than `bytes` bytes.
@@ -59,7 +61,7 @@ impl CellType {
     /// Returns the size of a cell in bytes.
     pub fn size(self) -> usize {
         match self {
-            Self::U8 => 1,
+            Self::I8 | Self::U8 => 1,
             Self::F16 | Self::I16 | Self::U16 => 2,
             Self::F32 | Self::I32 | Self::U32 => 4,
             Self::F64 | Self::I64 | Self::U64 => 8,
@@ -84,6 +86,7 @@ pub struct Reduction {
 enum AnyMoments {
     F32(Moments<f32>),
     F64(Moments<f64>),
+    I8(Moments<i8>),
     I16(Moments<i16>),
     I32(Moments<i32>),
     I64(Moments<i64>),
@@ -98,6 +101,7 @@ macro_rules! for_any {
         match $any {
             AnyMoments::F32($moments) => $then,
             AnyMoments::F64($moments) => $then,
+            AnyMoments::I8($moments) => $then,
             AnyMoments::I16($moments) => $then,
             AnyMoments::I32($moments) => $then,
             AnyMoments::I64($moments) => $then,
@@ -133,6 +137,7 @@ impl Reduction {
             CellType::F16 => AnyMoments::F32(typed(groups, wanted, bounds, None)),
             CellType::F32 => AnyMoments::F32(typed(groups, wanted, bounds, fill)),
             CellType::F64 => AnyMoments::F64(typed(groups, wanted, bounds, fill)),
+            CellType::I8 => AnyMoments::I8(typed(groups, wanted, bounds, fill)),
             CellType::I16 => AnyMoments::I16(typed(groups, wanted, bounds, fill)),
             CellType::I32 => AnyMoments::I32(typed(groups, wanted, bounds, fill)),
             CellType::I64 => AnyMoments::I64(typed(groups, wanted, bounds, fill)),
@@ -181,6 +186,7 @@ impl Reduction {
         match (&mut self.moments, &other.moments) {
             (AnyMoments::F32(one), AnyMoments::F32(other)) => one.merge(other),
             (AnyMoments::F64(one), AnyMoments::F64(other)) => one.merge(other),
+            (AnyMoments::I8(one), AnyMoments::I8(other)) => one.merge(other),
             (AnyMoments::I16(one), AnyMoments::I16(other)) => one.merge(other),
             (AnyMoments::I32(one), AnyMoments::I32(other)) => one.merge(other),
             (AnyMoments::I64(one), AnyMoments::I64(other)) => one.merge(other),
@@ -288,6 +294,7 @@ impl Reduction {
         match self.moments {
             AnyMoments::F32(moments) => typed::<_, Float32Type, Float64Type>(moments, cells),
             AnyMoments::F64(moments) => typed::<_, Float64Type, Float64Type>(moments, cells),
+            AnyMoments::I8(moments) => typed::<_, Int8Type, Int64Type>(moments, cells),
             AnyMoments::I16(moments) => typed::<_, Int16Type, Int64Type>(moments, cells),
             AnyMoments::I32(moments) => typed::<_, Int32Type, Int64Type>(moments, cells),
             AnyMoments::I64(moments) => typed::<_, Int64Type, Int64Type>(moments, cells),

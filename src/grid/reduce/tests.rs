@@ -9,10 +9,11 @@ use half::f16;
 use super::{AxisGroups, CellType, Counts, Layout, Reduction, RequestedAggregates, SumKind};
 use crate::grid::IndexSet;
 
-const TYPES: [CellType; 10] = [
+const TYPES: [CellType; 11] = [
     CellType::F16,
     CellType::F32,
     CellType::F64,
+    CellType::I8,
     CellType::I16,
     CellType::I32,
     CellType::I64,
@@ -111,6 +112,7 @@ fn check(shape: [usize; 3], by: usize, cell_type: CellType, numbers: &mut Number
     let (is_filled, is_bounded) = (numbers.below(2) == 0, numbers.below(2) == 0);
     // A fill value at the end of the integer range, whose sums exceed the range.
     let fill = match cell_type {
+        CellType::I8 if is_filled => i8::MIN.into(),
         CellType::I16 if is_filled => i16::MIN.into(),
         CellType::I32 if is_filled => i32::MIN.into(),
         CellType::I64 if is_filled => i64::MIN as f64,

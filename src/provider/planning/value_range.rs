@@ -91,6 +91,7 @@ impl Domain {
         let data_type = match cell_type {
             CellType::F16 | CellType::F32 => DataType::Float32,
             CellType::F64 => DataType::Float64,
+            CellType::I8 => DataType::Int8,
             CellType::I16 => DataType::Int16,
             CellType::I32 => DataType::Int32,
             CellType::I64 => DataType::Int64,

@@ -2,8 +2,8 @@
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
-    DataType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    DataType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use datafusion::common::Result;
 
@@ -149,6 +149,7 @@ fn bits(numbers: &ArrayRef) -> Option<u64> {
             .to_bits()
             .into(),
         DataType::Float64 => numbers.as_primitive::<Float64Type>().value(0).to_bits(),
+        DataType::Int8 => i64::from(numbers.as_primitive::<Int8Type>().value(0)) as u64,
         DataType::Int16 => i64::from(numbers.as_primitive::<Int16Type>().value(0)) as u64,
         DataType::Int32 => i64::from(numbers.as_primitive::<Int32Type>().value(0)) as u64,
         DataType::Int64 => numbers.as_primitive::<Int64Type>().value(0) as u64,
