@@ -5,3 +5,4 @@ pub mod opening;
 pub mod plans;
 pub mod pruning;
 pub mod scans;
+pub mod steps;
