@@ -33,6 +33,25 @@ pub struct TableDescription {
     pub problems: Vec<String>,
 }
 
+impl TableDescription {
+    /// Describes a table without dimensions, whose blocks are not described.
+    pub fn new(name: impl Into<String>, format: &'static str, location: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            format,
+            location: location.into(),
+            dimensions: Vec::new(),
+            attributes: Vec::new(),
+            chunk_shape: Vec::new(),
+            chunks: None,
+            codecs: Vec::new(),
+            stored_bytes: 0,
+            raw_bytes: None,
+            problems: Vec::new(),
+        }
+    }
+}
+
 /// One dimension of a table.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]

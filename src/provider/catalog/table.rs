@@ -99,6 +99,14 @@ impl ArrayTable {
         &self.source
     }
 
+    /// The array, if the table is one array rather than several files or blocks without axes.
+    pub fn grid(&self) -> Option<Arc<dyn GridSource>> {
+        let mut grids = self.source.grids();
+        let only = grids.pop().filter(|_| grids.is_empty())?;
+        let columns = only.axes().len() + only.attributes().len();
+        (columns == self.source.schema().fields().len()).then_some(only)
+    }
+
     /// The name of the array, groups included, if the table's only value column is called `value`.
     pub(crate) fn variable(&self) -> Option<&str> {
         let dimensions = self.source.dimensions();

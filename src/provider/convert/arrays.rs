@@ -446,7 +446,7 @@ fn read(
     window: &Window,
     progress: &ConvertProgress,
 ) -> Result<Vec<u8>> {
-    reader.open(window)?;
+    reader.open(window, None)?;
     loop {
         progress.check()?;
         if reader.advance()? {

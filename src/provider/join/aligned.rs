@@ -14,7 +14,10 @@ use crate::provider::catalog::description::{
     AttributeDescription, ChunkDescription, TableDescription,
 };
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::source::{BlockStatistics, CellFormat, GridSource, ReadCounts, WindowReader};
+use crate::provider::source::{
+    Availability, CellFormat, ColumnBounds, Fetch, FetchedBlock, GridSource, ReadCounts,
+    WindowReader,
+};
 
 /// The maximum number of bytes of the windows of all attributes together, unless the chunks
 /// themselves take more.
@@ -287,14 +290,9 @@ impl GridSource for AlignedGrids {
         grid.cell_format(*attribute, options)
     }
 
-    fn has_statistics(&self, attribute: usize, options: &ReadOptions) -> bool {
+    fn availability(&self, attribute: usize, options: &ReadOptions) -> Availability {
         let (grid, attribute) = &self.sources[attribute];
-        grid.has_statistics(*attribute, options)
-    }
-
-    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
-        self.grids()
-            .find_map(|grid| grid.unusable_statistics(options))
+        grid.availability(*attribute, options)
     }
 
     fn window_statistics(
@@ -302,7 +300,7 @@ impl GridSource for AlignedGrids {
         attribute: usize,
         windows: &[Window],
         options: &ReadOptions,
-    ) -> Result<Option<BlockStatistics>> {
+    ) -> Result<Option<ColumnBounds>> {
         let (grid, attribute) = &self.sources[attribute];
         grid.window_statistics(*attribute, windows, options)
     }
@@ -311,7 +309,7 @@ impl GridSource for AlignedGrids {
         &self,
         attribute: usize,
         options: &ReadOptions,
-    ) -> Result<Option<Arc<BlockStatistics>>> {
+    ) -> Result<Option<Arc<ColumnBounds>>> {
         let (grid, attribute) = &self.sources[attribute];
         if !grid.chunk_grid().has_same_chunks(self.chunk_grid()) {
             return Ok(None);
@@ -328,6 +326,29 @@ impl GridSource for AlignedGrids {
     ) -> Result<Option<BooleanArray>> {
         let (grid, attribute) = &self.sources[attribute];
         grid.contained(*attribute, windows, values, options)
+    }
+
+    fn fetch(&self, window: &Window, attributes: &[usize], options: &ReadOptions) -> Option<Fetch> {
+        let fetches = attributes.iter().map(|attribute| {
+            let (grid, attribute) = &self.sources[*attribute];
+            grid.fetch(window, &[*attribute], options)
+        });
+        let fetches: Vec<Option<Fetch>> = fetches.collect();
+        if fetches.iter().all(Option::is_none) {
+            return None;
+        }
+        let bytes = fetches.iter().flatten().map(|fetch| fetch.bytes).sum();
+        let fetched = fetches.into_iter().map(|fetch| async {
+            match fetch {
+                Some(fetch) => fetch.fetched.await.map(Some),
+                None => Ok(None),
+            }
+        });
+        let fetched = futures::future::try_join_all(fetched);
+        Some(Fetch {
+            bytes,
+            fetched: Box::pin(async { Ok(Box::new(FetchedAttributes(fetched.await?)) as _) }),
+        })
     }
 
     fn window_reader(
@@ -391,6 +412,9 @@ impl GridSource for AlignedGrids {
     }
 }
 
+/// The fetched bytes of a window, for each attribute that is not read in place.
+struct FetchedAttributes(Vec<Option<FetchedBlock>>);
+
 /// Reads the same windows of several attributes, with one reader per attribute.
 struct AlignedReader {
     readers: Vec<Box<dyn WindowReader>>,
@@ -399,10 +423,13 @@ struct AlignedReader {
 }
 
 impl WindowReader for AlignedReader {
-    fn open(&mut self, window: &Window) -> Result<()> {
+    fn open(&mut self, window: &Window, fetched: Option<FetchedBlock>) -> Result<()> {
         self.ready = 0;
-        for reader in &mut self.readers {
-            reader.open(window)?;
+        let fetched = fetched.and_then(|fetched| fetched.downcast::<FetchedAttributes>().ok());
+        let fetched = fetched.into_iter().flat_map(|fetched| fetched.0);
+        let fetched = fetched.chain(std::iter::repeat_with(|| None));
+        for (reader, fetched) in self.readers.iter_mut().zip(fetched) {
+            reader.open(window, fetched)?;
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use crate::grid::{Axis, Selection};
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::join::aligned::{AlignedGrids, grid_of_largest};
+use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::plans::below::{InlinedInput, may_fail, replace_columns};
 use crate::provider::scan::grid_blocks::GridBlocks;
 use crate::provider::scan::grid_table::GridTable;
@@ -230,7 +231,13 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
     };
     let blocks = Arc::new(GridBlocks::new(&grid, selection));
     let predicate = (!conjuncts.is_empty()).then(|| conjunction(conjuncts.iter().cloned()));
-    let scan = ArrayScan::of_blocks(source, blocks, predicate.as_ref(), plan, config)?;
+    let scan = ArrayScan::of_blocks(
+        source,
+        PlannedBlocks::new(blocks, BlockOrder::All),
+        predicate.as_ref(),
+        plan,
+        config,
+    )?;
     let rows = InlinedInput {
         node: scan,
         columns: output,
@@ -265,7 +272,9 @@ fn narrow(
     {
         return Ok(None);
     }
-    rows.node = rows.node.with_projection(needed, config)?;
+    if let Some(scan) = rows.node.with_projection(needed)? {
+        rows.node = scan.recut(config);
+    }
     plan_of(rows, &projection.schema()).map(Some)
 }
 

@@ -3,9 +3,9 @@
 
 pub(crate) mod axis_bounds;
 pub(crate) mod axis_filter;
-pub(crate) mod block_subset;
 pub(crate) mod mask;
 pub(crate) mod partitions;
+pub(crate) mod planned_blocks;
 pub(crate) mod pruning;
 pub(crate) mod pushdown;
 pub(crate) mod sorted_blocks;

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::source::BlockList;
+use crate::provider::planning::planned_blocks::PlannedBlocks;
+use crate::provider::source::RowCount;
 
 /// The maximum number of blocks whose size is looked up. In a longer list, evenly spaced blocks
 /// stand for their neighbours, so that planning time does not depend on the number of blocks.
@@ -16,7 +17,7 @@ const ROW_WEIGHT: u64 = 8;
 /// Returns at most `target` ranges, and fewer if the average would fall below `min_bytes`. With
 /// `wanted_rows`, only the first blocks that together hold at least this many rows are kept.
 pub(crate) fn cut(
-    blocks: &dyn BlockList,
+    blocks: &PlannedBlocks,
     options: &ReadOptions,
     reads_values: bool,
     wanted_rows: Option<usize>,
@@ -38,10 +39,10 @@ pub(crate) fn cut(
         .map(|sample| {
             let (start, end) = (start_of(sample), start_of(sample + 1));
             let weight = if reads_values {
-                blocks.block_bytes(start, options)
+                blocks.bytes_at(start, options)
             } else {
-                let rows = blocks.block_rows(start);
-                rows.map(|rows| rows.saturating_mul(ROW_WEIGHT))
+                let rows = blocks.rows_at(start);
+                rows.map(|rows| rows.at_most().unwrap_or(1).saturating_mul(ROW_WEIGHT))
             };
             // If the block cannot be looked up, the scan reports the error when it reads the block.
             u128::from(weight.unwrap_or(1).max(1)) * u128::from(end - start)
@@ -72,7 +73,7 @@ pub(crate) fn cut(
 /// Returns the stored bytes of the first `count` blocks, and `true` if the sum is exact. The size
 /// of many blocks is estimated from a sample. Blocks that cannot be looked up count as empty.
 pub(crate) fn stored_bytes(
-    blocks: &dyn BlockList,
+    blocks: &PlannedBlocks,
     count: u64,
     options: &ReadOptions,
 ) -> (u64, bool) {
@@ -80,7 +81,7 @@ pub(crate) fn stored_bytes(
     let bytes: u128 = (0..samples)
         .map(|sample| {
             let block = u128::from(count) * u128::from(sample) / u128::from(samples);
-            u128::from(blocks.block_bytes(block as u64, options).unwrap_or(0))
+            u128::from(blocks.bytes_at(block as u64, options).unwrap_or(0))
         })
         .sum();
     let estimate = bytes * u128::from(count) / u128::from(samples.max(1));
@@ -90,14 +91,15 @@ pub(crate) fn stored_bytes(
     )
 }
 
-/// Returns how many of the first blocks it takes to hold at least `wanted` rows.
-fn blocks_for_rows(blocks: &dyn BlockList, wanted: u64, count: u64) -> u64 {
+/// Returns how many of the first blocks it takes to hold at least `wanted` rows. Blocks whose rows
+/// are not known exactly may have none.
+fn blocks_for_rows(blocks: &PlannedBlocks, wanted: u64, count: u64) -> u64 {
     let mut rows = 0u64;
     let mut needed = 0;
     while needed < count.min(MAX_SAMPLES) && rows < wanted {
-        match blocks.block_rows(needed) {
-            Ok(block_rows) => rows = rows.saturating_add(block_rows),
-            Err(_) => return count,
+        match blocks.rows_at(needed) {
+            Ok(RowCount::Exact(block_rows)) => rows = rows.saturating_add(block_rows),
+            Ok(RowCount::AtMost(_) | RowCount::Unknown) | Err(_) => return count,
         }
         needed += 1;
     }
@@ -110,17 +112,17 @@ fn blocks_for_rows(blocks: &dyn BlockList, wanted: u64, count: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use std::sync::Arc;
 
-    use arrow::array::{BooleanArray, UInt64Array};
-    use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
+    use datafusion::common::{Result, internal_err};
 
     use super::*;
-    use crate::provider::source::{BlockReader, BlockStatistics, GridSelection};
+    use crate::provider::planning::planned_blocks::BlockOrder;
+    use crate::provider::source::{BlockList, BlockReader};
 
-    /// Blocks of these sizes in bytes, with ten rows each.
+    /// Blocks of these sizes in bytes, with ten rows each, or at most ten.
     #[derive(Debug)]
-    struct Sizes(Vec<u64>);
+    struct Sizes(Vec<u64>, fn(u64) -> RowCount);
 
     impl BlockList for Sizes {
         fn total(&self) -> Option<u64> {
@@ -129,60 +131,26 @@ mod tests {
         fn count(&self) -> Option<u64> {
             Some(self.0.len() as u64)
         }
-        fn rows(&self) -> Option<u64> {
-            Some(self.0.len() as u64 * 10)
+        fn rows(&self) -> RowCount {
+            self.1(self.0.len() as u64 * 10)
         }
-        fn block_rows(&self, _: u64) -> Result<u64> {
-            Ok(10)
+        fn rows_in(&self, blocks: &[u64]) -> Result<RowCount> {
+            Ok(self.1(blocks.len() as u64 * 10))
         }
-        fn block_bytes(&self, position: u64, _: &ReadOptions) -> Result<u64> {
-            Ok(self.0[position as usize])
+        fn block_bytes(&self, block: u64, _: &ReadOptions) -> Result<u64> {
+            Ok(self.0[block as usize])
         }
-        fn block_sizes(&self, _: &[u64]) -> Result<Option<UInt64Array>> {
-            Ok(None)
-        }
-        fn slice(&self) -> Option<String> {
-            None
-        }
-        fn column_statistics(&self, _: usize, _: &ReadOptions) -> Result<ColumnStatistics> {
-            Ok(ColumnStatistics::new_unknown())
-        }
-        fn unusable_statistics(&self, _: &ReadOptions) -> Option<String> {
-            None
-        }
-        fn has_statistics(&self, _: usize, _: &ReadOptions) -> bool {
-            false
-        }
-        fn block_statistics(
-            &self,
-            _: usize,
-            _: &[u64],
-            _: &ReadOptions,
-        ) -> Result<Option<BlockStatistics>> {
-            Ok(None)
-        }
-        fn contained(
-            &self,
-            _: usize,
-            _: &[u64],
-            _: &HashSet<ScalarValue>,
-            _: &ReadOptions,
-        ) -> Result<Option<BooleanArray>> {
-            Ok(None)
-        }
-        fn ordering(&self) -> Vec<(usize, bool)> {
-            Vec::new()
-        }
-        fn grid_selections(&self) -> Option<Vec<GridSelection>> {
-            None
-        }
-        fn reader(&self, _: &[usize], _: &ReadOptions) -> Result<Box<dyn BlockReader>> {
+        fn reader(&self, _: &[usize], _: usize, _: &ReadOptions) -> Result<Box<dyn BlockReader>> {
             internal_err!("not read")
         }
     }
 
+    fn blocks(sizes: &[u64], rows: fn(u64) -> RowCount) -> PlannedBlocks {
+        PlannedBlocks::new(Arc::new(Sizes(sizes.to_vec(), rows)), BlockOrder::All)
+    }
+
     fn partitions(sizes: &[u64], wanted: Option<usize>, target: usize) -> Vec<Range<u64>> {
-        let blocks = Sizes(sizes.to_vec());
+        let blocks = blocks(sizes, RowCount::Exact);
         cut(&blocks, &ReadOptions::default(), true, wanted, target, 100)
     }
 
@@ -206,12 +174,17 @@ mod tests {
         assert_eq!(partitions(&[1000; 8], Some(11), 1), [0..2]);
         assert_eq!(partitions(&[1000; 8], Some(1000), 1), [0..8]);
         assert_eq!(partitions(&[], Some(1000), 1), [0..0]);
+        // Blocks may have fewer rows than they could, so none can be left out.
+        let at_most = blocks(&[1000; 8], RowCount::AtMost);
+        let all = cut(&at_most, &ReadOptions::default(), true, Some(5), 1, 100);
+        assert_eq!(all, [0..8]);
     }
 
     #[test]
     fn stored_bytes_are_exact_unless_there_are_many_blocks() {
         let bytes = |sizes: &[u64], count| {
-            stored_bytes(&Sizes(sizes.to_vec()), count, &ReadOptions::default())
+            let blocks = blocks(sizes, RowCount::Exact);
+            stored_bytes(&blocks, count, &ReadOptions::default())
         };
         assert_eq!(bytes(&[1, 20, 300], 3), (321, true));
         assert_eq!(bytes(&[1, 20, 300], 2), (21, true));

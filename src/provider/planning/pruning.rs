@@ -1,7 +1,8 @@
 //! Prunes blocks by their statistics: a block is skipped if no row of it can satisfy a predicate.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, PrimitiveArray, RecordBatch};
@@ -10,6 +11,7 @@ use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, S
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, ScalarValue};
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{ColumnarValue, Operator};
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, DynamicFilterPhysicalExpr, DynamicFilterTracking, InListExpr, Literal,
@@ -23,7 +25,8 @@ use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicate
 
 use crate::grid::{IndexSet, IndexSetBuilder};
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::source::{BlockList, BlockSource, BlockStatistics};
+use crate::provider::planning::planned_blocks::PlannedBlocks;
+use crate::provider::source::{BlockList, BlockSource, BlockStatistics, ColumnBounds, ColumnKind};
 
 /// The number of blocks pruned at a time.
 const SEGMENT: usize = 32 << 10;
@@ -34,64 +37,138 @@ const MAX_BLOCKS: u64 = 16 << 20;
 /// may change before the next blocks are read.
 const LOOKAHEAD: u64 = 256;
 
-/// The result of pruning a list of blocks.
+/// The result of pruning blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Pruned {
-    /// The blocks that survive; `None` if all do.
-    pub blocks: Option<IndexSet>,
-    /// `true` if statistics of values were available, and not only of dimensions.
-    pub by_values: bool,
+    /// The steps of the blocks that survive; `None` if all do.
+    pub steps: Option<IndexSet>,
+    /// The number of blocks that each kind of knowledge ruled out.
+    pub counts: PrunedCounts,
     /// The reason why existing statistics could not be used, if any.
     pub unusable: Option<String>,
+}
+
+/// The number of blocks that were ruled out, by what ruled them out first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct PrunedCounts {
+    /// By known columns.
+    pub known: u64,
+    /// By the bounds of located columns.
+    pub bounds: u64,
+    /// By zone maps.
+    pub zone_map: u64,
+    /// By a bloom filter or an index of values.
+    pub value_index: u64,
+}
+
+impl PrunedCounts {
+    fn of(&mut self, evidence: Evidence) -> &mut u64 {
+        match evidence {
+            Evidence::Known => &mut self.known,
+            Evidence::Bounds => &mut self.bounds,
+            Evidence::ZoneMap => &mut self.zone_map,
+            Evidence::ValueIndex => &mut self.value_index,
+        }
+    }
+}
+
+/// What may rule out a block, each including those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Evidence {
+    Known,
+    Bounds,
+    ZoneMap,
+    ValueIndex,
+}
+
+impl Evidence {
+    fn of(kind: ColumnKind) -> Self {
+        match kind {
+            ColumnKind::Known => Self::Known,
+            ColumnKind::Located => Self::Bounds,
+            ColumnKind::Stored => Self::ZoneMap,
+        }
+    }
 }
 
 /// Prunes blocks by a predicate over the columns of their table.
 pub(crate) fn prune_blocks(
     source: &dyn BlockSource,
-    blocks: &Arc<dyn BlockList>,
+    blocks: &PlannedBlocks,
     predicate: &Arc<dyn PhysicalExpr>,
     options: &ReadOptions,
 ) -> Result<Pruned> {
     let schema = source.schema();
+    let mut pruned = Pruned::default();
     let Some(count) = blocks.count().filter(|count| *count <= MAX_BLOCKS) else {
-        return Ok(Pruned::default());
+        return Ok(pruned);
     };
     let Some(predicate) = pruning_predicate(predicate, schema) else {
-        return Ok(Pruned::default());
+        return Ok(pruned);
     };
-    let dimensions = source.dimensions();
-    let mut pruned = Pruned::default();
-    let mut is_known = false;
+    let mut columns = Vec::new();
+    let mut evidence = BTreeSet::new();
     for column in collect_columns(predicate.orig_expr()) {
-        if dimensions.contains(&column.name()) {
-            is_known = true;
-        } else {
-            let number = schema.index_of(column.name())?;
-            pruned.by_values |= blocks.has_statistics(number, options);
-            pruned.unusable = pruned
-                .unusable
-                .or_else(|| blocks.unusable_statistics(options));
+        let number = schema.index_of(column.name())?;
+        let availability = blocks.list().availability(number, options);
+        pruned.unusable = pruned.unusable.or(availability.unusable);
+        if availability.is_known {
+            let of_column = Evidence::of(source.column_kind(number));
+            columns.push((number, of_column));
+            evidence.insert(of_column);
         }
     }
-    if count == 0 || !(is_known || pruned.by_values) {
+    if evidence.contains(&Evidence::ZoneMap) {
+        evidence.insert(Evidence::ValueIndex);
+    }
+    if count == 0 || evidence.is_empty() {
         return Ok(pruned);
     }
     let mut surviving = IndexSetBuilder::new(count);
-    for positions in segments(count) {
-        let kept = keeps(blocks.as_ref(), schema, &predicate, &positions, options)?;
-        let first = positions.first().copied().unwrap_or(0);
-        surviving.push_mask(first, &BooleanBuffer::from(kept));
+    for steps in segments(count) {
+        let all = blocks.blocks(steps.clone())?;
+        // The indices into `all` of the blocks that survive.
+        let mut left: Vec<usize> = (0..all.len()).collect();
+        for evidence in &evidence {
+            let some: Vec<u64> = left.iter().map(|index| all[*index]).collect();
+            let some_of = |is_one: &dyn Fn(Evidence) -> bool| -> Vec<usize> {
+                let columns = columns.iter().filter(|(_, of_column)| is_one(*of_column));
+                columns.map(|(column, _)| *column).collect()
+            };
+            let columns = some_of(&|of_column| of_column <= *evidence);
+            let is_searched = |of_column| {
+                *evidence == Evidence::ValueIndex
+                    || (of_column < Evidence::ZoneMap && of_column <= *evidence)
+            };
+            let containers = Containers {
+                blocks: blocks.list().as_ref(),
+                table: schema,
+                numbers: &some,
+                options,
+                searched: some_of(&is_searched),
+                statistics: blocks.list().statistics(&columns, &some, options)?,
+                columns,
+                failure: RefCell::default(),
+            };
+            let mut kept = containers.keeps(&predicate)?.into_iter();
+            let before = left.len();
+            left.retain(|_| kept.next().unwrap_or(true));
+            *pruned.counts.of(*evidence) += (before - left.len()) as u64;
+        }
+        let mut kept = vec![false; all.len()];
+        left.into_iter().for_each(|index| kept[index] = true);
+        surviving.push_mask(steps.start, &BooleanBuffer::from(kept));
     }
     let surviving = surviving.finish();
-    pruned.blocks = (!surviving.is_all()).then_some(surviving);
+    pruned.steps = (!surviving.is_all()).then_some(surviving);
     Ok(pruned)
 }
 
-/// Splits the ordinals of `count` blocks into vectors of at most [`SEGMENT`].
-pub(crate) fn segments(count: u64) -> impl Iterator<Item = Vec<u64>> {
+/// Splits the numbers below `count` into ranges of at most [`SEGMENT`].
+pub(crate) fn segments(count: u64) -> impl Iterator<Item = Range<u64>> {
     (0..count)
         .step_by(SEGMENT)
-        .map(move |start| (start..count.min(start + SEGMENT as u64)).collect())
+        .map(move |start| start..count.min(start + SEGMENT as u64))
 }
 
 fn pruning_predicate(
@@ -125,90 +202,75 @@ fn is_list_with_zero(expr: &Arc<dyn PhysicalExpr>) -> bool {
     })
 }
 
-/// Returns `true` for each of these blocks that may have a row satisfying the predicate.
-fn keeps(
-    blocks: &dyn BlockList,
-    table: &SchemaRef,
-    predicate: &PruningPredicate,
-    positions: &[u64],
-    options: &ReadOptions,
-) -> Result<Vec<bool>> {
-    let containers = Containers {
-        blocks,
-        table,
-        positions,
-        options,
-        known: RefCell::default(),
-        failure: RefCell::default(),
-    };
-    let kept = predicate.prune(&containers);
-    if let Some(failure) = containers.failure.into_inner() {
-        return Err(failure);
-    }
-    // A predicate that fails on bounds need not fail on any row.
-    Ok(kept.unwrap_or_else(|_| vec![true; positions.len()]))
-}
-
 /// Blocks as the containers that DataFusion's pruning works on.
 struct Containers<'a> {
     blocks: &'a dyn BlockList,
     table: &'a SchemaRef,
-    positions: &'a [u64],
+    /// The ordinals of the blocks.
+    numbers: &'a [u64],
     options: &'a ReadOptions,
-    known: RefCell<HashMap<usize, Option<BlockStatistics>>>,
+    /// The columns of `statistics`.
+    columns: Vec<usize>,
+    /// The columns whose values may be searched.
+    searched: Vec<usize>,
+    statistics: BlockStatistics,
     /// The last error. The methods of [`PruningStatistics`] cannot return errors.
-    failure: RefCell<Option<datafusion::error::DataFusionError>>,
+    failure: RefCell<Option<DataFusionError>>,
 }
 
 impl Containers<'_> {
-    fn column<T>(&self, column: &Column, part: impl Fn(&BlockStatistics) -> T) -> Option<T> {
-        let number = self.table.index_of(&column.name).ok()?;
-        let mut known = self.known.borrow_mut();
-        let statistics = known.entry(number).or_insert_with(|| {
-            self.note(
-                self.blocks
-                    .block_statistics(number, self.positions, self.options),
-            )
-        });
-        statistics.as_ref().map(part)
+    /// Returns `true` for each of the blocks that may have a row satisfying the predicate.
+    fn keeps(self, predicate: &PruningPredicate) -> Result<Vec<bool>> {
+        let kept = predicate.prune(&self);
+        if let Some(failure) = self.failure.into_inner() {
+            return Err(failure);
+        }
+        // A predicate that fails on bounds need not fail on any row.
+        Ok(kept.unwrap_or_else(|_| vec![true; self.numbers.len()]))
     }
 
-    fn note<T>(&self, result: Result<Option<T>>) -> Option<T> {
-        result.unwrap_or_else(|error| {
-            self.failure.replace(Some(error));
-            None
-        })
+    fn column(&self, column: &Column) -> Option<&ColumnBounds> {
+        let number = self.table.index_of(&column.name).ok()?;
+        let index = self.columns.iter().position(|column| *column == number)?;
+        self.statistics.columns.get(index)?.as_ref()
     }
 }
 
 impl PruningStatistics for Containers<'_> {
     fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.column(column, |known| with_zeros(&known.min, -0.0))
+        let known = self.column(column)?;
+        Some(with_zeros(&known.min, -0.0))
     }
 
     fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.column(column, |known| with_zeros(&known.max, 0.0))
+        let known = self.column(column)?;
+        Some(with_zeros(&known.max, 0.0))
     }
 
     fn num_containers(&self) -> usize {
-        self.positions.len()
+        self.numbers.len()
     }
 
     fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
-        self.column(column, |known| Arc::new(known.nulls.clone()) as ArrayRef)
+        Some(Arc::new(self.column(column)?.nulls.clone()))
     }
 
     fn row_counts(&self) -> Option<ArrayRef> {
-        let sizes = self.note(self.blocks.block_sizes(self.positions));
-        sizes.map(|sizes| Arc::new(sizes) as ArrayRef)
+        Some(Arc::new(self.statistics.rows.clone()))
     }
 
     fn contained(&self, column: &Column, values: &HashSet<ScalarValue>) -> Option<BooleanArray> {
         let number = self.table.index_of(&column.name).ok()?;
-        self.note(
-            self.blocks
-                .contained(number, self.positions, values, self.options),
-        )
+        if !self.searched.contains(&number) {
+            return None;
+        }
+        let contained = self
+            .blocks
+            .contained(number, self.numbers, values, self.options);
+        contained.unwrap_or_else(|error| {
+            self.failure.replace(Some(error));
+            None
+        })
     }
 }
 
@@ -239,17 +301,20 @@ fn with_zeros(bounds: &ArrayRef, zero: f64) -> ArrayRef {
 /// Returns `true` if the value of an expression is known only once the query runs: it has a dynamic
 /// filter or a scalar subquery.
 pub(crate) fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    expr.exists(|expr| {
-        Ok(expr.downcast_ref::<DynamicFilterPhysicalExpr>().is_some()
-            || expr.downcast_ref::<ScalarSubqueryExpr>().is_some())
-    })
-    .unwrap_or(false)
+    let is_subquery = expr.exists(|expr| Ok(expr.is::<ScalarSubqueryExpr>()));
+    has_dynamic_filter(expr) || is_subquery.unwrap_or(false)
+}
+
+/// Returns `true` if an expression has a dynamic filter, whose value changes while the query runs.
+pub(crate) fn has_dynamic_filter(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let has_filter = expr.exists(|expr| Ok(expr.is::<DynamicFilterPhysicalExpr>()));
+    has_filter.unwrap_or(true)
 }
 
 /// Prunes blocks while a scan runs, by dynamic filters and other filters whose values change during
 /// the scan.
 pub(crate) struct Pruner {
-    blocks: Arc<dyn BlockList>,
+    blocks: PlannedBlocks,
     /// The schema of the table.
     table: SchemaRef,
     /// The schema of the scan's output, which the filter refers to.
@@ -259,7 +324,7 @@ pub(crate) struct Pruner {
     options: ReadOptions,
     predicate: Option<Arc<PruningPredicate>>,
     is_checked: bool,
-    /// The ordinal of the block that `known[0]` belongs to.
+    /// The step of the block that `known[0]` belongs to.
     known_from: u64,
     known: Vec<bool>,
 }
@@ -267,14 +332,14 @@ pub(crate) struct Pruner {
 impl Pruner {
     /// Creates the pruner of one partition of a scan.
     pub fn new(
-        blocks: &Arc<dyn BlockList>,
+        blocks: &PlannedBlocks,
         table: &SchemaRef,
         schema: &SchemaRef,
         filter: &Arc<dyn PhysicalExpr>,
         options: &ReadOptions,
     ) -> Self {
         Self {
-            blocks: Arc::clone(blocks),
+            blocks: blocks.clone(),
             table: Arc::clone(table),
             schema: Arc::clone(schema),
             tracking: DynamicFilterTracking::classify(filter),
@@ -287,9 +352,9 @@ impl Pruner {
         }
     }
 
-    /// Returns `true` if the block with ordinal `position` may have a row that passes the filters
-    /// in their current state. `end` is the end of the run of blocks that the scan is reading.
-    pub fn keeps(&mut self, position: u64, end: u64) -> Result<bool> {
+    /// Returns `true` if the block of this step may have a row that passes the filters in their
+    /// current state. `end` is the end of the steps that the scan is reading.
+    pub fn keeps(&mut self, step: u64, end: u64) -> Result<bool> {
         let has_changed = self
             .tracking
             .watcher()
@@ -304,21 +369,31 @@ impl Pruner {
         let Some(predicate) = &self.predicate else {
             return Ok(true);
         };
-        let known = position
+        let known = step
             .checked_sub(self.known_from)
             .and_then(|offset| self.known.get(offset as usize));
         if let Some(known) = known {
             return Ok(*known);
         }
-        let positions: Vec<u64> = (position..end.min(position.saturating_add(LOOKAHEAD))).collect();
-        self.known = keeps(
-            self.blocks.as_ref(),
-            &self.table,
-            predicate,
-            &positions,
-            &self.options,
-        )?;
-        self.known_from = position;
+        let steps = step..end.min(step.saturating_add(LOOKAHEAD)).max(step + 1);
+        let numbers = self.blocks.blocks(steps)?;
+        let list = self.blocks.list().as_ref();
+        let columns = collect_columns(predicate.orig_expr()).into_iter();
+        let columns = columns.filter_map(|column| self.table.index_of(column.name()).ok());
+        let columns = columns.filter(|column| list.availability(*column, &self.options).is_known);
+        let columns: Vec<usize> = columns.collect();
+        let containers = Containers {
+            blocks: list,
+            table: &self.table,
+            numbers: &numbers,
+            options: &self.options,
+            statistics: list.statistics(&columns, &numbers, &self.options)?,
+            searched: columns.clone(),
+            columns,
+            failure: RefCell::default(),
+        };
+        self.known = containers.keeps(predicate)?;
+        self.known_from = step;
         Ok(self.known.first().copied().unwrap_or(true))
     }
 }

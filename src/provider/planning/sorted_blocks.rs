@@ -2,51 +2,48 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, make_comparator};
 use arrow::compute::{SortOptions, concat};
 use datafusion::common::Result;
 
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::planning::block_subset::{BlockOrdinals, BlockSubset};
+use crate::provider::planning::planned_blocks::PlannedBlocks;
 use crate::provider::planning::pruning::segments;
-use crate::provider::source::BlockList;
 
 /// The maximum number of blocks that are sorted.
 const MOST_BLOCKS: u64 = 1 << 17;
 
-/// Sorted blocks, and the range of them that each partition reads.
+/// Sorted blocks, and the range of steps that each partition reads.
 pub(crate) struct SortedBlocks {
-    pub blocks: Arc<dyn BlockList>,
+    pub blocks: PlannedBlocks,
     pub partitions: Vec<Range<u64>>,
 }
 
 /// Sorts blocks by these columns and deals them to at most `partitions` partitions. `None` if the
 /// current order is as good.
 pub(crate) fn sorted(
-    blocks: &Arc<dyn BlockList>,
+    blocks: &PlannedBlocks,
     columns: &[(usize, SortOptions)],
     options: &ReadOptions,
     partitions: usize,
 ) -> Result<Option<SortedBlocks>> {
-    let Some(order) = by_bounds(blocks.as_ref(), columns, options)? else {
+    let Some(order) = by_bounds(blocks, columns, options)? else {
         return Ok(None);
     };
     let (order, partitions) = dealt(&order, partitions);
-    let blocks = BlockSubset::new(Arc::clone(blocks), BlockOrdinals::Ordered(order));
     Ok(Some(SortedBlocks {
-        blocks: Arc::new(blocks),
+        blocks: blocks.reorder(order.into_iter())?,
         partitions,
     }))
 }
 
-/// Sorts the ordinals of all blocks by the bounds of some columns: by the lower bound for an
+/// Sorts the steps of all blocks by the bounds of some columns: by the lower bound for an
 /// ascending column, by the upper bound for a descending one. Blocks with unknown bounds come
 /// first, since they have to be read in any case. `None` if there are no statistics of the first
 /// column, or if the blocks are sorted already.
 fn by_bounds(
-    blocks: &dyn BlockList,
+    blocks: &PlannedBlocks,
     columns: &[(usize, SortOptions)],
     options: &ReadOptions,
 ) -> Result<Option<Vec<u64>>> {
@@ -81,18 +78,20 @@ fn by_bounds(
 }
 
 fn bounds(
-    blocks: &dyn BlockList,
+    blocks: &PlannedBlocks,
     column: usize,
     descending: bool,
     count: u64,
     options: &ReadOptions,
 ) -> Result<Option<ArrayRef>> {
-    if !blocks.has_statistics(column, options) {
+    let list = blocks.list();
+    if !list.availability(column, options).is_known {
         return Ok(None);
     }
     let mut bounds: Vec<ArrayRef> = Vec::new();
-    for positions in segments(count) {
-        let Some(known) = blocks.block_statistics(column, &positions, options)? else {
+    for steps in segments(count) {
+        let statistics = list.statistics(&[column], &blocks.blocks(steps)?, options)?;
+        let Some(known) = statistics.columns.into_iter().next().flatten() else {
             return Ok(None);
         };
         bounds.push(if descending { known.max } else { known.min });
@@ -107,7 +106,7 @@ fn bounds(
 
 /// Deals sorted blocks to at most `partitions` partitions in turn. Returns the blocks of one
 /// partition after another, and the range of each partition.
-fn dealt(order: &[u64], partitions: usize) -> (Arc<[u64]>, Vec<Range<u64>>) {
+fn dealt(order: &[u64], partitions: usize) -> (Vec<u64>, Vec<Range<u64>>) {
     let partitions = partitions.min(order.len()).max(1);
     let mut dealt = Vec::with_capacity(order.len());
     let mut ranges = Vec::with_capacity(partitions);
@@ -116,7 +115,7 @@ fn dealt(order: &[u64], partitions: usize) -> (Arc<[u64]>, Vec<Range<u64>>) {
         dealt.extend(order.iter().skip(partition).step_by(partitions));
         ranges.push(start..dealt.len() as u64);
     }
-    (dealt.into(), ranges)
+    (dealt, ranges)
 }
 
 #[cfg(test)]
@@ -137,7 +136,7 @@ mod tests {
             (vec![], 3, vec![], vec![0..0]),
         ] {
             let (found, found_ranges) = dealt(&order, partitions);
-            assert_eq!((found.to_vec(), found_ranges), (expected, ranges));
+            assert_eq!((found, found_ranges), (expected, ranges));
         }
     }
 }

@@ -194,25 +194,27 @@ fn push_down(
     Ok(propagation)
 }
 
-/// Offers filters to an operator that reads arrays. Returns `None` for any other node. The operator
-/// uses the filters only to skip chunks, so DataFusion still applies them to the rows.
+/// Offers filters to an operator that reads arrays. Returns `None` for any other node. DataFusion
+/// applies the filters that the operator does not apply itself to the rows.
 fn accept(
     node: &Arc<dyn ExecutionPlan>,
     filters: &[Arc<dyn PhysicalExpr>],
 ) -> Result<Option<Propagation>> {
-    let updated: Option<Arc<dyn ExecutionPlan>> =
+    let refused = || vec![PushedDown::No; filters.len()];
+    let (updated, answers): (Option<Arc<dyn ExecutionPlan>>, _) =
         if let Some(operator) = node.downcast_ref::<ArrayAggregateExec>() {
             let operator = operator.with_filters(filters)?;
-            operator.map(|operator| Arc::new(operator) as _)
+            (operator.map(|operator| Arc::new(operator) as _), refused())
         } else if let Some(source) = node.downcast_ref::<DataSourceExec>()
             && let Some(scan) = source.data_source().downcast_ref::<ArrayScan>()
         {
-            scan.with_filters(filters)
-                .map(|scan| -> Arc<dyn ExecutionPlan> { scan.into_exec() })
+            match scan.with_filters(filters) {
+                Some((scan, answers)) => (Some(scan.into_exec() as _), answers),
+                None => (None, refused()),
+            }
         } else {
             return Ok(None);
         };
-    let answers = vec![PushedDown::No; filters.len()];
     let mut propagation = Propagation::with_parent_pushdown_result(answers);
     propagation.updated_node = updated;
     Ok(Some(propagation))

@@ -30,12 +30,11 @@ impl ArrayScan {
     /// Returns the chunks that the scan will read.
     pub(in crate::provider) fn planned_read(&self) -> PlannedRead {
         let chunks = self.blocks_read();
-        let size = chunks.map(|chunks| {
-            partitions::stored_bytes(self.blocks.as_ref(), chunks, &self.plan.options)
-        });
+        let size =
+            chunks.map(|chunks| partitions::stored_bytes(&self.blocks, chunks, &self.plan.options));
         PlannedRead {
             table: self.source.name().to_string(),
-            total: self.blocks.total(),
+            total: self.blocks.list().total(),
             chunks,
             bytes: size.map(|(bytes, _)| bytes),
             is_exact: size.is_some_and(|(_, is_exact)| is_exact),
@@ -47,15 +46,20 @@ impl ArrayScan {
     /// Returns the entries of the description, each with its name.
     pub(super) fn describe(&self) -> Vec<(&'static str, String)> {
         let mut parts = vec![(self.source.format(), self.source.name().to_string())];
-        parts.extend(self.blocks.slice().map(|slice| ("slice", slice)));
-        let total = self.blocks.total();
+        let list = self.blocks.list();
+        parts.extend(list.slice().map(|slice| ("slice", slice)));
+        let total = list.total();
         let read = self.blocks_read();
         let count = |count: Option<u64>| count.map_or("2^64 or more".into(), |n| n.to_string());
         parts.push(("chunks", format!("{} of {}", count(read), count(total))));
-        if let (Some(sliced), Some(left)) = (self.sliced, self.blocks.count())
-            && sliced > left
-        {
-            parts.push(("pruned_by_zone_map", (sliced - left).to_string()));
+        for (name, count) in [
+            ("pruned_by_bounds", self.pruned.bounds),
+            ("pruned_by_zone_map", self.pruned.zone_map),
+            ("pruned_by_value_index", self.pruned.value_index),
+        ] {
+            if count > 0 {
+                parts.push((name, count.to_string()));
+            }
         }
         if let Some(reason) = &self.unusable {
             parts.push(("unusable_zone_maps", reason.clone()));

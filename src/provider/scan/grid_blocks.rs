@@ -16,7 +16,8 @@ use crate::provider::planning::pruning::segments;
 use crate::provider::scan::chunk_walk::ChunkWalk;
 use crate::provider::scan::grid_reader::GridReader;
 use crate::provider::source::{
-    BlockList, BlockReader, BlockStatistics, GridSelection, GridSource, sum_rows,
+    Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, Fetch, GridSelection,
+    GridSource, RowCount,
 };
 
 /// The number of chunks of a table up to which zone maps are always read.
@@ -66,38 +67,39 @@ impl GridBlocks {
     fn chunk_statistics(
         &self,
         attribute: usize,
-        positions: &[u64],
+        blocks: &[u64],
         options: &ReadOptions,
-    ) -> Result<Option<BlockStatistics>> {
+    ) -> Result<Option<ColumnBounds>> {
         if let Some(all) = self.grid.chunk_statistics(attribute, options)?
             && let Some(walk) = self.walk()
         {
-            let mut numbers = Vec::with_capacity(positions.len());
-            walk.visit(positions, |step| numbers.push(step.number));
+            let mut numbers = Vec::with_capacity(blocks.len());
+            walk.visit(blocks, |step| numbers.push(step.number));
             let mut some = all.take(numbers)?;
             some.is_exact = some.nulls.null_count() == 0;
             return Ok(Some(some));
         }
-        let windows = self.windows(positions)?;
+        let windows = self.windows(blocks)?;
         self.grid.window_statistics(attribute, &windows, options)
     }
 
-    fn windows(&self, positions: &[u64]) -> Result<Vec<Window>> {
-        let grid = self.grid.chunk_grid();
-        positions
-            .iter()
-            .map(|position| Ok(grid.window(&self.chunk(*position)?)))
-            .collect()
+    fn windows(&self, blocks: &[u64]) -> Result<Vec<Window>> {
+        blocks.iter().map(|block| self.window(*block)).collect()
+    }
+
+    /// Returns the cells of the chunk of a block, selected or not.
+    pub fn window(&self, block: u64) -> Result<Window> {
+        Ok(self.grid.chunk_grid().window(&self.chunk(block)?))
     }
 
     /// For each block, the rank of its chunk among the selected chunks along one axis.
-    fn ranks(&self, axis: usize, positions: &[u64]) -> UInt64Array {
+    fn ranks(&self, axis: usize, blocks: &[u64]) -> UInt64Array {
         let behind: u64 = self.chunks.axes()[axis + 1..]
             .iter()
             .map(IndexSet::count)
             .product();
         let count = self.chunks.axes()[axis].count().max(1);
-        UInt64Array::from_iter_values(positions.iter().map(|position| position / behind % count))
+        UInt64Array::from_iter_values(blocks.iter().map(|block| block / behind % count))
     }
 
     /// Returns the selected indices along one axis within a chunk, which is given by its index
@@ -151,8 +153,9 @@ impl GridBlocks {
         }
         let (mut min, mut max) = (Vec::new(), Vec::new());
         let mut nulls = 0;
-        for positions in segments(count) {
-            let known = self.chunk_statistics(attribute, &positions, options)?;
+        for blocks in segments(count) {
+            let blocks: Vec<u64> = blocks.collect();
+            let known = self.chunk_statistics(attribute, &blocks, options)?;
             let Some(known) = known.filter(|known| known.is_exact) else {
                 return Ok(None);
             };
@@ -182,7 +185,7 @@ impl GridBlocks {
     /// Returns `true` if there are statistics of an attribute and they are worth reading. Zone maps
     /// are read as a whole, which a query over a few of very many chunks should not wait for.
     fn is_known(&self, attribute: usize, options: &ReadOptions) -> bool {
-        self.is_worth_reading() && self.grid.has_statistics(attribute, options)
+        self.is_worth_reading() && self.grid.availability(attribute, options).is_known
     }
 
     fn is_worth_reading(&self) -> bool {
@@ -191,6 +194,30 @@ impl GridBlocks {
             .is_some_and(|(total, count)| {
                 total <= FEW_BLOCKS || count.saturating_mul(WORTHWHILE) >= total
             })
+    }
+
+    /// Returns the statistics of a coordinate column in the blocks with these ordinals.
+    fn axis_statistics(&self, axis: usize, blocks: &[u64]) -> Result<Option<ColumnBounds>> {
+        let Some(bounds) = self.axis_bounds(axis)? else {
+            return Ok(None);
+        };
+        let ranks = self.ranks(axis, blocks);
+        Ok(Some(ColumnBounds {
+            min: take(&bounds.min, &ranks, None)?,
+            max: take(&bounds.max, &ranks, None)?,
+            nulls: UInt64Array::from(vec![0; blocks.len()]),
+            sums: None,
+            is_exact: true,
+        }))
+    }
+
+    /// Returns the attributes among these columns.
+    pub fn attributes(&self, columns: &[usize]) -> Vec<usize> {
+        let dimensions = self.grid.axes().len();
+        let columns = columns.iter();
+        columns
+            .filter_map(|column| column.checked_sub(dimensions))
+            .collect()
     }
 
     /// Returns the grid.
@@ -209,13 +236,10 @@ impl GridBlocks {
     }
 
     /// Returns the chunk of the block with this ordinal.
-    pub fn chunk(&self, position: u64) -> Result<Vec<u64>> {
-        match self.chunks.nth(position) {
+    pub fn chunk(&self, block: u64) -> Result<Vec<u64>> {
+        match self.chunks.nth(block) {
             Some(chunk) => Ok(chunk),
-            None => internal_err!(
-                "block {position} of {:?} was asked for",
-                self.chunks.count()
-            ),
+            None => internal_err!("block {block} of {:?} was asked for", self.chunks.count()),
         }
     }
 }
@@ -229,37 +253,32 @@ impl BlockList for GridBlocks {
         self.chunks.count()
     }
 
-    fn rows(&self) -> Option<u64> {
-        self.selection.count()
+    fn rows(&self) -> RowCount {
+        self.selection.count().into()
     }
 
-    fn block_rows(&self, position: u64) -> Result<u64> {
-        let window = self.grid.chunk_grid().window(&self.chunk(position)?);
-        Ok(Cells::new(&window, &self.selection).rows())
-    }
-
-    fn rows_of(&self, positions: &[u64]) -> Result<Option<u64>> {
-        let Some(walk) = self.walk() else {
-            return sum_rows(self, positions);
-        };
+    fn rows_in(&self, blocks: &[u64]) -> Result<RowCount> {
         let mut rows = Some(0u64);
-        walk.visit(positions, |step| {
-            rows = rows.and_then(|rows| rows.checked_add(step.rows))
-        });
-        Ok(rows)
-    }
-
-    fn block_sizes(&self, positions: &[u64]) -> Result<Option<UInt64Array>> {
-        let mut sizes = Vec::with_capacity(positions.len());
-        match self.walk() {
-            Some(walk) => walk.visit(positions, |step| sizes.push(step.cells)),
-            None => sizes.extend(self.windows(positions)?.iter().map(Window::cells)),
+        let mut add = |more| rows = rows.and_then(|rows| rows.checked_add(more));
+        match self.walk().filter(|_| blocks.len() > 1) {
+            Some(walk) => walk.visit(blocks, |step| add(step.rows)),
+            None => {
+                for block in blocks {
+                    add(Cells::new(&self.window(*block)?, &self.selection).rows());
+                }
+            }
         }
-        Ok(Some(sizes.into()))
+        Ok(rows.into())
     }
 
-    fn block_bytes(&self, position: u64, options: &ReadOptions) -> Result<u64> {
-        self.grid.stored_bytes(&self.chunk(position)?, options)
+    fn is_read(&self, columns: &[usize]) -> bool {
+        columns
+            .iter()
+            .any(|column| *column >= self.grid.axes().len())
+    }
+
+    fn block_bytes(&self, block: u64, options: &ReadOptions) -> Result<u64> {
+        self.grid.stored_bytes(&self.chunk(block)?, options)
     }
 
     fn slice(&self) -> Option<String> {
@@ -305,48 +324,50 @@ impl BlockList for GridBlocks {
         Ok(statistics)
     }
 
-    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
-        if !self.is_worth_reading() {
-            return None;
-        }
-        self.grid.unusable_statistics(options)
-    }
-
-    fn has_statistics(&self, column: usize, options: &ReadOptions) -> bool {
+    fn availability(&self, column: usize, options: &ReadOptions) -> Availability {
         match column.checked_sub(self.grid.axes().len()) {
-            None => true,
-            Some(attribute) => self.is_known(attribute, options),
+            None => Availability {
+                is_known: true,
+                unusable: None,
+            },
+            Some(attribute) if self.is_worth_reading() => {
+                self.grid.availability(attribute, options)
+            }
+            Some(_) => Availability::default(),
         }
     }
 
-    fn block_statistics(
+    fn statistics(
         &self,
-        column: usize,
-        positions: &[u64],
+        columns: &[usize],
+        blocks: &[u64],
         options: &ReadOptions,
-    ) -> Result<Option<BlockStatistics>> {
-        if let Some(attribute) = column.checked_sub(self.grid.axes().len()) {
-            if !self.is_known(attribute, options) {
-                return Ok(None);
-            }
-            return self.chunk_statistics(attribute, positions, options);
+    ) -> Result<BlockStatistics> {
+        let mut rows = Vec::with_capacity(blocks.len());
+        match self.walk() {
+            Some(walk) => walk.visit(blocks, |step| rows.push(step.cells)),
+            None => rows.extend(self.windows(blocks)?.iter().map(Window::cells)),
         }
-        let Some(bounds) = self.axis_bounds(column)? else {
-            return Ok(None);
-        };
-        let ranks = self.ranks(column, positions);
-        Ok(Some(BlockStatistics {
-            min: take(&bounds.min, &ranks, None)?,
-            max: take(&bounds.max, &ranks, None)?,
-            nulls: UInt64Array::from(vec![0; positions.len()]),
-            is_exact: true,
-        }))
+        let columns =
+            columns
+                .iter()
+                .map(|column| match column.checked_sub(self.grid.axes().len()) {
+                    None => self.axis_statistics(*column, blocks),
+                    Some(attribute) if self.is_known(attribute, options) => {
+                        self.chunk_statistics(attribute, blocks, options)
+                    }
+                    Some(_) => Ok(None),
+                });
+        Ok(BlockStatistics {
+            columns: columns.collect::<Result<_>>()?,
+            rows: rows.into(),
+        })
     }
 
     fn contained(
         &self,
         column: usize,
-        positions: &[u64],
+        blocks: &[u64],
         values: &HashSet<ScalarValue>,
         options: &ReadOptions,
     ) -> Result<Option<BooleanArray>> {
@@ -354,7 +375,7 @@ impl BlockList for GridBlocks {
             if !self.is_known(attribute, options) {
                 return Ok(None);
             }
-            let windows = self.windows(positions)?;
+            let windows = self.windows(blocks)?;
             return self.grid.contained(attribute, &windows, values, options);
         }
         let values = values.iter().filter(|value| !value.is_null()).cloned();
@@ -366,7 +387,7 @@ impl BlockList for GridBlocks {
             return Ok(None);
         };
         // Many blocks share a chunk index along the axis, so search once per rank.
-        let ranks = self.ranks(column, positions);
+        let ranks = self.ranks(column, blocks);
         let mut by_rank: HashMap<u64, Option<bool>> = HashMap::new();
         for rank in ranks.values() {
             if let Entry::Vacant(vacant) = by_rank.entry(*rank)
@@ -417,7 +438,20 @@ impl BlockList for GridBlocks {
         }])
     }
 
-    fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>> {
-        Ok(Box::new(GridReader::try_new(self, columns, options)?))
+    fn fetch(&self, block: u64, columns: &[usize], options: &ReadOptions) -> Option<Fetch> {
+        let attributes = self.attributes(columns);
+        let window = self.window(block).ok().filter(|_| !attributes.is_empty())?;
+        self.grid.fetch(&window, &attributes, options)
+    }
+
+    fn reader(
+        &self,
+        columns: &[usize],
+        max_rows: usize,
+        options: &ReadOptions,
+    ) -> Result<Box<dyn BlockReader>> {
+        Ok(Box::new(GridReader::try_new(
+            self, columns, max_rows, options,
+        )?))
     }
 }

@@ -2,34 +2,35 @@
 
 use std::ops::Range;
 
+use arrow::array::{ArrayRef, BooleanArray};
+use arrow::compute::FilterBuilder;
 use datafusion::common::{Result, internal_err};
 
 use crate::grid::{Cells, CoordinateColumns};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::scan::grid_blocks::GridBlocks;
-use crate::provider::source::{BlockReader, Progress, ReadCounts, WindowReader};
+use crate::provider::source::{BlockReader, FetchedBlock, ReadCounts, WindowReader};
 
 /// Reads the blocks of a grid. Reads no chunk if no column is an attribute.
 pub(crate) struct GridReader {
     blocks: GridBlocks,
     columns: Vec<usize>,
+    max_rows: u64,
     values: Option<Box<dyn WindowReader>>,
     cells: Option<Cells>,
-    has_coordinates: bool,
     coordinates: CoordinateColumns,
-    next_row: u64,
-    is_ready: bool,
     runs: Vec<Range<u64>>,
 }
 
 impl GridReader {
-    /// Creates a reader of these columns.
-    pub fn try_new(blocks: &GridBlocks, columns: &[usize], options: &ReadOptions) -> Result<Self> {
-        let dimensions = blocks.grid().axes().len();
-        let attributes: Vec<_> = columns
-            .iter()
-            .filter_map(|column| column.checked_sub(dimensions))
-            .collect();
+    /// Creates a reader of these columns. A batch has at most `max_rows` rows.
+    pub fn try_new(
+        blocks: &GridBlocks,
+        columns: &[usize],
+        max_rows: usize,
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        let attributes = blocks.attributes(columns);
         let values = if attributes.is_empty() {
             None
         } else {
@@ -38,56 +39,54 @@ impl GridReader {
         Ok(Self {
             blocks: blocks.clone(),
             columns: columns.to_vec(),
+            max_rows: max_rows as u64,
             values,
             cells: None,
-            has_coordinates: attributes.len() < columns.len(),
             coordinates: CoordinateColumns::default(),
-            next_row: 0,
-            is_ready: false,
             runs: Vec::new(),
         })
     }
 }
 
 impl BlockReader for GridReader {
-    fn open(&mut self, position: u64) -> Result<()> {
-        self.cells = None;
-        let chunk = self.blocks.chunk(position)?;
-        let window = self.blocks.grid().chunk_grid().window(&chunk);
+    fn open(&mut self, block: u64, fetched: Option<FetchedBlock>) -> Result<()> {
+        let window = self.blocks.window(block)?;
         let cells = Cells::new(&window, self.blocks.selection());
         if let Some(values) = &mut self.values {
-            values.open(&window)?;
+            values.open(&window, fetched)?;
             if cells.cover_most_of(&window) {
                 values.read_ahead();
             }
         }
-        if self.has_coordinates {
-            self.coordinates.open(&cells);
-        }
+        self.coordinates.open(&cells);
         self.cells = Some(cells);
-        self.next_row = 0;
-        self.is_ready = self.values.is_none();
         Ok(())
     }
 
-    fn next(&mut self, max_rows: usize) -> Result<Progress> {
-        let Some(cells) = &self.cells else {
-            return Ok(Progress::Done);
-        };
-        let max_rows = max_rows as u64;
-        let rows = self.coordinates.batch(cells, self.next_row, max_rows);
-        if rows.is_empty() {
-            self.cells = None;
-            return Ok(Progress::Done);
+    fn advance(&mut self) -> Result<bool> {
+        match &mut self.values {
+            Some(values) => values.advance(),
+            None => Ok(true),
         }
+    }
+
+    fn rows(&self) -> u64 {
+        self.cells.as_ref().map_or(0, Cells::rows)
+    }
+
+    fn batch(&self, first: u64) -> Range<u64> {
+        match &self.cells {
+            Some(cells) => self.coordinates.batch(cells, first, self.max_rows),
+            None => first..first,
+        }
+    }
+
+    fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let Some(cells) = &self.cells else {
+            return internal_err!("no block is open");
+        };
         let mut values = Vec::new();
         if let Some(reader) = &mut self.values {
-            if !self.is_ready {
-                self.is_ready = reader.advance()?;
-                if !self.is_ready {
-                    return Ok(Progress::Working);
-                }
-            }
             self.runs.clear();
             cells.runs(rows.clone(), &mut self.runs);
             values = reader.read(&self.runs)?;
@@ -102,7 +101,7 @@ impl BlockReader for GridReader {
                     *column,
                     axis.coordinates()?,
                     rows.clone(),
-                    max_rows,
+                    self.max_rows,
                 )?,
                 None => match values.next() {
                     Some(values) => values,
@@ -110,12 +109,16 @@ impl BlockReader for GridReader {
                 },
             });
         }
-        self.next_row = rows.end;
-        Ok(Progress::Rows {
-            columns,
-            // The batch has at most `max_rows` rows, a `usize`.
-            rows: (rows.end - rows.start) as usize,
-        })
+        let Some(kept) = kept else {
+            return Ok(columns);
+        };
+        let mut filter = FilterBuilder::new(kept);
+        if columns.len() > 1 {
+            filter = filter.optimize();
+        }
+        let filter = filter.build();
+        let columns = columns.iter().map(|column| Ok(filter.filter(column)?));
+        columns.collect()
     }
 
     fn counts(&self) -> ReadCounts {

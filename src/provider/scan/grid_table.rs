@@ -7,11 +7,12 @@ use arrow::datatypes::{Field, Fields, Schema, SchemaRef};
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 
-use crate::grid::Axis;
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::planning::pushdown::Pushdown;
 use crate::provider::scan::grid_blocks::GridBlocks;
-use crate::provider::source::{BlockSource, DIMENSION, GridSource, SelectedBlocks, for_columns};
+use crate::provider::source::{
+    BlockSource, ColumnKind, DIMENSION, GridSource, SelectedBlocks, for_columns,
+};
 
 /// A grid as a [`BlockSource`].
 #[derive(Debug)]
@@ -58,16 +59,15 @@ impl BlockSource for GridTable {
         &self.schema
     }
 
-    fn as_grid(&self) -> Option<&dyn GridSource> {
-        Some(self.grid.as_ref())
-    }
-
     fn grids(&self) -> Vec<Arc<dyn GridSource>> {
         vec![Arc::clone(&self.grid)]
     }
 
-    fn dimensions(&self) -> Vec<&str> {
-        self.grid.axes().iter().map(Axis::name).collect()
+    fn column_kind(&self, column: usize) -> ColumnKind {
+        match self.grid.axes().get(column) {
+            Some(_) => ColumnKind::Known,
+            None => ColumnKind::Stored,
+        }
     }
 
     fn select(

@@ -4,6 +4,7 @@ use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, Time,
 };
 
+use crate::provider::planning::pruning::PrunedCounts;
 use crate::provider::source::ReadCounts;
 
 /// The metrics of one partition of a scan.
@@ -12,7 +13,9 @@ use crate::provider::source::ReadCounts;
 /// | --- | --- |
 /// | `chunks_total` | chunks of the whole table |
 /// | `chunks_pruned_by_slice` | chunks outside the selection, or whose values are not needed |
+/// | `chunks_pruned_by_bounds` | of the rest, blocks ruled out by the bounds of a located column |
 /// | `chunks_pruned_by_zone_map` | of the rest, chunks ruled out by a zone map |
+/// | `chunks_pruned_by_value_index` | of the rest, chunks ruled out by a bloom filter or an index of values |
 /// | `chunks_pruned_by_dynamic_filter` | of the rest, chunks pruned by joins, TopK or subqueries |
 /// | `chunks_known_by_zone_map` | of the rest, chunks that zone maps answered for an aggregate |
 /// | `chunks_read` | chunks whose values were read |
@@ -21,6 +24,8 @@ use crate::provider::source::ReadCounts;
 #[derive(Debug, Clone)]
 pub(crate) struct ScanMetrics {
     pub baseline: BaselineMetrics,
+    set: ExecutionPlanMetricsSet,
+    partition: usize,
     chunks_total: Count,
     chunks_pruned_by_slice: Count,
     chunks_pruned_by_zone_map: Count,
@@ -38,6 +43,8 @@ impl ScanMetrics {
             baseline: BaselineMetrics::new(set, partition),
             chunks_total: counter("chunks_total"),
             chunks_pruned_by_slice: counter("chunks_pruned_by_slice"),
+            set: set.clone(),
+            partition,
             chunks_pruned_by_zone_map: counter("chunks_pruned_by_zone_map"),
             chunks_pruned_by_dynamic_filter: counter("chunks_pruned_by_dynamic_filter"),
             chunks_known_by_zone_map: counter("chunks_known_by_zone_map"),
@@ -49,11 +56,23 @@ impl ScanMetrics {
 
     /// Sets the metrics that are known before reading. Call it for one partition only, since
     /// DataFusion adds up partitions.
-    pub fn set_plan(&self, total: Option<u64>, sliced: Option<u64>, left: Option<u64>) {
-        let [total, sliced, left] = [total, sliced, left].map(|n| n.unwrap_or(u64::MAX));
+    pub fn set_plan(&self, total: Option<u64>, read: Option<u64>, pruned: PrunedCounts) {
+        let [total, read] = [total, read].map(|count| count.unwrap_or(u64::MAX));
+        let others = pruned.bounds + pruned.zone_map + pruned.value_index;
         self.chunks_total.add(total as usize);
-        self.chunks_pruned_by_slice.add((total - sliced) as usize);
-        self.chunks_pruned_by_zone_map.add((sliced - left) as usize);
+        self.chunks_pruned_by_slice
+            .add(total.saturating_sub(read).saturating_sub(others) as usize);
+        self.chunks_pruned_by_zone_map.add(pruned.zone_map as usize);
+        for (name, count) in [
+            ("chunks_pruned_by_bounds", pruned.bounds),
+            ("chunks_pruned_by_value_index", pruned.value_index),
+        ] {
+            // Few sources have these, so the metrics are left out where they are zero.
+            if count > 0 {
+                let counter = MetricBuilder::new(&self.set).counter(name, self.partition);
+                counter.add(count as usize);
+            }
+        }
     }
 
     /// Counts a chunk that contributes to no aggregate.

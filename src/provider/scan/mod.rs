@@ -4,6 +4,7 @@
 pub(crate) mod block_queue;
 pub(crate) mod chunk_walk;
 mod description;
+mod fetching;
 pub(crate) mod grid_blocks;
 pub(crate) mod grid_reader;
 pub mod grid_table;
@@ -34,19 +35,23 @@ use datafusion::physical_expr::{
 };
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::filter_pushdown::PushedDown;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 
 use crate::provider::attributes::plain;
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::planning::block_subset::{BlockOrdinals, BlockSubset};
 use crate::provider::planning::partitions;
-use crate::provider::planning::pruning::{self, Pruner};
+use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
+use crate::provider::planning::pruning::{self, Pruned, PrunedCounts, Pruner};
 use crate::provider::planning::pushdown::ClassifiedFilters;
 use crate::provider::planning::sorted_blocks::{SortedBlocks, sorted};
+use crate::provider::plans::below::replace_columns;
 use crate::provider::scan::block_queue::{BlockQueue, SharedBlocks};
+use crate::provider::scan::fetching::BlockFetcher;
 use crate::provider::scan::metrics::ScanMetrics;
-use crate::provider::source::{BlockList, BlockSource, SelectedBlocks};
+use crate::provider::scan::stream::{OutputColumn, RowFilter};
+use crate::provider::source::{BlockSource, SelectedBlocks};
 
 /// The maximum number of blocks that are searched for the last rows of a scan.
 const MOST_LAST_BLOCKS: u64 = 1024;
@@ -76,8 +81,10 @@ pub struct ScanPlan {
     pub projection: Vec<usize>,
     /// The columns to read: the output columns, then any others that the filter needs.
     pub columns: Vec<usize>,
-    /// The residual predicate over the columns to read. It could not be evaluated on an axis, so
-    /// the scan filters rows.
+    /// The residual predicate over the columns to read, by which the scan filters rows: filters that
+    /// could not be evaluated on an axis, and those that
+    /// [`FilterPushdown`](crate::provider::rules::filter_pushdown::FilterPushdown) moves into the
+    /// scan.
     pub filter: Option<Arc<dyn PhysicalExpr>>,
     /// The dynamic filter over the output columns. It prunes blocks; DataFusion applies it to the
     /// rows.
@@ -96,16 +103,16 @@ pub struct ScanPlan {
 ///
 /// ```text
 /// over one dimension    exact      selects cells; only chunks with a selected cell are blocks
-/// over anything else    pruning    statistics rule out blocks; DataFusion filters the rows
+/// over anything else    pruning    statistics rule out blocks
 /// dynamic               pruning    re-checked while the scan runs; DataFusion filters the rows
 /// residual              exact      the scan filters the rows of every batch
 /// ```
 #[derive(Debug, Clone)]
 pub struct ArrayScan {
     source: Arc<dyn BlockSource>,
-    blocks: Arc<dyn BlockList>,
-    /// The number of blocks that dimensions selected, before statistics of values pruned any.
-    sliced: Option<u64>,
+    blocks: PlannedBlocks,
+    /// The number of blocks that were ruled out before the scan runs.
+    pruned: PrunedCounts,
     /// The reason why zone maps could not be used, if the scan would have used them.
     unusable: Option<String>,
     plan: Arc<ScanPlan>,
@@ -140,6 +147,7 @@ impl ArrayScan {
         let mut read = projection.clone();
         read.extend(column_indices(&all));
         let SelectedBlocks { blocks, residual } = source.select(&all, &read)?;
+        let blocks = PlannedBlocks::new(blocks, BlockOrder::All);
         let predicate = conjunction_opt(filters.inexact);
         let mut columns = projection.clone();
         for column in column_indices(&residual) {
@@ -173,25 +181,16 @@ impl ArrayScan {
     /// refers to the table's columns and is not applied to rows. `plan` has no partitions yet.
     pub(super) fn of_blocks(
         source: Arc<dyn BlockSource>,
-        mut blocks: Arc<dyn BlockList>,
+        mut blocks: PlannedBlocks,
         predicate: Option<&Arc<dyn PhysicalExpr>>,
         plan: ScanPlan,
         config: &ConfigOptions,
     ) -> Result<Self> {
-        let mut sliced = blocks.count();
-        let mut unusable = None;
+        let mut pruned = Pruned::default();
         if let Some(predicate) = predicate {
-            let pruned = pruning::prune_blocks(source.as_ref(), &blocks, predicate, &plan.options)?;
-            unusable = pruned.unusable;
-            if let Some(surviving) = pruned.blocks {
-                blocks = Arc::new(BlockSubset::new(
-                    blocks,
-                    BlockOrdinals::Ascending(surviving),
-                ));
-                // Without statistics of values, the coordinates ruled out the blocks.
-                if !pruned.by_values {
-                    sliced = blocks.count();
-                }
+            pruned = pruning::prune_blocks(source.as_ref(), &blocks, predicate, &plan.options)?;
+            if let Some(steps) = &pruned.steps {
+                blocks = blocks.keep(steps)?;
             }
         }
         let target_partitions = if config.optimizer.repartition_file_scans {
@@ -205,8 +204,8 @@ impl ArrayScan {
             target_partitions,
             source,
             blocks,
-            sliced,
-            unusable,
+            pruned: pruned.counts,
+            unusable: pruned.unusable,
             plan: Arc::new(plan),
             column_statistics: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -231,7 +230,10 @@ impl ArrayScan {
         let (mut first, mut found) = (count, 0u64);
         while first > 0 && found < rows as u64 {
             first -= 1;
-            found = found.saturating_add(self.blocks.block_rows(first)?);
+            let Some(rows) = self.blocks.rows_at(first)?.exact() else {
+                return Ok(None);
+            };
+            found = found.saturating_add(rows);
             if count - first > MOST_LAST_BLOCKS {
                 return Ok(None);
             }
@@ -240,54 +242,102 @@ impl ArrayScan {
             partitions: std::iter::once(0..count - first).collect(),
             ..plan.clone()
         });
-        let last = BlockOrdinals::Ordered((first..count).collect());
-        scan.blocks = Arc::new(BlockSubset::new(Arc::clone(&self.blocks), last));
+        scan.blocks = self.blocks.reorder(first..count)?;
         scan.column_statistics = Arc::default();
         Ok(Some(scan))
     }
 
-    /// Returns the scan with other output columns. The scan must not have a filter.
-    pub(super) fn with_projection(
-        &self,
-        projection: Vec<usize>,
-        config: &ConfigOptions,
-    ) -> Result<Self> {
-        let schema = project(self.source.schema(), &projection)?;
+    /// Returns the scan with other output columns, which must include those of the dynamic filter;
+    /// `None` if they do not.
+    pub(super) fn with_projection(&self, projection: Vec<usize>) -> Result<Option<Self>> {
+        let table = self.source.schema();
+        let mut columns = projection.clone();
+        let move_to = |filter: &Arc<dyn PhysicalExpr>, old: &[usize], new: &[usize]| {
+            replace_columns(filter, &|index| {
+                let column = old.get(index)?;
+                let index = new.iter().position(|other| other == column)?;
+                Some(Arc::new(Column::new(table.field(*column).name(), index)))
+            })
+        };
+        let mut filter = None;
+        if let Some(old) = &self.plan.filter {
+            for column in column_indices(std::slice::from_ref(old)) {
+                if !columns.contains(&self.plan.columns[column]) {
+                    columns.push(self.plan.columns[column]);
+                }
+            }
+            filter = Some(move_to(old, &self.plan.columns, &columns)?);
+        }
+        let dynamic_filter = match &self.plan.dynamic_filter {
+            Some(old) => {
+                let mut needed = column_indices(std::slice::from_ref(old));
+                if !needed.all(|column| projection.contains(&self.plan.projection[column])) {
+                    return Ok(None);
+                }
+                Some(move_to(old, &self.plan.projection, &projection)?)
+            }
+            None => None,
+        };
         let mut scan = self.with_plan(ScanPlan {
-            columns: projection.clone(),
+            filter,
+            dynamic_filter,
             projection,
+            columns,
             ..self.plan.as_ref().clone()
         });
-        scan.read_schema = Arc::clone(&schema);
-        scan.schema = schema;
+        scan.read_schema = project(table, &scan.plan.columns)?;
+        scan.schema = project(table, &scan.plan.projection)?;
         scan.column_statistics = Arc::default();
-        scan.cut(
-            self.target_partitions,
-            config.optimizer.repartition_file_min_size,
-        );
-        Ok(scan)
+        Ok(Some(scan))
     }
 
-    /// Returns the scan with additional dynamic filters over its output, which prune blocks while
-    /// the scan runs; `None` if none of the filters can. The rows still have to be filtered.
+    /// Offers filters over the output to the scan. Returns the scan that uses them, with
+    /// [`PushedDown::Yes`] for each filter that it applies to its rows; `None` if it uses none of
+    /// them.
+    ///
+    /// The scan applies filters that stay the same while it runs. Filters whose value is known only
+    /// then also prune blocks: scalar subqueries, which are applied too, and dynamic filters, which
+    /// are not.
     ///
     /// Only [`FilterPushdown`](crate::provider::rules::filter_pushdown::FilterPushdown) calls this.
     /// The scan refuses the filters that DataFusion's rule of the same name offers, since that rule
     /// confuses columns that have the same name.
-    pub(super) fn with_filters(&self, filters: &[Arc<dyn PhysicalExpr>]) -> Option<Self> {
+    pub(super) fn with_filters(
+        &self,
+        filters: &[Arc<dyn PhysicalExpr>],
+    ) -> Option<(Self, Vec<PushedDown>)> {
         // A filter above a limit must not change which rows the limit keeps.
-        if self.plan.fetch.is_some() {
+        if self.plan.fetch.is_some() || filters.is_empty() {
             return None;
         }
-        // Filters without dynamic parts were known when the scan was planned.
-        let mut dynamic = filters.iter().filter(|filter| pruning::is_dynamic(filter));
-        let first = dynamic.next()?;
-        let known = self.plan.dynamic_filter.iter();
-        let all = known.chain([first]).chain(dynamic).cloned();
-        Some(self.with_plan(ScanPlan {
-            dynamic_filter: conjunction_opt(all),
+        let (mut applied, mut dynamic) = (Vec::new(), Vec::new());
+        let answers = filters.iter().map(|filter| {
+            if pruning::is_dynamic(filter) {
+                dynamic.push(Arc::clone(filter));
+            }
+            if pruning::has_dynamic_filter(filter) {
+                return PushedDown::No;
+            }
+            applied.push(Arc::clone(filter));
+            PushedDown::Yes
+        });
+        let answers = answers.collect();
+        // The output columns are the first of the columns that are read.
+        let applied = self.plan.filter.iter().cloned().chain(applied);
+        let dynamic = self.plan.dynamic_filter.iter().cloned().chain(dynamic);
+        let scan = self.with_plan(ScanPlan {
+            filter: conjunction_opt(applied),
+            dynamic_filter: conjunction_opt(dynamic),
             ..self.plan.as_ref().clone()
-        }))
+        });
+        Some((scan, answers))
+    }
+
+    /// Returns the scan with its blocks cut into partitions anew.
+    pub(super) fn recut(mut self, config: &ConfigOptions) -> Self {
+        let min_size = config.optimizer.repartition_file_min_size;
+        self.cut(self.target_partitions, min_size);
+        self
     }
 
     /// Returns the scan as a plan node.
@@ -305,20 +355,25 @@ impl ArrayScan {
         &self.source
     }
 
-    /// Returns the selected blocks.
-    pub fn blocks(&self) -> &Arc<dyn BlockList> {
+    /// Returns the selected blocks, and which of them are read.
+    pub(crate) fn blocks(&self) -> &PlannedBlocks {
         &self.blocks
     }
 
     /// Sets the metrics that are known before reading, for the scan or an operator that replaces
     /// it.
     pub(super) fn set_plan_metrics(&self, metrics: &ScanMetrics, reads_values: bool) {
-        let needed = |blocks: Option<u64>| if reads_values { blocks } else { Some(0) };
-        metrics.set_plan(
-            self.blocks.total(),
-            needed(self.sliced),
-            needed(self.blocks.count()),
-        );
+        let read = if reads_values {
+            self.blocks.count()
+        } else {
+            Some(0)
+        };
+        let pruned = if reads_values {
+            self.pruned
+        } else {
+            PrunedCounts::default()
+        };
+        metrics.set_plan(self.blocks.list().total(), read, pruned);
     }
 
     /// Cuts the blocks into partitions. Each partition is a range of blocks, so it keeps the order
@@ -326,7 +381,7 @@ impl ArrayScan {
     fn cut(&mut self, target_partitions: usize, min_size: usize) {
         self.target_partitions = target_partitions;
         let partitions = partitions::cut(
-            self.blocks.as_ref(),
+            &self.blocks,
             &self.plan.options,
             self.reads_values(),
             self.plan.fetch.filter(|_| self.plan.filter.is_none()),
@@ -345,7 +400,7 @@ impl ArrayScan {
     }
 
     fn reads_values(&self) -> bool {
-        reads_values(self.source.as_ref(), &self.plan.columns)
+        self.blocks.list().is_read(&self.plan.columns)
     }
 }
 
@@ -377,7 +432,7 @@ impl DataSource for ArrayScan {
             self.set_plan_metrics(&metrics, self.reads_values());
         }
         let shared = sibling_state.and_then(|shared| shared.downcast::<SharedBlocks>().ok());
-        let (blocks, number) = match shared {
+        let (queue, number) = match shared {
             Some(shared) => (shared.open(partition), partition),
             None => {
                 let own = &self.plan.partitions[partition..=partition];
@@ -390,17 +445,69 @@ impl DataSource for ArrayScan {
             let table = self.source.schema();
             Pruner::new(&self.blocks, table, &self.schema, filter, options)
         });
+        let batch_size = context.session_config().batch_size();
+        let list = self.blocks.list();
+        let reader = |columns: &[usize]| list.reader(columns, batch_size, options);
+        // The columns of the filter, then the output columns that the filter does not read.
+        let (mut filter, mut filtered, mut columns) = (None, Vec::new(), Vec::new());
+        if let Some(predicate) = &self.plan.filter {
+            let indices: BTreeSet<usize> = collect_columns(predicate)
+                .iter()
+                .map(Column::index)
+                .collect();
+            let indices: Vec<usize> = indices.into_iter().collect();
+            filtered = indices
+                .iter()
+                .map(|index| self.plan.columns[*index])
+                .collect();
+            filter = Some(RowFilter {
+                reader: reader(&filtered)?,
+                schema: Arc::new(self.read_schema.project(&indices)?),
+                predicate: replace_columns(predicate, &|index| {
+                    let number = indices.iter().position(|other| *other == index)?;
+                    Some(Arc::new(Column::new(
+                        self.read_schema.field(index).name(),
+                        number,
+                    )))
+                })?,
+            });
+        }
+        let mut output = Vec::with_capacity(self.plan.projection.len());
+        for column in &self.plan.projection {
+            let in_filter = filtered.iter().position(|other| other == column);
+            output
+                .push(in_filter.map_or(OutputColumn::Reader(columns.len()), OutputColumn::Filter));
+            if in_filter.is_none() {
+                columns.push(*column);
+            }
+        }
+        let reader = match filter.is_some() && columns.is_empty() {
+            true => None,
+            false => Some(reader(&columns)?),
+        };
+        let fetched = if filter.is_some() {
+            filtered
+        } else {
+            columns.clone()
+        };
         stream::scan(stream::PartitionRequest {
-            reader: self.blocks.reader(&self.plan.columns, options)?,
+            blocks: BlockFetcher::new(
+                &self.blocks,
+                fetched,
+                *options,
+                queue,
+                number,
+                pruner,
+                &context,
+            ),
             reads_values: self.reads_values(),
-            blocks,
-            partition: number,
-            pruner,
-            read_schema: Arc::clone(&self.read_schema),
+            filter,
+            output,
+            reader,
+            columns,
             schema: Arc::clone(&self.schema),
-            filter: self.plan.filter.clone(),
             fetch: self.plan.fetch,
-            batch_size: context.session_config().batch_size(),
+            batch_size,
             metrics,
         })
     }
@@ -484,10 +591,23 @@ impl DataSource for ArrayScan {
 
     fn try_swapping_with_projection(
         &self,
-        _projection: &ProjectionExprs,
+        projection: &ProjectionExprs,
     ) -> Result<Option<Arc<dyn DataSource>>> {
-        // Unused columns are already gone, and expressions are computed above the scan.
-        Ok(None)
+        // Columns that only the filter needs are left out. Expressions are computed above the scan.
+        let columns = projection.iter().map(|projected| {
+            let column = projected.expr.downcast_ref::<Column>()?;
+            let is_renamed = self.schema.field(column.index()).name() != &projected.alias;
+            (!is_renamed).then(|| self.plan.projection[column.index()])
+        });
+        let Some(columns) = columns.collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        let distinct: BTreeSet<_> = columns.iter().collect();
+        if distinct.len() < columns.len() {
+            return Ok(None);
+        }
+        let scan = self.with_projection(columns)?;
+        Ok(scan.map(|scan| Arc::new(scan) as _))
     }
 
     fn try_pushdown_sort(
@@ -535,16 +655,6 @@ impl DataSource for ArrayScan {
         }
         Ok(TreeNodeRecursion::Continue)
     }
-}
-
-/// Returns `true` if any of these columns holds values. Without such a column, blocks are
-/// enumerated but not read.
-fn reads_values(source: &dyn BlockSource, columns: &[usize]) -> bool {
-    let dimensions = source.dimensions();
-    let fields = source.schema().fields();
-    columns
-        .iter()
-        .any(|column| !dimensions.contains(&fields[*column].name().as_str()))
 }
 
 /// Returns the indices of the columns that the filters refer to, in ascending order per filter.

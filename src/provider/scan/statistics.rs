@@ -36,11 +36,8 @@ impl ArrayScan {
     }
 
     fn statistics(&self) -> Result<Statistics> {
-        // DataFusion counts rows in `i64`.
-        let rows = self.blocks.rows().filter(|rows| *rows <= i64::MAX as u64);
-        let rows = rows.and_then(|rows| usize::try_from(rows).ok());
         let mut statistics = Statistics {
-            num_rows: rows.map_or(Precision::Absent, Precision::Exact),
+            num_rows: self.blocks.rows().precision(),
             total_byte_size: Precision::Absent,
             column_statistics: self.column_statistics()?.to_vec(),
         };

@@ -1,50 +1,78 @@
 //! Runs one partition of a scan.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::compute::{BatchCoalescer, filter_record_batch};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{BatchCoalescer, FilterBuilder};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::RecordOutput;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
 use crate::provider::planning::mask::mask;
-use crate::provider::planning::pruning::Pruner;
-use crate::provider::scan::block_queue::BlockQueue;
+use crate::provider::scan::fetching::{BlockFetcher, NextBlock};
 use crate::provider::scan::metrics::ScanMetrics;
-use crate::provider::source::{BlockReader, Progress, ReadCounts};
+use crate::provider::source::{BlockReader, ReadCounts};
 
 /// The work of one partition.
 pub(crate) struct PartitionRequest {
-    pub reader: Box<dyn BlockReader>,
+    /// The blocks to read. They are fetched for the filter if there is one, else for the output.
+    pub blocks: BlockFetcher,
     /// If `true`, opening a block reads values.
     pub reads_values: bool,
-    /// The blocks to read, and the index of the partition among those that share them.
-    pub blocks: Arc<BlockQueue>,
-    pub partition: usize,
-    pub pruner: Option<Pruner>,
-    /// The schema of the columns that the reader returns.
-    pub read_schema: SchemaRef,
-    /// The schema of the output: the first columns of `read_schema`.
+    pub filter: Option<RowFilter>,
+    /// The columns of the output, each from the filter or read for the rows that are left.
+    pub output: Vec<OutputColumn>,
+    /// Reads the columns that the filter does not read; `None` if there are none.
+    pub reader: Option<Box<dyn BlockReader>>,
+    /// The table's columns that `reader` reads.
+    pub columns: Vec<usize>,
+    /// The schema of the output.
     pub schema: SchemaRef,
-    pub filter: Option<Arc<dyn PhysicalExpr>>,
     pub fetch: Option<usize>,
     pub batch_size: usize,
     pub metrics: ScanMetrics,
 }
 
+/// A predicate that the scan applies to its rows, with a reader of the columns that it needs.
+pub(crate) struct RowFilter {
+    pub reader: Box<dyn BlockReader>,
+    /// The predicate, over the columns of the reader.
+    pub predicate: Arc<dyn PhysicalExpr>,
+    /// The schema of the columns of the reader.
+    pub schema: SchemaRef,
+}
+
+/// The place of an output column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OutputColumn {
+    /// A column that the filter reads.
+    Filter(usize),
+    /// A column that is read for the rows that the filter leaves.
+    Reader(usize),
+}
+
 /// Returns the rows of a partition. The stream yields to the scheduler after every bounded amount
 /// of work, so that dropping it stops the scan within one chunk.
+///
+/// With a filter, the columns of the filter are read first. The other columns are read only for the
+/// rows that satisfy it, and not at all in blocks without such a row:
+///
+/// ```text
+/// filter columns     value   | 7 1 2 9 4 3 |     value > 6: rows 0 and 3
+///                              x     x
+/// other columns      lat, lon                    built for rows 0 and 3
+/// ```
 pub(crate) fn scan(request: PartitionRequest) -> Result<SendableRecordBatchStream> {
     let schema = Arc::clone(&request.schema);
     let scan = Scan {
         coalescer: BatchCoalescer::new(Arc::clone(&schema), request.batch_size)
             .with_biggest_coalesce_batch_size(Some(request.batch_size / 2)),
         left: request.fetch.unwrap_or(usize::MAX),
-        is_open: false,
+        block: None,
         is_finished: false,
         counts: ReadCounts::default(),
         request,
@@ -55,6 +83,8 @@ pub(crate) fn scan(request: PartitionRequest) -> Result<SendableRecordBatchStrea
                 ScanStep::Batch(batch) => return Ok(Some((batch, scan))),
                 ScanStep::Working => tokio::task::yield_now().await,
                 ScanStep::Continue => {}
+                ScanStep::NextBlock => scan.next_block().await?,
+                ScanStep::Fetch(block) => scan.open_reader(block).await?,
                 ScanStep::Finished => return Ok(None),
             }
         }
@@ -68,9 +98,29 @@ struct Scan {
     coalescer: BatchCoalescer,
     /// The number of rows until the limit is reached.
     left: usize,
-    is_open: bool,
+    block: Option<OpenBlock>,
     is_finished: bool,
     counts: ReadCounts,
+}
+
+/// The block that is being read.
+struct OpenBlock {
+    block: u64,
+    /// `true` once `reader` has opened the block.
+    is_open: bool,
+    /// The next row to read.
+    next: u64,
+    /// Rows that the filter has read, and that wait for the other columns.
+    filtered: Option<FilteredRows>,
+}
+
+/// The rows of a batch that satisfy the filter.
+struct FilteredRows {
+    rows: Range<u64>,
+    /// `true` for the rows of the range that satisfy the filter.
+    kept: BooleanArray,
+    /// The columns of the filter, without the other rows.
+    columns: Vec<ArrayRef>,
 }
 
 enum ScanStep {
@@ -79,6 +129,10 @@ enum ScanStep {
     /// query can be cancelled.
     Working,
     Continue,
+    /// No block is open.
+    NextBlock,
+    /// The columns that are not those of the filter are needed of this block.
+    Fetch(u64),
     Finished,
 }
 
@@ -96,82 +150,160 @@ impl Scan {
         let elapsed = self.request.metrics.baseline.elapsed_compute().clone();
         let _timer = elapsed.timer();
         let step = self.read();
-        let counts = self.request.reader.counts();
+        let filter = self.request.filter.iter().map(|filter| &filter.reader);
+        let readers = filter.chain(&self.request.reader);
+        let counts = readers.map(|reader| reader.counts()).sum();
         self.request.metrics.add(self.counts, counts);
         self.counts = counts;
         step
     }
 
-    fn read(&mut self) -> Result<ScanStep> {
-        if !self.is_open {
-            let next = match self.left {
-                0 => None,
-                _ => self.request.blocks.take(self.request.partition),
-            };
-            let Some((block, end)) = next else {
-                self.is_finished = true;
-                self.coalescer.finish_buffered_batch()?;
-                return Ok(ScanStep::Continue);
-            };
-            if let Some(pruner) = &mut self.request.pruner
-                && !pruner.keeps(block, end)?
-            {
+    /// Moves on to the next block.
+    async fn next_block(&mut self) -> Result<()> {
+        let next = match self.left {
+            0 => NextBlock::End,
+            _ => self.request.blocks.next().await?,
+        };
+        match next {
+            NextBlock::Block(block, fetched) => {
+                let is_open = match (&mut self.request.filter, &mut self.request.reader) {
+                    (Some(filter), _) => {
+                        filter.reader.open(block, fetched)?;
+                        false
+                    }
+                    (None, Some(reader)) => {
+                        reader.open(block, fetched)?;
+                        true
+                    }
+                    (None, None) => return internal_err!("a scan without a reader"),
+                };
+                self.block = Some(OpenBlock {
+                    block,
+                    is_open,
+                    next: 0,
+                    filtered: None,
+                });
+            }
+            NextBlock::Pruned => {
                 if self.request.reads_values {
                     self.request.metrics.add_pruned();
                 }
-                return Ok(ScanStep::Working);
+                tokio::task::yield_now().await;
             }
-            self.request.reader.open(block)?;
-            self.is_open = true;
-        }
-        match self.request.reader.next(self.request.batch_size)? {
-            Progress::Working => Ok(ScanStep::Working),
-            Progress::Done => {
-                self.is_open = false;
-                // A chunk may have few rows or none, so many chunks may pass before a batch is
-                // full.
-                Ok(ScanStep::Working)
-            }
-            Progress::Rows { columns, rows } => {
-                let options = RecordBatchOptions::new().with_row_count(Some(rows));
-                let schema = Arc::clone(&self.request.read_schema);
-                let mut batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
-                if let Some(filter) = &self.request.filter {
-                    batch = filter_record_batch(&batch, &mask(filter, &batch)?)?;
-                    if batch.num_rows() == 0 {
-                        return Ok(ScanStep::Working);
-                    }
-                }
-                self.emit(batch)
+            NextBlock::End => {
+                self.is_finished = true;
+                self.coalescer.finish_buffered_batch()?;
             }
         }
+        Ok(())
     }
 
-    /// Emits the output columns of a batch, up to the limit.
-    fn emit(&mut self, batch: RecordBatch) -> Result<ScanStep> {
-        let rows = batch.num_rows().min(self.left);
+    /// Opens the reader of the columns that the filter does not read.
+    async fn open_reader(&mut self, block: u64) -> Result<()> {
+        let request = &mut self.request;
+        let columns = Some(request.columns.as_slice());
+        let fetched = request.blocks.fetch_now(block, columns).await?;
+        if let (Some(reader), Some(open)) = (&mut request.reader, &mut self.block) {
+            reader.open(block, fetched)?;
+            open.is_open = true;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<ScanStep> {
+        let Some(open) = &mut self.block else {
+            return Ok(ScanStep::NextBlock);
+        };
+        let request = &mut self.request;
+        if let Some(filter) = &mut request.filter
+            && open.filtered.is_none()
+        {
+            if !filter.reader.advance()? {
+                return Ok(ScanStep::Working);
+            }
+            let rows = filter.reader.batch(open.next);
+            if rows.is_empty() {
+                return Ok(self.end_block());
+            }
+            open.next = rows.end;
+            let columns = filter.reader.read(rows.clone(), None)?;
+            let batch = batch(&filter.schema, columns, (rows.end - rows.start) as usize)?;
+            let kept = mask(&filter.predicate, &batch)?;
+            if kept.true_count() == 0 {
+                return Ok(ScanStep::Working);
+            }
+            let keep = FilterBuilder::new(&kept).optimize().build();
+            let columns = batch
+                .columns()
+                .iter()
+                .map(|column| Ok(keep.filter(column)?));
+            open.filtered = Some(FilteredRows {
+                columns: columns.collect::<Result<_>>()?,
+                rows,
+                kept,
+            });
+        }
+        let mut columns = Vec::new();
+        if let Some(reader) = &mut request.reader {
+            if !open.is_open {
+                return Ok(ScanStep::Fetch(open.block));
+            }
+            if !reader.advance()? {
+                return Ok(ScanStep::Working);
+            }
+            let (rows, kept) = match &open.filtered {
+                Some(filtered) => (filtered.rows.clone(), Some(&filtered.kept)),
+                None => (reader.batch(open.next), None),
+            };
+            if rows.is_empty() {
+                return Ok(self.end_block());
+            }
+            open.next = rows.end;
+            // Without columns to read, the reader only counts rows.
+            columns = reader.read(rows.clone(), kept)?;
+            if kept.is_none() {
+                let rows = (rows.end - rows.start) as usize;
+                return self.emit(columns, rows);
+            }
+        }
+        let Some(filtered) = open.filtered.take() else {
+            return internal_err!("a scan without a reader");
+        };
+        let rows = filtered.kept.true_count();
+        let output = request.output.iter().map(|column| match column {
+            OutputColumn::Filter(column) => Arc::clone(&filtered.columns[*column]),
+            OutputColumn::Reader(column) => Arc::clone(&columns[*column]),
+        });
+        let output = output.collect();
+        self.emit(output, rows)
+    }
+
+    fn end_block(&mut self) -> ScanStep {
+        self.block = None;
+        // A block may have few rows or none, so many blocks may pass before a batch is full.
+        ScanStep::Working
+    }
+
+    /// Emits rows, up to the limit.
+    fn emit(&mut self, columns: Vec<ArrayRef>, rows: usize) -> Result<ScanStep> {
+        let mut batch = batch(&self.request.schema, columns, rows)?;
+        if rows > self.left {
+            batch = batch.slice(0, self.left);
+        }
+        let rows = batch.num_rows();
         self.left -= rows;
         if self.left == 0 {
-            self.is_open = false;
+            self.block = None;
         }
-        let columns = self.request.schema.fields().len();
-        if columns == 0 {
+        if batch.num_columns() == 0 {
             if rows == 0 {
                 return Ok(ScanStep::Continue);
             }
             // A batch without columns has only a row count, and cannot be coalesced.
-            let options = RecordBatchOptions::new().with_row_count(Some(rows));
-            let schema = Arc::clone(&self.request.schema);
-            let batch = RecordBatch::try_new_with_options(schema, Vec::new(), &options)?;
             return Ok(ScanStep::Batch(
                 batch.record_output(&self.request.metrics.baseline),
             ));
         }
-        let columns = batch.columns()[..columns]
-            .iter()
-            .map(|column| column.slice(0, rows))
-            .collect();
-        let batch = RecordBatch::try_new(Arc::clone(&self.request.schema), columns)?;
         if rows > self.request.batch_size / 2 {
             // Pass large batches on instead of copying them behind the buffered rows of earlier
             // chunks.
@@ -180,4 +312,12 @@ impl Scan {
         self.coalescer.push_batch(batch)?;
         Ok(ScanStep::Continue)
     }
+}
+
+fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let schema = Arc::clone(schema);
+    Ok(RecordBatch::try_new_with_options(
+        schema, columns, &options,
+    )?)
 }

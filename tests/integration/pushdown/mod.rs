@@ -5,4 +5,5 @@ pub mod opening;
 pub mod plans;
 pub mod pruning;
 pub mod scans;
+mod sparse;
 pub mod steps;

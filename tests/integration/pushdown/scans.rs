@@ -14,6 +14,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::{StreamExt, TryStreamExt};
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
 use tet_sql::provider::catalog::settings::options::ReadOptions;
+use tet_sql::provider::source::RowCount;
 use tet_sql::{Access, ArrayOptions, ArraySessionExt, ArrayTable, Unpack};
 use tetration::catalog::embed_indexes_in_tet;
 
@@ -290,9 +291,9 @@ fn blocks_have_rows_bytes_and_statistics() {
     assert!(selected.residual.is_empty());
     let blocks = selected.blocks;
     assert_eq!((blocks.total(), blocks.count()), (Some(12), Some(6)));
-    assert_eq!(blocks.rows(), Some(20));
+    assert_eq!(blocks.rows(), RowCount::Exact(20));
     // The clipped chunk at x 0..3, y 8..10.
-    assert_eq!(blocks.block_rows(2).unwrap(), 2);
+    assert_eq!(blocks.rows_in(&[2]).unwrap(), RowCount::Exact(2));
     assert_eq!(blocks.block_bytes(2, &options).unwrap(), 2 * 3 * 2 * 8);
     let range = |column| {
         let statistics = blocks.column_statistics(column, &options).unwrap();
@@ -304,8 +305,9 @@ fn blocks_have_rows_bytes_and_statistics() {
     };
     assert_eq!([range(0), range(1), range(2)], [(2, 3), (0, 9), (7, 7)]);
     let in_blocks = |column| {
-        let known = blocks.block_statistics(column, &[2, 5], &options);
-        let known = known.unwrap().unwrap();
+        let known = blocks.statistics(&[column], &[2, 5], &options).unwrap();
+        assert_eq!(known.rows.values(), &[48, 48]);
+        let known = known.columns[0].as_ref().unwrap();
         let min = known.min.as_primitive::<Int64Type>().values().to_vec();
         let max = known.max.as_primitive::<Int64Type>().values().to_vec();
         (min, max)
@@ -313,10 +315,6 @@ fn blocks_have_rows_bytes_and_statistics() {
     assert_eq!(in_blocks(0), (vec![2, 3], vec![2, 3]));
     assert_eq!(in_blocks(1), (vec![8, 8], vec![9, 9]));
     assert_eq!(in_blocks(2), (vec![7, 7], vec![7, 7]));
-    assert_eq!(
-        blocks.block_sizes(&[2, 5]).unwrap().unwrap().values(),
-        &[48, 48]
-    );
     let among = |values: &[i64]| {
         let values = values.iter().map(|value| ScalarValue::from(*value));
         let found = blocks.contained(1, &[0, 1, 2], &values.collect(), &options);
@@ -324,7 +322,7 @@ fn blocks_have_rows_bytes_and_statistics() {
     };
     assert_eq!(among(&[8, 9, 12]), [Some(false), Some(false), Some(true)]);
     assert_eq!(among(&[4]), [Some(false), None, Some(false)]);
-    assert!(blocks.block_rows(6).is_err());
+    assert!(blocks.rows_in(&[6]).is_err());
 }
 
 /// DataFusion may simplify a filter after the scan has declared it exact, here to NULL and to

@@ -17,7 +17,7 @@ use tet_sql::provider::catalog::description::{
     AttributeDescription, ChunkDescription, TableDescription,
 };
 use tet_sql::provider::catalog::settings::options::ReadOptions;
-use tet_sql::provider::source::{CellFormat, GridSource, ReadCounts, WindowReader};
+use tet_sql::provider::source::{CellFormat, FetchedBlock, GridSource, ReadCounts, WindowReader};
 use tet_sql::{ArrayOptions, ArrayTable};
 
 use crate::support::sql::{rows, session};
@@ -141,7 +141,7 @@ struct Reader {
 }
 
 impl WindowReader for Reader {
-    fn open(&mut self, window: &Window) -> Result<()> {
+    fn open(&mut self, window: &Window, _fetched: Option<FetchedBlock>) -> Result<()> {
         let cells = indices(window)
             .into_iter()
             .map(|indices| cell(&indices) as u8);

@@ -186,9 +186,11 @@ fn file_name(path: &str) -> &str {
 
 fn of_array(listed: Listed, array: &ArrayTable) -> Row {
     let source = array.source();
-    let grid = source.as_grid();
+    let grid = array.grid();
     let names = source.dimensions();
-    let lengths = grid.map(|grid| grid.axes().iter().map(|axis| axis.length()).collect());
+    let lengths = grid
+        .as_ref()
+        .map(|grid| grid.axes().iter().map(|axis| axis.length()).collect());
     let lengths: Vec<u64> = lengths.unwrap_or_else(|| of_files(array));
     let fields = source.schema().fields().iter();
     let values: Vec<_> = fields
@@ -256,8 +258,8 @@ fn note_coordinates(
     array: &ArrayTable,
     coordinates: &mut HashSet<(String, String)>,
 ) {
-    let axes = array.source().as_grid().map_or(&[][..], |grid| grid.axes());
-    for axis in axes {
+    let grid = array.grid();
+    for axis in grid.iter().flat_map(|grid| grid.axes()) {
         let name = match axis.source() {
             CoordinateSource::OwnValues => &listed.table,
             CoordinateSource::Dataset(name) | CoordinateSource::CoordinatesAttribute(name) => name,

@@ -147,8 +147,8 @@ fn labels_of(
     of_axis: fn(&Axis) -> Option<Vec<String>>,
 ) -> BTreeMap<String, Vec<String>> {
     let array = table.downcast_ref::<ArrayTable>();
-    let grid = array.and_then(|array| array.source().as_grid());
-    let axes = grid.map_or(&[][..], |grid| grid.axes()).iter();
+    let grid = array.and_then(ArrayTable::grid);
+    let axes = grid.iter().flat_map(|grid| grid.axes());
     let axes =
         axes.filter(|axis| wanted.is_some_and(|name| axis.name().eq_ignore_ascii_case(name)));
     let labels = axes.filter_map(|axis| Some((axis.name().to_owned(), of_axis(axis)?)));

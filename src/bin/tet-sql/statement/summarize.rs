@@ -90,7 +90,7 @@ fn array_of(plan: &LogicalPlan) -> Option<Arc<dyn datafusion::catalog::TableProv
         LogicalPlan::SubqueryAlias(alias) => array_of(&alias.input),
         LogicalPlan::TableScan(scan) if scan.filters.is_empty() && scan.fetch.is_none() => {
             let provider = source_as_provider(&scan.source).ok()?;
-            provider.downcast_ref::<ArrayTable>()?.source().as_grid()?;
+            provider.downcast_ref::<ArrayTable>()?.grid()?;
             Some(provider)
         }
         _ => None,
@@ -106,8 +106,8 @@ fn of_array(
     schema: &Schema,
 ) -> Result<Vec<Row>, Error> {
     let array = table.downcast_ref::<ArrayTable>();
-    let grid = array.and_then(|array| array.source().as_grid());
-    let axes = grid.map_or(&[][..], |grid| grid.axes());
+    let grid = array.and_then(ArrayTable::grid);
+    let axes = grid.as_ref().map_or(&[][..], |grid| grid.axes());
     let lengths = axes.iter().map(Axis::length);
     let cells = lengths.fold(1u64, u64::saturating_mul);
     let rows = schema.fields().iter().map(|field| {

@@ -19,7 +19,9 @@ use crate::provider::catalog::description::{
 };
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::planning::axis_bounds::axis_range;
-use crate::provider::source::{BlockStatistics, CellFormat, DATASET, GridSource, WindowReader};
+use crate::provider::source::{
+    Availability, CellFormat, ColumnBounds, DATASET, GridSource, WindowReader,
+};
 
 /// The maximum number of broken chunks that a description lists. One is usually as telling as a
 /// million.
@@ -167,12 +169,8 @@ impl GridSource for ArrayDataset {
         self.array.cell_format(options)
     }
 
-    fn has_statistics(&self, _attribute: usize, options: &ReadOptions) -> bool {
-        self.array.has_statistics(options)
-    }
-
-    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
-        self.array.unusable_statistics(options)
+    fn availability(&self, _attribute: usize, options: &ReadOptions) -> Availability {
+        self.array.availability(options)
     }
 
     fn window_statistics(
@@ -180,7 +178,7 @@ impl GridSource for ArrayDataset {
         _attribute: usize,
         windows: &[Window],
         options: &ReadOptions,
-    ) -> Result<Option<BlockStatistics>> {
+    ) -> Result<Option<ColumnBounds>> {
         self.array.window_statistics(windows, options)
     }
 
@@ -188,7 +186,7 @@ impl GridSource for ArrayDataset {
         &self,
         _attribute: usize,
         options: &ReadOptions,
-    ) -> Result<Option<Arc<BlockStatistics>>> {
+    ) -> Result<Option<Arc<ColumnBounds>>> {
         Ok(self.array.chunk_statistics(options))
     }
 
@@ -243,7 +241,7 @@ impl GridSource for ArrayDataset {
         let mut codecs = BTreeSet::new();
         let mut stored_bytes = 0;
         let mut problems = self.warnings.clone();
-        problems.extend(self.unusable_statistics(&ReadOptions::default()));
+        problems.extend(self.array.availability(&ReadOptions::default()).unusable);
         let most_problems = problems.len() + MAX_PROBLEMS;
         let chunks = Selection::all(grid.shape()).chunks(grid);
         let count = chunks.count();

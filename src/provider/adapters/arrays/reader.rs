@@ -14,7 +14,7 @@ use crate::grid::{Cells, ChunkGrid, Selection, Window};
 use crate::provider::adapters::arrays::array::StoredArray;
 use crate::provider::adapters::arrays::values::{self, NullCells};
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::source::{ReadCounts, WindowReader};
+use crate::provider::source::{FetchedBlock, ReadCounts, WindowReader};
 
 /// The maximum size, in bytes, of a window that is assembled from chunks.
 const MAX_WINDOW: u64 = 4 << 30;
@@ -166,7 +166,7 @@ impl StoredWindowReader {
 }
 
 impl WindowReader for StoredWindowReader {
-    fn open(&mut self, window: &Window) -> Result<()> {
+    fn open(&mut self, window: &Window, _fetched: Option<FetchedBlock>) -> Result<()> {
         self.state = State::Closed;
         if let Some(chunk) = self.array.chunk_grid().chunk_equal_to(window) {
             self.open_chunk(&chunk)?;

@@ -22,7 +22,7 @@ use crate::grid::{ChunkGrid, Window};
 use crate::provider::adapters::arrays::array::StoredArray;
 use crate::provider::adapters::arrays::decoding::Decoding;
 use crate::provider::catalog::settings::options::ReadOptions;
-use crate::provider::source::BlockStatistics;
+use crate::provider::source::{Availability, ColumnBounds};
 
 /// The maximum number of chunks of one window whose zone maps are merged.
 const MAX_CHUNKS: u64 = 256;
@@ -32,22 +32,20 @@ const MAX_KEPT: u64 = 2 << 20;
 /// Cached statistics of all chunks of an array: first for the case that nulls of zone maps may be
 /// values of the column, then for the case that they are null there.
 #[derive(Debug, Default)]
-pub(in crate::provider) struct CachedStatistics([OnceLock<Option<Arc<BlockStatistics>>>; 2]);
+pub(in crate::provider) struct CachedStatistics([OnceLock<Option<Arc<ColumnBounds>>>; 2]);
 
 impl StoredArray {
-    /// Returns `true` if there are usable zone maps or postings. The first call reads them.
-    pub fn has_statistics(&self, options: &ReadOptions) -> bool {
-        self.zone_maps(options).is_some() || self.postings(options).is_some()
-    }
-
-    /// The reason why existing zone maps or postings cannot be used, if any.
-    pub fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
+    /// Tells if there are zone maps or postings. The first call reads them.
+    pub fn availability(&self, options: &ReadOptions) -> Availability {
         if !options.zone_maps {
-            return None;
+            return Availability::default();
         }
         let zones = self.file().chunk_statistics(options.access).err();
-        let error = zones.or_else(|| self.file().value_index(options.access).err())?;
-        Some(error.to_string())
+        let error = zones.or_else(|| self.file().value_index(options.access).err());
+        Availability {
+            is_known: self.zone_maps(options).is_some() || self.postings(options).is_some(),
+            unusable: error.map(|error| error.to_string()),
+        }
     }
 
     fn zone_maps(&self, options: &ReadOptions) -> Option<Arc<dyn ChunkStatistics>> {
@@ -80,7 +78,7 @@ impl StoredArray {
         &self,
         windows: &[Window],
         options: &ReadOptions,
-    ) -> Result<Option<BlockStatistics>> {
+    ) -> Result<Option<ColumnBounds>> {
         let Some(zones) = self.zone_maps(options) else {
             return Ok(None);
         };
@@ -107,16 +105,17 @@ impl StoredArray {
             });
         }
         let (min, max) = self.bounds(&ranges);
-        Ok(Some(BlockStatistics {
+        Ok(Some(ColumnBounds {
             min,
             max,
             nulls: UInt64Array::from(nulls),
+            sums: None,
             is_exact,
         }))
     }
 
     /// Statistics of the values in each chunk, if every chunk has a zone map.
-    pub fn chunk_statistics(&self, options: &ReadOptions) -> Option<Arc<BlockStatistics>> {
+    pub fn chunk_statistics(&self, options: &ReadOptions) -> Option<Arc<ColumnBounds>> {
         let zones = self.zone_maps(options)?;
         let nulls_are_null = self.nulls_are_null(options);
         let kept = &self.kept_statistics().0[usize::from(nulls_are_null)];
@@ -131,7 +130,7 @@ impl StoredArray {
         &self,
         zones: &dyn ChunkStatistics,
         nulls_are_null: bool,
-    ) -> Option<BlockStatistics> {
+    ) -> Option<ColumnBounds> {
         let count = self
             .chunk_grid()
             .count()
@@ -149,11 +148,12 @@ impl StoredArray {
         }
         let (min, max) = self.bounds(&ranges);
         let nulls = UInt64Array::from(nulls);
-        Some(BlockStatistics {
+        Some(ColumnBounds {
             min,
             max,
             is_exact: nulls.null_count() == 0,
             nulls,
+            sums: None,
         })
     }
 

@@ -21,6 +21,7 @@ use crate::provider::aggregate::plan::columns::Columns;
 use crate::provider::aggregate::plan::groups::{Groups, group_columns};
 use crate::provider::aggregate::plan::program::{Output, Presence, Program, Reduced};
 use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::planning::pruning::{Pruner, with_subquery_values};
 use crate::provider::scan::grid_blocks::GridBlocks;
 use crate::provider::source::{BlockList, GridSelection};
@@ -188,8 +189,11 @@ impl Job {
                 let own = reductions.filter(|(_, plan)| attributes.contains(&plan.attribute));
                 let own: Vec<usize> = own.map(|(number, _)| number).collect();
                 let plans = program.reductions.iter();
-                let known =
-                    plans.map(|plan| blocks.has_statistics(dimensions + plan.attribute, &options));
+                let known = plans.map(|plan| {
+                    blocks
+                        .availability(dimensions + plan.attribute, &options)
+                        .is_known
+                });
                 let mut part = GridJob {
                     number,
                     is_known: known.collect(),
@@ -335,7 +339,7 @@ impl Job {
         let grid = &part.part.grid;
         let columns: Vec<usize> = (0..grid.axes().len() + grid.attributes().len()).collect();
         let schema = Arc::new(self.schema.project(&columns)?);
-        let blocks: Arc<dyn BlockList> = Arc::new(part.blocks.clone());
+        let blocks = PlannedBlocks::new(Arc::new(part.blocks.clone()), BlockOrder::All);
         let pruner = Pruner::new(&blocks, &schema, &schema, filter, &self.options);
         Ok(Some(pruner))
     }

@@ -159,8 +159,8 @@ impl ArrayAggregateExec {
         });
         let plan = self.scan.plan();
         let has_statistics = |column: &usize| {
-            let blocks = self.scan.blocks();
-            blocks.has_statistics(*column, &plan.options)
+            let blocks = self.scan.blocks().list();
+            blocks.availability(*column, &plan.options).is_known
         };
         // Zone maps store no sums.
         let are_extremes = |aggregates: &[(String, ComputedFrom)]| {

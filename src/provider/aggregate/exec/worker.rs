@@ -259,7 +259,7 @@ impl Worker {
             let reader = &mut self.readers[*next];
             if !self.is_open {
                 let window = &batch.windows[*next];
-                reader.open(window)?;
+                reader.open(window, None)?;
                 let mut selections = self.job.read_selections(part);
                 if selections.any(|cells| Cells::new(window, cells).cover_most_of(window)) {
                     reader.read_ahead();

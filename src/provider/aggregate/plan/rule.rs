@@ -216,7 +216,7 @@ fn over_scan(
         return Ok(None);
     }
     let groups = most_groups(&columns, &parts);
-    let cells = scan.blocks().rows();
+    let cells = scan.blocks().rows().at_most();
     let is_small = groups.is_some_and(|groups| {
         groups <= FEW_GROUPS
             || (groups <= MOST_GROUPS as u64

@@ -1,6 +1,7 @@
 //! The blocks of many files, one file after another.
 
 use std::collections::HashSet;
+use std::ops::{Add, Range};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt64Array, new_null_array};
@@ -12,7 +13,8 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 use crate::grid::Axis;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{
-    BlockList, BlockReader, BlockStatistics, GridSelection, Progress, ReadCounts,
+    Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, Fetch, FetchedBlock,
+    GridSelection, ReadCounts, RowCount,
 };
 
 /// The maximum number of files whose zone maps are merged into statistics of the whole table.
@@ -34,8 +36,8 @@ pub(crate) struct ManyFileBlocks {
     ends: Arc<[u64]>,
     total: Option<u64>,
     files: Axis,
-    /// The number of columns that are dimensions of the files' arrays.
-    dimensions: usize,
+    /// For each column, `true` if its values are known without reading.
+    known: Arc<[bool]>,
     /// The index of the column with each row's file.
     file_column: Option<usize>,
 }
@@ -46,7 +48,7 @@ impl ManyFileBlocks {
         parts: Vec<SingleFileBlocks>,
         total: Option<u64>,
         files: &Axis,
-        dimensions: usize,
+        known: Vec<bool>,
         file_column: Option<usize>,
     ) -> Option<Self> {
         let mut end = 0u64;
@@ -60,7 +62,7 @@ impl ManyFileBlocks {
             ends: ends.into(),
             total,
             files: files.clone(),
-            dimensions,
+            known: known.into(),
             file_column,
         })
     }
@@ -93,6 +95,12 @@ impl ManyFileBlocks {
             .collect())
     }
 
+    /// Returns the columns that are stored in the files.
+    fn in_files(&self, columns: &[usize]) -> impl Iterator<Item = usize> {
+        let columns = columns.iter().copied();
+        columns.filter(|column| self.file_column != Some(*column))
+    }
+
     fn file(&self, part: &SingleFileBlocks) -> Result<ArrayRef> {
         let number = part.number as u64;
         Ok(self.files.coordinates()?.slice(number..number + 1))
@@ -112,26 +120,22 @@ impl BlockList for ManyFileBlocks {
         Some(self.ends.last().copied().unwrap_or(0))
     }
 
-    fn rows(&self) -> Option<u64> {
-        self.parts
-            .iter()
-            .try_fold(0u64, |rows, part| rows.checked_add(part.blocks.rows()?))
+    fn rows(&self) -> RowCount {
+        let parts = self.parts.iter().map(|part| part.blocks.rows());
+        parts.fold(RowCount::Exact(0), RowCount::add)
     }
 
-    fn block_rows(&self, position: u64) -> Result<u64> {
-        let (part, position) = self.locate(position)?;
-        self.parts[part].blocks.block_rows(position)
-    }
-
-    fn block_sizes(&self, positions: &[u64]) -> Result<Option<UInt64Array>> {
-        let mut sizes = Vec::with_capacity(positions.len());
-        for (part, positions) in self.by_part(positions)? {
-            match part.blocks.block_sizes(&positions)? {
-                Some(of_part) => sizes.extend_from_slice(of_part.values()),
-                None => return Ok(None),
-            }
+    fn rows_in(&self, blocks: &[u64]) -> Result<RowCount> {
+        let mut rows = RowCount::Exact(0);
+        for (part, blocks) in self.by_part(blocks)? {
+            rows = rows + part.blocks.rows_in(&blocks)?;
         }
-        Ok(Some(sizes.into()))
+        Ok(rows)
+    }
+
+    fn is_read(&self, columns: &[usize]) -> bool {
+        let columns: Vec<usize> = self.in_files(columns).collect();
+        self.parts.iter().any(|part| part.blocks.is_read(&columns))
     }
 
     fn block_bytes(&self, position: u64, options: &ReadOptions) -> Result<u64> {
@@ -154,8 +158,7 @@ impl BlockList for ManyFileBlocks {
                 ..ColumnStatistics::new_unknown()
             });
         }
-        let is_dimension = column < self.dimensions;
-        if !is_dimension && self.parts.len() > MAX_FOLDED {
+        if !self.known[column] && self.parts.len() > MAX_FOLDED {
             return Ok(ColumnStatistics::new_unknown());
         }
         let mut whole: Option<ColumnStatistics> = None;
@@ -174,85 +177,74 @@ impl BlockList for ManyFileBlocks {
         Ok(whole.unwrap_or_default())
     }
 
-    fn unusable_statistics(&self, options: &ReadOptions) -> Option<String> {
-        let mut parts = self.parts.iter();
-        parts.find_map(|part| part.blocks.unusable_statistics(options))
+    fn availability(&self, column: usize, options: &ReadOptions) -> Availability {
+        let mut all = Availability {
+            is_known: self.file_column == Some(column),
+            unusable: None,
+        };
+        if all.is_known {
+            return all;
+        }
+        for part in self.parts.iter() {
+            let of_part = part.blocks.availability(column, options);
+            all.is_known |= of_part.is_known;
+            all.unusable = all.unusable.or(of_part.unusable);
+        }
+        all
     }
 
-    fn has_statistics(&self, column: usize, options: &ReadOptions) -> bool {
-        self.file_column == Some(column)
-            || self
-                .parts
-                .iter()
-                .any(|part| part.blocks.has_statistics(column, options))
-    }
-
-    fn block_statistics(
+    fn statistics(
         &self,
-        column: usize,
-        positions: &[u64],
+        columns: &[usize],
+        blocks: &[u64],
         options: &ReadOptions,
-    ) -> Result<Option<BlockStatistics>> {
-        let mut known = Vec::new();
-        for (part, positions) in self.by_part(positions)? {
-            let count = positions.len();
-            known.push(if self.file_column == Some(column) {
-                let file = self.repeated_file(part, count)?;
-                let of_part = BlockStatistics {
+    ) -> Result<BlockStatistics> {
+        let in_files: Vec<usize> = self.in_files(columns).collect();
+        let mut parts = Vec::new();
+        for (part, blocks) in self.by_part(blocks)? {
+            let mut of_part = part.blocks.statistics(&in_files, &blocks, options)?;
+            if let Some(index) = columns.iter().position(|c| self.file_column == Some(*c)) {
+                let file = self.repeated_file(part, blocks.len())?;
+                let bounds = ColumnBounds {
                     min: Arc::clone(&file),
                     max: file,
-                    nulls: vec![0; count].into(),
+                    nulls: vec![0; blocks.len()].into(),
+                    sums: None,
                     is_exact: true,
                 };
-                (count, Some(of_part))
-            } else {
-                let of_part = part.blocks.block_statistics(column, &positions, options)?;
-                (count, of_part)
-            });
+                of_part.columns.insert(index, Some(bounds));
+            }
+            parts.push(of_part);
         }
-        let Some(data_type) = known
-            .iter()
-            .find_map(|(_, of_part)| Some(of_part.as_ref()?.min.data_type().clone()))
-        else {
-            return Ok(None);
+        let rows: Vec<&dyn Array> = parts.iter().map(|part| &part.rows as &dyn Array).collect();
+        let Some(rows) = (!rows.is_empty()).then(|| concat(&rows)).transpose()? else {
+            return Ok(BlockStatistics::unknown(columns.len(), 0));
         };
-        // Some files may have zone maps and others none.
-        let join = |pick: fn(&BlockStatistics) -> ArrayRef, data_type: &DataType| {
-            let arrays: Vec<ArrayRef> = known
-                .iter()
-                .map(|(count, of_part)| match of_part {
-                    Some(of_part) => pick(of_part),
-                    None => new_null_array(data_type, *count),
-                })
-                .collect();
-            concat(&arrays.iter().map(AsRef::as_ref).collect::<Vec<_>>())
-        };
-        let nulls = join(|of_part| Arc::new(of_part.nulls.clone()), &DataType::UInt64)?;
-        Ok(Some(BlockStatistics {
-            min: join(|of_part| Arc::clone(&of_part.min), &data_type)?,
-            max: join(|of_part| Arc::clone(&of_part.max), &data_type)?,
-            nulls: nulls.as_primitive::<UInt64Type>().clone(),
-            is_exact: known
-                .iter()
-                .all(|(_, of_part)| of_part.as_ref().is_some_and(|of_part| of_part.is_exact)),
-        }))
+        let columns = (0..columns.len()).map(|column| {
+            let bounds = parts.iter().map(|part| (&part.rows, &part.columns[column]));
+            joined(&bounds.collect::<Vec<_>>())
+        });
+        Ok(BlockStatistics {
+            columns: columns.collect::<Result<_>>()?,
+            rows: rows.as_primitive::<UInt64Type>().clone(),
+        })
     }
 
     fn contained(
         &self,
         column: usize,
-        positions: &[u64],
+        blocks: &[u64],
         values: &HashSet<ScalarValue>,
         options: &ReadOptions,
     ) -> Result<Option<BooleanArray>> {
         if self.file_column == Some(column) {
             return Ok(None);
         }
-        let mut all = Vec::with_capacity(positions.len());
-        for (part, positions) in self.by_part(positions)? {
-            match part.blocks.contained(column, &positions, values, options)? {
+        let mut all = Vec::with_capacity(blocks.len());
+        for (part, blocks) in self.by_part(blocks)? {
+            match part.blocks.contained(column, &blocks, values, options)? {
                 Some(of_part) => all.extend(of_part.iter()),
-                None => all.extend(std::iter::repeat_n(None, positions.len())),
+                None => all.extend(std::iter::repeat_n(None, blocks.len())),
             }
         }
         Ok(Some(all.into()))
@@ -280,17 +272,25 @@ impl BlockList for ManyFileBlocks {
         Some(all)
     }
 
-    fn reader(&self, columns: &[usize], options: &ReadOptions) -> Result<Box<dyn BlockReader>> {
+    fn fetch(&self, block: u64, columns: &[usize], options: &ReadOptions) -> Option<Fetch> {
+        let (part, block) = self.locate(block).ok()?;
+        let columns: Vec<usize> = self.in_files(columns).collect();
+        self.parts[part].blocks.fetch(block, &columns, options)
+    }
+
+    fn reader(
+        &self,
+        columns: &[usize],
+        max_rows: usize,
+        options: &ReadOptions,
+    ) -> Result<Box<dyn BlockReader>> {
         Ok(Box::new(FileReader {
-            in_file: columns
-                .iter()
-                .copied()
-                .filter(|column| self.file_column != Some(*column))
-                .collect(),
-            file_position: columns
+            in_file: self.in_files(columns).collect(),
+            file_index: columns
                 .iter()
                 .position(|column| self.file_column == Some(*column)),
             blocks: self.clone(),
+            max_rows,
             options: *options,
             open: None,
             file: None,
@@ -299,13 +299,52 @@ impl BlockList for ManyFileBlocks {
     }
 }
 
+/// Concatenates the statistics of a column in several files. Some files may have zone maps and
+/// others none; each comes with the row counts of its blocks.
+fn joined(bounds: &[(&UInt64Array, &Option<ColumnBounds>)]) -> Result<Option<ColumnBounds>> {
+    let mut known = bounds.iter().filter_map(|(_, bounds)| bounds.as_ref());
+    let Some(first) = known.next() else {
+        return Ok(None);
+    };
+    let join = |pick: &dyn Fn(&ColumnBounds) -> Option<ArrayRef>, data_type: &DataType| {
+        let arrays = bounds.iter().map(|(rows, bounds)| {
+            let array = bounds.as_ref().and_then(pick);
+            array.unwrap_or_else(|| new_null_array(data_type, rows.len()))
+        });
+        let arrays: Vec<ArrayRef> = arrays.collect();
+        concat(&arrays.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+    };
+    let mut sums = bounds
+        .iter()
+        .filter_map(|(_, bounds)| bounds.as_ref()?.sums.as_ref());
+    let sums = sums.next().map(|sums| sums.data_type().clone());
+    let data_type = first.min.data_type();
+    let nulls = join(
+        &|bounds| Some(Arc::new(bounds.nulls.clone())),
+        &DataType::UInt64,
+    )?;
+    Ok(Some(ColumnBounds {
+        min: join(&|bounds| Some(Arc::clone(&bounds.min)), data_type)?,
+        max: join(&|bounds| Some(Arc::clone(&bounds.max)), data_type)?,
+        nulls: nulls.as_primitive::<UInt64Type>().clone(),
+        sums: match sums {
+            Some(data_type) => Some(join(&|bounds| bounds.sums.clone(), &data_type)?),
+            None => None,
+        },
+        is_exact: bounds
+            .iter()
+            .all(|(_, bounds)| bounds.as_ref().is_some_and(|bounds| bounds.is_exact)),
+    }))
+}
+
 /// Reads the blocks of one file after another.
 struct FileReader {
     blocks: ManyFileBlocks,
     /// The columns that are read from the files.
     in_file: Vec<usize>,
     /// The index of the file column among the columns read.
-    file_position: Option<usize>,
+    file_index: Option<usize>,
+    max_rows: usize,
     options: ReadOptions,
     /// The index into `parts` of the current file, and its reader.
     open: Option<(usize, Box<dyn BlockReader>)>,
@@ -315,38 +354,61 @@ struct FileReader {
     counts: ReadCounts,
 }
 
+impl FileReader {
+    fn reader(&mut self) -> Result<&mut dyn BlockReader> {
+        match &mut self.open {
+            Some((_, reader)) => Ok(reader.as_mut()),
+            None => internal_err!("no block is open"),
+        }
+    }
+}
+
 impl BlockReader for FileReader {
-    fn open(&mut self, position: u64) -> Result<()> {
-        let (part, position) = self.blocks.locate(position)?;
+    fn open(&mut self, block: u64, fetched: Option<FetchedBlock>) -> Result<()> {
+        let (part, block) = self.blocks.locate(block)?;
         if self.open.as_ref().is_none_or(|(open, _)| *open != part) {
             self.counts = self.counts();
             self.open = None;
             self.file = None;
             let blocks = &self.blocks.parts[part].blocks;
-            self.open = Some((part, blocks.reader(&self.in_file, &self.options)?));
+            let reader = blocks.reader(&self.in_file, self.max_rows, &self.options)?;
+            self.open = Some((part, reader));
         }
-        match &mut self.open {
-            Some((_, reader)) => reader.open(position),
-            None => internal_err!("a file was not opened"),
+        self.reader()?.open(block, fetched)
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        self.reader()?.advance()
+    }
+
+    fn rows(&self) -> u64 {
+        self.open.as_ref().map_or(0, |(_, reader)| reader.rows())
+    }
+
+    fn batch(&self, first: u64) -> Range<u64> {
+        match &self.open {
+            Some((_, reader)) => reader.batch(first),
+            None => first..first,
         }
     }
 
-    fn next(&mut self, max_rows: usize) -> Result<Progress> {
-        let Some((part, reader)) = &mut self.open else {
-            return Ok(Progress::Done);
-        };
-        let mut progress = reader.next(max_rows)?;
-        if let (Progress::Rows { columns, rows }, Some(at)) = (&mut progress, self.file_position) {
+    fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let mut columns = self.reader()?.read(rows.clone(), kept)?;
+        if let (Some(index), Some((part, _))) = (self.file_index, &self.open) {
+            let rows = match kept {
+                Some(kept) => kept.true_count(),
+                None => (rows.end - rows.start) as usize,
+            };
             let file = match &self.file {
-                Some(file) if file.len() >= *rows => file.slice(0, *rows),
+                Some(file) if file.len() >= rows => file.slice(0, rows),
                 _ => {
                     let part = &self.blocks.parts[*part];
-                    Arc::clone(self.file.insert(self.blocks.repeated_file(part, *rows)?))
+                    Arc::clone(self.file.insert(self.blocks.repeated_file(part, rows)?))
                 }
             };
-            columns.insert(at, file);
+            columns.insert(index, file);
         }
-        Ok(progress)
+        Ok(columns)
     }
 
     fn counts(&self) -> ReadCounts {

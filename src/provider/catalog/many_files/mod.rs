@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::StringArray;
-use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{Result, plan_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::SessionConfig;
@@ -21,10 +21,8 @@ use crate::provider::catalog::many_files::blocks::{ManyFileBlocks, SingleFileBlo
 use crate::provider::catalog::open::open_table;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::planning::axis_filter::evaluate;
-use crate::provider::planning::pushdown::{Pushdown, only_column};
-use crate::provider::scan::grid_blocks::GridBlocks;
-use crate::provider::scan::grid_table::columns;
-use crate::provider::source::{BlockSource, GridSource, SelectedBlocks, for_columns};
+use crate::provider::planning::pushdown::only_column;
+use crate::provider::source::{BlockSource, ColumnKind, GridSource, SelectedBlocks};
 
 /// The name of the column with each row's file.
 const FILE: &str = "file";
@@ -35,7 +33,7 @@ const FILE: &str = "file";
 pub struct FileTable {
     name: String,
     location: String,
-    members: Vec<Arc<dyn GridSource>>,
+    members: Vec<Arc<dyn BlockSource>>,
     /// The paths of the files as an axis, with one index per file.
     files: Axis,
     has_file_column: bool,
@@ -54,31 +52,30 @@ impl FileTable {
         options: &ArrayOptions,
         session: &SessionConfig,
     ) -> Result<Self> {
-        let mut members: Vec<Arc<dyn GridSource>> = Vec::with_capacity(files.len());
-        let mut first: Option<Fields> = None;
-        for path in files {
-            let source = open_table(path, options, session)?;
-            let Some(member) = source.grids().into_iter().next() else {
-                let name = source.name();
-                return plan_err!(
-                    "{}: {name:?} is not an array, and only arrays form one table of many files",
-                    path.display()
-                );
-            };
-            let fields = columns(member.as_ref());
-            match &first {
-                None => first = Some(fields),
-                Some(first) => {
-                    check_same(first, &fields, &files[0], path, member.name())?;
-                }
-            }
-            members.push(member);
-        }
-        let Some(fields) = first else {
+        let members = files.iter().map(|path| open_table(path, options, session));
+        let members = members.collect::<Result<_, Error>>()?;
+        Self::new(location, files, members, options.file_column)
+    }
+
+    /// Creates the table of these tables, one per file. `location` names all files together. With
+    /// `has_file_column`, the last column holds the path of each row's file.
+    ///
+    /// # Errors
+    /// Returns an error if there are no files, or a table has other columns than the first one.
+    pub fn new(
+        location: &str,
+        files: &[PathBuf],
+        members: Vec<Arc<dyn BlockSource>>,
+        has_file_column: bool,
+    ) -> Result<Self> {
+        let Some((first, others)) = members.split_first() else {
             return plan_err!("{location}: no files");
         };
-        let mut fields = fields.to_vec();
-        if options.file_column {
+        for (member, path) in others.iter().zip(&files[1..]) {
+            check_same(first.as_ref(), member.as_ref(), &files[0], path)?;
+        }
+        let mut fields = first.schema().fields().to_vec();
+        if has_file_column {
             if fields.iter().any(|field| field.name() == FILE) {
                 return plan_err!(
                     "{location}: there is already a column named \"{FILE}\"; omit the option file_column"
@@ -88,16 +85,16 @@ impl FileTable {
         }
         let paths = files.iter().map(|path| path.to_string_lossy());
         Ok(Self {
-            name: members[0].name().to_string(),
+            name: first.name().to_string(),
             location: location.to_string(),
-            members,
             files: Axis::with_values(
                 FILE,
                 Arc::new(StringArray::from_iter_values(paths)),
                 CoordinateSource::Index,
             ),
-            has_file_column: options.file_column,
+            has_file_column,
             schema: Arc::new(Schema::new(fields)),
+            members,
         })
     }
 
@@ -118,27 +115,30 @@ impl FileTable {
     }
 }
 
-/// Checks that the columns agree in names and types. Their attributes may differ.
+/// Checks that the columns agree in names, types and kinds. Their attributes may differ.
 fn check_same(
-    first: &Fields,
-    other: &Fields,
+    first: &dyn BlockSource,
+    other: &dyn BlockSource,
     first_path: &Path,
     path: &Path,
-    dataset: &str,
 ) -> Result<(), Error> {
-    let text = |fields: &Fields| {
+    let text = |source: &dyn BlockSource| {
+        let fields = source.schema().fields().iter();
         let fields: Vec<_> = fields
-            .iter()
             .map(|field| format!("{} {}", field.name(), field.data_type()))
             .collect();
         fields.join(", ")
     };
+    let kinds = |source: &dyn BlockSource| -> Vec<ColumnKind> {
+        let columns = 0..source.schema().fields().len();
+        columns.map(|column| source.column_kind(column)).collect()
+    };
     let (expected, found) = (text(first), text(other));
-    if expected == found {
+    if expected == found && kinds(first) == kinds(other) {
         return Ok(());
     }
     Err(Error::malformed(
-        ErrorLocation::dataset(path, dataset),
+        ErrorLocation::dataset(path, other.name()),
         "columns",
         format!("({found})"),
         format!("({expected}) as in {}", first_path.display()),
@@ -158,17 +158,18 @@ impl BlockSource for FileTable {
         &self.schema
     }
 
-    fn as_grid(&self) -> Option<&dyn GridSource> {
-        None
+    fn column_kind(&self, column: usize) -> ColumnKind {
+        match self.has_file_column && column + 1 == self.schema.fields().len() {
+            true => ColumnKind::Known,
+            false => self.members[0].column_kind(column),
+        }
     }
 
     fn grids(&self) -> Vec<Arc<dyn GridSource>> {
-        self.members.iter().map(Arc::clone).collect()
-    }
-
-    fn dimensions(&self) -> Vec<&str> {
-        let axes = self.members[0].axes().iter().map(Axis::name);
-        axes.chain(self.has_file_column.then_some(FILE)).collect()
+        self.members
+            .iter()
+            .flat_map(|member| member.grids())
+            .collect()
     }
 
     fn select(
@@ -176,40 +177,40 @@ impl BlockSource for FileTable {
         filters: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
     ) -> Result<SelectedBlocks> {
-        let members = self
-            .members
-            .iter()
-            .map(|member| for_columns(member, columns));
-        let members: Vec<_> = members.collect();
         let file_column = self.has_file_column.then(|| self.schema.fields().len() - 1);
         let filters = filters.iter().map(Arc::clone);
         let (of_files, of_axes): (Vec<_>, Vec<_>) =
             filters.partition(|filter| file_column.is_some() && only_column(filter) == file_column);
         let mut residual = Vec::new();
         let files = self.select_files(&of_files, &mut residual)?;
+        let columns: Vec<usize> = columns
+            .iter()
+            .copied()
+            .filter(|column| Some(*column) != file_column)
+            .collect();
         let mut parts = Vec::new();
-        for number in files.ranges().flatten() {
-            // The axis has one index per file, so the index fits into `usize`.
-            let number = number as usize;
-            let grid = &members[number];
-            let pushdown = Pushdown::try_new(grid.axes(), &of_axes)?;
-            for filter in pushdown.residual {
+        let mut total = Some(0u64);
+        for (number, member) in self.members.iter().enumerate() {
+            let is_selected = files.contains(number as u64);
+            let filters: &[_] = if is_selected { &of_axes } else { &[] };
+            let selected = member.select(filters, &columns)?;
+            let of_member = selected.blocks.total();
+            total = total.and_then(|total| total.checked_add(of_member?));
+            for filter in selected.residual {
                 if !residual.contains(&filter) {
                     residual.push(filter);
                 }
             }
-            if !pushdown.selection.is_empty() {
+            if is_selected && selected.blocks.count() != Some(0) {
                 parts.push(SingleFileBlocks {
                     number,
-                    blocks: Arc::new(GridBlocks::new(grid, pushdown.selection)),
+                    blocks: selected.blocks,
                 });
             }
         }
-        let total = members.iter().try_fold(0u64, |total, member| {
-            total.checked_add(member.chunk_grid().count()?)
-        });
-        let dimensions = self.members[0].axes().len();
-        let blocks = ManyFileBlocks::new(parts, total, &self.files, dimensions, file_column);
+        let known = (0..self.schema.fields().len())
+            .map(|column| self.column_kind(column) == ColumnKind::Known);
+        let blocks = ManyFileBlocks::new(parts, total, &self.files, known.collect(), file_column);
         let Some(blocks) = blocks else {
             return plan_err!(
                 "{}: too many chunks: 2^64 or more are selected",

@@ -18,7 +18,7 @@ use crate::provider::error::describe;
 use crate::provider::introspection::column::repeated;
 use crate::provider::introspection::scan::{Batches, Request, RowSource, batch};
 use crate::provider::introspection::tables::chunks::ChunkColumn;
-use crate::provider::source::{BlockStatistics, GridSource};
+use crate::provider::source::{ColumnBounds, GridSource};
 
 /// Maximum number of chunks looked up per batch. A query can be cancelled only between batches,
 /// and lookups are slow where every chunk is a file.
@@ -107,7 +107,7 @@ struct DescribedChunks {
     chunks: Vec<Vec<u64>>,
     windows: Vec<Window>,
     stored: Vec<Result<ChunkDescription, String>>,
-    values: Option<BlockStatistics>,
+    values: Option<ColumnBounds>,
 }
 
 impl Iterator for Reader {
@@ -172,7 +172,7 @@ impl Reader {
                 });
             }
         }
-        let values = if self.wants_values && part.has_statistics(0, options) {
+        let values = if self.wants_values && part.availability(0, options).is_known {
             part.window_statistics(0, &windows, options)?
         } else {
             None
@@ -195,7 +195,7 @@ impl DescribedChunks {
     ) -> Result<ArrayRef> {
         let rows = self.chunks.len();
         let starts = |window: &Window| window.ranges().iter().map(|range| range.start).collect();
-        let bound = |of: fn(&BlockStatistics) -> &ArrayRef| match &self.values {
+        let bound = |of: fn(&ColumnBounds) -> &ArrayRef| match &self.values {
             Some(values) => cast(of(values), data_type),
             None => Ok(new_null_array(data_type, rows)),
         };

@@ -13,7 +13,6 @@ use tet_sql::format::tet::repair::repair;
 use tet_sql::format::tet::verify::{Report, VerifyOptions, verify};
 use tet_sql::provider::adapters::arrays::ArrayContainer;
 use tet_sql::provider::catalog::settings::options::ReadOptions;
-use tet_sql::provider::source::Progress;
 use tet_sql::{Access, ArrayOptions, ArraySchema, ArrayTable};
 
 /// Limits for the blocks and rows read from one table. A changed shape can claim any number.
@@ -59,16 +58,17 @@ pub fn read_table(table: &ArrayTable, access: Access) -> Result<usize> {
     for column in &columns {
         blocks.column_statistics(*column, &read_options)?;
     }
-    let mut reader = blocks.reader(&columns, &read_options)?;
+    let mut reader = blocks.reader(&columns, 8192, &read_options)?;
     let mut rows = 0;
     for block in 0..blocks.count().unwrap_or(u64::MAX).min(MAX_BLOCKS) {
-        reader.open(block)?;
-        loop {
-            match reader.next(8192)? {
-                Progress::Working => {}
-                Progress::Done => break,
-                Progress::Rows { rows: more, .. } => rows += more,
-            }
+        reader.open(block, None)?;
+        while !reader.advance()? {}
+        let mut next = 0;
+        while next < reader.rows() {
+            let batch = reader.batch(next);
+            next = batch.end;
+            rows += (batch.end - batch.start) as usize;
+            reader.read(batch, None)?;
             if rows > MAX_ROWS {
                 return Ok(rows);
             }

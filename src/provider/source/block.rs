@@ -1,0 +1,286 @@
+//! Tables as blocks of rows.
+
+use std::any::Any;
+use std::collections::HashSet;
+use std::fmt::{self, Debug, Formatter};
+use std::iter::Sum;
+use std::ops::{Add, Range};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, BooleanArray};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::{ColumnStatistics, Result, ScalarValue};
+use datafusion::physical_expr::PhysicalExpr;
+use futures::future::BoxFuture;
+
+use crate::provider::catalog::description::TableDescription;
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::source::{BlockStatistics, GridSelection, GridSource, RowCount};
+
+/// A table as a list of blocks of rows.
+///
+/// [`select`](Self::select) applies the filters that can be answered without reading values. The
+/// selected blocks are then pruned, cut into partitions, and read, with one reader per partition:
+///
+/// ```text
+/// BlockSource   select(filters, columns)     evaluates filters on known columns
+///      |
+///      v
+/// SelectedBlocks { blocks, residual }        residual: filters left to the scan
+///      |
+///      v
+/// BlockList     statistics, contained        prune blocks by bounds, cut partitions
+///      |        fetch(block, columns)        gets the bytes of a block, if they are remote
+///      v
+/// BlockReader   open(block), advance()       decodes the block
+///               read(rows, kept)             returns the columns of some of its rows
+/// ```
+pub trait BlockSource: Debug + Send + Sync {
+    /// The short name of the format, as EXPLAIN shows it: `tet`.
+    fn format(&self) -> &'static str;
+
+    /// The name of the table within its file.
+    fn name(&self) -> &str;
+
+    /// The columns. For a grid, the dimensions in order, then the attributes.
+    fn schema(&self) -> &SchemaRef;
+
+    /// Tells how the values of a column are found.
+    fn column_kind(&self, _column: usize) -> ColumnKind {
+        ColumnKind::Stored
+    }
+
+    /// The names of the [known](ColumnKind::Known) columns.
+    fn dimensions(&self) -> Vec<&str> {
+        let fields = self.schema().fields().iter().enumerate();
+        fields
+            .filter(|(column, _)| self.column_kind(*column) == ColumnKind::Known)
+            .map(|(_, field)| field.name().as_str())
+            .collect()
+    }
+
+    /// The grids that hold the rows, one per file, in row order. Empty if the table is not made of
+    /// grids.
+    fn grids(&self) -> Vec<Arc<dyn GridSource>> {
+        Vec::new()
+    }
+
+    /// Returns the blocks that may hold a row satisfying the filters, judged by the known columns
+    /// only. The filters are deterministic and refer to the table's columns. The blocks are cut to
+    /// suit a scan that reads `columns`.
+    fn select(
+        &self,
+        filters: &[Arc<dyn PhysicalExpr>],
+        columns: &[usize],
+    ) -> Result<SelectedBlocks>;
+
+    /// Describes the table for introspection. May look up the index entry of every block.
+    fn describe(&self) -> Result<TableDescription>;
+}
+
+/// The way the values of a column are found, which decides how a filter on the column is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColumnKind {
+    /// The values are known without reading blocks, as the coordinates of an axis are.
+    /// [`BlockSource::select`] answers a deterministic predicate over one known column exactly.
+    Known,
+    /// Each block has bounds of the values, as an index of bounding boxes or of sorted pages has.
+    /// The bounds prune blocks, and the rows are filtered.
+    Located,
+    /// The values are stored in the blocks. There may be statistics, such as zone maps.
+    Stored,
+}
+
+/// The result of [`BlockSource::select`].
+#[derive(Debug)]
+pub struct SelectedBlocks {
+    /// The selected blocks.
+    pub blocks: Arc<dyn BlockList>,
+    /// Filters without columns or over one known column that could not be evaluated without reading.
+    /// The scan must apply them to its rows.
+    pub residual: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+/// Selected blocks of a table, identified by ordinals from zero.
+///
+/// Blocks are found on demand, since a list may have far more blocks than fit in memory.
+pub trait BlockList: Debug + Send + Sync {
+    /// The number of blocks in the whole table; `None` if 2^64 or more.
+    fn total(&self) -> Option<u64>;
+
+    /// The number of blocks in this list; `None` if 2^64 or more.
+    fn count(&self) -> Option<u64>;
+
+    /// The number of selected rows in all blocks.
+    fn rows(&self) -> RowCount;
+
+    /// The number of selected rows in these blocks together.
+    fn rows_in(&self, blocks: &[u64]) -> Result<RowCount>;
+
+    /// Returns `true` if reading these columns reads blocks. Without such a column, only the
+    /// selected rows are counted.
+    fn is_read(&self, _columns: &[usize]) -> bool {
+        true
+    }
+
+    /// The number of bytes that the whole block occupies in the file. Looks up the block's index
+    /// entry.
+    fn block_bytes(&self, block: u64, options: &ReadOptions) -> Result<u64>;
+
+    /// The selection as EXPLAIN shows it: `[lat: 3 of 10, lon: all]`.
+    fn slice(&self) -> Option<String> {
+        None
+    }
+
+    /// Statistics of one column over the selected rows of all blocks. Reads no values.
+    fn column_statistics(
+        &self,
+        _column: usize,
+        _options: &ReadOptions,
+    ) -> Result<ColumnStatistics> {
+        Ok(ColumnStatistics::new_unknown())
+    }
+
+    /// Tells if [`Self::statistics`] or [`Self::contained`] may return anything for a column.
+    fn availability(&self, _column: usize, _options: &ReadOptions) -> Availability {
+        Availability::default()
+    }
+
+    /// Statistics of these columns in each of these blocks, without reading values.
+    fn statistics(
+        &self,
+        columns: &[usize],
+        blocks: &[u64],
+        _options: &ReadOptions,
+    ) -> Result<BlockStatistics> {
+        Ok(BlockStatistics::unknown(columns.len(), blocks.len()))
+    }
+
+    /// Compares one column with a set of values in each block: `true` if the block contains only
+    /// these values, `false` if it contains none of them, null if unknown. `None` if unknown for
+    /// every block. Bloom filters and indexes of values answer this.
+    fn contained(
+        &self,
+        _column: usize,
+        _blocks: &[u64],
+        _values: &HashSet<ScalarValue>,
+        _options: &ReadOptions,
+    ) -> Result<Option<BooleanArray>> {
+        Ok(None)
+    }
+
+    /// The longest list of columns by which the rows are sorted across all blocks, each with `true`
+    /// if it is in descending order. Only the last of these columns may repeat a coordinate.
+    fn ordering(&self) -> Vec<(usize, bool)> {
+        Vec::new()
+    }
+
+    /// The blocks as chunks of grids, one entry per grid; `None` if the blocks are not chunks.
+    fn grid_selections(&self) -> Option<Vec<GridSelection>> {
+        None
+    }
+
+    /// Starts to get the bytes that reading these columns of a block takes; `None` if the block is
+    /// read in place, as from a local file.
+    fn fetch(&self, _block: u64, _columns: &[usize], _options: &ReadOptions) -> Option<Fetch> {
+        None
+    }
+
+    /// Creates a reader of these columns, with its own buffers. A batch has at most `max_rows` rows.
+    fn reader(
+        &self,
+        columns: &[usize],
+        max_rows: usize,
+        options: &ReadOptions,
+    ) -> Result<Box<dyn BlockReader>>;
+}
+
+/// Tells if there are statistics of a column.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Availability {
+    /// `true` if there are statistics that can be used.
+    pub is_known: bool,
+    /// The reason why existing statistics, such as zone maps, cannot be used.
+    pub unusable: Option<String>,
+}
+
+/// A fetch of the bytes of one block, which has not started yet.
+pub struct Fetch {
+    /// The number of bytes, which are accounted for while the block is in flight.
+    pub bytes: usize,
+    /// Gets the bytes.
+    pub fetched: BoxFuture<'static, Result<FetchedBlock>>,
+}
+
+impl Debug for Fetch {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "Fetch({} bytes)", self.bytes)
+    }
+}
+
+/// The bytes of a block, in a type that only the source knows.
+pub type FetchedBlock = Box<dyn Any + Send>;
+
+/// Reads the selected rows of one block at a time into columns.
+///
+/// ```text
+/// reader.open(block, fetched)?;
+/// while !reader.advance()? {}                      decodes
+/// let rows = reader.batch(0);                      0..8192
+/// let columns = reader.read(rows, Some(&kept))?;   one array per column, without the other rows
+/// ```
+pub trait BlockReader: Send {
+    /// Starts reading the block with this ordinal. `fetched` is the result of
+    /// [`BlockList::fetch`], if that returned a fetch for this block and the columns of the reader.
+    fn open(&mut self, block: u64, fetched: Option<FetchedBlock>) -> Result<()>;
+
+    /// Does a bounded amount of the work that the current block needs. Returns `true` once its rows
+    /// can be read. Returning in between lets a query be cancelled.
+    fn advance(&mut self) -> Result<bool>;
+
+    /// The number of selected rows in the current block, once [`Self::advance`] has returned
+    /// `true`.
+    fn rows(&self) -> u64;
+
+    /// The rows of the batch that starts at this row of the current block. All readers of a list cut
+    /// a block into the same batches.
+    fn batch(&self, first: u64) -> Range<u64>;
+
+    /// Reads a batch of the current block, or a part of one, as one array per column. `kept` has one
+    /// value per row of the range, without nulls, and leaves out the rows that are `false`.
+    fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>>;
+
+    /// Everything read since the reader was created.
+    fn counts(&self) -> ReadCounts;
+}
+
+/// Counters of what a reader has read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// The number of chunks whose values were read.
+    pub chunks: u64,
+    /// The number of bytes read: all stored bytes of compressed chunks, but only the bytes of the
+    /// cells taken from raw chunks.
+    pub bytes: u64,
+    /// The time spent decompressing.
+    pub decode_time: Duration,
+}
+
+impl Add for ReadCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            chunks: self.chunks + other.chunks,
+            bytes: self.bytes + other.bytes,
+            decode_time: self.decode_time + other.decode_time,
+        }
+    }
+}
+
+impl Sum for ReadCounts {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), Add::add)
+    }
+}
