@@ -120,6 +120,7 @@ impl BlockSource for Points {
         // No column is known without reading, so all blocks are left, and no filter is answered.
         Ok(SelectedBlocks {
             blocks: Arc::new(self.clone()),
+            kept: None,
             residual: Vec::new(),
         })
     }

@@ -6,6 +6,7 @@ pub(crate) mod axis_filter;
 pub(crate) mod mask;
 pub(crate) mod partitions;
 pub(crate) mod planned_blocks;
+pub(crate) mod product_mask;
 pub(crate) mod pruning;
 pub(crate) mod pushdown;
 pub(crate) mod sorted_blocks;

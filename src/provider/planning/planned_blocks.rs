@@ -56,9 +56,11 @@ impl PlannedBlocks {
     pub fn keep(&self, steps: &IndexSet) -> Result<Self> {
         let order = match &self.order {
             BlockOrder::All => BlockOrder::Ascending(steps.clone()),
-            BlockOrder::Ascending(_) | BlockOrder::Listed(_) => {
-                self.list_blocks(steps.ranges().flatten())?
+            BlockOrder::Ascending(kept) => {
+                let blocks = steps.ranges().flat_map(|steps| kept.ranges_of_ranks(steps));
+                BlockOrder::Ascending(IndexSet::from_ranges(kept.length(), blocks))
             }
+            BlockOrder::Listed(_) => self.list_blocks(steps.ranges().flatten())?,
         };
         Ok(Self::new(Arc::clone(&self.list), order))
     }

@@ -14,6 +14,7 @@ use datafusion::physical_expr::utils::collect_columns;
 
 use crate::grid::{Axis, IndexSet, Selection};
 use crate::provider::planning::axis_filter::{evaluate, evaluate_constant};
+use crate::provider::planning::product_mask::ProductMask;
 
 /// Classifies a filter over a table with these dimensions.
 ///
@@ -87,6 +88,9 @@ impl ClassifiedFilters {
 ///                                     again after all others        -> selection, else residual
 /// lat = 1 AND lon = 2                 bounding box of both sides:
 ///   OR lat = 3           Inexact      lat in {1, 3}, any lon        -> selection, and FilterExec
+/// lon = 2 * lat          Inexact      evaluated on lat x lon, if
+///                                     that is small against all
+///                                     cells; rules out chunks too   -> selection, and FilterExec
 /// value > 300            Inexact      not on an axis; statistics
 ///                                     prune blocks later            -> FilterExec
 /// random() < 0.1         Unsupported                                -> FilterExec
@@ -101,6 +105,8 @@ pub(crate) struct Pushdown {
     /// A superset of the rows that satisfy all filters. Every selected row satisfies the exact
     /// filters, except the residual ones.
     pub selection: Selection,
+    /// Predicates over several dimensions, which rule out chunks of the selection.
+    pub products: Vec<ProductMask>,
     /// Exact filters that could not be evaluated on their axis. The scan must apply them to its
     /// rows.
     pub residual: Vec<Arc<dyn PhysicalExpr>>,
@@ -115,6 +121,7 @@ impl Pushdown {
         let shape: Vec<_> = axes.iter().map(Axis::length).collect();
         let mut selection = Selection::all(&shape);
         let mut failed = Vec::new();
+        let mut inexact = Vec::new();
         let mut residual = Vec::new();
         for filter in filters {
             if let Some(number) = only_column(filter).filter(|number| *number < axes.len()) {
@@ -129,8 +136,11 @@ impl Pushdown {
                     Some(false) => selection = Selection::none(&shape),
                     None => residual.push(Arc::clone(filter)),
                 }
-            } else if let Some(bound) = bound(axes, filter)? {
-                selection = selection.intersect(&bound);
+            } else {
+                if let Some(bound) = bound(axes, filter)? {
+                    selection = selection.intersect(&bound);
+                }
+                inexact.push(filter);
             }
         }
         // A predicate that fails on some coordinates may succeed on those that the other filters
@@ -141,8 +151,16 @@ impl Pushdown {
                 None => residual.push(Arc::clone(filter)),
             }
         }
+        let mut products = Vec::new();
+        for filter in inexact {
+            if let Some(product) = ProductMask::evaluate(axes, filter, &selection)? {
+                product.restrict(&mut selection);
+                products.push(product);
+            }
+        }
         Ok(Self {
             selection,
+            products,
             residual,
         })
     }
@@ -303,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_of_two_axes_bounds_nothing() {
+    fn a_comparison_of_all_axes_bounds_nothing() {
         let diagonal = col("x").eq(col("y") + lit(1));
         assert_eq!(
             selected(std::slice::from_ref(&diagonal)),

@@ -8,6 +8,7 @@ use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 
 use crate::provider::catalog::description::TableDescription;
+use crate::provider::planning::product_mask::kept_chunks;
 use crate::provider::planning::pushdown::Pushdown;
 use crate::provider::scan::grid_blocks::GridBlocks;
 use crate::provider::source::{
@@ -78,9 +79,11 @@ impl BlockSource for GridTable {
         let grid = for_columns(&self.grid, columns);
         let Pushdown {
             selection,
+            products,
             residual,
         } = Pushdown::try_new(self.grid.axes(), filters)?;
         Ok(SelectedBlocks {
+            kept: kept_chunks(&products, grid.chunk_grid(), &selection),
             blocks: Arc::new(GridBlocks::new(&grid, selection)),
             residual,
         })

@@ -146,8 +146,13 @@ impl ArrayScan {
         let all = filters.all();
         let mut read = projection.clone();
         read.extend(column_indices(&all));
-        let SelectedBlocks { blocks, residual } = source.select(&all, &read)?;
-        let blocks = PlannedBlocks::new(blocks, BlockOrder::All);
+        let SelectedBlocks {
+            blocks,
+            kept,
+            residual,
+        } = source.select(&all, &read)?;
+        let blocks =
+            PlannedBlocks::new(blocks, kept.map_or(BlockOrder::All, BlockOrder::Ascending));
         let predicate = conjunction_opt(filters.inexact);
         let mut columns = projection.clone();
         for column in column_indices(&residual) {

@@ -14,6 +14,7 @@ use datafusion::common::{ColumnStatistics, Result, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
 use futures::future::BoxFuture;
 
+use crate::grid::IndexSet;
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{BlockStatistics, GridSelection, GridSource, RowCount};
@@ -27,7 +28,7 @@ use crate::provider::source::{BlockStatistics, GridSelection, GridSource, RowCou
 /// BlockSource   select(filters, columns)     evaluates filters on known columns
 ///      |
 ///      v
-/// SelectedBlocks { blocks, residual }        residual: filters left to the scan
+/// SelectedBlocks { blocks, kept, residual }  residual: filters left to the scan
 ///      |
 ///      v
 /// BlockList     statistics, contained        prune blocks by bounds, cut partitions
@@ -97,6 +98,8 @@ pub enum ColumnKind {
 pub struct SelectedBlocks {
     /// The selected blocks.
     pub blocks: Arc<dyn BlockList>,
+    /// The blocks that may hold a row satisfying the filters, if some of `blocks` hold none.
+    pub kept: Option<IndexSet>,
     /// Filters without columns or over one known column that could not be evaluated without reading.
     /// The scan must apply them to its rows.
     pub residual: Vec<Arc<dyn PhysicalExpr>>,

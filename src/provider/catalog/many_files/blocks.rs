@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, UInt64Type};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
-use crate::grid::Axis;
+use crate::grid::{Axis, IndexSet, IndexSetBuilder};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{
     Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, Fetch, FetchedBlock,
@@ -65,6 +65,24 @@ impl ManyFileBlocks {
             known: known.into(),
             file_column,
         })
+    }
+
+    /// Returns the blocks that are kept, given those of each file in `parts`; `None` if all are.
+    pub fn kept(&self, kept: &[Option<IndexSet>]) -> Option<IndexSet> {
+        kept.iter().flatten().next()?;
+        let total = self.ends.last().copied().unwrap_or(0);
+        let mut all = IndexSetBuilder::new(total);
+        let mut start = 0;
+        for (end, kept) in self.ends.iter().zip(kept) {
+            match kept {
+                Some(kept) => kept
+                    .ranges()
+                    .for_each(|range| all.push(start + range.start..start + range.end)),
+                None => all.push(start..*end),
+            }
+            start = *end;
+        }
+        Some(all.finish())
     }
 
     /// Returns the index into `parts` of the file that holds a block, and the block's ordinal

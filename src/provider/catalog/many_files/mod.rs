@@ -189,6 +189,7 @@ impl BlockSource for FileTable {
             .filter(|column| Some(*column) != file_column)
             .collect();
         let mut parts = Vec::new();
+        let mut kept = Vec::new();
         let mut total = Some(0u64);
         for (number, member) in self.members.iter().enumerate() {
             let is_selected = files.contains(number as u64);
@@ -202,6 +203,7 @@ impl BlockSource for FileTable {
                 }
             }
             if is_selected && selected.blocks.count() != Some(0) {
+                kept.push(selected.kept);
                 parts.push(SingleFileBlocks {
                     number,
                     blocks: selected.blocks,
@@ -218,6 +220,7 @@ impl BlockSource for FileTable {
             );
         };
         Ok(SelectedBlocks {
+            kept: blocks.kept(&kept),
             blocks: Arc::new(blocks),
             residual,
         })
