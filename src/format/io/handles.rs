@@ -1,16 +1,17 @@
 //! A bounded pool of open files, shared by the whole process.
 //!
-//! When the pool is full, it closes a [`PooledFile`] that was not used recently, and the next use
-//! of that file reopens it. The pool picks the file with the clock (second-chance) algorithm, so
-//! using an open file touches only that file's own lock.
+//! When the pool is full, it closes the [`PooledFile`] that was used least recently. The next use
+//! of that file reopens it.
 
 use std::fs::{File, Metadata};
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::SystemTime;
 
+use lru::LruCache;
 use memmap2::Mmap;
 
 use crate::error::{Error, Result};
@@ -22,7 +23,7 @@ const MAX_OPEN_FILES: usize = 256;
 const MIN_OPEN_FILES: usize = 16;
 
 /// The process-wide pool.
-pub(crate) static SHARED: Pool = Pool::new(MAX_OPEN_FILES);
+pub(crate) static SHARED: LazyLock<Pool> = LazyLock::new(|| Pool::new(MAX_OPEN_FILES));
 
 /// An open file and its memory map, which is created on first use. An `Arc` of either stays valid
 /// after the pool has released the file.
@@ -32,122 +33,50 @@ pub(crate) struct Handle {
     pub map: OnceLock<Arc<Mmap>>,
 }
 
-/// The slot of one file in the pool, empty while the file is closed.
-#[derive(Debug, Default)]
-struct Slot {
-    handle: RwLock<Option<Arc<Handle>>>,
-    /// `true` if the file was used since the clock hand last passed.
-    used: AtomicBool,
-}
-
-impl Slot {
-    fn get(&self) -> Option<Arc<Handle>> {
-        let guard = self.handle.read().unwrap_or_else(PoisonError::into_inner);
-        let handle = guard.as_ref().map(Arc::clone)?;
-        self.note_use();
-        Some(handle)
-    }
-
-    fn note_use(&self) {
-        // Store only on a change, so that threads reading the same file do not contend for the
-        // cache line.
-        if !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn take(&self) -> Option<Arc<Handle>> {
-        let mut guard = self.handle.write().unwrap_or_else(PoisonError::into_inner);
-        guard.take()
-    }
-}
-
-/// Limits the number of open files.
+/// Limits the number of open files. Files are closed only after the lock is released, so that other
+/// threads can proceed.
 #[derive(Debug)]
-pub(crate) struct Pool {
-    clock: Mutex<Clock>,
-}
-
-/// The slots of all open files, and a clock hand at the next candidate for closing.
-///
-/// Locks are always taken in this order, which rules out deadlocks: the slot of a closed file, the
-/// clock, the slots of open files. A slot is listed here only while its file is open.
-#[derive(Debug)]
-struct Clock {
-    capacity: usize,
-    slots: Vec<Arc<Slot>>,
-    hand: usize,
-}
+pub(crate) struct Pool(Mutex<LruCache<u64, Arc<Handle>>>);
 
 impl Pool {
     /// Returns a pool that keeps at most `capacity` files open, but at least one.
-    pub const fn new(capacity: usize) -> Self {
-        let clock = Clock {
-            capacity,
-            slots: Vec::new(),
-            hand: 0,
-        };
-        Self {
-            clock: Mutex::new(clock),
+    pub fn new(capacity: usize) -> Self {
+        let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
+        Self(Mutex::new(LruCache::new(capacity)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<u64, Arc<Handle>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a newly opened file, and closes another one if the pool is full. Returns the handle of
+    /// another thread if that thread was faster.
+    fn add(&self, id: u64, file: File) -> Arc<Handle> {
+        let map = OnceLock::new();
+        let handle = Arc::new(Handle { file, map });
+        let mut open = self.lock();
+        if let Some(other) = open.get(&id) {
+            return Arc::clone(other);
         }
-    }
-
-    fn clock(&self) -> MutexGuard<'_, Clock> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds the slot of a newly opened file, and closes another file if the pool is full.
-    fn add(&self, slot: Arc<Slot>) {
-        let mut clock = self.clock();
-        let closed = if clock.slots.len() < clock.capacity.max(1) {
-            clock.slots.push(slot);
-            None
-        } else {
-            let place = clock.advance();
-            let closed = clock.slots[place].take();
-            clock.slots[place] = slot;
-            closed
-        };
-        // Close the file and its map only after releasing the clock, so that other threads can
-        // proceed.
-        drop(clock);
+        let closed = open.push(id, Arc::clone(&handle));
+        drop(open);
         drop(closed);
-    }
-
-    fn remove(&self, slot: &Arc<Slot>) {
-        let mut clock = self.clock();
-        clock.slots.retain(|other| !Arc::ptr_eq(other, slot));
+        handle
     }
 
     /// Closes all files and lowers the capacity, because the process ran out of file descriptors.
     fn shrink(&self) {
-        let mut clock = self.clock();
-        let fewer = (clock.slots.len() / 2).max(MIN_OPEN_FILES);
-        clock.capacity = clock.capacity.min(fewer);
-        let closed: Vec<_> = clock.slots.drain(..).map(|slot| slot.take()).collect();
-        drop(clock);
+        let mut open = self.lock();
+        let fewer = (open.len() / 2).max(MIN_OPEN_FILES).min(open.cap().get());
+        let fewer = NonZeroUsize::new(fewer).unwrap_or(NonZeroUsize::MIN);
+        let closed = std::mem::replace(&mut *open, LruCache::new(fewer));
+        drop(open);
         drop(closed);
     }
 
     #[cfg(test)]
     fn open_files(&self) -> usize {
-        self.clock().slots.len()
-    }
-}
-
-impl Clock {
-    /// Returns the index of the slot to replace: the first one unused since the hand last passed,
-    /// or, if all are in use, the slot at the hand. There must be at least one slot.
-    fn advance(&mut self) -> usize {
-        // One round clears every flag, except those that other threads set in the meantime.
-        for _ in 0..=self.slots.len() {
-            let place = self.hand % self.slots.len();
-            self.hand = place + 1;
-            if !self.slots[place].used.swap(false, Ordering::Relaxed) {
-                return place;
-            }
-        }
-        self.hand % self.slots.len()
+        self.lock().len()
     }
 }
 
@@ -190,7 +119,8 @@ pub(crate) struct PooledFile {
     /// The absolute path, which stays valid if the process changes its working directory.
     absolute: PathBuf,
     identity: Identity,
-    slot: Arc<Slot>,
+    /// The key of the file in the pool.
+    id: u64,
     pool: &'static Pool,
 }
 
@@ -207,17 +137,17 @@ impl PooledFile {
             return Err(Error::invalid(path, "is not a regular file"));
         }
         let file = open(&absolute, pool).map_err(Error::io(path, "open"))?;
-        let metadata = file.metadata().map_err(Error::io(path, "open"))?;
-        let opened = Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let identity = Identity::of(&file.metadata().map_err(Error::io(path, "open"))?);
+        pool.add(id, file);
+        Ok(Self {
             path: path.to_path_buf(),
             absolute,
-            identity: Identity::of(&metadata),
-            slot: Arc::default(),
+            identity,
+            id,
             pool,
-        };
-        opened.keep(&mut opened.lock(), file);
-        opened.pool.add(Arc::clone(&opened.slot));
-        Ok(opened)
+        })
     }
 
     /// The path as given to [`Self::open`].
@@ -235,12 +165,7 @@ impl PooledFile {
     /// # Errors
     /// Fails if the file cannot be reopened, or was replaced or changed since it was first opened.
     pub fn handle(&self) -> Result<Arc<Handle>> {
-        if let Some(handle) = self.slot.get() {
-            return Ok(handle);
-        }
-        let mut guard = self.lock();
-        if let Some(handle) = guard.as_ref() {
-            self.slot.note_use();
+        if let Some(handle) = self.pool.lock().get(&self.id) {
             return Ok(Arc::clone(handle));
         }
         let action = "open again";
@@ -252,27 +177,14 @@ impl PooledFile {
                 "the file was replaced or changed since it was opened",
             ));
         }
-        let handle = self.keep(&mut guard, file);
-        drop(guard);
-        self.pool.add(Arc::clone(&self.slot));
-        Ok(handle)
-    }
-
-    fn lock(&self) -> std::sync::RwLockWriteGuard<'_, Option<Arc<Handle>>> {
-        let handle = &self.slot.handle;
-        handle.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn keep(&self, place: &mut Option<Arc<Handle>>, file: File) -> Arc<Handle> {
-        self.slot.note_use();
-        let map = OnceLock::new();
-        Arc::clone(place.insert(Arc::new(Handle { file, map })))
+        Ok(self.pool.add(self.id, file))
     }
 }
 
 impl Drop for PooledFile {
     fn drop(&mut self) {
-        self.pool.remove(&self.slot);
+        let closed = self.pool.lock().pop(&self.id);
+        drop(closed);
     }
 }
 
@@ -323,7 +235,7 @@ mod tests {
     }
 
     fn is_open(file: &PooledFile) -> bool {
-        file.slot.handle.read().unwrap().is_some()
+        file.pool.lock().contains(&file.id)
     }
 
     #[test]
@@ -348,19 +260,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = files(folder.path(), 20, pool(4));
         files[0].handle().unwrap();
-        let mut closed = 0;
         for file in &files[1..] {
             file.handle().unwrap();
-            closed += usize::from(!is_open(&files[0]));
+            assert!(is_open(&files[0]));
             files[0].handle().unwrap();
         }
-        // Each newly opened file clears some flags, so the hand can reach this file just after its
-        // flag was cleared.
-        assert!(closed <= 5, "closed {closed} times");
     }
 
     #[test]
-    fn a_held_handle_outlives_its_slot() {
+    fn a_held_handle_outlives_its_place_in_the_pool() {
         use std::io::Read;
         let folder = tempfile::tempdir().unwrap();
         let pool = pool(1);
