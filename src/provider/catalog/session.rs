@@ -25,8 +25,6 @@ use crate::provider::functions;
 use crate::provider::functions::bounded::bounded;
 use crate::provider::functions::memory::SessionMemory;
 use crate::provider::introspection;
-#[cfg(feature = "parquet")]
-use crate::provider::parquet::AttributedParquet;
 use crate::provider::rules::order;
 
 /// Names that a schema cannot have.
@@ -176,8 +174,6 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
             factories.insert((*keyword).to_string(), Arc::new(factory));
         }
     }
-    #[cfg(feature = "parquet")]
-    AttributedParquet::register(&mut ctx.state_ref().write());
     let ours = ArrayFormatFactory::all().into_iter();
     let ours = ours.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
     let of_rows = RowFormatFactory::all(&ctx.state()).into_iter();

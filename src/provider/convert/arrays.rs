@@ -4,36 +4,29 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::sync_channel;
 
-use arrow::array::{ArrayRef, AsArray};
-use arrow::datatypes::Float64Type;
-use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::common::{Result, plan_err};
 use datafusion::prelude::SessionConfig;
 
 use crate::format::array::{
-    ArrayFile, ArrayWriter, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
-    FILL_ATTRIBUTES, Fill, copy_chunk,
+    ArrayFile, Categories, Compression, Dataset, DatasetMetadata, DatasetSpec, Dtype,
+    FILL_ATTRIBUTES, Fill,
 };
 use crate::format::io::storage::Access;
 use crate::format::npy::contiguous_chunk;
 use crate::format::tet::LIMITS;
-use crate::grid::{ChunkGrid, CoordinateSource, Selection, Window, infer_labels};
+use crate::grid::{CoordinateSource, Selection, infer_labels};
 use crate::provider::adapters::arrays::{
-    ArrayContainer, ArrayDataset, MEANINGFUL, StoredArray, StoredWindowReader, WriteOptions, base,
-    create_file, group,
+    ArrayContainer, ArrayDataset, MEANINGFUL, StoredArray, WriteOptions, base, create_file, group,
 };
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::FormatRegistry;
-use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
+use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::settings::unpack::Unpack;
-use crate::provider::convert::copy_blocks;
+use crate::provider::convert::copy_blocks::{CellForm, copy};
 use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
 use crate::provider::copy::{CoordinateDataset, FinishedAxis, chunk_shape};
-use crate::provider::source::{GridSource, WindowReader};
-
-/// The blocks in memory at a time: one being read, one waiting, one being written.
-const IN_FLIGHT: u64 = 3;
+use crate::provider::source::GridSource;
 
 /// The source of an array in the output.
 enum ArraySource {
@@ -41,17 +34,6 @@ enum ArraySource {
     Array(Arc<StoredArray>, CellForm),
     /// Coordinates that are stored as labels in the input.
     Cells(Arc<[u8]>),
-}
-
-/// The form in which the cells of a dataset are copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CellForm {
-    /// The stored cells, unchanged.
-    Cells,
-    /// The stored cells, with all fill values replaced by a single one.
-    CellsWithOneFill,
-    /// The unpacked values.
-    Values,
 }
 
 /// Copies the arrays of a file.
@@ -378,131 +360,4 @@ fn unfit(shape: &[u64], metadata: &DatasetMetadata) -> Option<String> {
             LIMITS.attributes
         )
     })
-}
-
-/// Copies an array. One thread reads blocks, and this one splits them into chunks and writes these.
-fn copy(
-    stored: &Arc<StoredArray>,
-    copied: CellForm,
-    number: usize,
-    writer: &mut dyn ArrayWriter,
-    options: &ConvertOptions,
-    progress: &ConvertProgress,
-) -> Result<()> {
-    let Some(described) = writer.dataset(number).cloned() else {
-        return exec_err!(
-            "{}: no dataset with index {number}",
-            writer.path().display()
-        );
-    };
-    let size = described.check(writer.path())?.size();
-    let most_bytes = options.memory as u64 / IN_FLIGHT;
-    let extents = copy_blocks::extents(
-        stored.chunk_grid(),
-        described.chunk_shape(),
-        size,
-        most_bytes,
-    );
-    let shape = described.shape();
-    let grid = ChunkGrid::new(shape.to_vec(), extents);
-    let windows = Selection::all(shape).chunks(&grid);
-    let count = windows.count().unwrap_or(u64::MAX);
-    std::thread::scope(|scope| {
-        let (sender, receiver) = sync_channel::<Result<(Window, Vec<u8>)>>(1);
-        let reading = Arc::clone(stored);
-        let (windows, grid) = (&windows, &grid);
-        scope.spawn(move || {
-            let read_options = ReadOptions {
-                access: Access::Pread,
-                ..ReadOptions::default()
-            };
-            let mut reader = StoredWindowReader::new(Arc::clone(&reading), &read_options);
-            for nth in 0..count {
-                let Some(position) = windows.nth(nth) else {
-                    return;
-                };
-                let window = grid.window(&position);
-                let read = read(&mut reader, &reading, copied, &window, progress);
-                let is_last = read.is_err();
-                // The receiver is dropped if writing has failed.
-                if sender.send(read.map(|cells| (window, cells))).is_err() || is_last {
-                    return;
-                }
-            }
-        });
-        for read in receiver {
-            let (window, cells) = read?;
-            write(&window, &cells, &described, size, number, writer, progress)?;
-            progress.done.fetch_add(window.cells(), Ordering::Relaxed);
-        }
-        Ok(())
-    })
-}
-
-fn read(
-    reader: &mut StoredWindowReader,
-    array: &StoredArray,
-    copied: CellForm,
-    window: &Window,
-    progress: &ConvertProgress,
-) -> Result<Vec<u8>> {
-    reader.open(window, None)?;
-    loop {
-        progress.check()?;
-        if reader.advance()? {
-            let all = 0..window.cells();
-            if copied == CellForm::Values {
-                return Ok(unpacked_cells(&reader.read(&[all])?[0]));
-            }
-            let mut cells = reader.cells(0, all)?.to_vec();
-            if copied == CellForm::CellsWithOneFill {
-                array.unify_fills(&mut cells);
-            }
-            return Ok(cells);
-        }
-    }
-}
-
-/// Returns unpacked values as bytes, with NaN in place of nulls.
-fn unpacked_cells(values: &ArrayRef) -> Vec<u8> {
-    let values = values.as_primitive::<Float64Type>().iter();
-    let cells = values.map(|value| value.unwrap_or(f64::NAN).to_le_bytes());
-    cells.flatten().collect()
-}
-
-/// Splits a block into chunks and writes them.
-fn write(
-    window: &Window,
-    cells: &[u8],
-    dataset: &Dataset,
-    size: u64,
-    number: usize,
-    writer: &mut dyn ArrayWriter,
-    progress: &ConvertProgress,
-) -> Result<()> {
-    let chunks = ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec());
-    if let Some(only) = chunks.chunk_equal_to(window) {
-        return Ok(writer.write_chunk(number, &only, cells)?);
-    }
-    // Treat the block as an array of its own. Blocks begin at chunk boundaries, so their chunks are
-    // chunks of the dataset.
-    let shape: Vec<u64> = window.shape().collect();
-    let local = dataset.with_shape(&shape);
-    let first = window.ranges().iter().zip(dataset.chunk_shape());
-    let first: Vec<u64> = first.map(|(range, extent)| range.start / extent).collect();
-    let inside = Selection::all(&shape).chunks(&ChunkGrid::new(
-        shape.clone(),
-        dataset.chunk_shape().to_vec(),
-    ));
-    let mut buffer = Vec::new();
-    for nth in 0..inside.count().unwrap_or(0) {
-        let Some(position) = inside.nth(nth) else {
-            break;
-        };
-        progress.check()?;
-        copy_chunk(&local, size, &position, cells, &mut buffer);
-        let chunk: Vec<u64> = first.iter().zip(&position).map(|(a, b)| a + b).collect();
-        writer.write_chunk(number, &chunk, &buffer)?;
-    }
-    Ok(())
 }

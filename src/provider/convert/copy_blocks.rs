@@ -1,13 +1,168 @@
-//! Chooses the blocks in which an array is copied when its chunk shape changes.
+//! Copies the cells of an array in blocks, which may be cut differently than the chunks of its source.
 
-use crate::grid::ChunkGrid;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::sync_channel;
+
+use arrow::array::{ArrayRef, AsArray};
+use arrow::datatypes::Float64Type;
+use datafusion::common::{Result, exec_err};
+
+use crate::format::array::{ArrayWriter, Dataset, copy_chunk};
+use crate::format::io::storage::Access;
+use crate::grid::{ChunkGrid, Selection, Window};
+use crate::provider::adapters::arrays::{StoredArray, StoredWindowReader};
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::convert::{ConvertOptions, ConvertProgress};
+use crate::provider::source::WindowReader;
+
+/// The blocks in memory at a time: one being read, one waiting, one being written.
+const IN_FLIGHT: u64 = 3;
+
+/// The form in which the cells of a dataset are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CellForm {
+    /// The stored cells, unchanged.
+    Cells,
+    /// The stored cells, with all fill values replaced by a single one.
+    CellsWithOneFill,
+    /// The unpacked values.
+    Values,
+}
+
+/// Copies an array. One thread reads blocks, and this one splits them into chunks and writes these.
+pub(super) fn copy(
+    stored: &Arc<StoredArray>,
+    copied: CellForm,
+    number: usize,
+    writer: &mut dyn ArrayWriter,
+    options: &ConvertOptions,
+    progress: &ConvertProgress,
+) -> Result<()> {
+    let Some(described) = writer.dataset(number).cloned() else {
+        return exec_err!(
+            "{}: no dataset with index {number}",
+            writer.path().display()
+        );
+    };
+    let size = described.check(writer.path())?.size();
+    let most_bytes = options.memory as u64 / IN_FLIGHT;
+    let extents = extents(
+        stored.chunk_grid(),
+        described.chunk_shape(),
+        size,
+        most_bytes,
+    );
+    let shape = described.shape();
+    let grid = ChunkGrid::new(shape.to_vec(), extents);
+    let windows = Selection::all(shape).chunks(&grid);
+    let count = windows.count().unwrap_or(u64::MAX);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel::<Result<(Window, Vec<u8>)>>(1);
+        let reading = Arc::clone(stored);
+        let (windows, grid) = (&windows, &grid);
+        scope.spawn(move || {
+            let read_options = ReadOptions {
+                access: Access::Pread,
+                ..ReadOptions::default()
+            };
+            let mut reader = StoredWindowReader::new(Arc::clone(&reading), &read_options);
+            for nth in 0..count {
+                let Some(position) = windows.nth(nth) else {
+                    return;
+                };
+                let window = grid.window(&position);
+                let read = read(&mut reader, &reading, copied, &window, progress);
+                let is_last = read.is_err();
+                // The receiver is dropped if writing has failed.
+                if sender.send(read.map(|cells| (window, cells))).is_err() || is_last {
+                    return;
+                }
+            }
+        });
+        for read in receiver {
+            let (window, cells) = read?;
+            write(&window, &cells, &described, size, number, writer, progress)?;
+            progress.done.fetch_add(window.cells(), Ordering::Relaxed);
+        }
+        Ok(())
+    })
+}
+
+fn read(
+    reader: &mut StoredWindowReader,
+    array: &StoredArray,
+    copied: CellForm,
+    window: &Window,
+    progress: &ConvertProgress,
+) -> Result<Vec<u8>> {
+    reader.open(window, None)?;
+    loop {
+        progress.check()?;
+        if reader.advance()? {
+            let all = 0..window.cells();
+            if copied == CellForm::Values {
+                return Ok(unpacked_cells(&reader.read(&[all])?[0]));
+            }
+            let mut cells = reader.cells(0, all)?.to_vec();
+            if copied == CellForm::CellsWithOneFill {
+                array.unify_fills(&mut cells);
+            }
+            return Ok(cells);
+        }
+    }
+}
+
+/// Returns unpacked values as bytes, with NaN in place of nulls.
+fn unpacked_cells(values: &ArrayRef) -> Vec<u8> {
+    let values = values.as_primitive::<Float64Type>().iter();
+    let cells = values.map(|value| value.unwrap_or(f64::NAN).to_le_bytes());
+    cells.flatten().collect()
+}
+
+/// Splits a block into chunks and writes them.
+fn write(
+    window: &Window,
+    cells: &[u8],
+    dataset: &Dataset,
+    size: u64,
+    number: usize,
+    writer: &mut dyn ArrayWriter,
+    progress: &ConvertProgress,
+) -> Result<()> {
+    let chunks = ChunkGrid::new(dataset.shape().to_vec(), dataset.chunk_shape().to_vec());
+    if let Some(only) = chunks.chunk_equal_to(window) {
+        return Ok(writer.write_chunk(number, &only, cells)?);
+    }
+    // Treat the block as an array of its own. Blocks begin at chunk boundaries, so their chunks are
+    // chunks of the dataset.
+    let shape: Vec<u64> = window.shape().collect();
+    let local = dataset.with_shape(&shape);
+    let first = window.ranges().iter().zip(dataset.chunk_shape());
+    let first: Vec<u64> = first.map(|(range, extent)| range.start / extent).collect();
+    let inside = Selection::all(&shape).chunks(&ChunkGrid::new(
+        shape.clone(),
+        dataset.chunk_shape().to_vec(),
+    ));
+    let mut buffer = Vec::new();
+    for nth in 0..inside.count().unwrap_or(0) {
+        let Some(position) = inside.nth(nth) else {
+            break;
+        };
+        progress.check()?;
+        copy_chunk(&local, size, &position, cells, &mut buffer);
+        let chunk: Vec<u64> = first.iter().zip(&position).map(|(a, b)| a + b).collect();
+        writer.write_chunk(number, &chunk, &buffer)?;
+    }
+    Ok(())
+}
 
 /// Returns the extents of the blocks in which an array is copied.
 ///
 /// A block is a multiple of the output's chunks. It grows along the axes on which it would split
 /// chunks of the input, as long as it has at most `most_bytes` bytes. A block of one output chunk
 /// is used in any case.
-pub(super) fn extents(from: &ChunkGrid, to: &[u64], cell_bytes: u64, most_bytes: u64) -> Vec<u64> {
+fn extents(from: &ChunkGrid, to: &[u64], cell_bytes: u64, most_bytes: u64) -> Vec<u64> {
     let shape = from.shape();
     let clipped = |extent: u64, axis: usize| extent.min(shape[axis].max(1));
     let mut window: Vec<u64> = (0..to.len()).map(|axis| clipped(to[axis], axis)).collect();

@@ -17,6 +17,7 @@ mod assembly;
 mod axes;
 mod chunk_lookup;
 mod columns;
+mod dataset_metadata;
 mod format;
 mod lineage;
 mod measure;
@@ -32,5 +33,5 @@ pub(in crate::provider) use options::Spelling;
 pub use options::{AxisOrder, CopyOptions};
 pub(in crate::provider) use row_formats::RowFormatFactory;
 #[cfg(feature = "parquet")]
-pub(in crate::provider) use row_formats::unwrap_row_format;
+pub(in crate::provider) use row_formats::parquet_columns;
 pub(in crate::provider) use target::{CoordinateDataset, chunk_shape};

@@ -34,6 +34,8 @@ use url::Url;
 
 use crate::error::Error;
 use crate::format::io::target::{self, TemporaryDirectory};
+#[cfg(feature = "parquet")]
+use crate::provider::parquet::ParquetColumns;
 
 /// The file extensions, each with DataFusion's name of the format.
 const EXTENSIONS: [(&str, &str); 7] = [
@@ -85,39 +87,62 @@ impl FileFormatFactory for RowFormatFactory {
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
         let format = self.format.create(state, format_options)?;
-        Ok(Arc::new(RowFormat(format)))
+        Ok(Arc::new(RowFormat::new(format)))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(RowFormat(self.format.default()))
+        Arc::new(RowFormat::new(self.format.default()))
     }
 }
 
-/// A DataFusion format with an atomic `COPY`.
+/// A DataFusion format with an atomic `COPY`. Parquet keeps the attributes of columns.
 #[derive(Debug)]
-struct RowFormat(Arc<dyn FileFormat>);
+struct RowFormat {
+    inner: Arc<dyn FileFormat>,
+    #[cfg(feature = "parquet")]
+    parquet: Option<ParquetColumns>,
+}
 
-/// Returns the DataFusion format wrapped by a [`RowFormatFactory`], or any other format unchanged.
-#[cfg(feature = "parquet")]
-pub(in crate::provider) fn unwrap_row_format(format: &Arc<dyn FileFormat>) -> &Arc<dyn FileFormat> {
-    match format.downcast_ref::<RowFormat>() {
-        Some(RowFormat(inner)) => inner,
-        None => format,
+impl RowFormat {
+    fn new(inner: Arc<dyn FileFormat>) -> Self {
+        Self {
+            #[cfg(feature = "parquet")]
+            parquet: ParquetColumns::of(inner.as_ref()),
+            inner,
+        }
     }
+
+    /// Returns the format that writes the rows of `input`.
+    fn writer(&self, input: &Arc<dyn ExecutionPlan>, conf: &FileSinkConfig) -> Arc<dyn FileFormat> {
+        #[cfg(feature = "parquet")]
+        if let Some(parquet) = &self.parquet {
+            return Arc::new(parquet.writer(input, conf));
+        }
+        let _ = (input, conf);
+        Arc::clone(&self.inner)
+    }
+}
+
+/// Returns the columns of a table in the Parquet format of a [`RowFormatFactory`].
+#[cfg(feature = "parquet")]
+pub(in crate::provider) fn parquet_columns(
+    format: &Arc<dyn FileFormat>,
+) -> Option<&ParquetColumns> {
+    format.downcast_ref::<RowFormat>()?.parquet.as_ref()
 }
 
 #[async_trait]
 impl FileFormat for RowFormat {
     fn get_ext(&self) -> String {
-        self.0.get_ext()
+        self.inner.get_ext()
     }
 
     fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
-        self.0.get_ext_with_compression(compression)
+        self.inner.get_ext_with_compression(compression)
     }
 
     fn compression_type(&self) -> Option<FileCompressionType> {
-        self.0.compression_type()
+        self.inner.compression_type()
     }
 
     async fn infer_schema(
@@ -126,7 +151,14 @@ impl FileFormat for RowFormat {
         store: &Arc<dyn ObjectStore>,
         objects: &[ObjectMeta],
     ) -> Result<SchemaRef> {
-        self.0.infer_schema(state, store, objects).await
+        let schema = self.inner.infer_schema(state, store, objects).await?;
+        #[cfg(feature = "parquet")]
+        if let Some(parquet) = &self.parquet {
+            parquet
+                .infer_attributes(&schema, state, store, objects)
+                .await?;
+        }
+        Ok(schema)
     }
 
     async fn infer_stats(
@@ -136,7 +168,9 @@ impl FileFormat for RowFormat {
         table_schema: SchemaRef,
         object: &ObjectMeta,
     ) -> Result<Statistics> {
-        self.0.infer_stats(state, store, table_schema, object).await
+        self.inner
+            .infer_stats(state, store, table_schema, object)
+            .await
     }
 
     async fn infer_ordering(
@@ -146,7 +180,7 @@ impl FileFormat for RowFormat {
         table_schema: SchemaRef,
         object: &ObjectMeta,
     ) -> Result<Option<LexOrdering>> {
-        self.0
+        self.inner
             .infer_ordering(state, store, table_schema, object)
             .await
     }
@@ -158,7 +192,7 @@ impl FileFormat for RowFormat {
         table_schema: SchemaRef,
         object: &ObjectMeta,
     ) -> Result<FileMeta> {
-        self.0
+        self.inner
             .infer_stats_and_ordering(state, store, table_schema, object)
             .await
     }
@@ -168,7 +202,7 @@ impl FileFormat for RowFormat {
         state: &dyn Session,
         conf: FileScanConfig,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.0.create_physical_plan(state, conf).await
+        self.inner.create_physical_plan(state, conf).await
     }
 
     async fn create_writer_physical_plan(
@@ -178,8 +212,8 @@ impl FileFormat for RowFormat {
         conf: FileSinkConfig,
         order_requirements: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let format = self.writer(&input, &conf);
         let Some(place) = CopyPaths::of(&conf)? else {
-            let format = &self.0;
             return format
                 .create_writer_physical_plan(input, state, conf, order_requirements)
                 .await;
@@ -188,7 +222,7 @@ impl FileFormat for RowFormat {
             table_paths: vec![place.url()?],
             ..conf
         };
-        let writer = self.0.create_writer_physical_plan(
+        let writer = format.create_writer_physical_plan(
             Arc::clone(&input),
             state,
             conf,
@@ -204,7 +238,7 @@ impl FileFormat for RowFormat {
     }
 
     fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
-        self.0.file_source(table_schema)
+        self.inner.file_source(table_schema)
     }
 }
 

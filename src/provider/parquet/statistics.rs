@@ -3,51 +3,29 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{Result, Statistics};
-use datafusion::config::ConfigOptions;
+use datafusion::common::Statistics;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{
     FileGroup, FileScanConfig, FileScanConfigBuilder, ParquetSource,
 };
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
+
+use crate::provider::rules::operators::ReplaceOperators;
 
 /// Makes the min and max of floating-point columns in Parquet files inexact.
 ///
 /// According to the Parquet specification, min and max ignore NaN. DataFusion 55 treats a column
 /// with equal exact min and max as constant, and thus reads `[2.0, NaN]` as `[2.0, 2.0]`. It also
 /// answers `max(x)` from the statistics.
-#[derive(Debug, Default)]
-pub(crate) struct InexactFloatBounds;
-
-impl PhysicalOptimizerRule for InexactFloatBounds {
-    fn name(&self) -> &str {
-        "InexactFloatBounds"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = plan.transform_up(|node| {
-            let source = node.downcast_ref::<DataSourceExec>();
-            let files =
-                source.and_then(|source| source.data_source().downcast_ref::<FileScanConfig>());
-            Ok(match files.and_then(inexact) {
-                Some(files) => Transformed::yes(DataSourceExec::from_data_source(files) as _),
-                None => Transformed::no(node),
-            })
-        });
-        plan.data()
-    }
-}
+pub(crate) const INEXACT_FLOAT_BOUNDS: ReplaceOperators = ReplaceOperators {
+    name: "InexactFloatBounds",
+    replacement: |operator| {
+        let source = operator.downcast_ref::<DataSourceExec>();
+        let files = source.and_then(|source| source.data_source().downcast_ref::<FileScanConfig>());
+        let files = files.and_then(inexact);
+        Ok(files.map(|files| DataSourceExec::from_data_source(files) as _))
+    },
+};
 
 /// Returns the scan with inexact statistics, or `None` unless it reads Parquet files with
 /// floating-point columns.

@@ -6,5 +6,6 @@ pub mod filter_pushdown;
 pub(crate) mod logic;
 pub(crate) mod long_limits;
 pub(crate) mod nested_loops;
+pub(crate) mod operators;
 pub(crate) mod order;
 pub mod probe_sides;

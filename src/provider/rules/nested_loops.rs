@@ -9,12 +9,10 @@ use std::fmt::{self, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, Result, internal_err, resources_datafusion_err};
-use datafusion::config::ConfigOptions;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::execution_plan::{
     ChildrenPropertiesMode, ReplaceChildrenOptions, reset_plan_states,
 };
@@ -24,54 +22,41 @@ use datafusion::physical_plan::{
     replace_children_if_necessary,
 };
 
+use crate::provider::rules::operators::ReplaceOperators;
+
 /// The operators of a recursive query, which cannot be executed again on their own.
 const RECURSIVE: [&str; 2] = ["RecursiveQueryExec", "WorkTableExec"];
 
-/// A rule that puts a [`BuildSideExec`] between each nested-loop join and its build side.
-#[derive(Debug, Default)]
-pub(crate) struct RestartBuildSides;
+/// Puts a [`BuildSideExec`] between each nested-loop join and its build side.
+pub(crate) const RESTART_BUILD_SIDES: ReplaceOperators = ReplaceOperators {
+    name: "RestartBuildSides",
+    replacement: with_restarts,
+};
 
-impl PhysicalOptimizerRule for RestartBuildSides {
-    fn name(&self) -> &str {
-        "RestartBuildSides"
+fn with_restarts(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() else {
+        return Ok(None);
+    };
+    let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
+    if left.is::<BuildSideExec>() {
+        return Ok(None);
     }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
-
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = plan.transform_up(|plan| {
-            let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() else {
-                return Ok(Transformed::no(plan));
-            };
-            let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
-            if left.is::<BuildSideExec>() {
-                return Ok(Transformed::no(plan));
-            }
-            let emits_build_rows = matches!(
-                join.join_type(),
-                JoinType::Left
-                    | JoinType::Full
-                    | JoinType::LeftSemi
-                    | JoinType::LeftAnti
-                    | JoinType::LeftMark
-            );
-            let partitions = right.output_partitioning().partition_count();
-            let build_side = BuildSideExec {
-                restarts: !(emits_build_rows && partitions > 1 || is_recursive(&left)?),
-                has_started: AtomicBool::new(false),
-                input: left,
-            };
-            let children: Vec<Arc<dyn ExecutionPlan>> = vec![Arc::new(build_side), right];
-            replace_children_if_necessary(plan, children).map(Transformed::yes)
-        });
-        Ok(plan?.data)
-    }
+    let emits_build_rows = matches!(
+        join.join_type(),
+        JoinType::Left
+            | JoinType::Full
+            | JoinType::LeftSemi
+            | JoinType::LeftAnti
+            | JoinType::LeftMark
+    );
+    let partitions = right.output_partitioning().partition_count();
+    let build_side = BuildSideExec {
+        restarts: !(emits_build_rows && partitions > 1 || is_recursive(&left)?),
+        has_started: AtomicBool::new(false),
+        input: left,
+    };
+    let children: Vec<Arc<dyn ExecutionPlan>> = vec![Arc::new(build_side), right];
+    replace_children_if_necessary(Arc::clone(plan), children).map(Some)
 }
 
 fn is_recursive(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {

@@ -26,14 +26,14 @@ use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::attributes::ResultAttributes;
 use crate::provider::join::zip::ZipJoins;
 #[cfg(feature = "parquet")]
-use crate::provider::parquet::InexactFloatBounds;
+use crate::provider::parquet::INEXACT_FLOAT_BOUNDS;
 use crate::provider::rules::analysis::{ResolveNearest, WrittenTimes};
 use crate::provider::rules::filter_pushdown::FilterPushdown;
 use crate::provider::rules::logic::{
     CombinedInLists, CountedSetOperations, EqualZeros, NullAwareInSubqueries,
 };
-use crate::provider::rules::long_limits::SpillLongLimits;
-use crate::provider::rules::nested_loops::RestartBuildSides;
+use crate::provider::rules::long_limits::SPILL_LONG_LIMITS;
+use crate::provider::rules::nested_loops::RESTART_BUILD_SIDES;
 use crate::provider::rules::probe_sides::ArrayProbeSides;
 
 /// DataFusion's rule that repartitions and sorts.
@@ -59,12 +59,12 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
     use Position::{After, Before, Last};
     let added: Vec<(Position, PhysicalRule)> = vec![
         #[cfg(feature = "parquet")]
-        (Position::First, Arc::new(InexactFloatBounds)),
+        (Position::First, Arc::new(INEXACT_FLOAT_BOUNDS)),
         (After(JOIN_SELECTION), Arc::new(ArrayProbeSides::new())),
         (Before(REQUIREMENTS), Arc::new(ZipJoins::new())),
         (Before(REQUIREMENTS), Arc::new(ArrayAggregates::new())),
-        (Last, Arc::new(SpillLongLimits)),
-        (Last, Arc::new(RestartBuildSides)),
+        (Last, Arc::new(SPILL_LONG_LIMITS)),
+        (Last, Arc::new(RESTART_BUILD_SIDES)),
     ];
     for (position, rule) in added {
         if rules.iter().any(|other| other.name() == rule.name()) {

@@ -1,26 +1,21 @@
-//! A Parquet format that wraps DataFusion's own and keeps column attributes.
+//! Keeps the attributes of columns in Parquet files, and writes no statistics of NaN.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{GetExt, Result, Statistics};
+use datafusion::common::Result;
 use datafusion::config::TableParquetOptions;
-use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
-use datafusion::datasource::file_format::parquet::{ParquetFormat, ParquetFormatFactory};
-use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::ListingTable;
-use datafusion::datasource::physical_plan::{FileScanConfig, FileSinkConfig, FileSource};
+use datafusion::datasource::physical_plan::FileSinkConfig;
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::datasource::table_schema::TableSchema;
-use datafusion::execution::session_state::SessionState;
 use datafusion::object_store::{ObjectMeta, ObjectStore};
-use datafusion::physical_expr::{LexOrdering, LexRequirement};
 use datafusion::physical_plan::ExecutionPlan;
 
-use crate::provider::copy::unwrap_row_format;
+use crate::provider::copy::parquet_columns;
 use crate::provider::scan::ArrayScan;
 use crate::provider::source::{DATASET, DIMENSION};
 
@@ -29,60 +24,10 @@ const NO_ATTRIBUTES: [&str; 2] = ["ARROW:", "PARQUET:"];
 /// The value of the writer option `statistics_enabled` that disables statistics.
 const NO_STATISTICS: &str = "none";
 
-/// A wrapper of DataFusion's Parquet factory whose tables keep the attributes of their columns.
+/// The columns of one table of Parquet files.
 #[derive(Debug)]
-pub(crate) struct AttributedParquet {
-    inner: Arc<dyn FileFormatFactory>,
-}
-
-impl AttributedParquet {
-    /// Replaces DataFusion's factory in a session.
-    pub fn register(state: &mut SessionState) {
-        let inner = state.get_file_format_factory("parquet");
-        let inner = inner.filter(|inner| inner.is::<ParquetFormatFactory>());
-        if let Some(inner) = inner {
-            // Registration with `overwrite` set never fails.
-            let _ = state.register_file_format(Arc::new(Self { inner }), true);
-        }
-    }
-}
-
-impl GetExt for AttributedParquet {
-    fn get_ext(&self) -> String {
-        self.inner.get_ext()
-    }
-}
-
-impl FileFormatFactory for AttributedParquet {
-    fn create(
-        &self,
-        state: &dyn Session,
-        options: &HashMap<String, String>,
-    ) -> Result<Arc<dyn FileFormat>> {
-        Ok(attributed(self.inner.create(state, options)?))
-    }
-
-    fn default(&self) -> Arc<dyn FileFormat> {
-        attributed(self.inner.default())
-    }
-}
-
-fn attributed(inner: Arc<dyn FileFormat>) -> Arc<dyn FileFormat> {
-    match inner.downcast_ref::<ParquetFormat>() {
-        Some(parquet) => Arc::new(AttributedFormat {
-            options: parquet.options().clone(),
-            inner,
-            attributes: OnceLock::new(),
-        }),
-        None => inner,
-    }
-}
-
-/// The format of one table.
-#[derive(Debug)]
-struct AttributedFormat {
+pub(in crate::provider) struct ParquetColumns {
     options: TableParquetOptions,
-    inner: Arc<dyn FileFormat>,
     /// The attributes that all files agree on, by column name. Set once the schema has been
     /// inferred, which itself has no attributes.
     attributes: OnceLock<HashMap<String, Attributes>>,
@@ -92,8 +37,7 @@ struct AttributedFormat {
 /// metadata, or `None` for other tables.
 pub(crate) fn annotated_schema(table: &dyn TableProvider) -> Option<SchemaRef> {
     let files = table.downcast_ref::<ListingTable>()?;
-    let format = unwrap_row_format(&files.options().format).downcast_ref::<AttributedFormat>()?;
-    let attributes = format.attributes.get()?;
+    let attributes = parquet_columns(&files.options().format)?.attributes.get()?;
     let schema = table.schema();
     let columns = schema
         .fields()
@@ -108,28 +52,24 @@ pub(crate) fn annotated_schema(table: &dyn TableProvider) -> Option<SchemaRef> {
     Some(Arc::new(Schema::new(columns.collect::<Vec<_>>())))
 }
 
-#[async_trait]
-impl FileFormat for AttributedFormat {
-    fn get_ext(&self) -> String {
-        self.inner.get_ext()
+impl ParquetColumns {
+    /// Returns the columns of a table in DataFusion's Parquet format, or `None` for another format.
+    pub fn of(format: &dyn FileFormat) -> Option<Self> {
+        let parquet = format.downcast_ref::<ParquetFormat>()?;
+        Some(Self {
+            options: parquet.options().clone(),
+            attributes: OnceLock::new(),
+        })
     }
 
-    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
-        self.inner.get_ext_with_compression(compression)
-    }
-
-    fn compression_type(&self) -> Option<FileCompressionType> {
-        self.inner.compression_type()
-    }
-
-    /// Infers the schema, and records the attributes of its columns.
-    async fn infer_schema(
+    /// Records the attributes of the columns of `schema`, which was inferred from `objects`.
+    pub async fn infer_attributes(
         &self,
+        schema: &Schema,
         state: &dyn Session,
         store: &Arc<dyn ObjectStore>,
         objects: &[ObjectMeta],
-    ) -> Result<SchemaRef> {
-        let schema = self.inner.infer_schema(state, store, objects).await?;
+    ) -> Result<()> {
         let single = ParquetFormat::default()
             .with_options(self.options.clone())
             .with_skip_metadata(false);
@@ -150,59 +90,22 @@ impl FileFormat for AttributedFormat {
                     .collect(),
             });
             if attributes.iter().flatten().all(Attributes::is_empty) {
-                return Ok(schema);
+                return Ok(());
             }
         }
         let names = schema.fields().iter().map(|field| field.name().clone());
         let attributes = names.zip(attributes.into_iter().flatten());
         // A concurrent call may already have set the same attributes.
         let _ = self.attributes.set(attributes.collect());
-        Ok(schema)
+        Ok(())
     }
 
-    async fn infer_stats(
-        &self,
-        state: &dyn Session,
-        store: &Arc<dyn ObjectStore>,
-        table_schema: SchemaRef,
-        object: &ObjectMeta,
-    ) -> Result<Statistics> {
-        let inner = &self.inner;
-        inner.infer_stats(state, store, table_schema, object).await
-    }
-
-    async fn infer_ordering(
-        &self,
-        state: &dyn Session,
-        store: &Arc<dyn ObjectStore>,
-        table_schema: SchemaRef,
-        object: &ObjectMeta,
-    ) -> Result<Option<LexOrdering>> {
-        let inner = &self.inner;
-        inner
-            .infer_ordering(state, store, table_schema, object)
-            .await
-    }
-
-    async fn create_physical_plan(
-        &self,
-        state: &dyn Session,
-        conf: FileScanConfig,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.inner.create_physical_plan(state, conf).await
-    }
-
-    /// Disables statistics for columns that may contain NaN. DataFusion 55 would otherwise read a
-    /// column as constant if its min equals its max.
-    async fn create_writer_physical_plan(
-        &self,
-        input: Arc<dyn ExecutionPlan>,
-        state: &dyn Session,
-        conf: FileSinkConfig,
-        order: Option<LexRequirement>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    /// Returns the format that writes the rows of `input`, without statistics for columns that may
+    /// contain NaN. DataFusion 55 would otherwise read a column as constant if its min equals its
+    /// max.
+    pub fn writer(&self, input: &Arc<dyn ExecutionPlan>, conf: &FileSinkConfig) -> ParquetFormat {
         let mut options = self.options.clone();
-        let is_nan_null = reads_nan_as_null(&input);
+        let is_nan_null = reads_nan_as_null(input);
         for field in conf.output_schema().fields() {
             if field.data_type().is_floating() && !(is_nan_null && is_of_array(field)) {
                 let column = options.column_specific_options.entry(field.name().clone());
@@ -210,14 +113,7 @@ impl FileFormat for AttributedFormat {
                 statistics.get_or_insert_with(|| NO_STATISTICS.to_string());
             }
         }
-        let format = ParquetFormat::default().with_options(options);
-        format
-            .create_writer_physical_plan(input, state, conf, order)
-            .await
-    }
-
-    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
-        self.inner.file_source(table_schema)
+        ParquetFormat::default().with_options(options)
     }
 }
 
