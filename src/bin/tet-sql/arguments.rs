@@ -3,16 +3,15 @@
 use crate::failure::Failure;
 use crate::output::appearance::Format;
 #[cfg(feature = "serve")]
-use crate::serve::ServeArguments;
+use crate::serve::arguments::ServeArguments;
 use crate::session::Input;
-use crate::size::parse_size;
+use crate::shared_arguments::{Reading, Resources};
 use crate::tet;
-use clap::{Args, ColorChoice, CommandFactory, Parser, ValueEnum};
+use clap::{ColorChoice, CommandFactory, Parser};
 use clap_complete::Shell;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tet_sql::{Access, ArrayOptions, Unpack};
 
 /// The maximum width of the option list.
 const MOST_COLUMNS: usize = 80;
@@ -121,71 +120,6 @@ pub enum Subcommand {
     Tet(tet::Command),
 }
 
-// clap would use a doc comment on a flattened struct as the description of the command, so these
-// structs have plain comments.
-
-// The resources of queries.
-#[derive(Debug, Args)]
-pub struct Resources {
-    /// Method of reading files
-    #[arg(long, value_enum, default_value_t = ReadAccess::Mmap)]
-    access: ReadAccess,
-
-    /// Memory for queries, e.g. 512M or 2GiB [default: the memory budget of the first file]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub memory_limit: Option<u64>,
-
-    /// Worker threads [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
-
-    /// Set an option at the start, as SET does: tet.max_plan_nodes=50000 (may be given several times)
-    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
-    pub settings: Vec<(String, String)>,
-}
-
-// The interpretation of files.
-#[derive(Debug, Args)]
-pub struct Reading {
-    /// Open a small weather file made for trying things out
-    #[arg(long)]
-    pub demo: bool,
-
-    /// Keep axis labels as text, even where all of them are times or numbers
-    #[arg(long)]
-    text_labels: bool,
-
-    /// Name the dimensions of arrays whose file names none, between commas: time,lat,lon
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    dims: Option<Vec<String>>,
-
-    /// Leave coordinates in CF time units (hours since 1900-01-01) as numbers
-    #[arg(long)]
-    no_decode_times: bool,
-
-    /// Do not use other arrays as coordinates
-    #[arg(long)]
-    no_decode_coords: bool,
-
-    /// When to unpack values with their attributes scale_factor and add_offset: auto (integers of Zarr), always or
-    /// never
-    #[arg(long, value_name = "WHEN", default_value_t = Unpack::Auto)]
-    pub unpack: Unpack,
-
-    /// Ignore the footers of files, with their dimension names, labels and attributes
-    #[arg(long)]
-    ignore_footer: bool,
-}
-
-/// The method of reading files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ReadAccess {
-    /// Map files into memory
-    Mmap,
-    /// Read at offsets with pread
-    Pread,
-}
-
 impl Arguments {
     /// Writes the completion script or manual page, if requested. Returns `true` if one was
     /// written, because then nothing else is to be done.
@@ -202,45 +136,6 @@ impl Arguments {
         output.flush()?;
         Ok(self.completions.is_some() || self.man)
     }
-}
-
-impl Resources {
-    /// Returns the number of worker threads, which is also the number of partitions of a query.
-    pub fn threads(&self) -> usize {
-        match self.threads {
-            Some(threads) => usize::from(threads),
-            None => std::thread::available_parallelism().map_or(1, usize::from),
-        }
-    }
-
-    /// Returns the initial access method of the session.
-    pub fn access(&self) -> Access {
-        match self.access {
-            ReadAccess::Mmap => Access::Mmap,
-            ReadAccess::Pread => Access::Pread,
-        }
-    }
-}
-
-impl Reading {
-    /// Returns the options for opening files.
-    pub fn options(&self) -> Result<ArrayOptions, Failure> {
-        let mut options = ArrayOptions::new()
-            .with_text_labels(self.text_labels)
-            .with_ignore_footer(self.ignore_footer)
-            .with_decode_times(!self.no_decode_times)
-            .with_decode_coords(!self.no_decode_coords);
-        if let Some(dims) = &self.dims {
-            options.set("dims", &dims.join(","))?;
-        }
-        Ok(options)
-    }
-}
-
-/// Parses a setting into its name and value.
-fn parse_setting(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
-    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// Prints an error with a list of the options, or the requested help. Returns the exit status.

@@ -25,6 +25,7 @@ mod script;
 #[cfg(feature = "serve")]
 mod serve;
 mod session;
+mod shared_arguments;
 mod signals;
 mod size;
 mod statement;

@@ -8,11 +8,12 @@ use crate::output::{self, Output, SharedOutput};
 use crate::script::Script;
 use crate::session::Session;
 use crate::session::worker_threads::WorkerThreads;
+use crate::statement::dialect::{dialect, dialect_name};
+use crate::statement::outcome::{Extent, Outcome};
 use crate::statement::reading::grouped;
 use crate::statement::splitter::{self, ItemKind};
-use crate::statement::{self, Extent, Outcome, StatementOptions};
+use crate::statement::{self, StatementOptions};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -341,20 +342,6 @@ fn counted(rows: usize) -> String {
         1 => "1 row".to_owned(),
         _ => format!("{} rows", grouped(rows)),
     }
-}
-
-/// Returns the name of the session's SQL dialect, which `SET` may change.
-fn dialect_name(context: &SessionContext) -> String {
-    let state = context.state_ref();
-    let state = state.read();
-    state.config_options().sql_parser.dialect.to_string()
-}
-
-/// Returns the session's SQL dialect and its name.
-pub fn dialect(context: &SessionContext) -> (String, Box<dyn Dialect>) {
-    let name = dialect_name(context);
-    let dialect = dialect_from_str(&name).unwrap_or_else(|| Box::new(GenericDialect {}));
-    (name, dialect)
 }
 
 #[cfg(test)]

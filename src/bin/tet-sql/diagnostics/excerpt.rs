@@ -2,7 +2,7 @@
 
 use crate::diagnostics::advice::advised;
 use crate::failure::{Failure, one_line};
-use crate::run;
+use crate::statement::dialect::dialect;
 use crate::statement::tokens::{Tokens, offset};
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
@@ -99,7 +99,7 @@ fn parsed_location(message: &str) -> Option<(usize, Location)> {
 /// Returns the range of the first word in the statement that the message quotes or reports as an
 /// unknown field.
 fn named(context: &SessionContext, sql: &str, message: &str) -> Option<Range<usize>> {
-    let (_, dialect) = run::dialect(context);
+    let (_, dialect) = dialect(context);
     let tokens = Tokens::of(sql, dialect.as_ref()).tokens;
     let quoted = message.split('\'').skip(1).step_by(2);
     let field = message.strip_prefix("No field named ");

@@ -2,8 +2,8 @@
 
 use crate::output::progress::Progress;
 use crate::session::worker_threads::Cancellation;
+use crate::statement::outcome::{Error, Extent};
 use crate::statement::reading::Reading;
-use crate::statement::{Error, Extent};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;

@@ -7,22 +7,21 @@ pub mod head_and_tail;
 pub mod pager;
 pub mod picture;
 pub mod progress;
+pub mod sink;
 pub mod text_file;
 
 use crate::failure::Failure;
 use crate::output::appearance::{Appearance, Format};
 use crate::output::formats::Style;
 use crate::output::pager::Pager;
-use crate::output::text_file::{Pending, TextFile};
+use crate::output::sink::{Destination, Sink};
+use crate::output::text_file::TextFile;
 use crate::session::worker_threads::Cancellation;
 use crate::terminal;
-use std::io::{BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tet_sql::FormatRegistry;
-
-const BUFFER_BYTES: usize = 64 << 10;
 
 /// The extensions of files that hold a single result, and the content of such a file.
 const SINGLE: [(&str, Content); 7] = [
@@ -330,14 +329,7 @@ impl Output {
             }
             _ => Destination::Standard(std::io::stdout()),
         };
-        Sink(BufWriter::with_capacity(
-            BUFFER_BYTES,
-            Guard {
-                destination,
-                cancellation,
-                failure: None,
-            },
-        ))
+        Sink::new(destination, cancellation)
     }
 }
 
@@ -363,131 +355,11 @@ fn unknown_ending(ending: &str) -> String {
     )
 }
 
-/// A buffered writer for one result. It remembers why writing failed, because format writers keep
-/// only the text of an error.
-pub struct Sink<'a>(BufWriter<Guard<'a>>);
-
-impl Sink<'_> {
-    /// Writes the buffered bytes.
-    pub fn finish(&mut self) -> Result<(), Failure> {
-        let result = self.0.flush();
-        match self.failure() {
-            Some(failure) => Err(failure),
-            None => Ok(result?),
-        }
-    }
-
-    /// Completes the result. A file is written even if the result is empty. Waits until the user
-    /// quits the pager, if there is one.
-    pub fn end(&mut self) -> Result<(), Failure> {
-        let guard = self.0.get_mut();
-        if guard.cancellation.is_cancelled() {
-            return Ok(());
-        }
-        match &mut guard.destination {
-            Destination::File(file, pending) => {
-                let pending = match pending.take() {
-                    Some(pending) => pending,
-                    None => file.begin()?,
-                };
-                file.end(pending)?;
-            }
-            Destination::Pager(pager) => pager.end()?,
-            Destination::Standard(_) => {}
-        }
-        Ok(())
-    }
-
-    /// Returns the reason why writing failed, if it failed.
-    pub fn failure(&mut self) -> Option<Failure> {
-        self.0.get_mut().failure.take()
-    }
-}
-
-impl Write for Sink<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    /// Does nothing, because format writers flush after each batch, which would cause many small
-    /// writes. [`Sink::finish`] writes the buffered bytes.
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-struct Guard<'a> {
-    destination: Destination<'a>,
-    cancellation: Cancellation,
-    failure: Option<Failure>,
-}
-
-enum Destination<'a> {
-    Standard(Stdout),
-    Pager(Pager),
-    File(&'a TextFile, Option<Pending>),
-}
-
-impl Guard<'_> {
-    fn remember<T>(&mut self, result: std::io::Result<T>) -> std::io::Result<T> {
-        if let Err(error) = &result
-            && error.kind() != std::io::ErrorKind::Interrupted
-        {
-            self.failure = Some(match (error.kind(), &self.destination) {
-                // The user quit the pager, which ends this result but not the session.
-                (std::io::ErrorKind::BrokenPipe, Destination::Pager(_)) => Failure::Enough,
-                (std::io::ErrorKind::BrokenPipe, _) => Failure::BrokenPipe,
-                _ => Failure::message(format!("cannot write the result: {error}")),
-            });
-        }
-        result
-    }
-}
-
-impl Write for Guard<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.cancellation.is_cancelled() {
-            return Err(std::io::Error::other("cancelled"));
-        }
-        let result = match &mut self.destination {
-            Destination::Standard(stdout) => stdout.write(bytes),
-            Destination::Pager(pager) => pager.write(bytes),
-            Destination::File(file, pending) => match pending {
-                Some(pending) => pending.write(bytes),
-                None => file
-                    .begin()
-                    .and_then(|begun| pending.insert(begun).write(bytes)),
-            },
-        };
-        self.remember(result)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        let result = match &mut self.destination {
-            Destination::Standard(stdout) => stdout.flush(),
-            Destination::Pager(pager) => pager.flush(),
-            // Files are not buffered.
-            Destination::File(..) => Ok(()),
-        };
-        self.remember(result)
-    }
-}
-
-impl Drop for Guard<'_> {
-    /// Discards a result that was not completed.
-    fn drop(&mut self) {
-        if let Destination::File(file, pending) = &mut self.destination
-            && let Some(pending) = pending.take()
-        {
-            file.discard_result(pending);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::output::appearance::RowLimit;
+    use std::io::Write;
 
     fn opened(path: &Path, inputs: &[PathBuf]) -> Result<Output, Failure> {
         let mut output = Output::new(inputs.to_vec(), false);

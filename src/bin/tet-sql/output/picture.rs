@@ -2,8 +2,8 @@
 
 use crate::failure::Failure;
 use crate::run::Shell;
-use crate::statement::Error;
 use crate::statement::headers;
+use crate::statement::outcome::Error;
 use crate::statement::reading::grouped;
 use crate::statement::rewrite::rewritten;
 use crate::terminal;

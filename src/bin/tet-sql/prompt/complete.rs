@@ -1,15 +1,11 @@
 //! Completes the word before the cursor of the prompt.
 
-use crate::meta::help;
-use crate::output::appearance::Format;
 use crate::prompt::candidates::{Candidate, matching};
 use crate::prompt::files;
 use crate::prompt::keywords::KEYWORDS;
 use crate::prompt::names::Names;
 use crate::prompt::scope::{self, CursorContext};
-use clap::ValueEnum;
 use datafusion::sql::sqlparser::dialect::Dialect;
-use tet_sql_plot::ChartKind;
 
 /// The maximum number of labels that are offered.
 const MOST_LABELS: usize = 1000;
@@ -69,83 +65,8 @@ impl Names {
         }
     }
 
-    fn complete_meta(&self, text: &str, line: &str) -> (usize, Vec<Candidate>) {
-        let Some((name, rest)) = line.split_once(char::is_whitespace) else {
-            let mut names: Vec<&str> = help::names()
-                .filter(|name| name.starts_with(line))
-                .collect();
-            names.sort_unstable();
-            names.dedup();
-            let names = names.into_iter().map(Candidate::plain).collect();
-            return (text.len() - line.len(), names);
-        };
-        let start = word_start(text);
-        let choice = |choices: &[&str]| {
-            let choices = choices
-                .iter()
-                .filter(|choice| choice.starts_with(&text[start..]));
-            (
-                start,
-                choices.map(|choice| Candidate::plain(*choice)).collect(),
-            )
-        };
-        match name {
-            ".schema" | "\\d" | "\\d+" | ".chunks" | ".tables" | "\\dt" => {
-                self.complete_table(start, &text[start..])
-            }
-            ".close" => {
-                let schemas = self.tables.iter().map(|names| names.schema.as_str());
-                (start, matching(schemas, &text[start..]))
-            }
-            ".mode" => {
-                let formats = Format::value_variants().iter().map(|format| format.name());
-                choice(&formats.collect::<Vec<_>>())
-            }
-            ".headers" | ".header" | ".timer" | "\\timing" | ".bail" => choice(&["off", "on"]),
-            "\\x" => choice(&["auto", "off", "on"]),
-            "\\pset" if rest.trim_start().starts_with("format ") => {
-                let formats = Format::value_variants().iter().map(|format| format.name());
-                choice(&formats.collect::<Vec<_>>())
-            }
-            "\\pset" => choice(&[
-                "expanded",
-                "format",
-                "maxrows",
-                "null",
-                "pager",
-                "tuples_only",
-            ]),
-            ".help" | "\\?" => {
-                let mut names: Vec<&str> = help::names().collect();
-                names.sort_unstable();
-                names.dedup();
-                let start = text.len() - rest.trim_start().len();
-                let names = names
-                    .into_iter()
-                    .filter(|name| name.starts_with(&text[start..]));
-                (start, names.map(Candidate::plain).collect())
-            }
-            ".plot"
-                if !rest.trim().is_empty()
-                    && !rest.trim().contains(char::is_whitespace)
-                    && ChartKind::NAMES
-                        .iter()
-                        .any(|(kind, _)| kind.starts_with(rest.trim())) =>
-            {
-                choice(&ChartKind::NAMES.map(|(name, _)| name))
-            }
-            ".read" | "\\i" | ".output" | "\\o" | ".once" | ".open" | ".edit" | "\\e" | ".plot"
-            | ".cd" | "\\cd" | "\\g" | "\\gx" => {
-                let start = text.len() - rest.trim_start().len();
-                let start = start + usize::from(text[start..].starts_with('\''));
-                (start, quoted(files::beginning_with(&text[start..]), false))
-            }
-            _ => (text.len(), Vec::new()),
-        }
-    }
-
     /// Completes the name of a table with schemas, tables and table functions.
-    fn complete_table(&self, start: usize, word: &str) -> (usize, Vec<Candidate>) {
+    pub(super) fn complete_table(&self, start: usize, word: &str) -> (usize, Vec<Candidate>) {
         match word.rfind('.') {
             Some(dot) => {
                 let tables = self.tables_of(&word[..dot]);
@@ -306,7 +227,7 @@ impl Names {
 
 /// Returns candidates inside of quotes. In SQL, quotes within a text are doubled, and the closing
 /// quote is added except after a directory.
-fn quoted(texts: Vec<String>, of_sql: bool) -> Vec<Candidate> {
+pub(super) fn quoted(texts: Vec<String>, of_sql: bool) -> Vec<Candidate> {
     let texts = texts.into_iter().map(|shown| {
         let mut text = match of_sql {
             true => shown.replace('\'', "''"),
@@ -326,7 +247,7 @@ fn same(name: &str, word: &str) -> bool {
 }
 
 /// Returns the offset of the word at the end of a text, including its qualifiers.
-fn word_start(text: &str) -> usize {
+pub(super) fn word_start(text: &str) -> usize {
     // A quoted name may contain spaces.
     let is_open = text.matches('"').count() % 2 == 1;
     let end = match text.rfind('"').filter(|_| is_open) {

@@ -3,7 +3,7 @@
 use crate::prompt::candidates::Candidate;
 use crate::prompt::highlight;
 use crate::prompt::names::Names;
-use crate::run;
+use crate::statement::dialect::dialect;
 use datafusion::prelude::SessionContext;
 use rustyline::completion::Completer;
 use rustyline::highlight::{CmdKind, Highlighter};
@@ -50,7 +50,7 @@ impl Completer for Helper {
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Candidate>)> {
         let text = format!("{}{line}", self.before);
-        let (_, dialect) = run::dialect(&self.context);
+        let (_, dialect) = dialect(&self.context);
         let above = self.before.len();
         // Collect the names each time, because statements create and drop tables.
         let (start, candidates) = self.runtime.block_on(async {
@@ -87,7 +87,7 @@ impl Hinter for Helper {
 
 impl Highlighter for Helper {
     fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
-        let (_, dialect) = run::dialect(&self.context);
+        let (_, dialect) = dialect(&self.context);
         Cow::Owned(highlight::coloured(&self.before, line, dialect.as_ref()))
     }
 

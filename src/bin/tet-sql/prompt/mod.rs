@@ -7,6 +7,7 @@ mod helper;
 mod highlight;
 mod history;
 mod keywords;
+mod meta_commands;
 mod names;
 mod open;
 mod scope;
@@ -16,7 +17,8 @@ use crate::failure::Failure;
 use crate::messages;
 use crate::prompt::helper::Helper;
 use crate::prompt::open::OpenConstruct;
-use crate::run::{self, Control, Shell};
+use crate::run::{Control, Shell};
+use crate::statement::dialect::dialect;
 use crate::statement::splitter;
 use crate::terminal;
 use rustyline::config::Behavior;
@@ -92,7 +94,7 @@ pub fn run(shell: &Shell, arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn is_complete(text: &str, shell: &Shell) -> bool {
-    let (_, dialect) = run::dialect(&shell.context);
+    let (_, dialect) = dialect(&shell.context);
     bare_word(text).is_some() || splitter::is_complete(text, dialect.as_ref())
 }
 

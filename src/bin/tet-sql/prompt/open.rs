@@ -1,6 +1,6 @@
 //! Finds the construct that an incomplete statement leaves open.
 
-use crate::run;
+use crate::statement::dialect::dialect;
 use crate::statement::tokens::Tokens;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::dialect::Dialect;
@@ -24,7 +24,7 @@ pub enum OpenConstruct {
 impl OpenConstruct {
     /// Returns the construct that the text leaves open, in the SQL dialect of the session.
     pub fn of(text: &str, context: &SessionContext) -> Self {
-        let (_, dialect) = run::dialect(context);
+        let (_, dialect) = dialect(context);
         Self::in_dialect(text, dialect.as_ref())
     }
 

@@ -1,9 +1,8 @@
 //! The command line of `tet-sql serve`.
 
-use crate::arguments::{Arguments, Reading, Resources};
 use crate::serve::duration::parse_duration;
-use clap::error::ErrorKind;
-use clap::{Args, CommandFactory};
+use crate::shared_arguments::{Reading, Resources};
+use clap::Args;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -98,7 +97,7 @@ pub struct ServeArguments {
 
 impl ServeArguments {
     /// Checks that an address reachable from other machines has a token, and TLS or `--insecure`.
-    pub fn check(&self) -> Result<(), clap::Error> {
+    pub fn check(&self) -> Result<(), String> {
         if self.listen.ip().to_canonical().is_loopback() {
             return Ok(());
         }
@@ -115,7 +114,7 @@ impl ServeArguments {
         } else {
             return Ok(());
         };
-        Err(Arguments::command().error(ErrorKind::MissingRequiredArgument, message))
+        Err(message)
     }
 }
 
@@ -145,9 +144,7 @@ mod tests {
         let line = ["tet-sql", "serve"].iter().chain(options);
         let arguments = Arguments::try_parse_from(line).map_err(|error| error.to_string())?;
         match arguments.subcommand {
-            Some(Subcommand::Serve(arguments)) => {
-                arguments.check().map_err(|error| error.to_string())
-            }
+            Some(Subcommand::Serve(arguments)) => arguments.check(),
             Some(Subcommand::Tet(_)) | None => Err("no subcommand".to_owned()),
         }
     }

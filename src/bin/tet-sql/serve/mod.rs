@@ -4,21 +4,22 @@
 //! tickets, and each runs with a session state of its own. A lost connection therefore leaves
 //! nothing behind.
 
-mod arguments;
+pub mod arguments;
 mod dialect;
 mod duration;
 mod tls;
 
-pub use crate::serve::arguments::ServeArguments;
-
-use crate::arguments::inputs;
+use crate::arguments::{Arguments, inputs};
 use crate::demo::Demo;
 use crate::failure::Failure;
 use crate::messages;
+use crate::serve::arguments::ServeArguments;
 use crate::serve::dialect::ArrayDialect;
 use crate::session::shutdown;
 use crate::session::{self, Session, Settings};
 use crate::signals::{Signal, Signals};
+use clap::CommandFactory;
+use clap::error::ErrorKind;
 use futures::stream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -37,8 +38,9 @@ const MAX_STATEMENT_BYTES: usize = 1 << 20;
 
 /// Serves until a signal arrives.
 pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
-    if let Err(wrong) = arguments.check() {
-        wrong.exit();
+    if let Err(message) = arguments.check() {
+        let error = ErrorKind::MissingRequiredArgument;
+        Arguments::command().error(error, message).exit();
     }
     let network = Builder::new_multi_thread()
         .worker_threads(NETWORK_THREADS)

@@ -3,12 +3,13 @@
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::output::appearance::Format;
-use crate::output::formats::{Html, Markup};
+use crate::output::formats::Markup;
 use crate::output::progress::Progress;
 use crate::session::worker_threads::Cancellation;
+use crate::statement::outcome::{Error, Outcome};
 use crate::statement::plan_summary;
 use crate::statement::reading::Reading;
-use crate::statement::{Error, Outcome, StatementOptions, settle};
+use crate::statement::{StatementOptions, settle};
 use crate::terminal::on_lines;
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
@@ -255,7 +256,7 @@ fn fitting(text: &str, width: usize) -> usize {
 }
 
 fn escaped(text: &str) -> String {
-    Html::escape(text)
+    Markup::Html.escape(text)
 }
 
 #[cfg(test)]

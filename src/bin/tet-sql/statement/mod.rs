@@ -1,7 +1,9 @@
 //! Runs one statement.
 
+pub mod dialect;
 pub mod explain;
 pub mod headers;
+pub mod outcome;
 pub mod plan_summary;
 pub mod reading;
 pub mod rewrite;
@@ -16,8 +18,10 @@ use crate::output::export;
 use crate::output::formats::{self, MEASURED_ROWS};
 use crate::output::head_and_tail::{HeadAndTail, Reader, rows_of};
 use crate::output::progress::Progress;
-use crate::output::{self, Output, SharedOutput, Sink, Target};
+use crate::output::sink::Sink;
+use crate::output::{self, Output, SharedOutput, Target};
 use crate::session::worker_threads::Cancellation;
+use crate::statement::outcome::{Error, Outcome};
 use crate::statement::reading::Reading;
 use crate::statement::rewrite::rewritten;
 use datafusion::arrow::array::RecordBatch;
@@ -32,42 +36,6 @@ use datafusion::prelude::{DataFrame, SessionContext};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// The outcome of a statement.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// The number of rows shown or written.
-    pub rows: usize,
-    /// The extent of these rows: the whole result, or some rows of a longer one.
-    pub extent: Extent,
-    /// `true` if there is no number of rows to report, for example after SET.
-    pub is_silent: bool,
-    /// `true` if the statement only read, so that it may run again.
-    pub is_query: bool,
-    /// The file that the rows were written to.
-    pub written: Option<String>,
-    /// The time when the last row was available; `None` means the end of the statement.
-    pub finished: Option<Instant>,
-    /// The chunks and bytes that the scans read.
-    pub reading: Reading,
-    /// Hints for the author of the statement.
-    pub hints: Vec<String>,
-}
-
-/// The extent to which a result was shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Extent {
-    /// All rows.
-    #[default]
-    Whole,
-    /// Some rows of a longer result.
-    Cut {
-        /// The number of rows known to be in the result.
-        rows: usize,
-        /// `true` if the result has no more rows than that.
-        is_exact: bool,
-    },
-}
 
 /// Options for running a statement.
 #[derive(Debug, Clone, Copy)]
@@ -91,35 +59,6 @@ pub async fn execute(
         Err(Error::DataFusion(error)) => Err(excerpt::failure(&context, &sql, &error).await),
         Err(Error::Failure(failure)) => Err(failure),
         Ok(outcome) => Ok(outcome),
-    }
-}
-
-/// The reason why a statement failed.
-pub enum Error {
-    /// An error of DataFusion, which is shown with an excerpt of the statement.
-    DataFusion(DataFusionError),
-    /// Any other failure.
-    Failure(Failure),
-}
-
-impl From<DataFusionError> for Error {
-    fn from(error: DataFusionError) -> Self {
-        Self::DataFusion(error)
-    }
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        Self::Failure(failure)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::DataFusion(error) => error.into(),
-            Error::Failure(failure) => failure,
-        }
     }
 }
 

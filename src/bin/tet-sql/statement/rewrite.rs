@@ -1,6 +1,6 @@
 //! Rewrites statements that DataFusion does not support as queries that it supports.
 
-use crate::statement::Error;
+use crate::statement::outcome::Error;
 use crate::statement::summarize;
 use datafusion::prelude::SessionContext;
 use std::borrow::Cow;

@@ -5,7 +5,7 @@
 //! pass over rows, so they are null for the values of large arrays.
 
 use crate::output::formats::READABLE;
-use crate::statement::Error;
+use crate::statement::outcome::Error;
 use crate::statement::rewrite::word;
 use arrow::util::display::ArrayFormatter;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};

@@ -9,7 +9,8 @@ use tet_sql::format::tet::repair::anatomy::Anatomy;
 
 use super::Failure;
 use super::arguments::InfoArguments;
-use super::lines::{clean, row, shape, table, write_json};
+use super::lines::{clean, row, table, write_json};
+use super::listing::{ChunkLine, chunk_table, chunk_values, dataset_table, dataset_values};
 use super::other;
 
 /// The maximum number of labels shown for an axis.
@@ -77,16 +78,6 @@ pub fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<bool, Fa
     Ok(problems.is_empty())
 }
 
-/// A row of the chunk index.
-struct ChunkLine {
-    dataset: String,
-    position: Vec<u64>,
-    raw: u64,
-    stored: u64,
-    codec: String,
-    offset: u64,
-}
-
 fn chunk_rows(anatomy: &Anatomy, most: u64) -> Result<Vec<ChunkLine>, tet_sql::Error> {
     let mut lines = Vec::new();
     let Some(file) = &anatomy.opened else {
@@ -109,30 +100,10 @@ fn chunk_rows(anatomy: &Anatomy, most: u64) -> Result<Vec<ChunkLine>, tet_sql::E
                 1 => "zstd".to_string(),
                 other => format!("unknown: {other}"),
             },
-            offset: row.payload_offset,
+            offset: Some(row.payload_offset),
         });
     })?;
     Ok(lines)
-}
-
-/// Returns the name of a dataset's element type.
-pub fn dtype(dataset: &Dataset) -> String {
-    match dataset.dtype() {
-        Some(dtype) => dtype.to_string(),
-        None => "unknown".to_string(),
-    }
-}
-
-/// Returns the number of chunks of a dataset as text.
-pub fn chunk_count(dataset: &Dataset) -> String {
-    if dataset.chunk_shape().contains(&0) {
-        return "?".to_string();
-    }
-    let grid = dataset.chunk_grid();
-    let count = grid
-        .iter()
-        .try_fold(1u64, |count, along| count.checked_mul(*along));
-    count.map_or("2^64 or more".to_string(), |count| count.to_string())
 }
 
 fn as_text(
@@ -157,50 +128,19 @@ fn as_text(
         layout(anatomy, output)?;
     }
     if sections.datasets {
-        writeln!(output, "datasets")?;
-        let mut lines = vec![row([
-            "name",
-            "type",
-            "shape",
-            "chunk shape",
-            "chunks",
-            "dimensions",
-        ])];
-        for dataset in &anatomy.datasets {
-            let metadata = anatomy.footer.as_ref();
-            let metadata = metadata.and_then(|footer| footer.metadata.datasets.get(dataset.name()));
-            let names = metadata.map(|metadata| metadata.dim_names.join(", "));
-            lines.push(vec![
-                clean(dataset.name()),
-                dtype(dataset),
-                shape(dataset.shape()),
-                shape(dataset.chunk_shape()),
-                chunk_count(dataset),
-                clean(&names.unwrap_or_default()),
-            ]);
-        }
-        table(output, &lines)?;
+        let names = |dataset: &Dataset| {
+            let footer = anatomy.footer.as_ref();
+            let metadata = footer.and_then(|footer| footer.metadata.datasets.get(dataset.name()));
+            metadata.map_or(&[][..], |metadata| &metadata.dim_names)
+        };
+        let datasets = anatomy.datasets.iter();
+        dataset_table(output, datasets.map(|dataset| (dataset, names(dataset))))?;
     }
     if sections.metadata {
         metadata(anatomy, output)?;
     }
     if sections.chunks {
-        writeln!(output, "chunks")?;
-        let mut lines = vec![row([
-            "row", "dataset", "chunk", "raw", "stored", "codec", "offset",
-        ])];
-        for (number, line) in chunks.iter().enumerate() {
-            lines.push(vec![
-                number.to_string(),
-                clean(&line.dataset),
-                shape(&line.position),
-                line.raw.to_string(),
-                line.stored.to_string(),
-                line.codec.clone(),
-                line.offset.to_string(),
-            ]);
-        }
-        table(output, &lines)?;
+        chunk_table(output, chunks, true)?;
         let more = rows.unwrap_or(0).saturating_sub(chunks.len() as u64);
         if more > 0 {
             writeln!(output, "  and {more} more; -n 0 shows all")?;
@@ -359,15 +299,7 @@ fn as_json(
         );
     }
     if sections.datasets {
-        let datasets = anatomy.datasets.iter().map(|dataset| {
-            json!({
-                "name": dataset.name(),
-                "dtype": dataset.dtype().map(|dtype| dtype.to_string()),
-                "shape": dataset.shape(),
-                "chunk_shape": dataset.chunk_shape(),
-            })
-        });
-        put("datasets", datasets.collect());
+        put("datasets", dataset_values(&anatomy.datasets));
     }
     if sections.metadata {
         put(
@@ -376,17 +308,7 @@ fn as_json(
         );
     }
     if sections.chunks {
-        let chunks = chunks.iter().map(|line| {
-            json!({
-                "dataset": line.dataset,
-                "chunk": line.position,
-                "raw_bytes": line.raw,
-                "stored_bytes": line.stored,
-                "codec": line.codec,
-                "offset": line.offset,
-            })
-        });
-        put("chunks", chunks.collect());
+        put("chunks", chunk_values(chunks));
     }
     if sections.history {
         put(

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Failure;
+use crate::output::formats::Visible;
+pub use crate::terminal::escape_controls as clean;
 
 /// Writes rows with aligned columns, two spaces apart. The first row is the header.
 pub fn table(output: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
@@ -36,40 +38,16 @@ pub fn shape(extents: &[u64]) -> String {
     extents.join(" x ")
 }
 
-/// Escapes control characters and characters that change the text direction, in text from a file.
-pub fn clean(text: &str) -> String {
-    escaped(text, |character| character.escape_default().to_string())
-}
-
 /// Writes a value as JSON, with control characters escaped.
 pub fn write_json(output: &mut dyn Write, value: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value)?;
-    for line in text.lines() {
-        let line = escaped(line, |character| format!("\\u{:04x}", u32::from(character)));
-        writeln!(output, "{line}")?;
-    }
-    Ok(())
-}
-
-fn escaped(text: &str, escape: impl Fn(char) -> String) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match is_obeyed(character) {
-            true => escaped += &escape(character),
-            false => escaped.push(character),
-        }
-    }
-    escaped
-}
-
-/// Returns `true` for control characters and characters that change the text direction.
-fn is_obeyed(character: char) -> bool {
-    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    serde_json::to_writer_pretty(Visible::new(&mut *output, true), value)?;
+    Ok(writeln!(output)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::is_obeyed;
 
     #[test]
     fn columns_are_aligned() {

@@ -15,6 +15,7 @@ mod cancel;
 mod convert;
 mod info;
 mod lines;
+mod listing;
 mod other;
 mod repair;
 mod verify;

@@ -14,8 +14,9 @@ use tet_sql::provider::adapters::arrays::ArrayContainer;
 use tet_sql::{ArrayOptions, ArraySchema, FormatRegistry};
 
 use super::Failure;
-use super::info::{Sections, chunk_count, dtype};
-use super::lines::{clean, row, shape, table, write_json};
+use super::info::Sections;
+use super::lines::{clean, table, write_json};
+use super::listing::{ChunkLine, chunk_table, chunk_values, dataset_table, dataset_values};
 
 /// The inputs of `tet info` and `tet verify`.
 const TAKEN: &str = ".tet files, packages (X.tet.d), Zarr directories, .npy and .npz files";
@@ -98,15 +99,6 @@ pub fn info(
     Ok(true)
 }
 
-/// One chunk in the listing of `tet info --chunks`.
-struct ChunkLine {
-    dataset: String,
-    position: Vec<u64>,
-    raw: u64,
-    stored: u64,
-    codec: String,
-}
-
 fn chunk_lines(file: &Arc<dyn ArrayFile>, most: u64) -> Result<Vec<ChunkLine>, Failure> {
     let mut lines = Vec::new();
     for dataset in file.datasets() {
@@ -124,6 +116,7 @@ fn chunk_lines(file: &Arc<dyn ArrayFile>, most: u64) -> Result<Vec<ChunkLine>, F
                 raw: stored.raw_bytes,
                 stored: stored.stored_bytes,
                 codec: stored.payload.to_string(),
+                offset: None,
             });
             is_there = step(&mut position, &grid);
         }
@@ -143,9 +136,9 @@ fn step(position: &mut [u64], grid: &[u64]) -> bool {
     false
 }
 
-fn names(file: &Arc<dyn ArrayFile>, dataset: &Dataset) -> Vec<String> {
+fn names<'a>(file: &'a Arc<dyn ArrayFile>, dataset: &Dataset) -> &'a [String] {
     let metadata = file.metadata(dataset);
-    metadata.map_or_else(Vec::new, |metadata| metadata.dim_names.clone())
+    metadata.map_or(&[], |metadata| &metadata.dim_names)
 }
 
 fn as_text(
@@ -162,27 +155,11 @@ fn as_text(
     }
     writeln!(output, ", {} datasets", datasets.len())?;
     if sections.datasets {
-        writeln!(output, "datasets")?;
-        let mut lines = vec![row([
-            "name",
-            "type",
-            "shape",
-            "chunk shape",
-            "chunks",
-            "dimensions",
-        ])];
-        let of_dataset = |dataset: &Dataset| {
-            vec![
-                clean(dataset.name()),
-                dtype(dataset),
-                shape(dataset.shape()),
-                shape(dataset.chunk_shape()),
-                chunk_count(dataset),
-                clean(&names(file, dataset).join(", ")),
-            ]
-        };
-        lines.extend(datasets.iter().map(of_dataset));
-        table(output, &lines)?;
+        let datasets = datasets.iter();
+        dataset_table(
+            output,
+            datasets.map(|dataset| (dataset, names(file, dataset))),
+        )?;
     }
     if sections.metadata {
         writeln!(output, "metadata")?;
@@ -196,18 +173,7 @@ fn as_text(
         table(output, &lines)?;
     }
     if sections.chunks {
-        writeln!(output, "chunks")?;
-        let mut lines = vec![row(["dataset", "chunk", "raw", "stored", "codec"])];
-        lines.extend(chunks.iter().map(|line| {
-            vec![
-                clean(&line.dataset),
-                shape(&line.position),
-                line.raw.to_string(),
-                line.stored.to_string(),
-                line.codec.clone(),
-            ]
-        }));
-        table(output, &lines)?;
+        chunk_table(output, chunks, false)?;
     }
     Ok(())
 }
@@ -220,15 +186,7 @@ fn as_json(file: &Arc<dyn ArrayFile>, sections: &Sections, chunks: &[ChunkLine])
     put("format_version", json!(file.layout_version()));
     let datasets = file.datasets();
     if sections.datasets {
-        let datasets = datasets.iter().map(|dataset| {
-            json!({
-                "name": dataset.name(),
-                "dtype": dataset.dtype().map(|dtype| dtype.to_string()),
-                "shape": dataset.shape(),
-                "chunk_shape": dataset.chunk_shape(),
-            })
-        });
-        put("datasets", datasets.collect());
+        put("datasets", dataset_values(datasets));
     }
     if sections.metadata {
         let metadata = datasets.iter().map(|dataset| {
@@ -240,16 +198,7 @@ fn as_json(file: &Arc<dyn ArrayFile>, sections: &Sections, chunks: &[ChunkLine])
         put("metadata", json!({ "datasets": metadata }));
     }
     if sections.chunks {
-        let chunks = chunks.iter().map(|line| {
-            json!({
-                "dataset": line.dataset,
-                "chunk": line.position,
-                "raw_bytes": line.raw,
-                "stored_bytes": line.stored,
-                "codec": line.codec,
-            })
-        });
-        put("chunks", chunks.collect());
+        put("chunks", chunk_values(chunks));
     }
     put("problems", json!(file.warnings()));
     Value::Object(value)

@@ -3,85 +3,198 @@
 use crate::output::formats::cells::Cells;
 use crate::output::formats::{ResultWriter, Style};
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{Fields, SchemaRef};
+use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use std::io::{self, Write};
-use std::marker::PhantomData;
 
-/// A markup language with tables. The names and values of `begin` and `row` are already escaped.
-pub trait Markup: Send {
-    /// The default text for null.
-    const NULL: &'static str;
+/// A markup language with tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Markup {
+    /// A table in GitHub's Markdown dialect.
+    Markdown,
+    /// A `table` element, for inclusion in a page.
+    Html,
+    /// A `tabular` environment, which needs no package.
+    Latex,
+}
 
+impl Markup {
     /// Escapes characters that have a meaning in the language.
-    fn escape(text: &str) -> String;
-
-    /// Begins a table. `names` are the column names; `None` means no header.
-    fn begin(sink: &mut impl Write, fields: &Fields, names: Option<&[String]>) -> io::Result<()>;
-
-    /// Writes a row.
-    fn row(sink: &mut impl Write, fields: &Fields, values: &[String]) -> io::Result<()>;
-
-    /// Ends a table.
-    fn end(sink: &mut impl Write) -> io::Result<()>;
+    pub fn escape(self, text: &str) -> String {
+        let mut escaped = String::with_capacity(text.len());
+        for character in text.replace("\r\n", "\n").chars() {
+            let replacement = match (self, character) {
+                (Self::Markdown, '\\') => "\\\\",
+                (Self::Markdown, '|') => "\\|",
+                (Self::Markdown, '\n' | '\r') | (Self::Html, '\n') => "<br>",
+                (Self::Html, '&') => "&amp;",
+                (Self::Html, '<') => "&lt;",
+                (Self::Html, '>') => "&gt;",
+                (Self::Html, '"') => "&quot;",
+                (Self::Latex, '&' | '%' | '$' | '#' | '_' | '{' | '}') => {
+                    escaped.push('\\');
+                    escaped.push(character);
+                    continue;
+                }
+                (Self::Latex, '\\') => "\\textbackslash{}",
+                (Self::Latex, '~') => "\\textasciitilde{}",
+                (Self::Latex, '^') => "\\textasciicircum{}",
+                (Self::Latex, '\n') => " ",
+                _ => {
+                    escaped.push(character);
+                    continue;
+                }
+            };
+            escaped.push_str(replacement);
+        }
+        escaped
+    }
 }
 
 /// Writes rows as they arrive, without aligning them: the program that renders the document does
 /// so.
-pub struct MarkupTable<M, W> {
+pub struct MarkupTable<W> {
+    markup: Markup,
     schema: SchemaRef,
     null: String,
     headers: bool,
     sink: W,
     started: bool,
-    markup: PhantomData<M>,
 }
 
-impl<M: Markup, W: Write> MarkupTable<M, W> {
+impl<W: Write> MarkupTable<W> {
     /// Creates a writer for rows of a schema.
-    pub fn new(style: &Style, schema: SchemaRef, sink: W) -> Self {
+    pub fn new(markup: Markup, style: &Style, schema: SchemaRef, sink: W) -> Self {
+        let null = match markup {
+            Markup::Markdown => "NULL",
+            Markup::Html | Markup::Latex => "",
+        };
         Self {
+            markup,
             schema,
-            null: M::escape(style.null.as_deref().unwrap_or(M::NULL)),
+            null: markup.escape(style.null.as_deref().unwrap_or(null)),
             headers: style.headers,
             sink,
             started: false,
-            markup: PhantomData,
         }
+    }
+
+    /// Returns a text for each column, which depends on its alignment.
+    fn aligned(&self, right: &str, left: &str) -> String {
+        let is_right = |field: &Field| field.data_type().is_numeric();
+        let fields = self.schema.fields().iter();
+        fields
+            .map(|field| if is_right(field) { right } else { left })
+            .collect()
     }
 
     fn start(&mut self) -> io::Result<()> {
-        if self.started {
+        if std::mem::replace(&mut self.started, true) {
             return Ok(());
         }
-        self.started = true;
-        let fields = self.schema.fields();
-        let names: Vec<String> = fields.iter().map(|field| M::escape(field.name())).collect();
-        M::begin(
-            &mut self.sink,
-            fields,
-            self.headers.then_some(names.as_slice()),
-        )
+        let names = self.schema.fields().iter();
+        let names: Vec<String> = names
+            .map(|field| self.markup.escape(field.name()))
+            .collect();
+        match self.markup {
+            Markup::Markdown if self.headers => {
+                self.row(&names)?;
+                writeln!(self.sink, "{}|", self.aligned("| ---: ", "| --- "))
+            }
+            Markup::Markdown => Ok(()),
+            Markup::Html => {
+                writeln!(self.sink, "<table>")?;
+                if self.headers {
+                    let names: String = names
+                        .iter()
+                        .map(|name| format!("<th>{name}</th>"))
+                        .collect();
+                    writeln!(self.sink, "<thead>\n<tr>{names}</tr>\n</thead>")?;
+                }
+                writeln!(self.sink, "<tbody>")
+            }
+            Markup::Latex => {
+                let columns = self.aligned("r", "l");
+                writeln!(self.sink, "\\begin{{tabular}}{{{columns}}}\n\\hline")?;
+                match self.headers {
+                    true => writeln!(self.sink, "{} \\\\\n\\hline", names.join(" & ")),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn row(&mut self, values: &[String]) -> io::Result<()> {
+        match self.markup {
+            Markup::Markdown => {
+                for value in values {
+                    write!(self.sink, "| {value} ")?;
+                }
+                writeln!(self.sink, "|")
+            }
+            Markup::Html => {
+                write!(self.sink, "<tr>")?;
+                for (value, field) in values.iter().zip(self.schema.fields()) {
+                    let start = match field.data_type().is_numeric() {
+                        true => "<td align=\"right\">",
+                        false => "<td>",
+                    };
+                    write!(self.sink, "{start}{value}</td>")?;
+                }
+                writeln!(self.sink, "</tr>")
+            }
+            Markup::Latex => {
+                let row = values.join(" & ");
+                // LaTeX would read a leading `[` or `*` as an argument of the `\\` that ends the
+                // previous line.
+                let start = if row.starts_with(['[', '*']) {
+                    "{}"
+                } else {
+                    ""
+                };
+                writeln!(self.sink, "{start}{row} \\\\")
+            }
+        }
     }
 }
 
-impl<M: Markup, W: Write + Send> ResultWriter for MarkupTable<M, W> {
+impl<W: Write + Send> ResultWriter for MarkupTable<W> {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
         self.start()?;
         let cells = Cells::new(batch)?;
         for row in 0..cells.rows() {
             let values = cells.row(row).map(|value| {
-                let value = value?.map(|value| M::escape(&value));
+                let value = value?.map(|value| self.markup.escape(&value));
                 Ok(value.unwrap_or_else(|| self.null.clone()))
             });
             let values = values.collect::<Result<Vec<String>, ArrowError>>()?;
-            M::row(&mut self.sink, self.schema.fields(), &values)?;
+            self.row(&values)?;
         }
         Ok(())
     }
 
     fn finish(&mut self) -> Result<(), ArrowError> {
         self.start()?;
-        Ok(M::end(&mut self.sink)?)
+        Ok(match self.markup {
+            Markup::Markdown => {}
+            Markup::Html => writeln!(self.sink, "</tbody>\n</table>")?,
+            Markup::Latex => writeln!(self.sink, "\\hline\n\\end{{tabular}}")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_no_markup() {
+        for (markup, text, expected) in [
+            (Markup::Markdown, "a|b\r\nc\nd\\", "a\\|b<br>c<br>d\\\\"),
+            (Markup::Html, "<a & \"b\">", "&lt;a &amp; &quot;b&quot;&gt;"),
+            (Markup::Latex, "a_b \\ 5%", "a\\_b \\textbackslash{} 5\\%"),
+        ] {
+            assert_eq!(markup.escape(text), expected);
+        }
     }
 }

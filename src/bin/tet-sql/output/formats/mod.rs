@@ -1,37 +1,30 @@
 //! Writes result batches in the chosen format.
 
-mod boxed;
 mod cells;
-mod html;
 mod json;
-mod latex;
 mod line;
-mod markdown;
 mod markup;
 mod separated;
 mod table;
 mod text;
 mod visible;
+mod widths;
 
 use crate::output::appearance::{Expanded, Format};
-use crate::output::formats::boxed::Boxed;
-use crate::output::formats::latex::Latex;
 use crate::output::formats::line::Line;
-use crate::output::formats::markdown::Markdown;
 use crate::output::formats::markup::MarkupTable;
 use crate::output::formats::separated::Separated;
 use crate::output::formats::table::Table;
-use crate::output::formats::visible::Visible;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use std::io::Write;
 use std::sync::Arc;
 
-pub use crate::output::formats::boxed::shortened;
 pub use crate::output::formats::cells::READABLE;
-pub use crate::output::formats::html::Html;
 pub use crate::output::formats::markup::Markup;
+pub use crate::output::formats::visible::Visible;
+pub use crate::output::formats::widths::shortened;
 
 /// The number of rows from which tables compute column widths. Later rows are written as they
 /// arrive.
@@ -101,8 +94,8 @@ pub fn writer<'a, W: Write + Send + 'a>(
         Format::Box | Format::Table if !style.is_measured() => {
             Box::new(Line::records(style, schema, sink))
         }
-        Format::Box => Box::new(Boxed::new(style, Arc::clone(schema), sink)),
-        Format::Table => Box::new(Table::new(style, schema, sink)),
+        Format::Box => Box::new(Table::boxed(style, Arc::clone(schema), sink)),
+        Format::Table => Box::new(Table::ascii(style, Arc::clone(schema), sink)),
         Format::Line => Box::new(Line::new(style, schema, sink)),
         // The other formats write values unchanged, so control characters are escaped for a
         // terminal.
@@ -124,9 +117,9 @@ fn for_programs<'a, W: Write + Send + 'a>(
         Format::Tsv => Box::new(Separated::new(b'\t', style, schema, sink)),
         Format::Json => json::array(&schema, sink),
         Format::Ndjson => json::lines(&schema, sink),
-        Format::Markdown => Box::new(MarkupTable::<Markdown, W>::new(style, schema, sink)),
-        Format::Html => Box::new(MarkupTable::<Html, W>::new(style, schema, sink)),
-        Format::Latex => Box::new(MarkupTable::<Latex, W>::new(style, schema, sink)),
+        Format::Markdown => Box::new(MarkupTable::new(Markup::Markdown, style, schema, sink)),
+        Format::Html => Box::new(MarkupTable::new(Markup::Html, style, schema, sink)),
+        Format::Latex => Box::new(MarkupTable::new(Markup::Latex, style, schema, sink)),
         _ => Box::new(Separated::new(b',', style, schema, sink)),
     }
 }
