@@ -33,10 +33,6 @@ fn texts(values: &[&str]) -> ArrayRef {
     Arc::new(StringArray::from(values.to_vec()))
 }
 
-fn kind(chart: &Chart) -> String {
-    chart.summary()
-}
-
 fn ascii(chart: &Chart, width: usize, height: usize) -> String {
     chart.draw((width, height), Colours::None, Characters::Ascii)
 }
@@ -62,13 +58,15 @@ fn a_kind_of_picture_can_be_asked_for() {
         (Some(ChartKind::Scatter), "1 lines of lat over level"),
         (Some(ChartKind::Histogram), "histogram of h"),
     ] {
-        assert_eq!(kind(&made_as(asked, columns()).unwrap()), expected);
+        assert_eq!(made_as(asked, columns()).unwrap().summary(), expected);
     }
     let error = made_as(Some(ChartKind::Bars), columns()).err().unwrap();
     assert!(error.contains("bars have one"), "{error}");
     let one_axis = || vec![("n", integers(0..3)), ("v", floats([1.0, 2.0, 4.0]))];
     assert_eq!(
-        kind(&made_as(Some(ChartKind::Bars), one_axis()).unwrap()),
+        made_as(Some(ChartKind::Bars), one_axis())
+            .unwrap()
+            .summary(),
         "3 bars of v over n"
     );
     let error = made_as(Some(ChartKind::Map), one_axis()).err().unwrap();
@@ -140,7 +138,7 @@ fn every_type_is_drawn() {
         ("b", Arc::new(BooleanArray::from(vec![true, false]))),
     ])
     .unwrap();
-    assert_eq!(kind(&chart), "2 lines of  over t");
+    assert_eq!(chart.summary(), "2 lines of  over t");
     let drawn = ascii(&chart, 60, 12);
     assert!(
         drawn.contains("t (2024-07-01, Europe/Berlin)") && drawn.contains("02:00"),
@@ -309,7 +307,7 @@ fn large_results_are_as_small_as_a_screen() {
             .notes
             .iter()
             .any(|note| note.contains("lie on no grid"))
-            || kind(&chart).contains("lines"),
+            || chart.summary().contains("lines"),
         "{chart:?}"
     );
 }
