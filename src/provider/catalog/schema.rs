@@ -1,7 +1,7 @@
 //! A file as a DataFusion schema.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -26,6 +26,8 @@ use crate::provider::source::container::Container;
 pub struct ArraySchema {
     name: String,
     container: Arc<dyn Container>,
+    /// The absolute path, which stays valid if the process changes its working directory.
+    absolute: Option<PathBuf>,
     options: ArrayOptions,
     overlay: MemorySchemaProvider,
 }
@@ -62,8 +64,10 @@ impl ArraySchema {
     ) -> Self {
         // Tables that are opened together share their coordinates.
         container.tables();
+        let path = container.path();
         Self {
             name: name.into(),
+            absolute: path.and_then(|path| std::path::absolute(path).ok()),
             container,
             options,
             overlay: MemorySchemaProvider::new(),
@@ -84,6 +88,11 @@ impl ArraySchema {
     pub fn path(&self) -> &Path {
         let location = || Path::new(self.container.location());
         self.container.path().unwrap_or_else(location)
+    }
+
+    /// The absolute path of the container; `None` if it is not in the file system.
+    pub(crate) fn absolute_path(&self) -> Option<&Path> {
+        self.absolute.as_deref()
     }
 
     /// Problems found on opening that do not prevent reading, such as repeated names and datasets

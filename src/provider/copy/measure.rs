@@ -141,7 +141,9 @@ impl Measure {
     /// Encodes the values of a batch's column.
     pub fn values(&mut self, column: &ArrayRef) -> Result<Values> {
         let whole = cast(column, &self.cast_to)?;
-        if !is_exact(column, &whole)? {
+        // A cast gives null for a time that the type cannot represent.
+        let is_lost = whole.logical_null_count() > column.logical_null_count();
+        if is_lost || !is_exact(column, &whole)? {
             return plan_err!(
                 "{}, of type {}, has a value that {} cannot hold; cast it",
                 self.name,
@@ -347,7 +349,9 @@ fn nulls_of(column: &ArrayRef) -> Option<NullBuffer> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{BooleanArray, Float32Array, Int16Array, StringArray, UInt8Array};
+    use arrow::array::{
+        BooleanArray, Float32Array, Int16Array, StringArray, TimestampSecondArray, UInt8Array,
+    };
 
     use super::*;
 
@@ -418,6 +422,21 @@ mod tests {
         );
         let error = error.unwrap_err().to_string();
         assert!(error.contains("no value of v, a dataset of u8"), "{error}");
+    }
+
+    #[test]
+    fn times_that_overflow_are_refused() {
+        let times: ArrayRef = Arc::new(TimestampSecondArray::from(vec![Some(1 << 50), None]));
+        let mut one =
+            Measure::try_new("v", times.data_type(), DatasetMetadata::default(), None).unwrap();
+        let error = one.values(&times).err().unwrap().to_string();
+        assert!(error.contains("has a value that Timestamp"), "{error}");
+        let times: ArrayRef = Arc::new(TimestampSecondArray::from(vec![Some(1), None]));
+        assert_eq!(
+            one.values(&times).unwrap().bytes[..8],
+            1_000_000i64.to_le_bytes()
+        );
+        assert_eq!(one.nulls, 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Lists the schemas and tables of a session in a stable order.
 
 use std::fmt::Debug;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::catalog::{CatalogProviderList, SchemaProvider, TableProvider};
@@ -19,6 +20,8 @@ pub(super) struct ListedSchema {
     pub name: SchemaName,
     /// The container behind the schema; `None` for a schema that is not a file.
     pub container: Option<Arc<dyn Container>>,
+    /// The absolute path of the container, if it is in the file system.
+    pub path: Option<PathBuf>,
     /// The arrays. For a file, tables that SQL added come first, then the arrays in file order.
     pub tables: Vec<ListedTable>,
 }
@@ -50,13 +53,14 @@ pub(super) async fn list(catalogs: &dyn CatalogProviderList) -> Result<Vec<Liste
                 });
             }
         }
-        let container = schema
-            .downcast_ref::<ArraySchema>()
-            .map(|schema| Arc::clone(schema.container()));
+        let schema = schema.downcast_ref::<ArraySchema>();
+        let container = schema.map(|schema| Arc::clone(schema.container()));
+        let path = schema.and_then(ArraySchema::absolute_path);
         if container.is_some() || !tables.is_empty() {
             listed.push(ListedSchema {
                 name,
                 container,
+                path: path.map(Path::to_path_buf),
                 tables,
             });
         }

@@ -105,6 +105,12 @@ fn unknown_coordinates_get_a_hint() {
             "hint: lat BETWEEN 45 AND -45 selects nothing: BETWEEN takes the lower bound first\n",
         ),
         (
+            "time BETWEEN '2024-01-02' AND '2023'",
+            "hint: time BETWEEN '2024-01-02' AND '2023' selects nothing: BETWEEN takes the lower bound first\n",
+        ),
+        // The year ends after the first bound.
+        ("time BETWEEN '2024-01-02 12:00' AND '2024'", ""),
+        (
             "time > '2024'",
             "hint: time > '2024' selects nothing: time runs 2024-01-01T00:00:00 .. 2024-01-02T23:00:00\n",
         ),

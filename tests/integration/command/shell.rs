@@ -164,6 +164,9 @@ fn files_stay_open_in_another_directory() {
         "{}",
         text(&output.stderr)
     );
+    let script = ".cd /\nSELECT stored_bytes > 0 AS has_size, problem FROM tet_files() WHERE table_schema = 'r';";
+    let output = run_with_input(&[&format!("r={relative}"), "--format", "csv"], script);
+    assert_eq!(text(&output.stdout), "has_size,problem\ntrue,\n");
     assert!(complaint(&["-c", ".cd nowhere"]).contains("nowhere: "));
 }
 

@@ -272,7 +272,11 @@ impl Searched {
             ComparisonKind::Between(low, high) => {
                 let (low, high) = (self.target(low)?, self.target(high)?);
                 let comparison = format!("BETWEEN {} AND {}", low.text, high.text);
-                if low.start > high.start {
+                let is_reversed = match high.end {
+                    Some(end) => low.start >= end,
+                    None => low.start > high.start,
+                };
+                if is_reversed {
                     return Some(format!(
                         "{name} {comparison} selects nothing: BETWEEN takes the lower bound first"
                     ));

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,6 +21,7 @@ pub(crate) struct Files;
 /// A file. Its size and modification time are read from the file system on first use.
 pub(crate) struct Row {
     container: Arc<dyn Container>,
+    path: Option<PathBuf>,
     tables: u64,
     summary: OnceCell<ContainerSummary>,
     on_disk: OnceCell<Result<Option<FileStat>, Error>>,
@@ -75,6 +76,7 @@ impl Listing for Files {
         let containers = schema.container.iter();
         let rows = containers.map(|container| Row {
             container: Arc::clone(container),
+            path: schema.path.clone(),
             tables: schema.tables.len() as u64,
             summary: OnceCell::new(),
             on_disk: OnceCell::new(),
@@ -91,9 +93,11 @@ impl Row {
     /// Returns the size and time in the file system; `None` for a container elsewhere.
     fn on_disk(&self) -> Result<Option<&FileStat>, &Error> {
         let found = self.on_disk.get_or_init(|| {
-            let path = self.container.path();
-            let found =
-                path.map(|path| on_disk(path).map_err(Error::io(path, "read the metadata")));
+            let location = Path::new(self.container.location());
+            let found = self
+                .path
+                .as_deref()
+                .map(|path| on_disk(path).map_err(Error::io(location, "read the metadata")));
             found.transpose()
         });
         found.as_ref().map(Option::as_ref)
