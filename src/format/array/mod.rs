@@ -16,6 +16,7 @@ mod writing;
 
 #[cfg(feature = "zarr")]
 pub(crate) use boxes::BoxCopy;
+#[cfg(feature = "cli")]
 pub(crate) use boxes::copy_chunk;
 pub use chunk::ChunkReader;
 pub use dataset::Dataset;

@@ -8,6 +8,7 @@ mod writer;
 
 use crate::format::array::Limits;
 pub use file::NpyFile;
+#[cfg(feature = "cli")]
 pub(crate) use file::contiguous_chunk;
 pub use writer::NpyWriter;
 

@@ -27,11 +27,14 @@ mod sink;
 mod spool;
 mod target;
 
+#[cfg(feature = "cli")]
 pub(in crate::provider) use axes::FinishedAxis;
 pub use format::ArrayFormatFactory;
+#[cfg(feature = "cli")]
 pub(in crate::provider) use options::Spelling;
 pub use options::{AxisOrder, CopyOptions};
 pub(in crate::provider) use row_formats::RowFormatFactory;
 #[cfg(feature = "parquet")]
 pub(in crate::provider) use row_formats::parquet_columns;
+#[cfg(feature = "cli")]
 pub(in crate::provider) use target::{CoordinateDataset, chunk_shape};

@@ -12,6 +12,7 @@ mod statistics;
 mod values;
 mod wide;
 
+#[cfg(feature = "cli")]
 pub(in crate::provider) use array::StoredArray;
 pub use container::ArrayContainer;
 pub(in crate::provider) use coordinates::{base, group};
@@ -20,4 +21,5 @@ pub(in crate::provider) use decoding::{
     ARROW_TYPE, DATE, MEANINGFUL, TIMESTAMP, UNPACK_ATTRIBUTES,
 };
 pub(in crate::provider) use formats::{WriteOptions, built_in, create_file};
+#[cfg(feature = "cli")]
 pub(in crate::provider) use reader::StoredWindowReader;
