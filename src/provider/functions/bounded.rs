@@ -32,11 +32,13 @@ use crate::provider::sql::budget::Limits;
 const DAY: i128 = 86_400_000_000_000;
 
 /// The names of the bounded functions.
-const BOUNDED: [(&str, Growth); 8] = [
+const BOUNDED: [(&str, Growth); 10] = [
     ("repeat", Growth::Repeat),
     ("lpad", Growth::Pad),
     ("rpad", Growth::Pad),
     ("replace", Growth::Replace),
+    ("concat", Growth::Concat),
+    ("concat_ws", Growth::ConcatSeparated),
     ("array_repeat", Growth::ListRepeat),
     ("array_resize", Growth::ListResize),
     ("range", Growth::Series),
@@ -52,6 +54,10 @@ enum Growth {
     Pad,
     /// `replace(text, from, to)`.
     Replace,
+    /// `concat(text, ...)`.
+    Concat,
+    /// `concat_ws(separator, text, ...)`.
+    ConcatSeparated,
     /// `array_repeat(element, count)`.
     ListRepeat,
     /// `array_resize(list, length, element)`.
@@ -227,6 +233,8 @@ enum Sizes<'a> {
     Units { count: Numbers, bytes: Numbers },
     /// A text, the substring to replace, and its replacement.
     Replaced([&'a Argument; 3]),
+    /// The lengths of the texts that are joined, and the number of times that each occurs.
+    Joined(Vec<(Numbers, u64)>),
     /// A series from `start` to `stop` by `step`. `start` and `stop` have the factor that
     /// [`Argument::instants`] returns.
     Series {
@@ -259,6 +267,12 @@ impl<'a> Sizes<'a> {
                 }),
             },
             (Growth::Replace, [text, from, to]) => Self::Replaced([text, from, to]),
+            (Growth::Concat, texts) => Self::Joined(joined(texts)?),
+            (Growth::ConcatSeparated, [separator, texts @ ..]) => {
+                let mut joined = joined(texts)?;
+                joined.push((separator.lengths()?, texts.len().saturating_sub(1) as u64));
+                Self::Joined(joined)
+            }
             (Growth::ListRepeat, [element, count]) => Self::Units {
                 count: count.numbers()?,
                 bytes: element.element_bytes()?,
@@ -312,6 +326,15 @@ impl<'a> Sizes<'a> {
                 };
                 Some((text.len() as u64).saturating_add(count.saturating_mul(more)))
             }
+            Self::Joined(texts) => {
+                let bytes = texts.iter().map(|(lengths, count)| {
+                    let length = lengths
+                        .get(row)
+                        .and_then(|length| u64::try_from(length).ok());
+                    length.unwrap_or(0).saturating_mul(*count)
+                });
+                Some(bytes.fold(0, u64::saturating_add))
+            }
             Self::Series { start, stop, step } => {
                 let at = |point: &(Numbers, i128)| Some(i128::from(point.0.get(row)?) * point.1);
                 let span = (at(stop)? - at(start)?).unsigned_abs();
@@ -334,6 +357,18 @@ impl<'a> Sizes<'a> {
             Self::Unknown => None,
         }
     }
+}
+
+/// Returns the lengths of texts. Other types, which the function itself rejects or converts, count
+/// as short.
+fn joined(texts: &[Argument]) -> Result<Vec<(Numbers, u64)>> {
+    let lengths = texts
+        .iter()
+        .map(|text| match text.array.data_type().is_string() {
+            true => Ok((text.lengths()?, 1)),
+            false => Ok((Numbers::all(0), 1)),
+        });
+    lengths.collect()
 }
 
 fn is_ascii(argument: &Argument) -> bool {
@@ -398,7 +433,22 @@ impl ScalarUDFImpl for Bounded {
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        self.inner.simplify(args, info)
+        let simplified = self.inner.simplify(args, info)?;
+        // DataFusion may return a call of its own function, with fewer arguments.
+        if let ExprSimplifyResult::Simplified(Expr::ScalarFunction(call)) = &simplified
+            && let Some((_, growth)) = BOUNDED.iter().find(|(name, _)| *name == call.func.name())
+            && !call.func.inner().is::<Self>()
+        {
+            let bounded = ScalarUDF::from(Self {
+                inner: Arc::clone(&call.func),
+                growth: *growth,
+                memory: self.memory.clone(),
+            });
+            return Ok(ExprSimplifyResult::Simplified(
+                bounded.call(call.args.clone()),
+            ));
+        }
+        Ok(simplified)
     }
 
     fn preimage(

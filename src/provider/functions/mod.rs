@@ -21,6 +21,7 @@
 //! | `year(time)`, `month(time)`, ..., `season(time)` | a field of a time: [`date_fields`] |
 
 pub mod bounded;
+pub mod completed_times;
 pub mod date_fields;
 pub mod extreme_argument;
 pub mod extremes;

@@ -3,6 +3,8 @@
 
 pub mod budget;
 #[cfg(feature = "sql")]
+mod clauses;
+#[cfg(feature = "sql")]
 pub mod using_keys;
 #[cfg(feature = "sql")]
 pub(crate) mod variable_names;

@@ -83,6 +83,18 @@ async fn long_chains() {
 }
 
 #[tokio::test]
+async fn long_sums_in_filters_are_planned_in_quadratic_time() {
+    let ctx = session().await;
+    let started = Instant::now();
+    let sum = vec!["x"; 300].join(" + ");
+    let sql = format!("SELECT count(*), min(x) FROM t WHERE {sum} >= 15000");
+    let all = rows(&ctx, "SELECT count(*), min(x) FROM t WHERE x >= 50").await;
+    assert_eq!(rows(&ctx, &sql).await.unwrap(), all.unwrap());
+    // Cubic time would take minutes.
+    assert!(started.elapsed().as_secs() < 600);
+}
+
+#[tokio::test]
 async fn statements_over_the_budget_are_refused() {
     let ctx = session().await;
     let doubled = |query: &str| {
@@ -255,6 +267,14 @@ async fn value_sizes_are_limited() {
             "121",
         ),
         ("octet_length(repeat('ab', x))", "0"),
+        (
+            "octet_length(concat(repeat('ab', 250), repeat('ab', 250)))",
+            "1000",
+        ),
+        (
+            "octet_length(concat_ws('--', repeat('a', 499), repeat('a', 499)))",
+            "1000",
+        ),
     ] {
         let sql = format!("SELECT {fits} FROM t WHERE x = 0");
         assert_eq!(rows(&ctx, &sql).await.unwrap(), bytes, "{fits}");
@@ -266,6 +286,8 @@ async fn value_sizes_are_limited() {
         "lpad(x::text, 1001)",
         "rpad('ab', 251, 'é')",
         "replace(repeat('a', 1000), 'a', 'bcd')",
+        "concat(repeat('ab', 250), x::text, repeat('ab', 250), '.')",
+        "concat_ws('---', repeat('a', 499), repeat('a', 499))",
         "array_repeat(1, 126)",
         "array_repeat([1, 2], 126)",
         "array_repeat('x', 9223372036854775807)",

@@ -11,10 +11,11 @@ use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{
-    Between, BinaryExpr, Cast, Expr, ExprSchemable, Operator, TryCast, lit,
+    Between, BinaryExpr, Cast, Expr, ExprSchemable, Operator, ScalarUDF, TryCast, lit,
 };
 
 use crate::grid::WrittenTime;
+use crate::provider::functions::completed_times::CompletedTimes;
 
 /// Replaces text that is compared with timestamps or dates, or cast to timestamps, by the time it
 /// spells.
@@ -48,10 +49,10 @@ impl FunctionRewrite for WrittenTimes {
             Expr::BinaryExpr(binary) => rewrite_comparison(binary, schema),
             Expr::Between(between) => rewrite_between(between, schema),
             Expr::InList(list) => rewrite_in_list(list, schema),
-            Expr::Cast(Cast { expr: text, field }) => completed(text, field.data_type())
+            Expr::Cast(Cast { expr: text, field }) => completed(text, field.data_type(), schema)
                 .map(|text| Expr::Cast(Cast::new_from_field(Box::new(text), Arc::clone(field)))),
             Expr::TryCast(TryCast { expr: text, field }) => {
-                completed(text, field.data_type()).map(|text| {
+                completed(text, field.data_type(), schema).map(|text| {
                     Expr::TryCast(TryCast::new_from_field(Box::new(text), Arc::clone(field)))
                 })
             }
@@ -270,10 +271,16 @@ pub(super) fn timestamp(time: NaiveDateTime, unit: TimeUnit) -> Option<Expr> {
     Some(lit(value))
 }
 
-/// Completes an abbreviated time that is cast to a timestamp.
-fn completed(expr: &Expr, data_type: &DataType) -> Option<Expr> {
+/// Completes abbreviated times that are cast to timestamps.
+fn completed(expr: &Expr, data_type: &DataType, schema: &DFSchema) -> Option<Expr> {
     if !matches!(data_type, DataType::Timestamp(..)) {
         return None;
+    }
+    if text(expr).is_none() {
+        let is_completed = matches!(expr, Expr::ScalarFunction(function) if function.name() == CompletedTimes::NAME);
+        let is_text = expr.get_type(schema).ok()?.is_string();
+        return (is_text && !is_completed)
+            .then(|| ScalarUDF::from(CompletedTimes::new()).call(vec![expr.clone()]));
     }
     match written(expr)? {
         written @ WrittenTime::Instant {

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::provider::sql::budget::nodes::too_many_nodes;
-use crate::provider::sql::budget::{Limits, ORS_PER_OPERATOR};
+use crate::provider::sql::budget::{ANDS_PER_OPERATOR, Limits, ORS_PER_OPERATOR};
 
 /// Counts the operators of expressions, the depth of brackets and the queries of a statement.
 ///
@@ -186,24 +186,24 @@ impl<'a> Counter<'a> {
 
     fn check(&mut self) -> Result<()> {
         let limit = self.limits.expression_operators;
-        let most_ors = limit.saturating_mul(ORS_PER_OPERATOR);
         let last = self.frame().last;
-        if last.operators > limit || last.ands > limit {
-            let what = if last.ands > limit {
-                "ANDs"
-            } else {
-                "operators"
-            };
+        if last.operators > limit {
             return plan_err!(
-                "the statement has an expression of more than {limit} {what}; shorten it, or raise \
+                "the statement has an expression of more than {limit} operators; shorten it, or raise \
                  tet.max_expression_operators"
             );
         }
-        if last.ors > most_ors {
-            return plan_err!(
-                "the statement has an expression of more than {most_ors} ORs; use IN or a join with VALUES, or \
-                 raise tet.max_expression_operators (ORs may be {ORS_PER_OPERATOR} times as many)"
-            );
+        for (what, count, factor) in [
+            ("ANDs", last.ands, ANDS_PER_OPERATOR),
+            ("ORs", last.ors, ORS_PER_OPERATOR),
+        ] {
+            let most = limit.saturating_mul(factor);
+            if count > most {
+                return plan_err!(
+                    "the statement has an expression of more than {most} {what}; use IN or a join with VALUES, or \
+                     raise tet.max_expression_operators ({what} may be {factor} times as many)"
+                );
+            }
         }
         match self.queries > self.limits.plan_nodes {
             true => too_many_nodes(self.limits.plan_nodes),
@@ -286,7 +286,7 @@ mod tests {
     use datafusion::common::DataFusionError;
     use datafusion::sql::sqlparser::dialect::GenericDialect;
 
-    /// Counts the tokens of a text with limits of 100 operators, 100 ANDs, 400 ORs and 1000 nodes.
+    /// Counts the tokens of a text with limits of 100 operators, 400 ANDs, 1600 ORs and 1000 nodes.
     fn counted(sql: &str) -> Result<()> {
         let limits = Limits {
             expression_operators: 100,
@@ -350,14 +350,14 @@ mod tests {
         assert!(counted(&format!("SELECT ({sum}), ({sum}), f({sum}, {sum})")).is_ok());
         assert!(counted(&format!("SELECT ({sum}) + ({sum})")).is_err());
         assert!(counted(&format!("SELECT ({sum}) AND ({sum}) OR ({sum})")).is_ok());
-        let ands = vec!["x = 1"; 60].join(" AND ");
+        let ands = vec!["x = 1"; 250].join(" AND ");
         assert!(counted(&format!("SELECT {ands}, {ands}")).is_ok());
         let error = counted(&format!("SELECT {ands} AND {ands}")).unwrap_err();
-        assert!(error.to_string().contains("more than 100 ANDs"), "{error}");
-        let ors = vec!["x = 1"; 250].join(" OR ");
+        assert!(error.to_string().contains("more than 400 ANDs"), "{error}");
+        let ors = vec!["x = 1"; 900].join(" OR ");
         assert!(counted(&format!("SELECT ({ors}), ({ors})")).is_ok());
         let error = counted(&format!("SELECT ({ors}) AND ({ors})")).unwrap_err();
-        assert!(error.to_string().contains("more than 400 ORs"), "{error}");
+        assert!(error.to_string().contains("more than 1600 ORs"), "{error}");
     }
 
     #[test]

@@ -9,8 +9,9 @@ use datafusion::common::{Result, config_err};
 pub struct Limits {
     /// `tet.max_statement_bytes`: bytes of the statement's text.
     pub statement_bytes: usize,
-    /// `tet.max_expression_operators`: operators of one expression. ANDs are counted separately. So
-    /// are ORs, of which [`ORS_PER_OPERATOR`](super::ORS_PER_OPERATOR) times as many are allowed.
+    /// `tet.max_expression_operators`: operators of one expression. ANDs and ORs are counted
+    /// separately: [`ANDS_PER_OPERATOR`](super::ANDS_PER_OPERATOR) and
+    /// [`ORS_PER_OPERATOR`](super::ORS_PER_OPERATOR) times as many are allowed.
     pub expression_operators: usize,
     /// `tet.max_plan_nodes`: nodes of the plan, with every common table expression and view counted
     /// at each use.
@@ -23,7 +24,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             statement_bytes: 64 << 20,
-            expression_operators: 5_000,
+            expression_operators: 1_250,
             plan_nodes: 20_000,
             value_bytes: 64 << 20,
         }
@@ -67,7 +68,7 @@ impl Limits {
             (
                 operators,
                 self.expression_operators,
-                "Operators of one expression; its ANDs have the same limit, and its ORs four times that limit",
+                "Operators of one expression; it may have four times as many ANDs, and sixteen times as many ORs",
             ),
             (
                 nodes,

@@ -17,7 +17,9 @@ use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::rules::logic::syntax::correct;
 use crate::provider::sql::budget::balance::Balance;
 use crate::provider::sql::budget::count::{Counter, too_deep};
+use crate::provider::sql::budget::unanalyzed::Unanalyzed;
 use crate::provider::sql::budget::{Limits, inlined, lex, nodes};
+use crate::provider::sql::clauses;
 
 /// The stack for parsing and planning a statement within the default limits. Unused stack takes no
 /// memory.
@@ -62,6 +64,9 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
     if let Some(error) = broken {
         return Err(ParserError::from(error).into());
     }
+    if dialect.supports_from_first_select() {
+        clauses::complete_selects(&mut tokens);
+    }
     stacker::maybe_grow(STACK_BYTES / 2, STACK_BYTES, || {
         let parser = DFParserBuilder::new(tokens)
             .with_dialect(dialect.as_ref())
@@ -79,10 +84,36 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
             return not_impl_err!("more than one SQL statement");
         }
         nodes::check_statement(&statement, limits.plan_nodes)?;
+        clauses::check(&statement)?;
+        check_format(state, &statement)?;
         correct(&mut statement);
         balance(&mut statement);
         Ok(statement)
     })
+}
+
+/// Checks the format of a `COPY`, because DataFusion would use the one of the target's extension
+/// instead of an unknown one.
+fn check_format(state: &SessionState, statement: &Statement) -> Result<()> {
+    const FORMATS: [&str; 7] = ["TET", "ZARR", "PARQUET", "CSV", "JSON", "NDJSON", "ARROW"];
+    let is_known = |name: &str| {
+        let factory = state.get_file_format_factory(&name.to_lowercase());
+        factory.is_some()
+    };
+    match statement {
+        Statement::Explain(explain) => check_format(state, &explain.statement),
+        Statement::CopyTo(copy) => match &copy.stored_as {
+            Some(name) if !is_known(name) => {
+                let known = FORMATS.into_iter().filter(|name| is_known(name));
+                plan_err!(
+                    "COPY cannot write STORED AS {name}: expected one of {}",
+                    known.collect::<Vec<_>>().join(", ")
+                )
+            }
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
 }
 
 /// Checks the length of a statement's text.
@@ -120,16 +151,21 @@ fn is_recursion(error: &DataFusionError) -> bool {
 }
 
 fn balance(statement: &mut Statement) {
-    // The visitor never breaks.
-    let _ = match statement {
-        Statement::Statement(statement) => statement.visit(&mut Balance),
+    match statement {
+        Statement::Statement(statement) => balance_in(statement.as_mut()),
         Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(&mut Balance),
-            CopyToSource::Relation(_) => return,
+            CopyToSource::Query(query) => balance_in(query.as_mut()),
+            CopyToSource::Relation(_) => {}
         },
-        Statement::Explain(explain) => return balance(&mut explain.statement),
-        Statement::CreateExternalTable(_) | Statement::Reset(_) => return,
-    };
+        Statement::Explain(explain) => balance(&mut explain.statement),
+        Statement::CreateExternalTable(_) | Statement::Reset(_) => {}
+    }
+}
+
+fn balance_in(node: &mut impl VisitMut) {
+    // The visitors never break.
+    let _ = node.visit(&mut Balance);
+    let _ = node.visit(&mut Unanalyzed);
 }
 
 /// Polls a future with enough stack for planning deep trees, on any thread.

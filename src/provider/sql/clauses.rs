@@ -1,0 +1,314 @@
+//! Clauses that the parser accepts, and that DataFusion would ignore silently.
+//!
+//! - `FROM t WHERE x > 1` is `SELECT * FROM t WHERE x > 1`, as in DuckDB.
+//! - Samples and versions of tables, and positional joins, are errors.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::{Result, plan_err};
+use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::sqlparser::ast::{
+    JoinConstraint, JoinOperator, Select, TableFactor, TableWithJoins, Visit, Visitor,
+};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
+
+/// Words between the start of a statement, or a set operator, and its query.
+const BEFORE_QUERY: [Keyword; 6] = [
+    Keyword::ALL,
+    Keyword::ANALYZE,
+    Keyword::BY,
+    Keyword::DISTINCT,
+    Keyword::NAME,
+    Keyword::VERBOSE,
+];
+
+/// Puts `SELECT *` in front of each FROM that begins a query without SELECT.
+pub(crate) fn complete_selects(tokens: &mut Vec<TokenWithSpan>) {
+    let mut starts = Vec::new();
+    let mut levels = vec![Level::default()];
+    for (index, token) in tokens.iter().enumerate() {
+        let top = levels.len() - 1;
+        let level = &mut levels[top];
+        match &token.token {
+            Token::Whitespace(_) => {}
+            Token::LParen => {
+                let is_trim = level.last == Keyword::TRIM;
+                level.begins = false;
+                levels.push(Level {
+                    begins: !is_trim,
+                    ..Level::default()
+                });
+            }
+            Token::RParen => {
+                if top > 0 {
+                    levels.pop();
+                }
+                let level = &mut levels[top.saturating_sub(1)];
+                // The query of `WITH a AS (...) FROM a`.
+                level.begins = level.first == Keyword::WITH;
+            }
+            Token::SemiColon => levels = vec![Level::default()],
+            Token::Word(word) => {
+                if word.keyword == Keyword::FROM && level.begins && !has_select(&tokens[index..]) {
+                    starts.push(index);
+                }
+                level.begins = match word.keyword {
+                    Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::EXPLAIN => {
+                        true
+                    }
+                    Keyword::AS => level.first == Keyword::CREATE,
+                    keyword => level.begins && BEFORE_QUERY.contains(&keyword),
+                };
+                level.last = word.keyword;
+                let is_query = matches!(word.keyword, Keyword::SELECT | Keyword::FROM);
+                if is_query || level.first == Keyword::NoKeyword {
+                    level.first = word.keyword;
+                }
+            }
+            _ => {
+                level.begins = false;
+                level.last = Keyword::NoKeyword;
+            }
+        }
+    }
+    for start in starts.into_iter().rev() {
+        let span = tokens[start].span;
+        let blank = Token::Whitespace(Whitespace::Space);
+        let added = [
+            Token::make_keyword("SELECT"),
+            blank.clone(),
+            Token::Mul,
+            blank,
+        ];
+        let added = added.map(|token| TokenWithSpan { token, span });
+        tokens.splice(start..start, added);
+    }
+}
+
+/// The tokens between two brackets.
+struct Level {
+    /// `true` if a query may begin at the next token.
+    begins: bool,
+    /// The first and the last word so far.
+    first: Keyword,
+    last: Keyword,
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Self {
+            begins: true,
+            first: Keyword::NoKeyword,
+            last: Keyword::NoKeyword,
+        }
+    }
+}
+
+/// Returns `true` if the query that begins with these tokens has a SELECT of its own.
+fn has_select(tokens: &[TokenWithSpan]) -> bool {
+    let mut depth = 0usize;
+    for token in tokens {
+        match &token.token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth == 0 => return false,
+            Token::RParen => depth -= 1,
+            Token::SemiColon | Token::VerticalBarRightAngleBracket => return false,
+            Token::Word(word) if depth == 0 => match word.keyword {
+                Keyword::SELECT => return true,
+                Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => return false,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Checks that a statement has no clause that DataFusion would ignore silently.
+///
+/// # Errors
+/// Fails if there is such a clause.
+pub(crate) fn check(statement: &Statement) -> Result<()> {
+    let found = match statement {
+        Statement::Statement(statement) => statement.visit(&mut Ignored),
+        Statement::CopyTo(copy) => match &copy.source {
+            CopyToSource::Query(query) => query.visit(&mut Ignored),
+            CopyToSource::Relation(_) => return Ok(()),
+        },
+        Statement::Explain(explain) => return check(&explain.statement),
+        Statement::CreateExternalTable(_) | Statement::Reset(_) => return Ok(()),
+    };
+    match found {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(message) => plan_err!("{message}"),
+    }
+}
+
+/// A visitor that stops at the first clause that DataFusion would ignore, with an error message.
+struct Ignored;
+
+impl Visitor for Ignored {
+    type Break = &'static str;
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Self::Break> {
+        select.from.iter().try_for_each(check_joins)
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Self::Break> {
+        match factor {
+            TableFactor::Table {
+                sample: Some(_), ..
+            }
+            | TableFactor::Derived {
+                sample: Some(_), ..
+            } => ControlFlow::Break(
+                "TABLESAMPLE is not supported; for about a tenth of the rows, use WHERE random() < 0.1",
+            ),
+            TableFactor::Table {
+                version: Some(_), ..
+            } => ControlFlow::Break(
+                "tables have no versions to travel to; open the older file, or leave the clause out",
+            ),
+            TableFactor::Table {
+                with_ordinality: true,
+                ..
+            } => ControlFlow::Break(
+                "WITH ORDINALITY is not supported; use row_number() OVER () in the SELECT list",
+            ),
+            TableFactor::NestedJoin {
+                table_with_joins, ..
+            } => check_joins(table_with_joins),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// The parser reads `a POSITIONAL JOIN b` as a join of `a AS POSITIONAL` with `b` on no condition.
+fn check_joins(tables: &TableWithJoins) -> ControlFlow<&'static str> {
+    let left = std::iter::once(&tables.relation);
+    let left = left.chain(tables.joins.iter().map(|join| &join.relation));
+    for (left, join) in left.zip(&tables.joins) {
+        let (TableFactor::Table { alias, .. } | TableFactor::Derived { alias, .. }) = left else {
+            continue;
+        };
+        let is_positional = alias.as_ref().is_some_and(|alias| {
+            !alias.explicit && alias.name.value.eq_ignore_ascii_case("positional")
+        });
+        let is_unconditional = matches!(
+            join.join_operator,
+            JoinOperator::Join(JoinConstraint::None) | JoinOperator::Inner(JoinConstraint::None)
+        );
+        if is_positional && is_unconditional {
+            return ControlFlow::Break(
+                "POSITIONAL JOIN is not supported; join arrays on their dimensions (JOIN ... USING), or number the \
+                 rows of both sides with row_number() OVER ()",
+            );
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::parser::DFParser;
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+
+    use super::*;
+
+    fn completed(sql: &str) -> String {
+        let mut tokens = Tokenizer::new(&GenericDialect {}, sql)
+            .tokenize_with_location()
+            .unwrap();
+        complete_selects(&mut tokens);
+        tokens.iter().map(|token| token.token.to_string()).collect()
+    }
+
+    #[test]
+    fn queries_may_begin_with_from() {
+        let all = "SELECT * FROM";
+        for (sql, expected) in [
+            ("FROM t", format!("{all} t")),
+            ("FROM t WHERE x > 1", format!("{all} t WHERE x > 1")),
+            ("EXPLAIN ANALYZE FROM t", format!("EXPLAIN ANALYZE {all} t")),
+            (
+                "COPY (FROM t) TO 'x.csv'",
+                format!("COPY ({all} t) TO 'x.csv'"),
+            ),
+            (
+                "CREATE TABLE a AS FROM t",
+                format!("CREATE TABLE a AS {all} t"),
+            ),
+            (
+                "FROM a UNION ALL FROM b",
+                format!("{all} a UNION ALL {all} b"),
+            ),
+            (
+                "WITH a AS (FROM t), b AS (FROM a) FROM b LIMIT 1",
+                format!("WITH a AS ({all} t), b AS ({all} a) {all} b LIMIT 1"),
+            ),
+            (
+                "SELECT x IN (FROM t) FROM u",
+                format!("SELECT x IN ({all} t) FROM u"),
+            ),
+            ("FROM t |> SELECT x", format!("{all} t |> SELECT x")),
+            (
+                "FROM (SELECT 1) WHERE x IN (SELECT 2)",
+                format!("{all} (SELECT 1) WHERE x IN (SELECT 2)"),
+            ),
+        ] {
+            assert_eq!(completed(sql), expected);
+        }
+        for same in [
+            "SELECT 1 FROM t",
+            "FROM t SELECT x",
+            "SELECT (a) FROM t",
+            "SELECT extract(year FROM time), trim(FROM x), substring(x FROM 2) FROM t",
+            "WITH a AS (SELECT 1) SELECT (x) FROM a",
+            "DELETE FROM t",
+            "SELECT a IS DISTINCT FROM b",
+            "SELECT x AS y FROM t",
+        ] {
+            assert_eq!(completed(same), same);
+        }
+    }
+
+    #[test]
+    fn ignored_clauses_are_errors() {
+        let check = |sql: &str| {
+            let mut statements = DFParser::parse_sql(sql).unwrap();
+            check(&statements.pop_front().unwrap())
+        };
+        for (sql, clause) in [
+            ("SELECT * FROM t TABLESAMPLE (10)", "TABLESAMPLE"),
+            (
+                "SELECT * FROM t TABLESAMPLE BERNOULLI (10 PERCENT)",
+                "TABLESAMPLE",
+            ),
+            (
+                "SELECT 1 WHERE 1 IN (SELECT x FROM t TABLESAMPLE (10 ROWS))",
+                "TABLESAMPLE",
+            ),
+            (
+                "COPY (SELECT * FROM t TABLESAMPLE (10)) TO 'x.csv'",
+                "TABLESAMPLE",
+            ),
+            ("SELECT * FROM a POSITIONAL JOIN b", "POSITIONAL JOIN"),
+            (
+                "EXPLAIN SELECT * FROM a CROSS JOIN b positional JOIN c",
+                "POSITIONAL JOIN",
+            ),
+        ] {
+            let error = check(sql).unwrap_err().to_string();
+            assert!(error.contains(clause), "{sql}: {error}");
+        }
+        for sql in [
+            "SELECT * FROM a positional",
+            "SELECT * FROM a AS positional JOIN b ON true",
+            "SELECT * FROM a JOIN b USING (x)",
+        ] {
+            check(sql).unwrap();
+        }
+    }
+}
