@@ -309,3 +309,57 @@ async fn value_lists_and_ranges_are_evaluated_on_chunks() {
     let theirs = rows(&ctx, &sql.replace("FROM v", "FROM rows_v")).await;
     assert_eq!(rows(&ctx, &sql).await, theirs);
 }
+
+/// The way an aggregate is computed is decided when a query is planned, before scalar subqueries
+/// have values. EXPLAIN shows what runs.
+#[tokio::test]
+async fn predicates_with_subqueries_are_evaluated_on_chunks() {
+    let (_folder, ctx) = sample().await;
+    for (sql, left) in [
+        (
+            "SELECT count(*), avg(value) FROM {t} WHERE day = (SELECT max(day) - 2 FROM {t})",
+            0,
+        ),
+        (
+            "SELECT lat, max(lon), sum(value) FROM {t} WHERE day > (SELECT min(day) FROM {t}) GROUP BY lat",
+            0,
+        ),
+        (
+            "SELECT count(*), sum(value) FROM {t} WHERE value > (SELECT avg(value) FROM {t})",
+            0,
+        ),
+        (
+            "SELECT lon, count(*) FROM {t} WHERE value <> (SELECT max(value) FROM {t}) OR value IS NULL GROUP BY lon",
+            0,
+        ),
+        (
+            "SELECT count(*) FILTER (WHERE value < (SELECT avg(value) FROM {t})), sum(value) FILTER (WHERE lat = (SELECT max(lat) FROM {t})) FROM {t}",
+            0,
+        ),
+        // The value is null, so there are no bounds.
+        (
+            "SELECT count(*), sum(value) FROM {t} WHERE value > (SELECT max(value) FROM {t} WHERE value > 99)",
+            1,
+        ),
+        // The predicate fails on some coordinate, but on no row that is left.
+        (
+            "SELECT sum(value) FILTER (WHERE 6 / (lat - (SELECT min(lat) FROM {t})) > 2) FROM {t} WHERE lat * lon > 0",
+            0,
+        ),
+    ] {
+        let ours = sql.replace("{t}", "w");
+        let ran = run(&ctx, &ours).await;
+        assert_eq!(ran.metric("left_to_engine"), left, "{sql}");
+        let mut found = ran.rows;
+        let mut expected = rows(&ctx, &sql.replace("{t}", "rows_w")).await;
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{sql}");
+    }
+    for sql in [
+        "SELECT avg(value) FROM v WHERE value > (SELECT avg(value) FROM v)",
+        "SELECT avg(value) FROM v WHERE day < (SELECT max(day) FROM v)",
+    ] {
+        assert!(!operator(&ctx, sql).await.contains("by_row"), "{sql}");
+    }
+}

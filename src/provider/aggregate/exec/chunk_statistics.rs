@@ -9,9 +9,7 @@ use datafusion::common::Result;
 
 use crate::grid::Window;
 use crate::grid::reduce::{AxisGroups, GroupCounts};
-use crate::provider::aggregate::exec::job::GridJob;
-use crate::provider::aggregate::plan::program::ReductionPlan;
-use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::aggregate::exec::job::{GridJob, Job};
 use crate::provider::planning::value_range::ValueRange;
 
 /// The contribution of a chunk to a reduction, derived from statistics.
@@ -35,12 +33,11 @@ pub(crate) enum ChunkContribution {
 /// has to be read. `axes` and `base` are the selected cells of the chunk and their groups.
 pub(crate) fn known(
     number: usize,
-    plan: &ReductionPlan,
+    job: &Job,
     part: &GridJob,
     window: &Window,
     axes: &[AxisGroups],
     base: usize,
-    options: &ReadOptions,
 ) -> Result<Option<ChunkContribution>> {
     if axes.iter().any(|axis| axis.selected.is_empty()) {
         return Ok(Some(ChunkContribution::Nothing));
@@ -48,14 +45,15 @@ pub(crate) fn known(
     if !part.is_known[number] {
         return Ok(None);
     }
+    let plan = &job.program.reductions[number];
     let windows = std::slice::from_ref(window);
     let grid = &part.part.grid;
-    let Some(known) = grid.window_statistics(plan.attribute, windows, options)? else {
+    let Some(known) = grid.window_statistics(plan.attribute, windows, &job.options)? else {
         return Ok(None);
     };
     let nulls = known.nulls.is_valid(0).then(|| known.nulls.value(0));
     let extremes = bits(&known.min).zip(bits(&known.max));
-    let place = match (extremes, &plan.bounds) {
+    let place = match (extremes, &job.bounds[number]) {
         (_, None) => BoundsRelation::Inside,
         (None, Some(_)) => BoundsRelation::Unclear,
         (Some(extremes), Some(bounds)) => relation_to_any(extremes, bounds),

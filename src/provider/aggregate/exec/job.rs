@@ -1,13 +1,11 @@
 //! The work of an aggregation, divided into units that workers take one after another.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_err};
 use datafusion::physical_expr::expressions::DynamicFilterTracking;
-use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 
@@ -15,14 +13,13 @@ use crate::format::io::storage::Access;
 use crate::grid::Selection;
 use crate::grid::reduce::{CellType, Counts};
 use crate::provider::aggregate::exec::accumulators::Accumulated;
-use crate::provider::aggregate::plan::aggregation::Aggregation;
 use crate::provider::aggregate::plan::axis_filters::{AxisFilters, narrow};
-use crate::provider::aggregate::plan::columns::Columns;
-use crate::provider::aggregate::plan::groups::{Groups, group_columns};
+use crate::provider::aggregate::plan::groups::Groups;
 use crate::provider::aggregate::plan::program::{Output, Presence, Program, Reduced};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::planning::pruning::{Pruner, with_subquery_values};
+use crate::provider::planning::value_range::ValueRange;
 use crate::provider::scan::grid_blocks::GridBlocks;
 use crate::provider::source::{BlockList, GridSelection};
 
@@ -53,8 +50,9 @@ const UNITS_PER_WORKER: u64 = 8;
 /// with the same groups along a reduced axis.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub aggregation: Aggregation,
-    pub program: Program,
+    pub program: Arc<Program>,
+    /// For each reduction, the disjoint bounds of the cells that count; `None` if all cells count.
+    pub bounds: Vec<Option<Vec<ValueRange>>>,
     pub groups: Groups,
     pub parts: Vec<GridJob>,
     /// The dynamic filter, if it may still change.
@@ -62,10 +60,6 @@ pub(crate) struct Job {
     /// The schema of the table.
     pub schema: SchemaRef,
     pub options: ReadOptions,
-    /// The table's columns that are needed row by row.
-    pub row_columns: Vec<usize>,
-    /// The attributes to read.
-    pub attributes: Vec<usize>,
     /// For each of `parts`, the end of its range of units.
     ends: Vec<u64>,
     next: AtomicU64,
@@ -105,57 +99,47 @@ struct Order {
 }
 
 impl Job {
-    /// Prepares an aggregation over the grids of a table. Reads coordinates, but no values. Cells
-    /// that `dynamic_filter` rejects may be skipped.
+    /// Prepares an execution of a program over the grids of a table. Reads coordinates, but no
+    /// values. Cells that `dynamic_filter` rejects may be skipped. `None` if the values of scalar
+    /// subqueries do not fit the program.
     pub fn try_new(
-        aggregation: &Aggregation,
+        program: &Arc<Program>,
         dynamic_filter: Option<&Arc<dyn PhysicalExpr>>,
-        parts: Vec<GridSelection>,
+        mut parts: Vec<GridSelection>,
         schema: &SchemaRef,
         options: ReadOptions,
         workers: usize,
-        most_groups: usize,
-    ) -> Result<Self> {
-        let mut aggregation = aggregation.map(with_subquery_values)?;
-        let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
+    ) -> Result<Option<Self>> {
+        let dimensions = program.dimensions;
+        let mut bounds = Vec::with_capacity(program.reductions.len());
+        for plan in &program.reductions {
+            bounds.push(match &plan.values {
+                None => None,
+                Some(values) => match values.bounds(plan.format.cell_type)? {
+                    None => return Ok(None),
+                    some => some,
+                },
+            });
+        }
         let originals: Vec<Selection> = parts.iter().map(|part| part.selection.clone()).collect();
-        let mut parts = parts;
-        narrow(&mut aggregation.conjuncts, &mut parts, dimensions)?;
+        if !narrow(&program.on_axes, &mut parts, dimensions)? {
+            return Ok(None);
+        }
         let mut changing = None;
         if let Some(filter) = dynamic_filter {
             let mut tracking = DynamicFilterTracking::classify(filter);
             changing = tracking.watcher().map(|_| Arc::clone(filter));
             let filter = snapshot_physical_expr(with_subquery_values(filter)?)?;
-            let conjuncts = split_conjunction(&filter).into_iter();
-            narrow(&mut conjuncts.cloned().collect(), &mut parts, dimensions)?;
+            // Conjuncts that cannot be solved on the axes are left out, as the filter is optional.
+            narrow(split_conjunction(&filter), &mut parts, dimensions)?;
         }
-        let file = parts
-            .iter()
-            .any(|part| part.file.is_some())
-            .then(|| schema.fields().len() - 1);
-        let Some(columns) = group_columns(&aggregation.groups, dimensions, file) else {
-            return internal_err!("an aggregation is grouped by more than single dimensions");
+        let columns = &program.group_columns;
+        let groups = Groups::try_new(&program.aggregation.groups, columns, &parts)?;
+        let restrictions = program.restrictions.iter().flatten();
+        let Some(filters) = AxisFilters::try_new(restrictions, &parts, dimensions)? else {
+            return Ok(None);
         };
-        let groups = Groups::try_new(&aggregation.groups, &columns, &parts, most_groups)?;
-        let filters = AxisFilters::try_new(&aggregation, &parts, dimensions)?;
-        let columns_of_table = Columns::of(&parts, &options);
-        let program = Program::new(&aggregation, &columns_of_table, &|conjunct| {
-            filters.contain(conjunct)
-        });
-        // The set is empty unless some output or the predicate is evaluated row by row.
-        let row_columns: BTreeSet<usize> = program
-            .row_expressions(&aggregation)
-            .flat_map(collect_columns)
-            .map(|column| column.index())
-            .collect();
-        let values = row_columns
-            .iter()
-            .filter(|column| **column >= dimensions && Some(**column) != file);
-        let attributes: BTreeSet<usize> = values
-            .map(|column| column - dimensions)
-            .chain(program.reductions.iter().map(|plan| plan.attribute))
-            .collect();
-        let attributes: Vec<usize> = attributes.into_iter().collect();
+        let attributes = &program.attributes;
         let is_read = program.needs_rows() || !program.reductions.is_empty();
         let mut ends = Vec::new();
         let mut end = 0u64;
@@ -205,7 +189,7 @@ impl Job {
                     part,
                 };
                 if !program.needs_rows() {
-                    part.order = part.order(&columns, workers, &options);
+                    part.order = part.order(columns, workers, &options);
                 }
                 if is_read && !part.part.selection.is_empty() {
                     let Some(units) = part.units().and_then(|units| end.checked_add(units)) else {
@@ -217,19 +201,17 @@ impl Job {
                 job_parts.push(part);
             }
         }
-        Ok(Self {
-            aggregation,
-            program,
+        Ok(Some(Self {
+            program: Arc::clone(program),
+            bounds,
             groups,
             parts: job_parts,
             dynamic_filter: changing,
             schema: Arc::clone(schema),
             options,
-            row_columns: row_columns.into_iter().collect(),
-            attributes,
             ends,
             next: AtomicU64::new(0),
-        })
+        }))
     }
 
     /// Returns the number of units.
@@ -240,13 +222,9 @@ impl Job {
     /// Returns the approximate number of bytes that a worker needs for the results of all groups
     /// and for its buffers.
     pub fn bytes(&self) -> Result<usize> {
-        let is_grouped = !self.aggregation.groups.is_empty();
-        let outputs = self.program.outputs.iter();
-        let engine = outputs
-            .zip(&self.aggregation.aggregates)
-            .filter(|(output, _)| **output == Output::RowByRow);
+        let is_grouped = self.program.is_grouped();
         let mut bytes = self.other_bytes();
-        for (_, aggregate) in engine {
+        for aggregate in self.program.by_row() {
             let groups = self.groups.count();
             let more = Accumulated::initial_bytes(&aggregate.function, is_grouped, groups)?;
             bytes = bytes.saturating_add(more);
@@ -261,7 +239,7 @@ impl Job {
             let wanted = &plan.wanted;
             16 + size * (usize::from(wanted.min) + usize::from(wanted.max))
                 + if wanted.deviation { 24 } else { 0 }
-                + if plan.others { 8 } else { 0 }
+                + if plan.counts_others() { 8 } else { 0 }
         });
         let per_group = 8 + reductions.sum::<usize>();
         let buffers = self.parts.iter().filter_map(|part| part.order.as_ref());

@@ -2,6 +2,7 @@
 //! emitted.
 
 pub(crate) mod accumulators;
+pub(crate) mod along_axis;
 pub(crate) mod chunk_statistics;
 pub(crate) mod fallback;
 pub(crate) mod job;

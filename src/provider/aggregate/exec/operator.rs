@@ -9,7 +9,7 @@ use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{
-    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr, conjunction_opt,
+    EquivalenceProperties, Partitioning, PhysicalExpr, conjunction_opt,
 };
 use datafusion::physical_plan::execution_plan::{
     Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
@@ -17,23 +17,20 @@ use datafusion::physical_plan::execution_plan::{
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+};
 use futures::TryStreamExt;
 
-use crate::provider::aggregate::exec::output::Stage;
 use crate::provider::aggregate::exec::run::Run;
-use crate::provider::aggregate::plan::aggregation::Aggregation;
-use crate::provider::aggregate::plan::axis_filters::is_over_axis;
-use crate::provider::aggregate::plan::columns::Columns;
+use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
+use crate::provider::aggregate::plan::groups::most_groups;
+use crate::provider::aggregate::plan::order::ordering;
 use crate::provider::aggregate::plan::program::{Output, Program};
 use crate::provider::planning::pruning::is_dynamic;
 use crate::provider::plans::below::replace_columns;
 use crate::provider::plans::planned_reads::{ComputedFrom, PlannedRead};
 use crate::provider::scan::ArrayScan;
-use crate::provider::source::GridSelection;
-
-/// The maximum number of groups of an aggregation. DataFusion's own plan computes larger ones.
-pub(crate) const MOST_GROUPS: usize = 1 << 26;
 
 /// Computes aggregates of array cells, grouped by expressions over single dimensions.
 ///
@@ -52,15 +49,13 @@ pub(crate) const MOST_GROUPS: usize = 1 << 26;
 ///
 /// The results of all groups are kept in memory. If the memory pool refuses, DataFusion's own plan
 /// runs instead, which can spill; the metric `left_to_engine` counts this.
+///
+/// Each execution reads what the [`Program`] says, which holds no state of an execution.
 #[derive(Debug, Clone)]
 pub struct ArrayAggregateExec {
     scan: ArrayScan,
-    aggregation: Arc<Aggregation>,
+    program: Arc<Program>,
     stage: Stage,
-    /// The names of the aggregates that are computed from an axis.
-    by_axis: Vec<String>,
-    /// The names of the aggregates that DataFusion's accumulators compute, row by row.
-    by_row: Vec<String>,
     /// An upper bound on the number of groups, if known.
     groups: Option<u64>,
     /// The dynamic filter over the table's columns. Applying it is optional.
@@ -74,16 +69,28 @@ pub struct ArrayAggregateExec {
 
 impl ArrayAggregateExec {
     /// Creates the operator for an aggregation over the columns of a scan's table. It replaces all
-    /// partitions of the plan `engine`, and emits rows in the order `ordering`.
-    pub(crate) fn new(
-        parts: &[GridSelection],
-        scan: ArrayScan,
-        aggregation: Aggregation,
+    /// partitions of the plan `engine`. `None` if the table is not made of grids, or a grouping
+    /// expression refers to anything but a single dimension or the file column.
+    ///
+    /// The arguments determine the operator: everything else is derived from them.
+    pub(crate) fn try_new(
         stage: Stage,
-        groups: Option<u64>,
-        ordering: Vec<PhysicalSortExpr>,
+        aggregation: Aggregation,
+        scan: ArrayScan,
         engine: Arc<dyn ExecutionPlan>,
-    ) -> Self {
+        dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
+    ) -> Option<Self> {
+        let parts = scan.blocks().grid_selections();
+        let parts = &parts.filter(|parts| !parts.is_empty())?;
+        let fields = scan.source().schema().fields().len();
+        let program = Program::try_new(aggregation, parts, fields, &scan.plan().options)?;
+        // A partial stage declares an ordering only if the replaced plan did: if some partial
+        // states are sorted, DataFusion sorts the others as well.
+        let ordering = if stage == Stage::Whole || engine.output_ordering().is_some() {
+            ordering(parts, &program, &engine.schema())
+        } else {
+            Vec::new()
+        };
         let properties = PlanProperties::new(
             EquivalenceProperties::new_with_orderings(engine.schema(), [ordering]),
             Partitioning::UnknownPartitioning(1),
@@ -91,36 +98,26 @@ impl ArrayAggregateExec {
             Boundedness::Bounded,
         )
         .with_scheduling_type(SchedulingType::Cooperative);
-        let columns = Columns::of(parts, &scan.plan().options);
-        let program = Program::new(&aggregation, &columns, &|conjunct| {
-            is_over_axis(conjunct, parts)
-        });
-        let names_of = |is_one: fn(&Output) -> bool| {
-            let outputs = program.outputs.iter().zip(&aggregation.aggregates);
-            let some = outputs.filter(|(output, _)| is_one(output));
-            some.map(|(_, one)| one.function.name().to_string())
-                .collect()
-        };
-        Self {
-            by_axis: names_of(|output| matches!(output, Output::Axis(..))),
-            by_row: names_of(|output| *output == Output::RowByRow),
+        Some(Self {
+            groups: most_groups(&program.group_columns, parts),
             scan,
-            aggregation: Arc::new(aggregation),
+            program: Arc::new(program),
             stage,
-            groups,
-            dynamic_filter: None,
+            dynamic_filter,
             engine,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
-        }
+        })
     }
 
-    /// Replaces the dynamic filter, which refers to the table's columns.
-    pub(crate) fn with_dynamic_filter(self, dynamic_filter: Option<Arc<dyn PhysicalExpr>>) -> Self {
-        Self {
-            dynamic_filter,
-            ..self
-        }
+    /// Returns the program.
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Returns an upper bound on the number of groups, if known.
+    pub(crate) fn groups(&self) -> Option<u64> {
+        self.groups
     }
 
     /// Returns the operator with additional dynamic filters over its output, which prune chunks
@@ -142,17 +139,19 @@ impl ArrayAggregateExec {
         if all.len() == known {
             return Ok(None);
         }
-        Ok(Some(self.clone().with_dynamic_filter(conjunction_opt(all))))
+        Ok(Some(Self {
+            dynamic_filter: conjunction_opt(all),
+            ..self.clone()
+        }))
     }
 
     /// Returns the chunks that will be read, and how each aggregate is computed.
     pub(in crate::provider) fn planned_read(&self) -> PlannedRead {
         let read = self.scan.planned_read();
-        let aggregates = self.aggregation.aggregates.iter().map(|aggregate| {
-            let name = aggregate.function.name().to_string();
-            let from = match name {
-                ref name if self.by_axis.contains(name) => ComputedFrom::Axis,
-                ref name if self.by_row.contains(name) => ComputedFrom::Rows,
+        let aggregates = self.program.computed().map(|(aggregate, output)| {
+            let from = match output {
+                Output::Axis(..) => ComputedFrom::Axis,
+                Output::RowByRow => ComputedFrom::Rows,
                 _ => ComputedFrom::Cells,
             };
             (aggregate.function.fun().name().to_string(), from)
@@ -180,7 +179,7 @@ impl ArrayAggregateExec {
     /// Rewrites a filter over the grouping columns in terms of the table's columns; `None` if the
     /// filter refers to other columns.
     fn over_table(&self, filter: &Arc<dyn PhysicalExpr>) -> Result<Option<Arc<dyn PhysicalExpr>>> {
-        let groups = &self.aggregation.groups;
+        let groups = &self.program.aggregation.groups;
         let mut columns = collect_columns(filter).into_iter();
         // Without grouping expressions there is one output row, whatever the cells.
         if groups.is_empty() || columns.any(|column| column.index() >= groups.len()) {
@@ -192,8 +191,8 @@ impl ArrayAggregateExec {
 
 impl DisplayAs for ArrayAggregateExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
-        let groups: Vec<_> = self
-            .aggregation
+        let aggregation = &self.program.aggregation;
+        let groups: Vec<_> = aggregation
             .groups
             .iter()
             .zip(self.schema().fields())
@@ -208,12 +207,15 @@ impl DisplayAs for ArrayAggregateExec {
                 }
             })
             .collect();
-        let aggregates: Vec<_> = self
-            .aggregation
-            .aggregates
-            .iter()
-            .map(|aggregate| aggregate.function.name())
-            .collect();
+        // The names of the aggregates that are computed in one of these ways.
+        let names = |is_one: fn(Output) -> bool| {
+            let some = self
+                .program
+                .computed()
+                .filter(|(_, output)| is_one(*output));
+            let names: Vec<_> = some.map(|(one, _)| one.function.name()).collect();
+            names.join(", ")
+        };
         let mode = match self.stage {
             Stage::Partial => "Partial",
             Stage::Whole => "Single",
@@ -221,16 +223,17 @@ impl DisplayAs for ArrayAggregateExec {
         let mut parts = vec![
             format!("mode={mode}"),
             format!("gby=[{}]", groups.join(", ")),
-            format!("aggr=[{}]", aggregates.join(", ")),
+            format!("aggr=[{}]", names(|_| true)),
         ];
-        if !self.by_axis.is_empty() {
-            parts.push(format!("by_axis=[{}]", self.by_axis.join(", ")));
+        let by_axis = names(|output| matches!(output, Output::Axis(..)));
+        let by_row = names(|output| output == Output::RowByRow);
+        for (key, names) in [("by_axis", by_axis), ("by_row", by_row)] {
+            if !names.is_empty() {
+                parts.push(format!("{key}=[{names}]"));
+            }
         }
-        if !self.by_row.is_empty() {
-            parts.push(format!("by_row=[{}]", self.by_row.join(", ")));
-        }
-        if !self.aggregation.conjuncts.is_empty() {
-            let conjuncts = self.aggregation.conjuncts.iter();
+        if !aggregation.conjuncts.is_empty() {
+            let conjuncts = aggregation.conjuncts.iter();
             let conjuncts: Vec<_> = conjuncts.map(|conjunct| conjunct.to_string()).collect();
             parts.push(format!("predicate={}", conjuncts.join(" AND ")));
         }
@@ -264,7 +267,7 @@ impl ExecutionPlan for ArrayAggregateExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        let expressions = self.aggregation.expressions();
+        let expressions = self.program.aggregation.expressions();
         for expr in expressions.chain(&self.dynamic_filter) {
             if f(expr)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
@@ -298,7 +301,7 @@ impl ExecutionPlan for ArrayAggregateExec {
         }
         let run = Run {
             scan: self.scan.clone(),
-            aggregation: Arc::clone(&self.aggregation),
+            program: Arc::clone(&self.program),
             dynamic_filter: self.dynamic_filter.clone(),
             stage: self.stage,
             schema: self.schema(),
@@ -324,7 +327,7 @@ impl ExecutionPlan for ArrayAggregateExec {
         _args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema());
-        if self.aggregation.groups.is_empty() {
+        if !self.program.is_grouped() {
             statistics.num_rows = Precision::Exact(1);
         } else if let Some(groups) = self.groups.and_then(|groups| usize::try_from(groups).ok()) {
             statistics.num_rows = Precision::Inexact(groups);

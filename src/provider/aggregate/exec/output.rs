@@ -16,19 +16,11 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 use crate::grid::reduce::{Counts, Results};
 use crate::provider::aggregate::exec::accumulators::Accumulated;
+use crate::provider::aggregate::exec::along_axis::{AlongAxis, SharedResults};
 use crate::provider::aggregate::exec::job::Job;
 use crate::provider::aggregate::exec::partial_states::PartialState;
-use crate::provider::aggregate::plan::along_axis::{AlongAxis, SharedResults};
+use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::plan::program::{AxisMethod, Output, Presence, Reduced};
-
-/// The stage of DataFusion's aggregation that the operator replaces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// The operator emits partial states, which DataFusion merges with others.
-    Partial,
-    /// The operator emits the final values of all groups.
-    Whole,
-}
 
 /// The output rows of an aggregation, one per group that has rows.
 pub(crate) struct AggregateRows {
@@ -86,7 +78,7 @@ impl AggregateRows {
             (Presence::Rows, Some(rows)) => Counts::Each(rows),
             (Presence::Rows, None) => return internal_err!("rows were not counted"),
         };
-        let is_grouped = !job.aggregation.groups.is_empty();
+        let is_grouped = job.program.is_grouped();
         let present = (is_grouped && rows.has_zero()).then(|| {
             (0..count)
                 .filter(|group| rows.of(*group) > 0)
@@ -98,31 +90,26 @@ impl AggregateRows {
         let mut columns = Vec::new();
         let mut engine = found.engine.into_iter();
         let mut axes: HashMap<usize, AlongAxis> = HashMap::new();
-        for (output, aggregate) in job.program.outputs.iter().zip(&job.aggregation.aggregates) {
+        for (aggregate, output) in job.program.computed() {
             let function = &aggregate.function;
             if let Output::Axis(column, _) = output
-                && !axes.contains_key(column)
+                && !axes.contains_key(&column)
             {
-                axes.insert(*column, AlongAxis::try_new(job, *column)?);
+                axes.insert(column, AlongAxis::try_new(job, column)?);
             }
             let arrays = match output {
                 Output::Rows => vec![counts(&rows, count)],
-                Output::Cells(restriction) => vec![counts(&restricted[*restriction], count)],
-                Output::Reduced(index, reduced) => reduction(
-                    &results[*index],
-                    *reduced,
-                    stage,
-                    function,
-                    is_grouped,
-                    count,
-                )?,
+                Output::Cells(restriction) => vec![counts(&restricted[restriction], count)],
+                Output::Reduced(index, reduced) => {
+                    reduction(&results[index], reduced, stage, function, is_grouped, count)?
+                }
                 Output::Axis(column, AxisMethod::Reduced(reduced)) => {
-                    let results = axes[column].reduce(aggregate, *reduced).await?;
-                    reduction(&results, *reduced, stage, function, is_grouped, count)?
+                    let results = axes[&column].reduce(aggregate, reduced).await?;
+                    reduction(&results, reduced, stage, function, is_grouped, count)?
                 }
                 Output::Axis(column, AxisMethod::Once) => {
                     let memory = memory.new_empty();
-                    let once = Arc::new(axes[column].once(aggregate, stage, memory).await?);
+                    let once = Arc::new(axes[&column].once(aggregate, stage, memory).await?);
                     let of_groups = |number| AggregateColumn::OfGroups(Arc::clone(&once), number);
                     columns.extend((0..once.columns()).map(of_groups));
                     continue;

@@ -6,7 +6,7 @@ use crate::grid::reduce::{CellType, Counts, GroupCounts, Layout, Reduction, Resu
 use crate::provider::aggregate::exec::accumulators::Accumulated;
 use crate::provider::aggregate::exec::chunk_statistics::ChunkContribution;
 use crate::provider::aggregate::exec::job::Job;
-use crate::provider::aggregate::plan::program::{Output, Presence, ReductionPlan};
+use crate::provider::aggregate::plan::program::{Presence, ReductionPlan};
 use crate::provider::planning::value_range::ValueRange;
 
 /// The partial state of a worker.
@@ -35,18 +35,19 @@ impl PartialState {
     pub fn new(job: &Job) -> Result<Self> {
         let groups = job.groups.count();
         let program = &job.program;
-        let reductions = program.reductions.iter();
-        let is_grouped = !job.aggregation.groups.is_empty();
-        let engine = program.outputs.iter().zip(&job.aggregation.aggregates);
+        let reductions = program.reductions.iter().zip(&job.bounds);
+        let is_all = job.reads_every_chunk();
         Ok(Self {
             reductions: reductions
-                .map(|plan| PartialReduction::new(plan, groups, job.reads_every_chunk()))
+                .map(|(plan, bounds)| {
+                    PartialReduction::new(plan, bounds.as_deref(), groups, is_all)
+                })
                 .collect(),
             rows: (program.presence == Presence::Rows).then(|| vec![0; groups]),
-            engine: engine
-                .filter(|(output, _)| **output == Output::RowByRow)
-                .map(|(_, aggregate)| {
-                    Accumulated::for_rows(aggregate, is_grouped, &job.schema, groups)
+            engine: program
+                .by_row()
+                .map(|aggregate| {
+                    Accumulated::for_rows(aggregate, program.is_grouped(), &job.schema, groups)
                 })
                 .collect::<Result<_>>()?,
         })
@@ -74,11 +75,15 @@ impl PartialState {
 }
 
 impl PartialReduction {
-    /// Creates an empty state. `reads_every_chunk` is `true` if no chunk was pruned by its values.
-    fn new(plan: &ReductionPlan, groups: usize, looks_at_all: bool) -> Self {
+    /// Creates an empty state. `looks_at_all` is `true` if no chunk was pruned by its values.
+    fn new(
+        plan: &ReductionPlan,
+        bounds: Option<&[ValueRange]>,
+        groups: usize,
+        looks_at_all: bool,
+    ) -> Self {
         let format = plan.format;
         let all = ValueRange::all(format.cell_type);
-        let bounds = plan.bounds.as_deref();
         let bounds = bounds.filter(|bounds| *bounds != [all] || !looks_at_all);
         let mut passes = bounds.map(|bounds| {
             let bounds = bounds.iter().map(|bounds| bounds.bit_patterns());
@@ -100,9 +105,9 @@ impl PartialReduction {
         Self {
             reduction: Reduction::new(format.cell_type, groups, plan.wanted, first, fill),
             passes,
-            others: plan.others,
+            others: plan.counts_others(),
             groups,
-            met: (plan.others && !looks_at_all).then(|| vec![0; groups]),
+            met: (plan.counts_others() && !looks_at_all).then(|| vec![0; groups]),
         }
     }
 

@@ -17,11 +17,11 @@ use futures::{StreamExt, TryStreamExt};
 
 use crate::provider::aggregate::exec::fallback;
 use crate::provider::aggregate::exec::job::Job;
-use crate::provider::aggregate::exec::operator::MOST_GROUPS;
-use crate::provider::aggregate::exec::output::{AggregateRows, Stage};
+use crate::provider::aggregate::exec::output::AggregateRows;
 use crate::provider::aggregate::exec::partial_states::PartialState;
 use crate::provider::aggregate::exec::worker;
-use crate::provider::aggregate::plan::aggregation::Aggregation;
+use crate::provider::aggregate::plan::aggregation::Stage;
+use crate::provider::aggregate::plan::program::Program;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::metrics::ScanMetrics;
 
@@ -31,7 +31,7 @@ const MOST_BYTES: usize = 1 << 30;
 /// One execution of the operator.
 pub(crate) struct Run {
     pub scan: ArrayScan,
-    pub aggregation: Arc<Aggregation>,
+    pub program: Arc<Program>,
     pub dynamic_filter: Option<Arc<dyn PhysicalExpr>>,
     pub stage: Stage,
     pub schema: SchemaRef,
@@ -46,16 +46,15 @@ pub(crate) struct Run {
 type Batches = BoxStream<'static, Result<RecordBatch>>;
 
 impl Run {
-    /// Returns the output rows, computed in array space or, if there is not enough memory, by
-    /// DataFusion's own plan.
+    /// Returns the output rows, computed in array space or, if there is not enough memory or the
+    /// values of scalar subqueries do not fit the program, by DataFusion's own plan.
     pub async fn run(self) -> Result<Batches> {
         let metrics = ScanMetrics::new(&self.metrics, 0);
-        let error = match self.in_array_space(&metrics).await {
-            Ok(batches) => return Ok(batches),
-            Err(error) => error,
-        };
-        if !matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) {
-            return Err(error);
+        match self.in_array_space(&metrics).await {
+            Ok(Some(batches)) => return Ok(batches),
+            Ok(None) => {}
+            Err(error) if matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)) => {}
+            Err(error) => return Err(error),
         }
         let left = MetricBuilder::new(&self.metrics).counter("left_to_engine", 0);
         left.add(1);
@@ -64,21 +63,23 @@ impl Run {
         Ok(rows.boxed())
     }
 
-    async fn in_array_space(&self, metrics: &ScanMetrics) -> Result<Batches> {
+    async fn in_array_space(&self, metrics: &ScanMetrics) -> Result<Option<Batches>> {
         let Some(parts) = self.scan.blocks().grid_selections() else {
             return internal_err!("the scan is not over grids");
         };
         let batch_size = self.context.session_config().batch_size();
         let workers = self.scan.plan().partitions.len();
         let job = Job::try_new(
-            &self.aggregation,
+            &self.program,
             self.dynamic_filter.as_ref(),
             parts,
             self.scan.source().schema(),
             self.scan.plan().options,
             workers,
-            MOST_GROUPS,
         )?;
+        let Some(job) = job else {
+            return Ok(None);
+        };
         self.scan.set_plan_metrics(metrics, job.units() > 0);
         let job = Arc::new(job);
         let workers = (workers as u64).min(job.units()).max(1);
@@ -119,7 +120,7 @@ impl Run {
             let batch = answer.batch(start..rows.min(start + batch_size.max(1)))?;
             Ok(batch.record_output(&baseline))
         });
-        Ok(futures::stream::iter(batches).boxed())
+        Ok(Some(futures::stream::iter(batches).boxed()))
     }
 
     /// Reserves the memory of the workers' results and of the output. There are at most `workers`

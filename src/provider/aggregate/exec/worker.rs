@@ -15,7 +15,6 @@ use crate::grid::{Cells, Window};
 use crate::provider::aggregate::exec::chunk_statistics::known;
 use crate::provider::aggregate::exec::job::{GridJob, Job};
 use crate::provider::aggregate::exec::partial_states::PartialState;
-use crate::provider::aggregate::plan::program::Output;
 use crate::provider::planning::mask::mask;
 use crate::provider::planning::pruning::Pruner;
 use crate::provider::scan::metrics::ScanMetrics;
@@ -201,15 +200,7 @@ impl Worker {
         for number in &part.reductions {
             let plan = &plans[*number];
             let axes = places.axes(plan.restriction);
-            match known(
-                *number,
-                plan,
-                part,
-                window,
-                axes,
-                places.base,
-                &self.job.options,
-            )? {
+            match known(*number, &self.job, part, window, axes, places.base)? {
                 Some(known) => all.push(known),
                 None => return Ok(false),
             }
@@ -350,19 +341,16 @@ struct RowEvaluation {
 
 impl RowEvaluation {
     fn try_new(job: &Job, batch_size: usize) -> Result<Self> {
-        let schema = Arc::new(job.schema.project(&job.row_columns)?);
+        let schema = Arc::new(job.schema.project(&job.program.row_columns)?);
         let bind = |expr: &Arc<dyn PhysicalExpr>| reassign_expr_columns(Arc::clone(expr), &schema);
-        let aggregates = job.program.outputs.iter().zip(&job.aggregation.aggregates);
-        let aggregates = aggregates
-            .filter(|(output, _)| **output == Output::RowByRow)
-            .map(|(_, aggregate)| {
-                let arguments = aggregate.arguments.iter().map(bind);
-                let filter = aggregate.filter.as_ref().map(bind);
-                Ok(Operands {
-                    arguments: arguments.collect::<Result<_>>()?,
-                    filter: filter.transpose()?,
-                })
-            });
+        let aggregates = job.program.by_row().map(|aggregate| {
+            let arguments = aggregate.arguments.iter().map(bind);
+            let filter = aggregate.filter.as_ref().map(bind);
+            Ok(Operands {
+                arguments: arguments.collect::<Result<_>>()?,
+                filter: filter.transpose()?,
+            })
+        });
         Ok(Self {
             batch_size,
             added: 0,
@@ -398,10 +386,11 @@ impl RowEvaluation {
             values = reader.read(&runs)?;
         }
         let axes = part.grid.axes();
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(job.row_columns.len());
-        for column in &job.row_columns {
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(job.program.row_columns.len());
+        for column in &job.program.row_columns {
             let attribute = column.checked_sub(axes.len());
-            let attribute = attribute.and_then(|a| job.attributes.iter().position(|b| *b == a));
+            let attribute =
+                attribute.and_then(|a| job.program.attributes.iter().position(|b| *b == a));
             columns.push(match (axes.get(*column), attribute, &part.file) {
                 (Some(axis), ..) => {
                     cells.coordinates(*column, axis.coordinates()?, rows.clone())?

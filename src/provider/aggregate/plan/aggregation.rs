@@ -14,6 +14,15 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 
 use crate::provider::plans::below::{InlinedInput, replace_columns};
 
+/// The stage of DataFusion's aggregation that the operator replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The operator emits partial states, which DataFusion merges with others.
+    Partial,
+    /// The operator emits the final values of all groups.
+    Whole,
+}
+
 /// An aggregation over the rows of a scan. While the plan is being matched, the expressions refer
 /// to the columns of the current node; in the end, to the columns of the table.
 #[derive(Debug, Clone)]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
+use datafusion::physical_expr::PhysicalExpr;
 
 use crate::grid::{IndexSet, Selection};
-use crate::provider::aggregate::plan::aggregation::Aggregation;
 use crate::provider::planning::axis_filter::{can_evaluate, evaluate};
+use crate::provider::planning::pruning::{is_dynamic, with_subquery_values};
 use crate::provider::planning::pushdown::only_column;
 use crate::provider::source::GridSelection;
 
@@ -37,11 +37,12 @@ impl AxisFilter {
         let Some(dimension) = dimension_of(predicate, dimensions) else {
             return Ok(None);
         };
+        let bound = with_subquery_values(predicate)?;
         let mut sets = Vec::with_capacity(parts.len());
         for part in parts {
             let selected = &part.selection.axes()[dimension];
             let axis = &part.grid.axes()[dimension];
-            match evaluate(axis, predicate, selected)? {
+            match evaluate(axis, &bound, selected)? {
                 Some(set) => sets.push(set),
                 None => return Ok(None),
             }
@@ -54,25 +55,24 @@ impl AxisFilter {
     }
 }
 
-/// Restricts the grids to the cells that satisfy the conjuncts over single dimensions, and removes
-/// those conjuncts.
-pub(crate) fn narrow(
-    conjuncts: &mut Vec<Arc<dyn PhysicalExpr>>,
+/// Restricts the grids to the cells that satisfy the conjuncts over single dimensions. Returns
+/// `false` if some conjuncts cannot be solved on the axes.
+pub(crate) fn narrow<'a>(
+    conjuncts: impl IntoIterator<Item = &'a Arc<dyn PhysicalExpr>>,
     parts: &mut [GridSelection],
     dimensions: usize,
-) -> Result<()> {
-    let mut kept = Vec::new();
-    for conjunct in conjuncts.drain(..) {
-        let Some(filter) = AxisFilter::try_new(&conjunct, parts, dimensions)? else {
-            kept.push(conjunct);
+) -> Result<bool> {
+    let mut are_solved = true;
+    for conjunct in conjuncts {
+        let Some(filter) = AxisFilter::try_new(conjunct, parts, dimensions)? else {
+            are_solved = false;
             continue;
         };
         for (part, set) in parts.iter_mut().zip(&filter.parts) {
             part.selection.restrict(filter.dimension, set);
         }
     }
-    *conjuncts = kept;
-    Ok(())
+    Ok(are_solved)
 }
 
 /// The conjuncts over single dimensions in the FILTER clauses of aggregates.
@@ -80,28 +80,23 @@ pub(crate) fn narrow(
 pub(crate) struct AxisFilters(Vec<AxisFilter>);
 
 impl AxisFilters {
-    /// Evaluates the conjuncts of FILTER clauses that can be solved on the axes of all grids.
-    pub fn try_new(
-        aggregation: &Aggregation,
+    /// Evaluates conjuncts on the axes of all grids; `None` if one of them cannot be solved there.
+    pub fn try_new<'a>(
+        conjuncts: impl IntoIterator<Item = &'a Arc<dyn PhysicalExpr>>,
         parts: &[GridSelection],
         dimensions: usize,
-    ) -> Result<Self> {
+    ) -> Result<Option<Self>> {
         let mut filters = Self::default();
-        let of_aggregates = aggregation.aggregates.iter();
-        let of_aggregates = of_aggregates.filter_map(|aggregate| aggregate.filter.as_ref());
-        for conjunct in of_aggregates.flat_map(split_conjunction) {
-            if !filters.contain(conjunct)
-                && let Some(filter) = AxisFilter::try_new(conjunct, parts, dimensions)?
-            {
-                filters.0.push(filter);
+        for conjunct in conjuncts {
+            if filters.0.iter().any(|filter| &filter.predicate == conjunct) {
+                continue;
+            }
+            match AxisFilter::try_new(conjunct, parts, dimensions)? {
+                Some(filter) => filters.0.push(filter),
+                None => return Ok(None),
             }
         }
-        Ok(filters)
-    }
-
-    /// Returns `true` if a conjunct was solved on the axes.
-    pub fn contain(&self, conjunct: &Arc<dyn PhysicalExpr>) -> bool {
-        self.0.iter().any(|filter| &filter.predicate == conjunct)
+        Ok(Some(filters))
     }
 
     /// Restricts the selection of the grid with index `part` to the cells that satisfy `conjuncts`.
@@ -120,10 +115,14 @@ impl AxisFilters {
     }
 }
 
-/// Returns `true` if a conjunct is likely to be solved on the axes of these grids. Does not
-/// evaluate the conjunct.
-pub(crate) fn is_over_axis(conjunct: &Arc<dyn PhysicalExpr>, parts: &[GridSelection]) -> bool {
+/// Returns `true` if a conjunct is solved on the axes of these grids. A conjunct with a scalar
+/// subquery, whose value is not known before the query runs, is expected to be.
+pub(crate) fn is_on_axis(conjunct: &Arc<dyn PhysicalExpr>, parts: &[GridSelection]) -> bool {
     let dimensions = parts.first().map_or(0, |part| part.grid.axes().len());
+    if !is_dynamic(conjunct) {
+        // Unreadable coordinates are reported when the query reads them.
+        return !matches!(AxisFilter::try_new(conjunct, parts, dimensions), Ok(None));
+    }
     dimension_of(conjunct, dimensions).is_some_and(|dimension| {
         let mut parts = parts.iter();
         parts.all(|part| can_evaluate(&part.selection.axes()[dimension]))

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
 
-use crate::provider::aggregate::plan::program::value_of;
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{CellFormat, GridSelection};
 
@@ -68,5 +68,17 @@ impl Columns {
                 (None, _) => false,
             }
         })
+    }
+}
+
+/// Returns the index of the column that an expression refers to and the type it is cast to; `None`
+/// unless the expression is a column or a cast of one.
+pub(crate) fn value_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Option<DataType>)> {
+    match expr.downcast_ref::<CastExpr>() {
+        Some(cast) => {
+            let column = cast.expr().downcast_ref::<Column>()?;
+            Some((column.index(), Some(cast.cast_type().clone())))
+        }
+        None => Some((expr.downcast_ref::<Column>()?.index(), None)),
     }
 }

@@ -20,6 +20,8 @@ use crate::provider::aggregate::plan::terms::Terms;
 use crate::provider::plans::below::may_fail;
 use crate::provider::source::GridSelection;
 
+/// The maximum number of groups of an aggregation. DataFusion's own plan computes larger ones.
+pub(crate) const MOST_GROUPS: usize = 1 << 26;
 /// The maximum number of coordinates on which expressions are evaluated while a query is planned.
 const MOST_TRIED: u64 = 1 << 20;
 
@@ -117,13 +119,12 @@ impl Groups {
     /// coordinates of all grids.
     ///
     /// # Errors
-    /// Fails if coordinates cannot be read, an expression fails, or there are more than `most`
-    /// groups.
+    /// Fails if coordinates cannot be read, an expression fails, or there are more than
+    /// [`MOST_GROUPS`] groups.
     pub fn try_new(
         expressions: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
         parts: &[GridSelection],
-        most: usize,
     ) -> Result<Self> {
         let mut by_axis: Vec<(usize, Vec<&Arc<dyn PhysicalExpr>>)> = Vec::new();
         let mut places = Vec::with_capacity(expressions.len());
@@ -155,8 +156,8 @@ impl Groups {
         for axis in order.into_iter().rev() {
             axes[axis].stride = count;
             count = match count.checked_mul(axes[axis].count) {
-                Some(count) if count <= most => count,
-                _ => return resources_err!("there are more than {most} groups"),
+                Some(count) if count <= MOST_GROUPS => count,
+                _ => return resources_err!("there are more than {MOST_GROUPS} groups"),
             };
         }
         Ok(Self {

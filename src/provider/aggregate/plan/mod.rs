@@ -1,7 +1,6 @@
 //! Plans aggregates in array space: the groups along each axis, and how each aggregate is computed.
 
 pub(crate) mod aggregation;
-pub(crate) mod along_axis;
 pub(crate) mod axis_filters;
 pub(crate) mod columns;
 pub(crate) mod covered_indices;
@@ -11,5 +10,4 @@ pub(crate) mod groups;
 pub(crate) mod order;
 pub(crate) mod products;
 pub(crate) mod program;
-pub(crate) mod rule;
 pub(crate) mod terms;

@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use arrow::compute::SortOptions;
 use arrow::datatypes::Schema;
+use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 
 use crate::grid::Monotonicity;
+use crate::provider::aggregate::plan::program::Program;
 use crate::provider::scan::grid_blocks::MAX_READ;
 use crate::provider::source::GridSelection;
 
-/// Returns the ordering of the groups, given the column that each grouping expression refers to.
-/// Groups are emitted in the order of the axes and of the indices along them, however GROUP BY
+/// Returns the ordering of the groups. Groups are emitted in the order of the axes and of the indices along them, however GROUP BY
 /// lists them. So the output is sorted by the leading axes whose coordinates are.
 pub(crate) fn ordering(
     parts: &[GridSelection],
-    groups: &[Arc<dyn PhysicalExpr>],
-    columns: &[usize],
+    program: &Program,
     schema: &Schema,
 ) -> Vec<PhysicalSortExpr> {
     // The coordinates of several files may interleave.
     let [part] = parts else {
         return Vec::new();
     };
+    let (groups, columns) = (&program.aggregation.groups, &program.group_columns);
     let mut ordering = Vec::new();
     for (number, axis) in part.grid.axes().iter().enumerate() {
         let mut over_axis = (0..groups.len()).filter(|group| columns[*group] == number);

@@ -1,34 +1,43 @@
 //! Decides how each aggregate is computed: by reducing stored cells, from an axis alone, or by
 //! DataFusion's accumulators.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
 use datafusion::functions_aggregate::sum::Sum;
 use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
-use datafusion::physical_expr::expressions::{CastExpr, Column};
+use datafusion::physical_expr::expressions::lit;
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
 
 use crate::grid::reduce::{CellType, RequestedAggregates, SumKind};
 use crate::provider::aggregate::plan::aggregation::{Aggregate, Aggregation};
-use crate::provider::aggregate::plan::columns::Columns;
+use crate::provider::aggregate::plan::axis_filters::is_on_axis;
+use crate::provider::aggregate::plan::columns::{Columns, value_of};
+use crate::provider::aggregate::plan::groups::group_columns;
+use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::functions::extreme_argument::ExtremeArgument;
 use crate::provider::functions::extremes::is_max;
+use crate::provider::planning::pruning::{is_dynamic, with_subquery_values};
 use crate::provider::planning::value_range::ValueRange;
 use crate::provider::planning::value_set::ValueSet;
-use crate::provider::source::CellFormat;
+use crate::provider::source::{CellFormat, GridSelection};
 
 /// The maximum number of bounds of one reduction. A reduction scans all cells once per bound, so
 /// beyond this limit the predicate is evaluated row by row.
 const MOST_BOUNDS: usize = 8;
 
 /// The program of an aggregation: one [`Output`] per aggregate, and everything the outputs are
-/// computed from.
+/// computed from. It is built once, when the query is planned, holds no state of an execution, and
+/// is what EXPLAIN shows.
 ///
 /// ```text
 /// SELECT lat, count(*), avg(value), max(time), median(value) FROM t GROUP BY lat
@@ -36,12 +45,26 @@ const MOST_BOUNDS: usize = 8;
 /// count(*)       Output::Rows                 number of selected cells, by arithmetic
 /// avg(value)     Output::Reduced(0, Average)  reductions[0]: sum and count of `value`
 /// max(time)      Output::Axis(0, Once)        coordinates of the axis, no chunk is read
-/// median(value)  Output::Engine               DataFusion's accumulator, fed with rows
+/// median(value)  Output::RowByRow             DataFusion's accumulator, fed with rows
 /// ```
 ///
-/// A predicate over one attribute (`WHERE value > 0`) becomes bounds of the reductions, and groups
-/// exist where a reduction counted a cell ([`Presence::Counted`]). Any other predicate that is not
-/// solved on an axis is evaluated row by row ([`Presence::Rows`]).
+/// Conjuncts over one dimension are solved on its axis. Other conjuncts over one attribute
+/// (`WHERE value > 0`) become bounds of the reductions, and groups exist where a reduction counted a
+/// cell ([`Presence::Counted`]). Any other predicate is evaluated row by row ([`Presence::Rows`]).
+///
+/// Planning decides how every predicate and every aggregate is computed. The values of scalar
+/// subqueries and dynamic filters are known only when the query runs. They decide the index sets
+/// along the axes and the bounds of the reductions, and nothing else:
+///
+/// ```text
+///                              planning                  execution
+/// time = (SELECT max(time)..)  solved on the axis time   the selected indices
+/// value > (SELECT avg(value).) bounds of a reduction     the bounds
+/// dynamic filter                                         the selected indices, pruned chunks
+/// ```
+///
+/// If the values do not fit the decision, such as a predicate that fails on a coordinate,
+/// DataFusion's own plan runs instead, which the metric `left_to_engine` counts.
 ///
 /// The stages of an aggregate:
 ///
@@ -52,13 +75,25 @@ const MOST_BOUNDS: usize = 8;
 ///       |
 /// Program            this type
 ///       |
-/// Job                chunks in units, handed out to the workers
+/// Job                one execution: chunks in units, handed out to the workers
 ///       |-- worker: partial state --.
 ///       |-- worker: partial state --+-- merged -- final values, one row per group
 ///       `-- worker: partial state --'
 /// ```
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
+    /// The aggregation over the columns of the table.
+    pub aggregation: Aggregation,
+    /// For each grouping expression, the index of the column that it refers to.
+    pub group_columns: Vec<usize>,
+    /// The number of dimensions, which are the first columns.
+    pub dimensions: usize,
+    /// The columns that are needed row by row.
+    pub row_columns: Vec<usize>,
+    /// The attributes to read.
+    pub attributes: Vec<usize>,
+    /// The conjuncts of the predicate that are solved on the axes.
+    pub on_axes: Vec<Arc<dyn PhysicalExpr>>,
     /// The reductions of stored cells.
     pub reductions: Vec<ReductionPlan>,
     /// For each distinct set of axis predicates in the FILTER clauses, its conjuncts.
@@ -81,13 +116,22 @@ pub(crate) struct ReductionPlan {
     pub format: CellFormat,
     /// The index into [`Program::restrictions`], if only some of the selected cells count.
     pub restriction: Option<usize>,
-    /// The disjoint bounds of the cells that count; `None` if all cells count.
-    pub bounds: Option<Vec<ValueRange>>,
-    /// If `true`, the reduction counts all other cells instead, including null ones, and computes
-    /// nothing else.
-    pub others: bool,
+    /// The values of the cells that count; `None` if all cells count.
+    pub values: Option<CountedValues>,
     /// The results to compute.
     pub wanted: RequestedAggregates,
+}
+
+/// The values of the cells that count.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CountedValues {
+    /// The values, with a stand-in for each scalar subquery.
+    set: ValueSet,
+    /// The predicate that the values satisfy, if it has scalar subqueries.
+    pending: Option<Arc<dyn PhysicalExpr>>,
+    /// If `true`, the reduction counts the cells outside of the bounds, including null ones, and
+    /// computes nothing else. Null cells lie within no bounds.
+    others: bool,
 }
 
 /// The source of the number of rows in each group. A group without rows is not emitted.
@@ -138,57 +182,110 @@ pub(crate) enum Reduced {
     Deviation,
 }
 
-impl Program {
-    /// Plans an aggregation over the given columns. `is_on_axis` returns `true` for the conjuncts
-    /// of FILTER clauses that are solved on an axis.
-    pub fn new(
-        aggregation: &Aggregation,
-        columns: &Columns,
-        is_on_axis: &dyn Fn(&Arc<dyn PhysicalExpr>) -> bool,
-    ) -> Self {
-        let predicate = conjunction_opt(aggregation.conjuncts.iter().cloned());
+impl CountedValues {
+    /// Returns the values of one column that satisfy a predicate, and the index of the column.
+    fn of(predicate: &Arc<dyn PhysicalExpr>, columns: &Columns) -> Option<(usize, Self)> {
         let cell_type = |column: usize| {
             let format = columns.format(column)?;
             is_reducible(format).then_some(format.cell_type)
         };
-        let values = predicate
-            .as_ref()
-            .map(|predicate| ValueSet::of(predicate, &cell_type));
+        let (column, set) = ValueSet::of(&with_stand_ins(predicate).ok()?, &cell_type)?;
+        let values = Self {
+            set,
+            pending: is_dynamic(predicate).then(|| Arc::clone(predicate)),
+            others: false,
+        };
+        Some((column, values))
+    }
+
+    /// Returns the disjoint bounds of the cells that count, once the scalar subqueries have values.
+    /// `None` if they leave no bounds, or too many.
+    pub fn bounds(&self, cell_type: CellType) -> Result<Option<Vec<ValueRange>>> {
+        let Some(predicate) = &self.pending else {
+            return Ok(self.bounds_of(&self.set));
+        };
+        let predicate = with_subquery_values(predicate)?;
+        let set = ValueSet::of(&predicate, &|_| Some(cell_type)).map(|(_, set)| set);
+        let set = set.filter(|set| set.has_null() == self.set.has_null());
+        Ok(set.and_then(|set| self.bounds_of(&set)))
+    }
+
+    fn bounds_of(&self, set: &ValueSet) -> Option<Vec<ValueRange>> {
+        let bounds = match self.others {
+            true => set.other_bounds(),
+            false => set.bounds(),
+        };
+        (bounds.len() <= MOST_BOUNDS).then_some(bounds)
+    }
+}
+
+impl ReductionPlan {
+    /// Returns `true` if the reduction counts the cells outside of its bounds, including null ones,
+    /// and computes nothing else.
+    pub fn counts_others(&self) -> bool {
+        self.values.as_ref().is_some_and(|values| values.others)
+    }
+}
+
+impl Program {
+    /// Plans an aggregation over the rows of these grids, whose table has `fields` columns. `None`
+    /// if a grouping expression refers to anything but a single dimension or the file column.
+    pub fn try_new(
+        aggregation: Aggregation,
+        parts: &[GridSelection],
+        fields: usize,
+        options: &ReadOptions,
+    ) -> Option<Self> {
+        let columns = Columns::of(parts, options);
+        let file = parts.iter().any(|part| part.file.is_some());
+        let file = file.then(|| fields - 1);
+        let dimensions = columns.dimensions;
+        let group_columns = group_columns(&aggregation.groups, dimensions, file)?;
+        let conjuncts = aggregation.conjuncts.iter().cloned();
+        let (on_axes, conjuncts): (Vec<_>, Vec<_>) =
+            conjuncts.partition(|conjunct| is_on_axis(conjunct, parts));
         let mut program = Self {
+            group_columns,
+            dimensions,
+            row_columns: Vec::new(),
+            attributes: Vec::new(),
+            on_axes,
             reductions: Vec::new(),
             restrictions: Vec::new(),
-            outputs: Vec::new(),
+            outputs: Vec::with_capacity(aggregation.aggregates.len()),
             presence: Presence::Selected,
             predicate: None,
+            aggregation,
         };
-        let mut rows = None;
-        if let Some(values) = values {
-            let counted = values.and_then(|(column, values)| {
-                let index = program.count(columns, column, &values, &[])?;
-                Some((index, column, values))
-            });
-            match counted {
-                Some((index, column, values)) => {
-                    program.presence = Presence::Counted(index);
-                    rows = Some((column, values));
-                }
+        let predicate = conjunction_opt(conjuncts);
+        if let Some(predicate) = &predicate {
+            match program.count(&columns, predicate, &[]) {
+                Some(index) => program.presence = Presence::Counted(index),
                 None => {
                     program.presence = Presence::Rows;
-                    program.predicate = predicate;
+                    program.predicate = Some(Arc::clone(predicate));
                 }
             }
         }
-        for aggregate in &aggregation.aggregates {
-            let rows = rows.as_ref();
-            let output = program.output(aggregate, columns, &cell_type, rows, is_on_axis);
+        for aggregate in program.aggregation.aggregates.clone() {
+            let output = program.output(&aggregate, &columns, predicate.as_ref(), parts);
             program.outputs.push(output.unwrap_or(Output::RowByRow));
         }
         // Accumulators are fed with rows, which have to satisfy the predicate even if the
         // reductions cover it.
-        if program.outputs.contains(&Output::RowByRow) && program.predicate.is_none() {
-            program.predicate = conjunction_opt(aggregation.conjuncts.iter().cloned());
+        if program.outputs.contains(&Output::RowByRow) {
+            program.predicate = predicate;
         }
-        program
+        let row_columns = program.row_expressions().flat_map(collect_columns);
+        let row_columns: BTreeSet<usize> = row_columns.map(|column| column.index()).collect();
+        let values = row_columns.iter().copied();
+        let attributes = values
+            .filter_map(|column| columns.attribute(column))
+            .chain(program.reductions.iter().map(|plan| plan.attribute))
+            .collect::<BTreeSet<usize>>();
+        program.row_columns = row_columns.into_iter().collect();
+        program.attributes = attributes.into_iter().collect();
+        Some(program)
     }
 
     /// Returns `true` if cells have to be processed row by row.
@@ -197,24 +294,36 @@ impl Program {
     }
 
     /// Returns the expressions that are evaluated row by row.
-    pub fn row_expressions<'a>(
-        &'a self,
-        aggregation: &'a Aggregation,
-    ) -> impl Iterator<Item = &'a Arc<dyn PhysicalExpr>> {
-        let aggregates = self.outputs.iter().zip(&aggregation.aggregates);
-        aggregates
-            .filter(|(output, _)| **output == Output::RowByRow)
-            .flat_map(|(_, aggregate)| aggregate.arguments.iter().chain(&aggregate.filter))
+    fn row_expressions(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
+        self.by_row()
+            .flat_map(|aggregate| aggregate.arguments.iter().chain(&aggregate.filter))
             .chain(&self.predicate)
+    }
+
+    /// Returns the aggregates with the way each is computed.
+    pub fn computed(&self) -> impl Iterator<Item = (&Aggregate, Output)> {
+        let outputs = self.outputs.iter().copied();
+        self.aggregation.aggregates.iter().zip(outputs)
+    }
+
+    /// Returns the aggregates that DataFusion's accumulators compute row by row.
+    pub fn by_row(&self) -> impl Iterator<Item = &Aggregate> {
+        self.computed()
+            .filter(|(_, output)| *output == Output::RowByRow)
+            .map(|(aggregate, _)| aggregate)
+    }
+
+    /// Returns `true` if there are grouping expressions.
+    pub fn is_grouped(&self) -> bool {
+        !self.aggregation.groups.is_empty()
     }
 
     fn output(
         &mut self,
         aggregate: &Aggregate,
         columns: &Columns,
-        cell_type: &dyn Fn(usize) -> Option<CellType>,
-        rows: Option<&(usize, ValueSet)>,
-        is_on_axis: &dyn Fn(&Arc<dyn PhysicalExpr>) -> bool,
+        predicate: Option<&Arc<dyn PhysicalExpr>>,
+        parts: &[GridSelection],
     ) -> Option<Output> {
         let function = &aggregate.function;
         let inner = function.fun().inner();
@@ -234,25 +343,16 @@ impl Program {
             return None;
         }
         let filter = aggregate.filter.iter().flat_map(split_conjunction);
-        let (on_axes, filter): (Vec<_>, Vec<_>) =
-            filter.cloned().partition(|conjunct| is_on_axis(conjunct));
-        let filter = match conjunction_opt(filter) {
-            Some(filter) => Some(ValueSet::of(&filter, cell_type)?),
-            None => None,
-        };
-        // Combines the predicate with the FILTER clause, since both restrict the same column.
-        let values = match (rows.cloned(), filter) {
-            (Some((one, rows)), Some((other, filter))) if one == other => {
-                Some((one, rows.and(&filter)?))
-            }
-            (Some(_), Some(_)) => return None,
-            (one, other) => one.or(other),
-        };
+        let (on_axes, filter): (Vec<_>, Vec<_>) = filter
+            .cloned()
+            .partition(|conjunct| is_on_axis(conjunct, parts));
+        // Both the predicate and the FILTER clause restrict the cells that count.
+        let values = conjunction_opt(predicate.into_iter().cloned().chain(filter));
         if counts_rows {
             return match values {
                 None => self.restriction(&on_axes).map(Output::Cells),
-                Some((column, values)) => self
-                    .count(columns, column, &values, &on_axes)
+                Some(values) => self
+                    .count(columns, &values, &on_axes)
                     .map(|index| Output::Reduced(index, Reduced::Count)),
             };
         }
@@ -260,14 +360,14 @@ impl Program {
             return None;
         };
         let (column, cast) = value_of(argument)?;
-        let bounds = match values {
-            Some((bounded, values)) if bounded == column => Some(values.bounds()),
+        let values = match values.map(|values| CountedValues::of(&values, columns)) {
+            Some(Some((bounded, values))) if bounded == column => Some(values),
             Some(_) => return None,
             None => None,
         };
         let format = columns.format(column)?;
         let (reduced, wanted) = reduce(aggregate, format, cast.as_ref())?;
-        let plan = self.reduction_of(columns, column, bounds)?;
+        let plan = reduction_of(columns, column, values)?;
         let index = self.reduction_for(plan, &on_axes, wanted.sum);
         let before = &mut self.reductions[index].wanted;
         *before = RequestedAggregates {
@@ -292,53 +392,25 @@ impl Program {
         }))
     }
 
-    /// Returns the index of the reduction that counts the rows where the value of `column` is in
-    /// `values` and all of `on_axes` hold.
+    /// Returns the index of the reduction that counts the rows that satisfy `predicate`, which is
+    /// over one attribute, and all of `on_axes`.
     fn count(
         &mut self,
         columns: &Columns,
-        column: usize,
-        values: &ValueSet,
+        predicate: &Arc<dyn PhysicalExpr>,
         on_axes: &[Arc<dyn PhysicalExpr>],
     ) -> Option<usize> {
+        let (column, values) = CountedValues::of(predicate, columns)?;
         // Null cells lie within no bounds. If they belong to the set, count the cells outside the
         // complement instead.
-        let others = values.has_null();
-        let bounds = if others {
-            values.other_bounds()
-        } else {
-            values.bounds()
+        let values = CountedValues {
+            others: values.set.has_null(),
+            ..values
         };
-        let plan = ReductionPlan {
-            others,
-            ..self.reduction_of(columns, column, Some(bounds))?
-        };
+        let plan = reduction_of(columns, column, Some(values))?;
         let index = self.reduction_for(plan, on_axes, None);
         self.reductions[index].wanted.count = true;
         Some(index)
-    }
-
-    /// Returns a reduction of the cells of `column` within bounds that computes nothing yet; `None`
-    /// if the cells have to be processed row by row.
-    fn reduction_of(
-        &self,
-        columns: &Columns,
-        column: usize,
-        bounds: Option<Vec<ValueRange>>,
-    ) -> Option<ReductionPlan> {
-        let format = columns.format(column)?;
-        let is_possible = is_reducible(format)
-            && bounds
-                .as_ref()
-                .is_none_or(|bounds| bounds.len() <= MOST_BOUNDS);
-        Some(ReductionPlan {
-            attribute: columns.attribute(column).filter(|_| is_possible)?,
-            format,
-            restriction: None,
-            bounds,
-            others: false,
-            wanted: RequestedAggregates::default(),
-        })
     }
 
     /// Returns the index of a reduction that equals `plan` restricted to `on_axes` and whose sums,
@@ -370,6 +442,41 @@ impl Program {
             self.reductions.len() - 1
         })
     }
+}
+
+/// Returns a reduction of the cells of `column` with these values that computes nothing yet; `None`
+/// if the cells have to be processed row by row.
+fn reduction_of(
+    columns: &Columns,
+    column: usize,
+    values: Option<CountedValues>,
+) -> Option<ReductionPlan> {
+    let format = columns
+        .format(column)
+        .filter(|format| is_reducible(*format))?;
+    if let Some(values) = &values {
+        values.bounds_of(&values.set)?;
+    }
+    Some(ReductionPlan {
+        attribute: columns.attribute(column)?,
+        format,
+        restriction: None,
+        values,
+        wanted: RequestedAggregates::default(),
+    })
+}
+
+/// Replaces the scalar subqueries of a predicate, whose values are not known before the query runs,
+/// by a number.
+fn with_stand_ins(predicate: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+    let replaced = Arc::clone(predicate).transform_up(|expr| {
+        if !expr.is::<ScalarSubqueryExpr>() {
+            return Ok(Transformed::no(expr));
+        }
+        let one = ScalarValue::new_one(&expr.data_type(&Schema::empty())?)?;
+        Ok(Transformed::yes(lit(one)))
+    })?;
+    Ok(replaced.data)
 }
 
 /// Returns the output of an aggregate whose expressions all refer to one dimension, or to the file
@@ -411,18 +518,6 @@ fn of_axis(aggregate: &Aggregate, columns: &Columns) -> Option<Output> {
 /// order NaN differently.
 fn is_reducible(format: CellFormat) -> bool {
     format.nan_is_null || !format.cell_type.is_float()
-}
-
-/// Returns the index of the column that an expression refers to and the type it is cast to; `None`
-/// unless the expression is a column or a cast of one.
-pub(crate) fn value_of(expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Option<DataType>)> {
-    match expr.downcast_ref::<CastExpr>() {
-        Some(cast) => {
-            let column = cast.expr().downcast_ref::<Column>()?;
-            Some((column.index(), Some(cast.cast_type().clone())))
-        }
-        None => Some((expr.downcast_ref::<Column>()?.index(), None)),
-    }
 }
 
 /// Returns how an aggregate of a column is computed by a reduction, and the results that the

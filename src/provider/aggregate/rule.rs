@@ -6,7 +6,6 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::Partitioning;
-use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -14,11 +13,10 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
-use crate::provider::aggregate::exec::operator::{ArrayAggregateExec, MOST_GROUPS};
-use crate::provider::aggregate::exec::output::Stage;
-use crate::provider::aggregate::plan::aggregation::Aggregation;
-use crate::provider::aggregate::plan::groups::{group_columns, most_groups, never_fail};
-use crate::provider::aggregate::plan::order::ordering;
+use crate::provider::aggregate::exec::operator::ArrayAggregateExec;
+use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
+use crate::provider::aggregate::plan::groups::{MOST_GROUPS, never_fail};
+use crate::provider::aggregate::plan::program::Presence;
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::plans::below::{InlinedInput, below_exchange};
 
@@ -193,56 +191,27 @@ fn over_scan(
     };
     let aggregation = aggregation.over(&below)?;
     let scan = below.node;
-    let Some(parts) = scan.blocks().grid_selections() else {
-        return Ok(None);
-    };
-    let fields = scan.source().schema().fields().len();
-    let Some(first) = parts.first() else {
-        // There is nothing to aggregate, which DataFusion handles as well.
-        return Ok(None);
-    };
-    let dimensions = first.grid.axes().len();
-    let file = first.file.is_some().then(|| fields - 1);
-    let Some(columns) = group_columns(&aggregation.groups, dimensions, file) else {
+    let blocks = scan.blocks().clone();
+    let engine = Arc::clone(plan);
+    let operator =
+        ArrayAggregateExec::try_new(stage, aggregation, scan, engine, below.dynamic_filter);
+    let Some(operator) = operator else {
         return Ok(None);
     };
     // Grouping expressions are evaluated on all selected coordinates, including those that no row
     // has once the predicate over values is applied. Such an evaluation must not fail the query.
-    let leaves_rows_out = aggregation.conjuncts.iter().any(|conjunct| {
-        let columns = collect_columns(conjunct);
-        columns.len() != 1 || columns.iter().any(|column| column.index() >= dimensions)
-    });
-    if leaves_rows_out && !never_fail(&aggregation.groups, &columns, &parts) {
-        return Ok(None);
+    let program = operator.program();
+    if program.presence != Presence::Selected {
+        let parts = blocks.grid_selections().unwrap_or_default();
+        if !never_fail(&program.aggregation.groups, &program.group_columns, &parts) {
+            return Ok(None);
+        }
     }
-    let groups = most_groups(&columns, &parts);
-    let cells = scan.blocks().rows().at_most();
-    let is_small = groups.is_some_and(|groups| {
+    let cells = blocks.rows().at_most();
+    let is_small = operator.groups().is_some_and(|groups| {
         groups <= FEW_GROUPS
             || (groups <= MOST_GROUPS as u64
                 && cells.is_none_or(|cells| groups <= cells.saturating_mul(SPARSE)))
     });
-    if !is_small {
-        return Ok(None);
-    }
-    let dynamic_filter = below.dynamic_filter;
-    // A partial stage declares an ordering only if the replaced plan did: if some partial states
-    // are sorted, DataFusion sorts the others as well.
-    let ordering = if stage == Stage::Whole || plan.output_ordering().is_some() {
-        ordering(&parts, &aggregation.groups, &columns, &plan.schema())
-    } else {
-        Vec::new()
-    };
-    Ok(Some(Arc::new(
-        ArrayAggregateExec::new(
-            &parts,
-            scan,
-            aggregation,
-            stage,
-            groups,
-            ordering,
-            Arc::clone(plan),
-        )
-        .with_dynamic_filter(dynamic_filter),
-    )))
+    Ok(is_small.then(|| Arc::new(operator) as Arc<dyn ExecutionPlan>))
 }

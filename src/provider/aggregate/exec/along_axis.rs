@@ -24,8 +24,7 @@ use datafusion::physical_expr::utils::reassign_expr_columns;
 use crate::grid::reduce::{Counts, Results};
 use crate::provider::aggregate::exec::accumulators::Accumulated;
 use crate::provider::aggregate::exec::job::Job;
-use crate::provider::aggregate::exec::output::Stage;
-use crate::provider::aggregate::plan::aggregation::Aggregate;
+use crate::provider::aggregate::plan::aggregation::{Aggregate, Stage};
 use crate::provider::aggregate::plan::covered_indices::CoveredIndices;
 use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
 use crate::provider::aggregate::plan::group_axis::GroupAxis;
@@ -171,7 +170,7 @@ impl<'a> AlongAxis<'a> {
         let axes = self.axes(self.positions_of_groups());
         let groups = self.job.groups.count();
         let sets = CoveredIndices::new(&self.terms, self.place, &axes, groups, &memory).await?;
-        let is_grouped = !self.job.aggregation.groups.is_empty();
+        let is_grouped = self.job.program.is_grouped();
         let schema = &self.job.schema;
         let mut accumulated = Accumulated::for_rows(aggregate, is_grouped, schema, sets.results())?;
         let mut results = Vec::new();
