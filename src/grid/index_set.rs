@@ -29,7 +29,7 @@ use crate::grid::chunk_grid::AxisChunks;
 /// assert_eq!(set.rank(7), 2);
 /// assert_eq!(set.to_string(), "4 of 10");
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IndexSet {
     length: u64,
     count: u64,
@@ -37,7 +37,7 @@ pub struct IndexSet {
 }
 
 /// A range of indices and the rank of its first index.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Ranked {
     start: u64,
     end: u64,

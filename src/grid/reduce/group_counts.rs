@@ -1,6 +1,11 @@
 //! The number of cells of a chunk in each group.
 
+use std::sync::Arc;
+
 use crate::grid::reduce::layout::AxisGroups;
+
+/// The terms along one axis in ascending order, each with the number of indices that have it.
+pub type IndexCounts = Arc<[(usize, u64)]>;
 
 /// The number of selected cells of a chunk in each group, as a product of counts along the axes.
 /// Its size depends on the selected indices along the grouped axes, not on the number of cells.
@@ -12,7 +17,7 @@ pub struct GroupCounts {
     cells: u64,
     /// For each axis with several different terms, the terms in ascending order, and the number of
     /// selected indices with each.
-    axes: Vec<Vec<(usize, u64)>>,
+    axes: Vec<IndexCounts>,
 }
 
 impl GroupCounts {
@@ -24,21 +29,41 @@ impl GroupCounts {
             axes: Vec::new(),
         };
         for axis in axes {
-            let Some(terms) = &axis.terms else {
-                counts.cells *= axis.selected.count();
-                continue;
-            };
-            let by_term = by_term(terms);
-            match by_term.as_slice() {
-                [] => counts.cells = 0,
-                [(term, positions)] => {
-                    counts.base += term;
-                    counts.cells *= positions;
-                }
-                _ => counts.axes.push(by_term),
+            match &axis.terms {
+                Some(terms) => counts.push(&index_counts(terms)),
+                None => counts.cells = counts.cells.saturating_mul(axis.selected.count()),
             }
         }
         counts
+    }
+
+    /// Multiplies the counts along some axes.
+    pub fn of_axes<'a>(axes: impl IntoIterator<Item = &'a IndexCounts>) -> Self {
+        let mut counts = Self::new(&[], 0);
+        axes.into_iter().for_each(|axis| counts.push(axis));
+        counts
+    }
+
+    fn push(&mut self, axis: &IndexCounts) {
+        match axis.as_ref() {
+            [] => self.cells = 0,
+            [(term, positions)] => {
+                self.base += term;
+                self.cells = self.cells.saturating_mul(*positions);
+            }
+            _ => self.axes.push(Arc::clone(axis)),
+        }
+    }
+
+    /// Returns the number of cells in each of `groups` groups, if it is the same in all of them.
+    pub fn same(&self, groups: usize) -> Option<u64> {
+        let mut axes = self.axes.iter();
+        let same = axes.try_fold(self.cells, |product, axis| {
+            let count = axis[0].1;
+            let is_same = axis.iter().all(|(_, other)| *other == count);
+            is_same.then(|| product.saturating_mul(count))
+        });
+        same.filter(|_| self.groups() == groups as u64)
     }
 
     /// Returns the group that all cells go to, if there is only one.
@@ -63,7 +88,7 @@ impl GroupCounts {
 }
 
 /// Returns the terms in ascending order with the number of times that each occurs.
-fn by_term(terms: &[usize]) -> Vec<(usize, u64)> {
+pub fn index_counts(terms: &[usize]) -> IndexCounts {
     let mut counts: Vec<(usize, u64)> = Vec::new();
     for term in terms {
         match counts.last_mut() {
@@ -81,15 +106,20 @@ fn by_term(terms: &[usize]) -> Vec<(usize, u64)> {
             is_same
         });
     }
-    counts
+    counts.into()
 }
 
-fn walk(axes: &[Vec<(usize, u64)>], group: usize, cells: u64, visit: &mut impl FnMut(usize, u64)) {
+fn walk(axes: &[IndexCounts], group: usize, cells: u64, visit: &mut impl FnMut(usize, u64)) {
     match axes.split_first() {
         None => visit(group, cells),
         Some((axis, behind)) => {
-            for (term, positions) in axis {
-                walk(behind, group + term, cells * positions, visit);
+            for (term, positions) in axis.iter() {
+                walk(
+                    behind,
+                    group + term,
+                    cells.saturating_mul(*positions),
+                    visit,
+                );
             }
         }
     }
@@ -157,6 +187,18 @@ mod tests {
             assert_eq!(counts.groups(), expected.len() as u64);
             let only = (expected.len() == 1).then(|| *expected.keys().next().unwrap());
             assert_eq!(counts.only_group(), only);
+            let first = expected.values().next().copied().unwrap_or(0);
+            let same = expected
+                .values()
+                .all(|count| *count == first)
+                .then_some(first);
+            assert_eq!(counts.same(expected.len()), same, "{axes:?}");
+            assert_eq!(counts.same(expected.len() + 1), None);
+            let of_axes = axes.iter().filter_map(|axis| axis.terms.as_deref());
+            let of_axes: Vec<IndexCounts> = of_axes.map(index_counts).collect();
+            if of_axes.len() == axes.len() {
+                assert_eq!(GroupCounts::of_axes(&of_axes), GroupCounts::new(&axes, 0));
+            }
         }
     }
 }

@@ -50,7 +50,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 
-pub use group_counts::GroupCounts;
+pub use group_counts::{GroupCounts, IndexCounts, index_counts};
 pub use layout::{AxisGroups, Layout};
 pub use moments::{RequestedAggregates, SumKind};
 pub use reduction::{CellType, Counts, Reduction, Results};

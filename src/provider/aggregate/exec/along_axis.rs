@@ -4,19 +4,18 @@
 //! If every selected cell is a row, a group contains each coordinate along the axis once per cell
 //! there. Counts and sums are multiplied accordingly. If the result does not depend on repetition
 //! (MIN, MAX, DISTINCT), DataFusion's accumulator sees each coordinate once, and only once for all
-//! groups that cover the same indices.
+//! groups that lie in the same grids.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, UInt64Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, UInt64Array};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{cast, filter_record_batch, take};
 use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, UInt64Type};
 use arrow::record_batch::RecordBatch;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, internal_err, resources_err};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::reassign_expr_columns;
@@ -25,17 +24,17 @@ use crate::grid::reduce::{Counts, Results};
 use crate::provider::aggregate::exec::accumulators::Accumulated;
 use crate::provider::aggregate::exec::job::Job;
 use crate::provider::aggregate::plan::aggregation::{Aggregate, Stage};
-use crate::provider::aggregate::plan::covered_indices::CoveredIndices;
 use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
 use crate::provider::aggregate::plan::group_axis::GroupAxis;
-use crate::provider::aggregate::plan::products::{AxisValues, Number, PerGroup, Run, add_up, sums};
+use crate::provider::aggregate::plan::groups::GroupedGrids;
 use crate::provider::aggregate::plan::program::Reduced;
-use crate::provider::aggregate::plan::terms::Terms;
 use crate::provider::planning::mask::mask;
 use crate::provider::source::GridSelection;
 
 /// The number of coordinates that are evaluated at a time.
 const SEGMENT: u64 = 64 << 10;
+/// The approximate number of bytes that a set of grids takes.
+const SET_BYTES: usize = 64;
 
 /// The axis, or the file column, from which aggregates are computed.
 pub(crate) struct AlongAxis<'a> {
@@ -47,10 +46,8 @@ pub(crate) struct AlongAxis<'a> {
     same: GridClasses,
     /// The groups along the axis, if the query groups by it.
     grouped: Option<&'a GroupAxis>,
-    /// The cells as products over the grouped axes and this axis.
-    terms: Terms,
-    /// The ordinal of this axis among the axes of `terms`.
-    place: usize,
+    /// The grids, by their groups along all other axes.
+    grids: Vec<GroupedGrids>,
 }
 
 /// The rows of an aggregate at some indices of the axis.
@@ -61,6 +58,47 @@ struct AxisRows {
     groups: Vec<usize>,
 }
 
+/// The count and the sum of an argument in one group along the axis.
+#[derive(Clone, Copy)]
+struct Total {
+    /// The ordinal of the group along the axis.
+    group: usize,
+    count: u64,
+    float: f64,
+    integer: i64,
+}
+
+impl Total {
+    /// Adds another total of the same group. Integer sums wrap around, like DataFusion's.
+    fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.float += other.float;
+        self.integer = self.integer.wrapping_add(other.integer);
+    }
+
+    fn times(self, times: u64) -> Self {
+        Self {
+            group: self.group,
+            count: self.count.saturating_mul(times),
+            float: self.float * times as f64,
+            integer: self.integer.wrapping_mul(times as i64),
+        }
+    }
+}
+
+/// Adds up the totals of each group.
+fn add_up(totals: &mut Vec<Total>) {
+    // A stable sort makes sums of floating-point numbers reproducible.
+    totals.sort_by_key(|total| total.group);
+    totals.dedup_by(|next, sum| {
+        let is_same = next.group == sum.group;
+        if is_same {
+            sum.add(next);
+        }
+        is_same
+    });
+}
+
 impl<'a> AlongAxis<'a> {
     /// Returns the axis of a table column. Reads the coordinates if the table has several grids.
     ///
@@ -68,20 +106,15 @@ impl<'a> AlongAxis<'a> {
     /// Fails if the coordinates cannot be read.
     pub fn try_new(job: &'a Job, column: usize) -> Result<Self> {
         let parts: Vec<&GridSelection> = job.grid_selections().map(|part| &part.part).collect();
-        let axes = job.groups.axes();
-        let place = axes.iter().position(|axis| axis.column == column);
-        let grouped = place.map(|place| &axes[place]);
+        let mut axes = job.groups.axes().iter();
+        let grouped = axes.find(|axis| axis.column == column);
         let same = match grouped {
             Some(axis) => axis.same.clone(),
             None => GridClasses::of(column, &parts)?,
         };
-        let mut along: Vec<_> = axes.iter().map(|axis| (axis.column, &axis.same)).collect();
-        if place.is_none() {
-            along.push((column, &same));
-        }
+        let selections = parts.iter().map(|part| (&part.selection, &part.selection));
         Ok(Self {
-            terms: Terms::of(&parts, &along),
-            place: place.unwrap_or(axes.len()),
+            grids: job.groups.grouped_grids(selections, Some(column)),
             job,
             parts,
             column,
@@ -96,60 +129,67 @@ impl<'a> AlongAxis<'a> {
     /// # Errors
     /// Fails if the argument or the filter cannot be evaluated.
     pub async fn reduce(&self, aggregate: &Aggregate, reduced: Reduced) -> Result<Results> {
+        let field = aggregate.function.field();
         let sum_type = match reduced {
-            Reduced::Sum | Reduced::Average => Some(aggregate.function.field().data_type().clone()),
+            Reduced::Sum | Reduced::Average => Some(field.data_type()),
             _ => None,
         };
-        let mut counts = Vec::with_capacity(self.same.firsts.len());
-        let (mut floats, mut integers) = (Vec::new(), Vec::new());
+        let mut totals = Vec::with_capacity(self.same.firsts.len());
         for number in 0..self.same.firsts.len() {
             let along = self.along(number)?;
-            let mut of_counts = Vec::new();
-            let (mut of_floats, mut of_integers) = (Vec::new(), Vec::new());
+            let mut of_class = Vec::new();
             for ranks in segments(along.count()) {
-                let positions = self.positions(aggregate, number, &along, ranks)?;
-                let arguments = positions.arguments.iter();
-                let nulls = arguments.fold(None, |nulls, argument| {
-                    NullBuffer::union(nulls.as_ref(), argument.logical_nulls().as_ref())
-                });
-                let groups = &positions.groups;
-                of_counts.extend(runs(groups, nulls.as_ref(), |_| 1u64));
-                if let (Some(sum_type), [argument]) = (&sum_type, positions.arguments.as_slice()) {
-                    let argument = cast(argument, sum_type)?;
-                    match sum_type {
-                        DataType::Float64 => {
-                            let numbers = argument.as_primitive::<Float64Type>().values();
-                            of_floats.extend(runs(groups, nulls.as_ref(), |row| numbers[row]));
-                        }
-                        DataType::Int64 => {
-                            let numbers = argument.as_primitive::<Int64Type>().values();
-                            of_integers.extend(runs(groups, nulls.as_ref(), |row| numbers[row]));
-                        }
-                        DataType::UInt64 => {
-                            let numbers = argument.as_primitive::<UInt64Type>().values();
-                            let number = |row: usize| numbers[row] as i64;
-                            of_integers.extend(runs(groups, nulls.as_ref(), number));
-                        }
-                        other => return internal_err!("sums of type {other} are not supported"),
-                    }
-                }
+                let rows = self.rows(aggregate, number, &along, ranks)?;
+                of_class.extend(rows.totals(sum_type)?);
+                add_up(&mut of_class);
                 tokio::task::yield_now().await;
             }
-            counts.push(add_up(of_counts.into_iter()));
-            floats.push(add_up(of_floats.into_iter()));
-            integers.push(add_up(of_integers.into_iter()));
+            totals.push(of_class);
         }
-        let sums = match sum_type {
-            None => None,
-            Some(DataType::Float64) => Some(self.array::<Float64Type>(floats).await),
-            Some(_) => Some(self.array::<Int64Type>(integers).await),
+        let groups = self.job.groups.count();
+        let stride = self.grouped.map_or(0, |axis| axis.stride);
+        let mut counts = vec![0u64; groups];
+        let (mut floats, mut integers) = match sum_type {
+            None => (Vec::new(), Vec::new()),
+            Some(DataType::Float64) => (vec![0.0; groups], Vec::new()),
+            Some(_) => (Vec::new(), vec![0i64; groups]),
         };
+        for grids in &self.grids {
+            let mut classes: BTreeMap<usize, u64> = BTreeMap::new();
+            for (part, times) in &grids.parts {
+                let of_class = self.same.of_part[*part].map(|class| classes.entry(class));
+                if let Some(entry) = of_class {
+                    let sum = entry.or_default();
+                    *sum = sum.saturating_add(*times);
+                }
+            }
+            let all = classes.iter().flat_map(|(class, times)| {
+                let totals = totals[*class].iter();
+                totals.map(|total| total.times(*times))
+            });
+            let mut all: Vec<Total> = all.collect();
+            add_up(&mut all);
+            grids.counts.for_each(|group, cells| {
+                for total in &all {
+                    let group = group + total.group * stride;
+                    let total = total.times(cells);
+                    counts[group] = counts[group].saturating_add(total.count);
+                    if let Some(sum) = floats.get_mut(group) {
+                        *sum += total.float;
+                    }
+                    if let Some(sum) = integers.get_mut(group) {
+                        *sum = sum.wrapping_add(total.integer);
+                    }
+                }
+            });
+            tokio::task::yield_now().await;
+        }
         Ok(Results {
-            counts: match self.sums(counts).await {
-                PerGroup::Same(count) => Counts::Same(count),
-                PerGroup::Each(counts) => Counts::Each(counts),
-            },
-            sums,
+            counts: Counts::Each(counts),
+            sums: sum_type.map(|sum_type| match sum_type {
+                DataType::Float64 => Arc::new(Float64Array::from(floats)) as ArrayRef,
+                _ => Arc::new(Int64Array::from(integers)),
+            }),
             min: None,
             max: None,
             deviations: None,
@@ -167,27 +207,33 @@ impl<'a> AlongAxis<'a> {
         stage: Stage,
         memory: MemoryReservation,
     ) -> Result<SharedResults> {
-        let axes = self.axes(self.positions_of_groups());
-        let groups = self.job.groups.count();
-        let sets = CoveredIndices::new(&self.terms, self.place, &axes, groups, &memory).await?;
-        let is_grouped = self.job.program.is_grouped();
-        let schema = &self.job.schema;
-        let mut accumulated = Accumulated::for_rows(aggregate, is_grouped, schema, sets.results())?;
+        let (sets, of_groups) = self.sets(&memory).await?;
+        // For each class of grids, the sets that contain one of them.
+        let mut with: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.same.firsts.len()];
+        for (set, members) in sets.iter().enumerate() {
+            let grids = members.iter().flat_map(|member| &self.grids[*member].parts);
+            for class in grids.filter_map(|(part, _)| self.same.of_part[*part]) {
+                with[class].insert(set);
+            }
+        }
+        let count = self.grouped.map_or(1, |axis| axis.count);
+        let all = sets.len() * count;
+        let (is_grouped, schema) = (self.job.program.is_grouped(), &self.job.schema);
+        let mut accumulated = Accumulated::for_rows(aggregate, is_grouped, schema, all)?;
+        let before = memory.size();
         let mut results = Vec::new();
-        for number in 0..self.same.firsts.len() {
+        for (number, sets) in with.iter().enumerate() {
             let along = self.along(number)?;
             for ranks in segments(along.count()) {
-                let positions = self.positions(aggregate, number, &along, ranks)?;
-                if positions.groups.is_empty() {
+                let rows = self.rows(aggregate, number, &along, ranks)?;
+                if rows.groups.is_empty() {
                     continue;
                 }
-                for set in sets.with(number) {
+                for set in sets {
                     results.clear();
-                    for group in &positions.groups {
-                        results.push(sets.result(*set, *group)?);
-                    }
-                    accumulated.update(&positions.arguments, &results, None, sets.results())?;
-                    memory.try_resize(sets.size() + accumulated.size())?;
+                    results.extend(rows.groups.iter().map(|group| set * count + group));
+                    accumulated.update(&rows.arguments, &results, None, all)?;
+                    memory.try_resize(before + accumulated.size())?;
                     tokio::task::yield_now().await;
                 }
             }
@@ -197,13 +243,62 @@ impl<'a> AlongAxis<'a> {
             Stage::Whole => vec![accumulated.evaluate()?],
         };
         let bytes = values.iter().map(|values| values.get_array_memory_size());
-        memory.try_resize(sets.size() + bytes.sum::<usize>())?;
+        memory.try_resize(before + bytes.sum::<usize>())?;
         Ok(SharedResults {
             values,
-            sets,
+            of_groups,
             axis: self.grouped.map(|axis| (axis.stride, axis.count)),
             _memory: memory,
         })
+    }
+
+    /// Returns distinct sets of members of `grids`, and the set that covers each group. Groups
+    /// along this axis are left out. `None` stands for a single set of all members.
+    async fn sets(
+        &self,
+        memory: &MemoryReservation,
+    ) -> Result<(Vec<Vec<usize>>, Option<Vec<u32>>)> {
+        if self.grids.len() <= 1 {
+            return Ok((vec![(0..self.grids.len()).collect()], None));
+        }
+        let axis = self.grouped.map(|axis| (axis.stride, axis.count));
+        let groups = self.job.groups.count() / axis.map_or(1, |(_, count)| count);
+        // A set is another set with one more member. The first is the empty set.
+        let mut nodes: Vec<(u32, usize)> = vec![(0, 0)];
+        let mut of_groups = vec![0u32; groups];
+        for (member, grids) in self.grids.iter().enumerate() {
+            let mut extended: HashMap<u32, u32> = HashMap::new();
+            grids.counts.for_each(|group, _| {
+                let set = &mut of_groups[without(group, axis)];
+                let before = *set;
+                *set = *extended.entry(before).or_insert_with(|| {
+                    nodes.push((before, member));
+                    nodes.len() as u32 - 1
+                });
+            });
+            if u32::try_from(nodes.len() + groups).is_err() {
+                return resources_err!("groups lie in more than 2^32 distinct sets of grids");
+            }
+            memory.try_resize(size_of_val(of_groups.as_slice()) + nodes.len() * SET_BYTES)?;
+            tokio::task::yield_now().await;
+        }
+        // Keep only the sets of groups, not the intermediate ones.
+        let mut sets = Vec::new();
+        let mut numbers: HashMap<u32, u32> = HashMap::new();
+        for set in &mut of_groups {
+            *set = *numbers.entry(*set).or_insert_with(|| {
+                let mut members = Vec::new();
+                let mut node = *set;
+                while node != 0 {
+                    let (before, member) = nodes[node as usize];
+                    members.push(member);
+                    node = before;
+                }
+                sets.push(members);
+                sets.len() as u32 - 1
+            });
+        }
+        Ok((sets, Some(of_groups)))
     }
 
     /// Returns the coordinates that all grids of a class share.
@@ -212,7 +307,7 @@ impl<'a> AlongAxis<'a> {
     }
 
     /// Evaluates the filter and the arguments of an aggregate on the coordinates with these ranks.
-    fn positions(
+    fn rows(
         &self,
         aggregate: &Aggregate,
         number: usize,
@@ -247,44 +342,42 @@ impl<'a> AlongAxis<'a> {
             },
         })
     }
+}
 
-    /// Returns the values along all axes: `different` along this axis, and along the other axes
-    /// the number of indices in each group.
-    fn axes<T: Number>(&self, different: Vec<Vec<Run<T>>>) -> Vec<AxisValues<T>> {
-        let axes = self.job.groups.axes().iter();
-        let mut axes: Vec<_> = axes.map(GroupAxis::positions).collect();
-        match axes.get_mut(self.place) {
-            Some(axis) => axis.different = different,
-            None => axes.push(AxisValues {
-                count: 1,
-                stride: 0,
-                different,
-            }),
+impl AxisRows {
+    /// Returns the rows without null arguments, with their sums in `sum_type`.
+    fn totals(&self, sum_type: Option<&DataType>) -> Result<Vec<Total>> {
+        let arguments = self.arguments.iter();
+        let nulls = arguments.fold(None, |nulls, argument| {
+            NullBuffer::union(nulls.as_ref(), argument.logical_nulls().as_ref())
+        });
+        let (mut floats, mut integers) = (None, None);
+        if let (Some(sum_type), [argument]) = (sum_type, self.arguments.as_slice()) {
+            let argument = cast(argument, sum_type)?;
+            match sum_type {
+                DataType::Float64 => {
+                    floats = Some(argument.as_primitive::<Float64Type>().values().clone());
+                }
+                DataType::Int64 => {
+                    integers = Some(argument.as_primitive::<Int64Type>().values().clone());
+                }
+                DataType::UInt64 => {
+                    let bits = argument.as_primitive::<UInt64Type>();
+                    let bits = bits.unary::<_, Int64Type>(|number| number as i64);
+                    integers = Some(bits.values().clone());
+                }
+                other => return internal_err!("sums of type {other} are not supported"),
+            }
         }
-        axes
-    }
-
-    /// Returns the number of indices in each group along the axis, for each class of grids.
-    fn positions_of_groups(&self) -> Vec<Vec<Run<u64>>> {
-        match self.grouped {
-            Some(axis) => axis.positions().different,
-            None => vec![vec![Run::one(0, 1)]; self.same.firsts.len()],
-        }
-    }
-
-    async fn sums<T: Number>(&self, different: Vec<Vec<Run<T>>>) -> PerGroup<T> {
-        sums(&self.terms, &self.axes(different), self.job.groups.count()).await
-    }
-
-    async fn array<T>(&self, different: Vec<Vec<Run<T::Native>>>) -> ArrayRef
-    where
-        T: ArrowPrimitiveType,
-        T::Native: Number,
-    {
-        Arc::new(match self.sums(different).await {
-            PerGroup::Same(sum) => PrimitiveArray::<T>::from_value(sum, self.job.groups.count()),
-            PerGroup::Each(sums) => PrimitiveArray::<T>::new(sums.into(), None),
-        })
+        let rows = self.groups.iter().enumerate();
+        let rows = rows.filter(|(row, _)| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*row)));
+        let totals = rows.map(|(row, group)| Total {
+            group: *group,
+            count: 1,
+            float: floats.as_ref().map_or(0.0, |numbers| numbers[row]),
+            integer: integers.as_ref().map_or(0, |numbers| numbers[row]),
+        });
+        Ok(totals.collect())
     }
 }
 
@@ -294,22 +387,21 @@ fn segments(count: u64) -> impl Iterator<Item = Range<u64>> {
     starts.map(move |start| start..count.min(start + SEGMENT))
 }
 
-/// Adds up `number` per group, over the rows that are not null.
-fn runs<T: Number>(
-    groups: &[usize],
-    nulls: Option<&NullBuffer>,
-    number: impl Fn(usize) -> T,
-) -> Vec<Run<T>> {
-    let rows = groups.iter().enumerate();
-    let rows = rows.filter(|(row, _)| nulls.is_none_or(|nulls| nulls.is_valid(*row)));
-    add_up(rows.map(|(row, group)| Run::one(*group, number(row))))
+/// Returns the index of a group among the groups along all axes but one, which is given by its
+/// stride and its number of groups.
+fn without(group: usize, axis: Option<(usize, usize)>) -> usize {
+    axis.map_or(group, |(stride, count)| {
+        group / (stride * count) * stride + group % stride
+    })
 }
 
-/// The results of an aggregate, computed once for all groups that cover the same indices.
+/// The results of an aggregate, computed once for all groups that lie in the same grids.
 pub(crate) struct SharedResults {
-    /// One array of final values, or one array per field of the partial state.
+    /// One array of final values, or one array per field of the partial state. The results of a set
+    /// are consecutive, one per group along the axis.
     values: Vec<ArrayRef>,
-    sets: CoveredIndices,
+    /// The set of each group along the other axes; `None` if there is a single set.
+    of_groups: Option<Vec<u32>>,
     /// The stride and the number of groups along the axis, if the query groups by it.
     axis: Option<(usize, usize)>,
     _memory: MemoryReservation,
@@ -324,23 +416,19 @@ impl SharedResults {
     /// Returns one of the arrays, gathered for some groups.
     ///
     /// # Errors
-    /// Fails if a group has no cells.
+    /// Fails if a group does not exist.
     pub fn of_groups(
         &self,
         column: usize,
         groups: impl Iterator<Item = usize>,
     ) -> Result<ArrayRef> {
         let result = |group: usize| {
-            let along = self
-                .axis
-                .map_or(0, |(stride, count)| group / stride % count);
-            Ok(self.sets.result(self.sets.of(group), along)? as u64)
+            let sets = self.of_groups.as_ref();
+            let set = sets.map_or(0, |sets| sets[without(group, self.axis)] as usize);
+            let along = |(stride, count)| set * count + group / stride % count;
+            self.axis.map_or(set, along) as u64
         };
-        let results = groups.map(result).collect::<Result<Vec<u64>>>()?;
-        Ok(take(
-            &self.values[column],
-            &UInt64Array::from(results),
-            None,
-        )?)
+        let results = UInt64Array::from_iter_values(groups.map(result));
+        Ok(take(&self.values[column], &results, None)?)
     }
 }

@@ -277,18 +277,8 @@ impl Job {
     /// Returns the number of selected cells in each group, or of those that a restriction keeps.
     pub async fn cells(&self, restriction: Option<usize>) -> Result<Counts> {
         let parts = self.grid_selections();
-        match restriction {
-            None => {
-                let parts: Vec<&GridSelection> = parts.map(|part| &part.part).collect();
-                self.groups.cells(&parts).await
-            }
-            Some(number) => {
-                let parts = parts.map(|part| (&part.part.selection, &part.restricted[number]));
-                self.groups
-                    .restricted_cells(&parts.collect::<Vec<_>>())
-                    .await
-            }
-        }
+        let parts = parts.map(|part| (&part.part.selection, part.selection(restriction)));
+        self.groups.cells(parts).await
     }
 
     /// Returns `true` if no chunk was pruned by the values of its cells.

@@ -105,7 +105,6 @@ impl GridClasses {
             same.firsts.extend(has_cells.then_some(0));
             return Ok(same);
         }
-        let mut last: Option<(usize, SelectedCoordinates)> = None;
         // For each pair of ends, the class seen last. Splitting a class in two costs time, but the
         // results stay correct.
         let mut by_ends: HashMap<_, (usize, SelectedCoordinates)> = HashMap::new();
@@ -115,23 +114,16 @@ impl GridClasses {
                 continue;
             }
             let along = SelectedCoordinates::of(part, column)?;
-            // Consecutive grids usually have the same coordinates.
-            if let Some((found, other)) = &last
-                && other.is_same(&along)
-            {
-                same.of_part.push(Some(*found));
-                continue;
-            }
             let ends = along.ends()?;
             let found = match by_ends.get(&ends) {
                 Some((found, other)) if other.is_same(&along) => *found,
                 _ => {
                     same.firsts.push(number);
-                    same.firsts.len() - 1
+                    let next = same.firsts.len() - 1;
+                    by_ends.insert(ends, (next, along));
+                    next
                 }
             };
-            by_ends.insert(ends, (found, along.clone()));
-            last = Some((found, along));
             same.of_part.push(Some(found));
         }
         Ok(same)

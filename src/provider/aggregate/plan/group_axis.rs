@@ -1,6 +1,7 @@
 //! The groups along one axis.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
@@ -13,9 +14,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::reassign_expr_columns;
 
-use crate::grid::Monotonicity;
+use crate::grid::{Monotonicity, Selection};
 use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
-use crate::provider::aggregate::plan::products::{AxisValues, Number, Run, add_up};
 use crate::provider::source::GridSelection;
 
 /// The groups along one axis. The file column is treated as an axis of length 1.
@@ -36,32 +36,16 @@ pub(crate) struct GroupAxis {
 
 #[derive(Debug)]
 pub(crate) enum Ordinals {
-    /// Each of this many selected indices is a group of its own, in order.
-    Ranks(usize),
+    /// Each selected index is a group of its own, in order.
+    Ranks,
     Of(Vec<u32>),
 }
 
 impl Ordinals {
     pub fn of(&self, rank: usize) -> usize {
         match self {
-            Self::Ranks(_) => rank,
+            Self::Ranks => rank,
             Self::Of(ordinals) => ordinals[rank] as usize,
-        }
-    }
-
-    /// Returns the number of indices in each group.
-    fn positions<T: Number>(&self) -> Vec<Run<T>> {
-        let number = T::of(1);
-        match self {
-            Self::Ranks(0) => Vec::new(),
-            Self::Ranks(count) => vec![Run {
-                groups: 0..*count,
-                number,
-            }],
-            Self::Of(ordinals) => {
-                let ordinals = ordinals.iter();
-                add_up(ordinals.map(|ordinal| Run::one(*ordinal as usize, number)))
-            }
         }
     }
 }
@@ -95,7 +79,7 @@ impl GroupAxis {
             let coordinates = along.coordinates(0..along.count())?;
             axis.count = coordinates.len();
             axis.values = vec![coordinates; expressions.len()];
-            axis.ordinals.push(Ordinals::Ranks(axis.count));
+            axis.ordinals.push(Ordinals::Ranks);
             return Ok(axis);
         }
         let mut converter: Option<RowConverter> = None;
@@ -155,13 +139,25 @@ impl GroupAxis {
         Some(&self.ordinals[self.same.of_part[part]?])
     }
 
-    /// Returns the number of indices in each group, for each class of grids.
-    pub fn positions<T: Number>(&self) -> AxisValues<T> {
-        AxisValues {
-            count: self.count,
-            stride: self.stride,
-            different: self.ordinals.iter().map(Ordinals::positions).collect(),
-        }
+    /// Returns the terms of the group index along the axis, for some selected indices of a grid. The
+    /// file column has one term. There is none if the grid has no selected cells.
+    pub fn terms(
+        &self,
+        part: usize,
+        selection: &Selection,
+        indices: impl Iterator<Item = Range<u64>>,
+    ) -> Vec<usize> {
+        let Some(ordinals) = self.ordinals(part) else {
+            return Vec::new();
+        };
+        let Some(set) = selection.axes().get(self.column) else {
+            return vec![ordinals.of(0) * self.stride];
+        };
+        let ranks = indices.flat_map(|range| {
+            let first = set.rank(range.start) as usize;
+            first..first + (range.end - range.start) as usize
+        });
+        ranks.map(|rank| ordinals.of(rank) * self.stride).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The groups of an aggregation, and the group index of every cell.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,12 +12,10 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 
-use crate::grid::reduce::{AxisGroups, Counts};
+use crate::grid::reduce::{AxisGroups, Counts, GroupCounts, IndexCounts, index_counts};
 use crate::grid::{Cells, Coordinates, IndexSet, Selection, Window};
 use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
 use crate::provider::aggregate::plan::group_axis::{GroupAxis, evaluate};
-use crate::provider::aggregate::plan::products::{AxisValues, PerGroup, Run, add_up, sums};
-use crate::provider::aggregate::plan::terms::Terms;
 use crate::provider::plans::below::may_fail;
 use crate::provider::source::GridSelection;
 
@@ -204,63 +203,88 @@ impl Groups {
                 continue;
             };
             let start = window.ranges()[axis.column].start;
-            let set = &selection.axes()[axis.column];
+            let indices = in_window.selected.ranges();
+            let indices = indices.map(|range| start + range.start..start + range.end);
             // The terms fit into memory, since the coordinates of the selected indices do. All
             // indices of a chunk need not.
-            let mut terms = Vec::with_capacity(in_window.selected.count() as usize);
-            for range in in_window.selected.ranges() {
-                let first = set.rank(start + range.start) as usize;
-                let ranks = first..first + (range.end - range.start) as usize;
-                terms.extend(ranks.map(|rank| ordinals.of(rank) * axis.stride));
-            }
-            in_window.terms = Some(terms);
+            in_window.terms = Some(axis.terms(part, selection, indices));
         }
         (axes, base)
     }
 
-    /// Returns the number of selected cells of these grids in each group.
+    /// Returns the number of cells of these grids in each group. Each grid is given by its
+    /// selection and a restriction of it, whose cells are counted.
     ///
     /// # Errors
     /// Fails if a count exceeds `i64::MAX`.
-    pub async fn cells(&self, parts: &[&GridSelection]) -> Result<Counts> {
-        let axes = self.axes.iter().map(|axis| (axis.column, &axis.same));
-        let terms = Terms::of(parts, &axes.collect::<Vec<_>>());
-        let positions: Vec<_> = self.axes.iter().map(GroupAxis::positions).collect();
-        self.counts(&terms, &positions).await
+    pub async fn cells<'a>(
+        &self,
+        parts: impl Iterator<Item = (&'a Selection, &'a Selection)>,
+    ) -> Result<Counts> {
+        let all = self.grouped_grids(parts, None);
+        let times = |grids: &GroupedGrids| {
+            let times = grids.parts.iter().map(|(_, times)| *times);
+            times.fold(0, u64::saturating_add)
+        };
+        let same = match all.as_slice() {
+            [] => Some(0),
+            [grids] => grids
+                .counts
+                .same(self.count)
+                .map(|same| same.saturating_mul(times(grids))),
+            _ => None,
+        };
+        if let Some(same) = same {
+            return checked(Counts::Same(same));
+        }
+        let mut counts = vec![0u64; self.count];
+        for grids in &all {
+            let times = times(grids);
+            grids.counts.for_each(|group, cells| {
+                counts[group] = counts[group].saturating_add(cells.saturating_mul(times));
+            });
+            tokio::task::yield_now().await;
+        }
+        checked(Counts::Each(counts))
     }
 
-    /// Returns the number of cells in each group after a restriction. Each grid is given by its
-    /// selection and the restriction of that selection.
-    ///
-    /// # Errors
-    /// Fails if a count exceeds `i64::MAX`.
-    pub async fn restricted_cells(&self, parts: &[(&Selection, &Selection)]) -> Result<Counts> {
-        let mut wanted_axes: Vec<_> = self.axes.iter().map(RestrictedAxis::new).collect();
-        let mut products = Vec::with_capacity(parts.len());
-        for (number, (selection, wanted)) in parts.iter().enumerate() {
+    /// Collects the grids that have the same number of indices in each group, and in no group along
+    /// the column `without`. Each grid is given as in [`Self::cells`].
+    pub fn grouped_grids<'a>(
+        &self,
+        parts: impl Iterator<Item = (&'a Selection, &'a Selection)>,
+        without: Option<usize>,
+    ) -> Vec<GroupedGrids> {
+        let mut axes: Vec<_> = self.axes.iter().map(AxisCounts::new).collect();
+        axes.retain(|counts| Some(counts.axis.column) != without);
+        // Visit the groups in ascending order.
+        axes.sort_by_key(|counts| Reverse(counts.axis.stride));
+        let mut places: HashMap<Vec<usize>, usize> = HashMap::new();
+        let mut all: Vec<GroupedGrids> = Vec::new();
+        for (part, (selection, wanted)) in parts.enumerate() {
             if wanted.is_empty() {
                 continue;
             }
-            let axes = wanted_axes.iter_mut();
-            let factors = axes.map(|axis| axis.number(number, selection, wanted));
-            let Some(factors) = factors.collect::<Option<Vec<usize>>>() else {
-                continue;
-            };
-            let sets = wanted.axes().iter().enumerate();
-            let others = sets.filter(|(axis, _)| self.axes.iter().all(|a| a.column != *axis));
+            let key = axes
+                .iter_mut()
+                .map(|axis| axis.place(part, selection, wanted));
+            let key: Vec<usize> = key.collect();
+            let others = wanted.axes().iter().enumerate().filter(|(column, _)| {
+                Some(*column) != without && self.axes.iter().all(|axis| axis.column != *column)
+            });
             let times = others.fold(1, |times: u64, (_, set)| times.saturating_mul(set.count()));
-            products.push((factors, times));
+            let along = axes.iter().zip(&key);
+            let along: Vec<_> = along.map(|(axis, place)| &axis.distinct[*place]).collect();
+            let place = *places.entry(key).or_insert_with(|| {
+                all.push(GroupedGrids {
+                    counts: GroupCounts::of_axes(along),
+                    parts: Vec::new(),
+                });
+                all.len() - 1
+            });
+            all[place].parts.push((part, times));
         }
-        let terms = Terms::sum(self.axes.len(), products.into_iter());
-        let positions: Vec<_> = wanted_axes.into_iter().map(|axis| axis.positions).collect();
-        self.counts(&terms, &positions).await
-    }
-
-    async fn counts(&self, terms: &Terms, positions: &[AxisValues<u64>]) -> Result<Counts> {
-        checked(match sums(terms, positions, self.count).await {
-            PerGroup::Same(count) => Counts::Same(count),
-            PerGroup::Each(counts) => Counts::Each(counts),
-        })
+        all
     }
 
     /// Returns the value of each grouping expression for a range of group indices.
@@ -269,9 +293,7 @@ impl Groups {
         let mut order: Vec<usize> = (0..self.axes.len()).collect();
         // An axis with a single group shares its stride with a neighbour. Its place does not
         // matter.
-        order.sort_by_key(|axis| {
-            std::cmp::Reverse((self.axes[*axis].stride, self.axes[*axis].count))
-        });
+        order.sort_by_key(|axis| Reverse((self.axes[*axis].stride, self.axes[*axis].count)));
         let counts = order.iter().map(|axis| self.axes[*axis].count as u64);
         let counts: Vec<u64> = counts.collect();
         let window = Window::new(counts.iter().map(|count| 0..*count).collect());
@@ -310,50 +332,47 @@ impl Groups {
     }
 }
 
-/// The number of restricted indices in each group along one axis.
-struct RestrictedAxis<'a> {
-    axis: &'a GroupAxis,
-    /// For each class of grids, the restrictions seen so far with their indices in
-    /// `positions.different`.
-    known: HashMap<usize, Vec<(IndexSet, usize)>>,
-    positions: AxisValues<u64>,
+/// Grids with the same number of indices in each group along each grouped axis.
+#[derive(Debug)]
+pub(crate) struct GroupedGrids {
+    /// The numbers of indices, multiplied over the grouped axes.
+    pub counts: GroupCounts,
+    /// The grids, each with the number of its cells along all other axes.
+    pub parts: Vec<(usize, u64)>,
 }
 
-impl<'a> RestrictedAxis<'a> {
+/// The numbers of indices in the groups along one axis, which many grids share.
+struct AxisCounts<'a> {
+    axis: &'a GroupAxis,
+    /// For each class of grids and counted indices, an index into `distinct`. The file column has
+    /// no indices.
+    known: HashMap<(Option<usize>, Option<&'a IndexSet>), usize>,
+    places: HashMap<IndexCounts, usize>,
+    distinct: Vec<IndexCounts>,
+}
+
+impl<'a> AxisCounts<'a> {
     fn new(axis: &'a GroupAxis) -> Self {
         Self {
             axis,
             known: HashMap::new(),
-            positions: AxisValues {
-                count: axis.count,
-                stride: axis.stride,
-                different: Vec::new(),
-            },
+            places: HashMap::new(),
+            distinct: Vec::new(),
         }
     }
 
-    /// Returns the index in `positions.different` for the restriction of one grid; `None` if the
-    /// grid has no selected cells.
-    fn number(&mut self, part: usize, selection: &Selection, wanted: &Selection) -> Option<usize> {
-        let ordinals = self.axis.ordinals(part)?;
-        let same = self.axis.same.of_part[part]?;
-        // The file column is treated as an axis of length 1.
-        let one = IndexSet::all(1);
-        let of_axis = |of: &Selection| of.axes().get(self.axis.column).unwrap_or(&one).clone();
-        let (set, wanted) = (of_axis(selection), of_axis(wanted));
-        let known = self.known.entry(same).or_default();
-        if let Some((_, number)) = known.iter().find(|(other, _)| *other == wanted) {
-            return Some(*number);
-        }
-        let ranks = wanted.ranges().flat_map(|range| {
-            let first = set.rank(range.start) as usize;
-            first..first + (range.end - range.start) as usize
-        });
-        let runs = add_up(ranks.map(|rank| Run::one(ordinals.of(rank), 1)));
-        let number = self.positions.different.len();
-        self.positions.different.push(runs);
-        known.push((wanted, number));
-        Some(number)
+    /// Returns the index into `distinct` for a grid.
+    fn place(&mut self, part: usize, selection: &Selection, wanted: &'a Selection) -> usize {
+        let set = wanted.axes().get(self.axis.column);
+        let key = (self.axis.same.of_part[part], set);
+        *self.known.entry(key).or_insert_with(|| {
+            let indices = set.into_iter().flat_map(IndexSet::ranges);
+            let counts = index_counts(&self.axis.terms(part, selection, indices));
+            *self.places.entry(counts).or_insert_with_key(|counts| {
+                self.distinct.push(Arc::clone(counts));
+                self.distinct.len() - 1
+            })
+        })
     }
 }
 

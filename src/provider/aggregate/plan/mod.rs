@@ -3,11 +3,8 @@
 pub(crate) mod aggregation;
 pub(crate) mod axis_filters;
 pub(crate) mod columns;
-pub(crate) mod covered_indices;
 pub(crate) mod grid_classes;
 pub(crate) mod group_axis;
 pub(crate) mod groups;
 pub(crate) mod order;
-pub(crate) mod products;
 pub(crate) mod program;
-pub(crate) mod terms;
