@@ -124,13 +124,28 @@ fn fraction(arguments: &AccumulatorArgs) -> Option<f64> {
     (0.0..=1.0).contains(&fraction).then_some(fraction)
 }
 
+/// The number of values from which the vector of a group grows by an eighth instead of doubling.
+const MANY: usize = 4096;
+
 /// All values of each group.
+///
+/// The memory pool learns of an accumulator's size after each batch of rows. So the size includes
+/// the next growth of every vector, which the pool then grants or refuses before the vector grows.
 #[derive(Debug)]
 struct QuantileAccumulator<T: ArrowPrimitiveType> {
     fraction: f64,
     values: Vec<Vec<T::Native>>,
-    /// The sum of the capacities of the groups' vectors.
+    /// The sum of the capacities of the groups' vectors, each after its next growth.
     capacity: usize,
+}
+
+/// Returns the capacity of a full vector of this capacity after it grows.
+fn grown(capacity: usize) -> usize {
+    if capacity < MANY {
+        (2 * capacity).max(4)
+    } else {
+        capacity + capacity / 8
+    }
 }
 
 impl<T: ArrowPrimitiveType> QuantileAccumulator<T>
@@ -147,9 +162,14 @@ where
 
     fn push(&mut self, group: usize, value: T::Native) {
         let values = &mut self.values[group];
-        self.capacity -= values.capacity();
+        let before = values.capacity();
+        if values.len() == before {
+            values.reserve_exact(grown(before) - before);
+            // A vector without values is not counted.
+            let counted = if before == 0 { 0 } else { grown(before) };
+            self.capacity += grown(values.capacity()) - counted;
+        }
         values.push(value);
-        self.capacity += values.capacity();
     }
 
     fn append(
@@ -191,22 +211,24 @@ where
 
     fn take(&mut self, emit_to: EmitTo) -> Vec<Vec<T::Native>> {
         let taken = emit_to.take_needed(&mut self.values);
-        self.capacity = self.values.iter().map(Vec::capacity).sum();
+        let capacities = self.values.iter().map(Vec::capacity);
+        self.capacity = capacities.filter(|capacity| *capacity > 0).map(grown).sum();
         taken
     }
 
-    fn lists(&self, values: Vec<Vec<T::Native>>) -> ArrayRef {
+    fn lists(&self, mut values: Vec<Vec<T::Native>>) -> ArrayRef {
         let offsets = OffsetBuffer::from_lengths(values.iter().map(Vec::len));
-        let all = values.into_iter().flatten();
-        let all = PrimitiveArray::<T>::from_iter_values(all);
+        let all = match values.as_mut_slice() {
+            // The values of a single group are not copied.
+            [values] => PrimitiveArray::<T>::new(std::mem::take(values).into(), None),
+            _ => PrimitiveArray::<T>::from_iter_values(values.into_iter().flatten()),
+        };
         let item = Arc::new(Field::new_list_field(T::DATA_TYPE, true));
         Arc::new(ListArray::new(item, offsets, Arc::new(all), None))
     }
 
-    fn quantiles(&self, values: Vec<Vec<T::Native>>) -> Result<ArrayRef> {
-        let found = values
-            .into_iter()
-            .map(|mut values| quantile(&mut values, self.fraction));
+    fn quantiles(fraction: f64, values: &mut [Vec<T::Native>]) -> Result<ArrayRef> {
+        let found = values.iter_mut().map(|values| quantile(values, fraction));
         let found: PrimitiveArray<Float64Type> = found.collect();
         Ok(cast(&found, &T::DATA_TYPE)?)
     }
@@ -249,8 +271,7 @@ where
     }
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
-        let values = self.take(emit_to);
-        self.quantiles(values)
+        Self::quantiles(self.fraction, &mut self.take(emit_to))
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -292,8 +313,10 @@ where
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let values = self.values.first().cloned().unwrap_or_default();
-        ScalarValue::try_from_array(&self.quantiles(vec![values])?, 0)
+        self.values.resize_with(1, Vec::new);
+        // The values stay, since a window function evaluates the accumulator again.
+        let found = Self::quantiles(self.fraction, &mut self.values)?;
+        ScalarValue::try_from_array(&found, 0)
     }
 
     fn size(&self) -> usize {
@@ -301,9 +324,10 @@ where
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let values = self.values.first().cloned().unwrap_or_default();
+        self.values.resize_with(1, Vec::new);
+        let values = self.take(EmitTo::All);
         Ok(vec![ScalarValue::List(Arc::new(
-            self.lists(vec![values]).as_list::<i32>().clone(),
+            self.lists(values).as_list::<i32>().clone(),
         ))])
     }
 
@@ -336,7 +360,46 @@ where
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::Float64Array;
+
     use super::*;
+
+    /// Memory is reported before it is allocated: what the values take after a batch is at most what
+    /// the accumulator reported before it, and what was not foreseen is bounded by the batch.
+    #[test]
+    fn growth_is_reported_before_it_happens() {
+        let mut accumulator = QuantileAccumulator::<Float64Type>::new(0.5);
+        let batch: ArrayRef = Arc::new(Float64Array::from_iter_values((0..100).map(f64::from)));
+        let mut reported = 0;
+        for number in 1..=2000 {
+            Accumulator::update_batch(&mut accumulator, &[Arc::clone(&batch)]).unwrap();
+            let taken = accumulator.values[0].capacity() * size_of::<f64>();
+            // From 4096 values on, a batch fills at most one growth.
+            assert!(
+                number <= 41 || taken <= reported,
+                "{number}: {taken} > {reported}"
+            );
+            reported = Accumulator::size(&accumulator);
+            let least = number * 100 * size_of::<f64>();
+            assert!(
+                taken >= least && reported <= 4 * least + 8192,
+                "{number}: {reported}"
+            );
+        }
+        assert_eq!(
+            Accumulator::evaluate(&mut accumulator).unwrap(),
+            49.5f64.into()
+        );
+        assert_eq!(accumulator.values[0].len(), 200_000);
+        let state = Accumulator::state(&mut accumulator).unwrap();
+        assert_eq!(accumulator.capacity, 0);
+        let state: Vec<ArrayRef> = state.iter().map(|s| s.to_array().unwrap()).collect();
+        Accumulator::merge_batch(&mut accumulator, &state).unwrap();
+        assert_eq!(
+            Accumulator::evaluate(&mut accumulator).unwrap(),
+            49.5f64.into()
+        );
+    }
 
     #[test]
     fn fractions_are_used_as_given() {

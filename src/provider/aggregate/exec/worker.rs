@@ -26,7 +26,7 @@ const TURN: u64 = 1 << 18;
 const SKIP_COST: u64 = 1 << 10;
 /// The number of rows between two measurements of the accumulators' size. With more groups than
 /// this, the number of groups.
-const GROWTH: u64 = 1 << 18;
+const GROWTH: u64 = 1 << 16;
 
 /// Processes units until none is left. `memory` is reserved for everything but the growth of
 /// DataFusion's accumulators.
