@@ -215,3 +215,118 @@ fn over_scan(
     });
     Ok(is_small.then(|| Arc::new(operator) as Arc<dyn ExecutionPlan>))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::provider::plans::fixtures::{arrays, before_and_after};
+
+    #[tokio::test]
+    async fn whole_stack() {
+        let (_folder, ctx) = arrays().await;
+        let sql = "SELECT avg(value) FROM a";
+        insta::assert_snapshot!(before_and_after(&ctx, "tet.array_aggregates", sql).await, @r"
+    -- before
+    AggregateExec: mode=Final, gby=[], aggr=[avg(a.value)]
+      CoalescePartitionsExec
+        AggregateExec: mode=Partial, gby=[], aggr=[avg(a.value)]
+          DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[value]
+    -- after
+    ArrayAggregateExec: mode=Single, gby=[], aggr=[avg(a.value)], tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12
+    ");
+    }
+
+    #[tokio::test]
+    async fn grouped_by_axes() {
+        let (_folder, ctx) = arrays().await;
+        let sql = "SELECT lat, lon, max(value) FROM a WHERE time > 0 GROUP BY lat, lon";
+        insta::assert_snapshot!(before_and_after(&ctx, "tet.array_aggregates", sql).await, @r"
+    -- before
+    AggregateExec: mode=FinalPartitioned, gby=[lat@0 as lat, lon@1 as lon], aggr=[max(a.value)]
+      RepartitionExec: partitioning=Hash([lat@0, lon@1], 3), input_partitions=3
+        AggregateExec: mode=Partial, gby=[lat@0 as lat, lon@1 as lon], aggr=[max(a.value)]
+          DataSourceExec: tet=a, slice=[time: 3 of 4, lat: all, lon: all], chunks=12 of 12, projection=[lat, lon, value]
+    -- after
+    ArrayAggregateExec: mode=Single, gby=[lat@1, lon@2], aggr=[max(a.value)], tet=a, slice=[time: 3 of 4, lat: all, lon: all], chunks=12 of 12
+    ");
+    }
+
+    #[tokio::test]
+    async fn predicate_over_values() {
+        let (_folder, ctx) = arrays().await;
+        let sql = "SELECT lat, sum(value) FROM a WHERE value > 7 GROUP BY lat HAVING count(*) > 1 ORDER BY lat LIMIT 2";
+        insta::assert_snapshot!(before_and_after(&ctx, "tet.array_aggregates", sql).await, @r"
+    -- before
+    SortPreservingMergeExec: [lat@0 ASC NULLS LAST], fetch=2
+      SortExec: TopK(fetch=2), expr=[lat@0 ASC NULLS LAST], preserve_partitioning=[true]
+        FilterExec: count(Int64(1))@2 > 1, projection=[lat@0, sum(a.value)@1]
+          AggregateExec: mode=FinalPartitioned, gby=[lat@0 as lat], aggr=[sum(a.value), count(Int64(1))]
+            RepartitionExec: partitioning=Hash([lat@0], 3), input_partitions=3
+              AggregateExec: mode=Partial, gby=[lat@0 as lat], aggr=[sum(a.value), count(Int64(1))]
+                DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[lat, value], filter=value@1 > 7, dynamic_filter=DynamicFilter [ empty ]
+    -- after
+    SortPreservingMergeExec: [lat@0 ASC NULLS LAST], fetch=2
+      FilterExec: count(Int64(1))@2 > 1, projection=[lat@0, sum(a.value)@1], fetch=2
+        RepartitionExec: partitioning=RoundRobinBatch(3), input_partitions=1, maintains_sort_order=true
+          ArrayAggregateExec: mode=Single, gby=[lat@1], aggr=[sum(a.value), count(Int64(1))], predicate=value@3 > 7, tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12
+    ");
+    }
+
+    #[tokio::test]
+    async fn row_by_row() {
+        let (_folder, ctx) = arrays().await;
+        let sql = "SELECT lat, median(value) FILTER (WHERE value < 90) FROM a GROUP BY lat";
+        insta::assert_snapshot!(before_and_after(&ctx, "tet.array_aggregates", sql).await, @r"
+    -- before
+    AggregateExec: mode=FinalPartitioned, gby=[lat@0 as lat], aggr=[median(a.value) FILTER (WHERE a.value < Float32(90)) as median(a.value) FILTER (WHERE a.value < Int64(90))]
+      RepartitionExec: partitioning=Hash([lat@0], 3), input_partitions=3
+        AggregateExec: mode=Partial, gby=[lat@0 as lat], aggr=[median(a.value) FILTER (WHERE a.value < Float32(90)) as median(a.value) FILTER (WHERE a.value < Int64(90))]
+          DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[lat, value]
+    -- after
+    ArrayAggregateExec: mode=Single, gby=[lat@1], aggr=[median(a.value) FILTER (WHERE a.value < Int64(90))], by_row=[median(a.value) FILTER (WHERE a.value < Int64(90))], tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12
+    ");
+    }
+
+    #[tokio::test]
+    async fn partial_stage_over_a_union() {
+        let (_folder, ctx) = arrays().await;
+        let sql =
+            "SELECT lat, count(*) FROM (SELECT * FROM a UNION ALL SELECT * FROM b) GROUP BY lat";
+        insta::assert_snapshot!(before_and_after(&ctx, "tet.array_aggregates", sql).await, @r"
+    -- before
+    ProjectionExec: expr=[lat@0 as lat, count(Int64(1))@1 as count(*)]
+      AggregateExec: mode=FinalPartitioned, gby=[lat@0 as lat], aggr=[count(Int64(1))]
+        RepartitionExec: partitioning=Hash([lat@0], 3), input_partitions=6
+          AggregateExec: mode=Partial, gby=[lat@0 as lat], aggr=[count(Int64(1))]
+            UnionExec
+              DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=0 of 12, projection=[lat]
+              DataSourceExec: tet=b, slice=[time: all, lat: all, lon: all], chunks=0 of 4, projection=[lat]
+    -- after
+    ProjectionExec: expr=[lat@0 as lat, count(Int64(1))@1 as count(*)]
+      AggregateExec: mode=FinalPartitioned, gby=[lat@0 as lat], aggr=[count(Int64(1))]
+        RepartitionExec: partitioning=Hash([lat@0], 3), input_partitions=2
+          UnionExec
+            ArrayAggregateExec: mode=Partial, gby=[lat@1], aggr=[count(Int64(1))], tet=a, slice=[time: all, lat: all, lon: all], chunks=0 of 12
+            ArrayAggregateExec: mode=Partial, gby=[lat@1], aggr=[count(Int64(1))], tet=b, slice=[time: all, lat: all, lon: all], chunks=0 of 4
+    ");
+    }
+
+    #[tokio::test]
+    async fn grouping_by_values_is_left_alone() {
+        let (_folder, ctx) = arrays().await;
+        let sql = "SELECT round(value), count(*) FROM a GROUP BY 1";
+        insta::assert_snapshot!(before_and_after(&ctx, "tet.array_aggregates", sql).await, @r"
+    -- before
+    ProjectionExec: expr=[round(a.value)@0 as round(a.value), count(Int64(1))@1 as count(*)]
+      AggregateExec: mode=FinalPartitioned, gby=[round(a.value)@0 as round(a.value)], aggr=[count(Int64(1))]
+        RepartitionExec: partitioning=Hash([round(a.value)@0], 3), input_partitions=3
+          AggregateExec: mode=Partial, gby=[round(value@0) as round(a.value)], aggr=[count(Int64(1))]
+            DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[value]
+    -- after
+    ProjectionExec: expr=[round(a.value)@0 as round(a.value), count(Int64(1))@1 as count(*)]
+      AggregateExec: mode=FinalPartitioned, gby=[round(a.value)@0 as round(a.value)], aggr=[count(Int64(1))]
+        RepartitionExec: partitioning=Hash([round(a.value)@0], 3), input_partitions=3
+          AggregateExec: mode=Partial, gby=[round(value@0) as round(a.value)], aggr=[count(Int64(1))]
+            DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[value]
+    ");
+    }
+}

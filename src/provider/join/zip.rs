@@ -377,3 +377,105 @@ fn attributes(grids: &[Arc<dyn GridSource>; 2], are_nullable: [bool; 2]) -> Vec<
     }
     attributes
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::provider::plans::fixtures::{arrays, before_and_after};
+
+    #[tokio::test]
+    async fn all_dimensions() {
+        let (_folder, ctx) = arrays().await;
+        let sql = "SELECT a.value - b.value FROM a JOIN b USING (time, lat, lon)";
+        insta::assert_snapshot!(before_and_after(&ctx, "tet.zip_joins", sql).await, @r"
+    -- before
+    ProjectionExec: expr=[value@0 - value@1 as a.value - b.value]
+      HashJoinExec: mode=CollectLeft, join_type=Inner, on=[(time@0, time@0), (lat@1, lat@1), (lon@2, lon@2)], projection=[value@3, value@7]
+        CoalescePartitionsExec
+          DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[time, lat, lon, value]
+        CooperativeExec
+          DataSourceExec: tet=b, slice=[time: all, lat: all, lon: all], chunks=4 of 4, projection=[time, lat, lon, value], dynamic_filter=DynamicFilter [ empty ]
+    -- after
+    ProjectionExec: expr=[left.value@0 - right.value@1 as a.value - b.value]
+      CooperativeExec
+        DataSourceExec: tet=zip(a, b), slice=[time: all, lat: all, lon: all], chunks=4 of 4, projection=[left.value, right.value]
+    ");
+    }
+
+    #[tokio::test]
+    async fn predicate_and_aggregate_over_a_join() {
+        let (_folder, ctx) = arrays().await;
+        let sql = "SELECT a.lat, avg(a.value - b.value) FROM a JOIN b USING (time, lat, lon) WHERE a.value > 5 GROUP BY a.lat";
+        insta::assert_snapshot!(before_and_after(&ctx, "tet.zip_joins", sql).await, @r"
+    -- before
+    AggregateExec: mode=FinalPartitioned, gby=[lat@0 as lat], aggr=[avg(a.value - b.value)]
+      RepartitionExec: partitioning=Hash([lat@0], 3), input_partitions=3
+        AggregateExec: mode=Partial, gby=[lat@0 as lat], aggr=[avg(a.value - b.value)]
+          HashJoinExec: mode=CollectLeft, join_type=Inner, on=[(time@0, time@0), (lat@1, lat@1), (lon@2, lon@2)], projection=[lat@1, value@3, value@7]
+            CoalescePartitionsExec
+              DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[time, lat, lon, value], filter=value@3 > 5
+            DataSourceExec: tet=b, slice=[time: all, lat: all, lon: all], chunks=4 of 4, projection=[time, lat, lon, value], dynamic_filter=DynamicFilter [ empty ]
+    -- after
+    ArrayAggregateExec: mode=Single, gby=[lat@1], aggr=[avg(a.value - b.value)], by_row=[avg(a.value - b.value)], predicate=left.value@3 > 5, tet=zip(a, b), slice=[time: all, lat: all, lon: all], chunks=4 of 4
+    ");
+    }
+
+    #[tokio::test]
+    async fn outer_join() {
+        let (_folder, ctx) = arrays().await;
+        let sql = "SELECT * FROM a LEFT JOIN b USING (time, lat, lon) WHERE a.lat = 0";
+        insta::assert_snapshot!(before_and_after(&ctx, "tet.zip_joins", sql).await, @r"
+    -- before
+    HashJoinExec: mode=CollectLeft, join_type=Left, on=[(time@0, time@0), (lat@1, lat@1), (lon@2, lon@2)], projection=[time@0, lat@1, lon@2, value@3, value@7]
+      CoalescePartitionsExec
+        DataSourceExec: tet=a, slice=[time: all, lat: 1 of 5, lon: all], chunks=4 of 12, projection=[time, lat, lon, value]
+      CooperativeExec
+        DataSourceExec: tet=b, slice=[time: all, lat: 1 of 5, lon: all], chunks=4 of 4, projection=[time, lat, lon, value], dynamic_filter=DynamicFilter [ empty ]
+    -- after
+    ProjectionExec: expr=[time@0 as time, lat@1 as lat, lon@2 as lon, left.value@3 as value, right.value@4 as value]
+      CooperativeExec
+        DataSourceExec: tet=zip(a, b), slice=[time: all, lat: 1 of 5, lon: all], chunks=4 of 4, projection=[time, lat, lon, left.value, right.value]
+    ");
+    }
+
+    #[tokio::test]
+    async fn join_on_some_dimensions_is_left_alone() {
+        let (_folder, ctx) = arrays().await;
+        let sql = "SELECT a.value, b.value FROM a JOIN b USING (lat, lon)";
+        insta::assert_snapshot!(before_and_after(&ctx, "tet.zip_joins", sql).await, @r"
+    -- before
+    HashJoinExec: mode=CollectLeft, join_type=Inner, on=[(lat@0, lat@0), (lon@1, lon@1)], projection=[value@2, value@5]
+      CoalescePartitionsExec
+        DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[lat, lon, value]
+      CooperativeExec
+        DataSourceExec: tet=b, slice=[time: all, lat: all, lon: all], chunks=4 of 4, projection=[lat, lon, value], dynamic_filter=DynamicFilter [ empty ]
+    -- after
+    HashJoinExec: mode=CollectLeft, join_type=Inner, on=[(lat@0, lat@0), (lon@1, lon@1)], projection=[value@2, value@5]
+      CoalescePartitionsExec
+        DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[lat, lon, value]
+      CooperativeExec
+        DataSourceExec: tet=b, slice=[time: all, lat: all, lon: all], chunks=4 of 4, projection=[lat, lon, value], dynamic_filter=DynamicFilter [ empty ]
+    ");
+    }
+
+    #[tokio::test]
+    async fn other_coordinates_are_left_alone() {
+        let (_folder, ctx) = arrays().await;
+        let sql = "SELECT a.value - c.value FROM a JOIN c USING (time, lat, lon)";
+        insta::assert_snapshot!(before_and_after(&ctx, "tet.zip_joins", sql).await, @r"
+    -- before
+    ProjectionExec: expr=[value@0 - value@1 as a.value - c.value]
+      HashJoinExec: mode=CollectLeft, join_type=Inner, on=[(time@0, time@0), (lat@1, lat@1), (lon@2, lon@2)], projection=[value@3, value@7]
+        CoalescePartitionsExec
+          DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[time, lat, lon, value]
+        CooperativeExec
+          DataSourceExec: tet=c, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[time, lat, lon, value], dynamic_filter=DynamicFilter [ empty ]
+    -- after
+    ProjectionExec: expr=[value@0 - value@1 as a.value - c.value]
+      HashJoinExec: mode=CollectLeft, join_type=Inner, on=[(time@0, time@0), (lat@1, lat@1), (lon@2, lon@2)], projection=[value@3, value@7]
+        CoalescePartitionsExec
+          DataSourceExec: tet=a, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[time, lat, lon, value]
+        CooperativeExec
+          DataSourceExec: tet=c, slice=[time: all, lat: all, lon: all], chunks=12 of 12, projection=[time, lat, lon, value], dynamic_filter=DynamicFilter [ empty ]
+    ");
+    }
+}

@@ -2,7 +2,6 @@
 
 pub mod null_logic;
 pub mod opening;
-pub mod plans;
 pub mod products;
 pub mod pruning;
 pub mod scans;

@@ -27,7 +27,7 @@ use crate::provider::aggregate::plan::aggregation::{Aggregate, Stage};
 use crate::provider::aggregate::plan::grid_classes::{GridClasses, SelectedCoordinates};
 use crate::provider::aggregate::plan::group_axis::GroupAxis;
 use crate::provider::aggregate::plan::groups::GroupedGrids;
-use crate::provider::aggregate::plan::program::Reduced;
+use crate::provider::aggregate::plan::reductions::Reduced;
 use crate::provider::planning::mask::mask;
 use crate::provider::source::GridSelection;
 
@@ -219,8 +219,13 @@ impl<'a> AlongAxis<'a> {
         let count = self.grouped.map_or(1, |axis| axis.count);
         let all = sets.len() * count;
         let (is_grouped, schema) = (self.job.program.is_grouped(), &self.job.schema);
-        let mut accumulated = Accumulated::for_rows(aggregate, is_grouped, schema, all)?;
         let before = memory.size();
+        memory.try_grow(Accumulated::initial_bytes(
+            &aggregate.function,
+            is_grouped,
+            all,
+        )?)?;
+        let mut accumulated = Accumulated::for_rows(aggregate, is_grouped, schema, all)?;
         let mut results = Vec::new();
         for (number, sets) in with.iter().enumerate() {
             let along = self.along(number)?;

@@ -20,7 +20,8 @@ use crate::provider::aggregate::exec::along_axis::{AlongAxis, SharedResults};
 use crate::provider::aggregate::exec::job::Job;
 use crate::provider::aggregate::exec::partial_states::PartialState;
 use crate::provider::aggregate::plan::aggregation::Stage;
-use crate::provider::aggregate::plan::program::{AxisMethod, Output, Presence, Reduced};
+use crate::provider::aggregate::plan::program::{AxisMethod, Output, Presence};
+use crate::provider::aggregate::plan::reductions::Reduced;
 
 /// The output rows of an aggregation, one per group that has rows.
 pub(crate) struct AggregateRows {

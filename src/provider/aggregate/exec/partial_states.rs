@@ -6,7 +6,8 @@ use crate::grid::reduce::{CellType, Counts, GroupCounts, Layout, Reduction, Resu
 use crate::provider::aggregate::exec::accumulators::Accumulated;
 use crate::provider::aggregate::exec::chunk_statistics::ChunkContribution;
 use crate::provider::aggregate::exec::job::Job;
-use crate::provider::aggregate::plan::program::{Presence, ReductionPlan};
+use crate::provider::aggregate::plan::program::Presence;
+use crate::provider::aggregate::plan::reductions::ReductionPlan;
 use crate::provider::planning::value_range::ValueRange;
 
 /// The partial state of a worker.

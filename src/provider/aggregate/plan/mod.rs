@@ -8,3 +8,4 @@ pub(crate) mod group_axis;
 pub(crate) mod groups;
 pub(crate) mod order;
 pub(crate) mod program;
+pub(crate) mod reductions;
