@@ -15,6 +15,7 @@ use crate::grid::{Cells, Window};
 use crate::provider::aggregate::exec::chunk_statistics::known;
 use crate::provider::aggregate::exec::job::{GridJob, Job};
 use crate::provider::aggregate::exec::partial_states::PartialState;
+use crate::provider::aggregate::plan::aggregation::Aggregate;
 use crate::provider::planning::mask::mask;
 use crate::provider::planning::pruning::Pruner;
 use crate::provider::scan::metrics::ScanMetrics;
@@ -317,12 +318,6 @@ impl Worker {
     }
 }
 
-/// The arguments and the FILTER clause of an aggregate.
-struct Operands {
-    arguments: Vec<Arc<dyn PhysicalExpr>>,
-    filter: Option<Arc<dyn PhysicalExpr>>,
-}
-
 /// The state of row-by-row evaluation.
 struct RowEvaluation {
     batch_size: usize,
@@ -331,8 +326,8 @@ struct RowEvaluation {
     /// The schema of the columns that are needed.
     schema: Arc<Schema>,
     predicate: Option<Arc<dyn PhysicalExpr>>,
-    /// The operands of each aggregate that DataFusion's accumulators compute.
-    aggregates: Vec<Operands>,
+    /// The aggregates that DataFusion's accumulators compute, over the columns of `schema`.
+    aggregates: Vec<Aggregate>,
     /// The selected cells of the current chunk. `next` is the next row among them.
     cells: Option<Cells>,
     next: u64,
@@ -346,7 +341,8 @@ impl RowEvaluation {
         let aggregates = job.program.by_row().map(|aggregate| {
             let arguments = aggregate.arguments.iter().map(bind);
             let filter = aggregate.filter.as_ref().map(bind);
-            Ok(Operands {
+            Ok(Aggregate {
+                function: Arc::clone(&aggregate.function),
                 arguments: arguments.collect::<Result<_>>()?,
                 filter: filter.transpose()?,
             })
@@ -424,13 +420,13 @@ impl RowEvaluation {
         self.added += some.num_rows() as u64;
         if some.num_rows() > 0 {
             let total = job.groups.count();
-            for (operands, accumulated) in self.aggregates.iter().zip(&mut found.engine) {
-                let arguments = operands
+            for (aggregate, accumulated) in self.aggregates.iter().zip(&mut found.engine) {
+                let arguments = aggregate
                     .arguments
                     .iter()
                     .map(|argument| argument.evaluate(&some)?.into_array(some.num_rows()));
                 let arguments = arguments.collect::<Result<Vec<_>>>()?;
-                let filter = operands
+                let filter = aggregate
                     .filter
                     .as_ref()
                     .map(|filter| mask(filter, &some))

@@ -180,77 +180,51 @@ pub(crate) fn reduce(
         return None;
     }
     let is_float = cell_type.is_float() || cast == Some(&DataType::Float64);
-    let state = aggregate.function.state_fields().ok()?;
-    let state: Vec<&DataType> = state.iter().map(|field| field.data_type()).collect();
-    let natural = if is_float {
-        SumKind::Float
-    } else {
-        SumKind::Natural
-    };
-    let sum_type = match (is_float, cell_type.is_signed_integer()) {
-        (true, _) => DataType::Float64,
-        (false, true) => DataType::Int64,
-        (false, false) => DataType::UInt64,
-    };
-    let nothing = RequestedAggregates::default();
     let inner = aggregate.function.fun().inner();
-    let (reduced, wanted, expected) = if inner.is::<Count>() {
-        let wanted = RequestedAggregates {
-            count: true,
-            ..nothing
-        };
-        (Reduced::Count, wanted, vec![DataType::Int64])
+    let reduced = if inner.is::<Count>() {
+        Reduced::Count
     } else if inner.is::<Sum>() {
-        let wanted = RequestedAggregates {
-            sum: Some(natural),
-            count: true,
-            ..nothing
-        };
-        (Reduced::Sum, wanted, vec![sum_type])
+        Reduced::Sum
     } else if inner.is::<Avg>() && is_float {
-        let wanted = RequestedAggregates {
-            sum: Some(SumKind::Float),
-            count: true,
-            ..nothing
-        };
-        let expected = vec![DataType::UInt64, DataType::Float64];
-        (Reduced::Average, wanted, expected)
+        Reduced::Average
     } else if let Some(is_max) = is_max(inner.as_ref()) {
-        let wanted = RequestedAggregates {
-            min: !is_max,
-            max: is_max,
-            ..nothing
-        };
-        let reduced = match is_max {
+        match is_max {
             true => Reduced::Max,
             false => Reduced::Min,
-        };
-        // The state of MIN and MAX has the type of their argument.
-        (
-            reduced,
-            wanted,
-            vec![aggregate.function.field().data_type().clone()],
-        )
+        }
     } else if is_float
         && (inner.is::<VarianceSample>()
             || inner.is::<VariancePopulation>()
             || inner.is::<Stddev>()
             || inner.is::<StddevPop>())
     {
-        let wanted = RequestedAggregates {
-            deviation: true,
-            ..nothing
-        };
-        let expected = vec![DataType::UInt64, DataType::Float64, DataType::Float64];
-        (Reduced::Deviation, wanted, expected)
+        Reduced::Deviation
     } else {
         return None;
     };
+    let (sum, sum_type) = match (is_float, cell_type.is_signed_integer()) {
+        (true, _) => (SumKind::Float, DataType::Float64),
+        (false, true) => (SumKind::Natural, DataType::Int64),
+        (false, false) => (SumKind::Natural, DataType::UInt64),
+    };
+    let is_summed = matches!(reduced, Reduced::Sum | Reduced::Average);
+    let wanted = RequestedAggregates {
+        sum: is_summed.then_some(sum),
+        count: is_summed || reduced == Reduced::Count,
+        min: reduced == Reduced::Min,
+        max: reduced == Reduced::Max,
+        deviation: reduced == Reduced::Deviation,
+    };
+    let expected = match reduced {
+        Reduced::Count => vec![DataType::Int64],
+        Reduced::Sum => vec![sum_type],
+        Reduced::Average => vec![DataType::UInt64, DataType::Float64],
+        // The state of MIN and MAX has the type of their argument.
+        Reduced::Min | Reduced::Max => vec![aggregate.function.field().data_type().clone()],
+        Reduced::Deviation => vec![DataType::UInt64, DataType::Float64, DataType::Float64],
+    };
     // If DataFusion's partial state has another layout, leave the aggregate to DataFusion.
-    (state.len() == expected.len()
-        && state
-            .iter()
-            .zip(&expected)
-            .all(|(one, other)| *one == other))
-    .then_some((reduced, wanted))
+    let state = aggregate.function.state_fields().ok()?;
+    let state = state.iter().map(|field| field.data_type());
+    state.eq(&expected).then_some((reduced, wanted))
 }
