@@ -219,6 +219,10 @@ impl FormatRegistry {
         if let Some(format) = self.by_name(&path.to_string_lossy()) {
             return format.open(path, options, session);
         }
+        if metadata.is_file() {
+            // The content of a file that cannot be read is not known.
+            File::open(path).map_err(Error::io(path, "open"))?;
+        }
         let names = self.formats.iter().map(|format| format.name());
         let message = format!(
             "neither its content nor its name is that of an array format ({})",

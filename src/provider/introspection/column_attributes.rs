@@ -2,7 +2,7 @@
 
 use arrow::datatypes::{Field, Schema};
 
-use crate::provider::source::DATASET;
+use crate::provider::source::{BlockSource, ColumnKind, DATASET, DIMENSION};
 
 /// The prefix of the metadata keys of this crate, which are not attributes of a file.
 const OWN_PREFIX: &str = "tet:";
@@ -40,6 +40,17 @@ pub(super) fn description(field: &Field) -> Option<String> {
 /// The name of the dataset that holds the values of a column; `None` for other columns.
 pub(super) fn dataset(field: &Field) -> Option<&str> {
     field.metadata().get(DATASET).map(String::as_str)
+}
+
+/// The indices of the dimensions of a table: columns that are known without reading, and columns
+/// that are marked as dimensions.
+pub(super) fn dimensions(source: &dyn BlockSource) -> Vec<usize> {
+    let fields = source.schema().fields().iter().enumerate();
+    let dimensions = fields.filter(|(column, field)| {
+        let is_marked = field.metadata().contains_key(DIMENSION);
+        is_marked || source.column_kind(*column) == ColumnKind::Known
+    });
+    dimensions.map(|(column, _)| column).collect()
 }
 
 /// The only value column of a table, which therefore describes the table; `None` if there are

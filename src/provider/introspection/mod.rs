@@ -31,7 +31,9 @@
 //!
 //! # `tet_datasets()`
 //!
-//! A row per table that is an array: datasets and wide tables of files, and external tables.
+//! A row per table that is an array: datasets and wide tables of files, and external tables. Tables
+//! that consist of blocks without axes are listed as well: columns that mean nothing for them are
+//! NULL.
 //!
 //! | column | type | |
 //! | --- | --- | --- |
@@ -39,15 +41,15 @@
 //! | `dataset` | Utf8 | dataset of the table; NULL for a wide table |
 //! | `value_columns` | List(Utf8) | all columns except the dimensions |
 //! | `path` | Utf8 | the file, or the first of several |
-//! | `files` | UInt64 | number of files |
+//! | `files` | UInt64 | number of files with arrays |
 //! | `format` | Utf8 | format of the files |
 //! | `stored_type` | Utf8 | type of the values in the file (`f32`); NULL for a wide table |
 //! | `data_type` | Utf8 | type of the value column; NULL for a wide table |
 //! | `dimensions` | List(Utf8) | names of the dimensions |
 //! | `shape` | List(UInt64) | length of each dimension; NULL if files differ |
 //! | `chunk_shape` | List(UInt64) | shape of a chunk; for a wide table, of a block |
-//! | `chunks` | UInt64 | chunks of the grid, summed over all datasets |
-//! | `cells` | UInt64 | rows of the table |
+//! | `chunks` | UInt64 | chunks of the grid, summed over all datasets; or blocks |
+//! | `cells` | UInt64 | rows of the table, if their number is known exactly |
 //! | `codecs` | List(Utf8) | codecs of the chunks |
 //! | `stored_bytes`, `raw_bytes` | UInt64 | size of the chunks in the file, and decoded |
 //! | `fill` | Utf8 | fill value; NULL for a wide table |
@@ -57,7 +59,8 @@
 //! # `tet_dimensions()`
 //!
 //! A row per dimension of each of these tables. In a table of several files, axes with the same
-//! bounds count once, and all others are concatenated.
+//! bounds count once, and all others are concatenated. A table of blocks has dimensions if its
+//! columns are marked as such; `least` and `greatest` are NULL unless they are known exactly.
 //!
 //! | column | type | |
 //! | --- | --- | --- |
@@ -66,7 +69,7 @@
 //! | `dimension` | Utf8 | name of the dimension |
 //! | `extent` | UInt64 | length of the dimension |
 //! | `data_type` | Utf8 | type of the coordinates |
-//! | `min`, `max` | Utf8 | min and max coordinate, as text |
+//! | `least`, `greatest` | Utf8 | min and max coordinate, as text |
 //! | `coordinates` | Utf8 | source of the coordinates |
 //! | `direction` | Utf8 | `ascending`, `descending` or `none`; NULL for several files |
 //! | `is_unique` | Boolean | `true` if no coordinate repeats; NULL for several files |
@@ -101,6 +104,16 @@
 //!
 //! Zone maps are used as in scans: they are ignored if they are broken, or if `tet.zone_maps` is
 //! false.
+//!
+//! A table that consists of blocks without axes lists its blocks. `chunk` has the ordinal of the
+//! block as its only element, and columns that mean nothing for blocks are NULL. In place of the
+//! first and last coordinates, there are bounds of every column of the table:
+//!
+//! | column | type | |
+//! | --- | --- | --- |
+//! | `x_min`, `x_max`, ... | as the column | bounds of the column in the block, if they are known |
+//! | `cells` | UInt64 | rows of the block, or an upper bound of their number |
+//! | `is_exact` | Boolean | `true` if `cells` is the exact number |
 //!
 //! # `tet_attributes()`
 //!

@@ -44,6 +44,12 @@ pub trait BlockSource: Debug + Send + Sync {
     /// The name of the table within its file.
     fn name(&self) -> &str;
 
+    /// The path or URL of the file, if the table is in one. The [grids](Self::grids) of a table have
+    /// paths of their own.
+    fn location(&self) -> Option<&str> {
+        None
+    }
+
     /// The columns. For a grid, the dimensions in order, then the attributes.
     fn schema(&self) -> &SchemaRef;
 

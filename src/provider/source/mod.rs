@@ -23,6 +23,6 @@ pub use statistics::{BlockStatistics, ColumnBounds, RowCount};
 /// The name of the value column, unless a dimension has this name.
 pub(super) const VALUE: &str = "value";
 /// The field metadata key that marks a dimension column.
-pub(super) const DIMENSION: &str = "tet:dimension";
+pub const DIMENSION: &str = "tet:dimension";
 /// The field metadata key that marks a value column. Its value is the name of the dataset.
 pub(super) const DATASET: &str = "tet:dataset";

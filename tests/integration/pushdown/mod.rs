@@ -5,5 +5,5 @@ pub mod opening;
 pub mod products;
 pub mod pruning;
 pub mod scans;
-mod sparse;
+pub mod sparse;
 pub mod steps;

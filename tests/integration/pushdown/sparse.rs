@@ -19,7 +19,7 @@ use futures::StreamExt;
 use tet_sql::{ArrayOptions, ArrayTable, enable_arrays};
 
 #[path = "../../../examples/sparse_blocks/points.rs"]
-mod points;
+pub mod points;
 
 use points::{Points, Store};
 

@@ -51,6 +51,9 @@ async fn describe(
     let table = context.table_provider(reference).await?;
     let mut text = format!("{}\n", escape_controls(name));
     match table.downcast_ref::<ArrayTable>() {
+        Some(array) if array.source().grids().is_empty() => {
+            blocks_text(&mut text, &array.describe()?, array.source().schema());
+        }
         Some(array) => array_text(&mut text, &in_order(array)?),
         None => text.push_str(&columns(&table.schema())),
     }
@@ -92,12 +95,25 @@ fn columns(schema: &Schema) -> String {
     aligned(&rows)
 }
 
+fn write_line(text: &mut String, label: &str, value: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "  {label:<13}{}", escape_controls(value));
+}
+
+/// Writes the description of a table that consists of blocks without axes.
+fn blocks_text(text: &mut String, table: &TableDescription, schema: &Schema) {
+    write_line(text, "table", &table.name);
+    let file = format!("{} ({})", table.location, table.format);
+    write_line(text, "file", &file);
+    for problem in &table.problems {
+        write_line(text, "problem", problem);
+    }
+    section(text, "columns", &columns(schema));
+}
+
 /// Writes everything known about an array, section by section.
 fn array_text(text: &mut String, table: &TableDescription) {
-    let mut line = |label: &str, value: &str| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {label:<13}{}", escape_controls(value));
-    };
+    let mut line = |label: &str, value: &str| write_line(text, label, value);
     line("array", &table.name);
     line("file", &format!("{} ({})", table.location, table.format));
     let chunks = match table.chunks {

@@ -154,6 +154,10 @@ impl BlockSource for FileTable {
         &self.name
     }
 
+    fn location(&self) -> Option<&str> {
+        Some(&self.location)
+    }
+
     fn schema(&self) -> &SchemaRef {
         &self.schema
     }

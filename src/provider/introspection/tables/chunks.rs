@@ -14,8 +14,9 @@ use crate::provider::catalog::table::ArrayTable;
 use crate::provider::introspection::column::list_of;
 use crate::provider::introspection::lookup;
 use crate::provider::introspection::scan::RowScan;
+use crate::provider::introspection::tables::block_rows::{BlockColumn, BlockRows};
 use crate::provider::introspection::tables::chunk_rows::ChunkRows;
-use crate::provider::source::GridSource;
+use crate::provider::source::{BlockSource, GridSource};
 
 /// The name of the function.
 pub(crate) const NAME: &str = "tet_chunks";
@@ -28,18 +29,26 @@ impl TableFunctionImpl for Chunks {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let name = lookup::table_name(NAME, args.exprs())?;
         let table = lookup::table(NAME, args.session(), name)?;
-        let grids = match table.downcast_ref::<ArrayTable>() {
-            Some(array) => array.source().grids(),
+        let source = match table.downcast_ref::<ArrayTable>() {
+            Some(array) => Arc::clone(array.source()),
             None => return plan_err!("{NAME}: {name} is not an array and has no chunks"),
         };
-        let parts: Vec<_> = grids.iter().flat_map(|grid| grid.parts()).collect();
-        let columns = columns(&parts);
-        let fields: Vec<_> = columns.iter().map(|column| column.field(&parts)).collect();
+        let grids = source.grids();
+        let (chunks, fields): (_, Vec<_>) = if grids.is_empty() {
+            let columns = BlockColumn::of(source.as_ref());
+            let fields = columns.iter().map(|column| column.field(source.as_ref()));
+            let fields = fields.collect();
+            (ListedChunks::Blocks(source, columns.into()), fields)
+        } else {
+            let parts: Vec<_> = grids.iter().flat_map(|grid| grid.parts()).collect();
+            let columns = columns(&parts);
+            let fields = columns.iter().map(|column| column.field(&parts)).collect();
+            (ListedChunks::Grids(parts.into(), columns.into()), fields)
+        };
         Ok(Arc::new(ChunksTable {
             name: name.to_string(),
             table,
-            parts: parts.into(),
-            columns: columns.into(),
+            chunks,
             schema: Arc::new(Schema::new(fields)),
         }))
     }
@@ -151,10 +160,17 @@ struct ChunksTable {
     /// The argument of the function, as written.
     name: String,
     table: Arc<dyn TableProvider>,
-    /// The datasets, file by file.
-    parts: Arc<[Arc<dyn GridSource>]>,
-    columns: Arc<[ChunkColumn]>,
+    chunks: ListedChunks,
     schema: SchemaRef,
+}
+
+/// The chunks of a table, and the columns about them.
+#[derive(Debug)]
+enum ListedChunks {
+    /// The chunks of these datasets, file by file.
+    Grids(Arc<[Arc<dyn GridSource>]>, Arc<[ChunkColumn]>),
+    /// The blocks of a table that is not made of grids.
+    Blocks(Arc<dyn BlockSource>, Arc<[BlockColumn]>),
 }
 
 impl ChunksTable {
@@ -184,13 +200,20 @@ impl TableProvider for ChunksTable {
         _filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let rows = Arc::new(ChunkRows::new(
-            format!("{NAME}({})", self.name),
-            Arc::clone(&self.parts),
-            Arc::clone(&self.columns),
-            self.read_options(state),
-        ));
-        let scan = RowScan::try_new(rows, &self.schema, projection, limit)?;
+        let label = format!("{NAME}({})", self.name);
+        let options = self.read_options(state);
+        let scan = match &self.chunks {
+            ListedChunks::Grids(parts, columns) => {
+                let (parts, columns) = (Arc::clone(parts), Arc::clone(columns));
+                let rows = Arc::new(ChunkRows::new(label, parts, columns, options));
+                RowScan::try_new(rows, &self.schema, projection, limit)?
+            }
+            ListedChunks::Blocks(source, columns) => {
+                let (source, columns) = (Arc::clone(source), Arc::clone(columns));
+                let rows = Arc::new(BlockRows::try_new(label, source, columns, options)?);
+                RowScan::try_new(rows, &self.schema, projection, limit)?
+            }
+        };
         Ok(scan.into_exec())
     }
 }

@@ -13,17 +13,26 @@ use crate::provider::introspection::catalogs::{ListedSchema, ListedTable};
 use crate::provider::introspection::column::Column;
 use crate::provider::introspection::column_attributes;
 use crate::provider::introspection::listing::Listing;
-use crate::provider::source::GridSource;
+use crate::provider::source::{BlockList, BlockSource, GridSource};
 
 /// Lists one row per table.
 pub(crate) struct Datasets;
 
-/// A table. The description of its chunks is read on first use.
+/// Returns all blocks of a table.
+pub(super) fn all_blocks(source: &dyn BlockSource) -> Result<Arc<dyn BlockList>> {
+    let columns: Vec<_> = (0..source.schema().fields().len()).collect();
+    Ok(source.select(&[], &columns)?.blocks)
+}
+
+/// A table. The description of its chunks or blocks is read on first use.
 pub(crate) struct Row {
     table: ListedTable,
+    /// Empty if the table is not made of grids.
     grids: Vec<Arc<dyn GridSource>>,
     attributes: Vec<AttributeDescription>,
     described: OnceCell<Result<TableDescription>>,
+    /// The blocks of a table that is not made of grids.
+    blocks: OnceCell<Result<Arc<dyn BlockList>>>,
 }
 
 impl Listing for Datasets {
@@ -33,16 +42,20 @@ impl Listing for Datasets {
         Column::text("table_name", |row| Ok(Some(row.table.name.clone()))),
         Column::text("dataset", |row| Ok(row.dataset())),
         Column::texts("value_columns", |row| {
+            if row.grids.is_empty() {
+                return Ok(Some(row.columns(false)));
+            }
             let attributes = row.attributes.iter();
             Ok(Some(attributes.map(|one| one.name.clone()).collect()))
         }),
         Column::text("path", |row| {
-            Ok(row
-                .grids
-                .first()
-                .map(|grid| grid.path().display().to_string()))
+            let grid = row.grids.first();
+            let path = grid.map(|grid| grid.path().display().to_string());
+            Ok(path.or_else(|| row.table.source.location().map(str::to_string)))
         }),
-        Column::number("files", |row| Ok(Some(row.grids.len() as u64))),
+        Column::number("files", |row| {
+            Ok(Some(row.grids.len() as u64).filter(|files| *files > 0))
+        }),
         Column::text("format", |row| {
             Ok(Some(row.table.source.format().to_string()))
         }),
@@ -54,13 +67,17 @@ impl Listing for Datasets {
         }),
         Column::texts("dimensions", |row| {
             let axes = row.grids.first().map(|grid| grid.axes());
-            Ok(axes.map(|axes| axes.iter().map(|axis| axis.name().to_string()).collect()))
+            let names = axes.map(|axes| axes.iter().map(|axis| axis.name().to_string()).collect());
+            Ok(names.or_else(|| Some(row.columns(true)).filter(|names| !names.is_empty())))
         }),
         Column::numbers("shape", |row| Ok(row.shape())),
         Column::numbers("chunk_shape", |row| {
             Ok(row.same(|grid| grid.chunk_grid().chunk_shape().to_vec()))
         }),
         Column::number("chunks", |row| {
+            if row.grids.is_empty() {
+                return Ok(row.blocks().and_then(|blocks| blocks.total()));
+            }
             Ok(row.sum(|grid| {
                 let parts = grid.parts();
                 let mut counts = parts.iter().map(|part| part.chunk_grid().count());
@@ -68,13 +85,19 @@ impl Listing for Datasets {
             }))
         }),
         Column::number("cells", |row| {
+            if row.grids.is_empty() {
+                return Ok(row.blocks().and_then(|blocks| blocks.rows().exact()));
+            }
             Ok(row.sum(|grid| Selection::all(grid.chunk_grid().shape()).count()))
         }),
         Column::texts("codecs", |row| {
-            Ok(row.described().map(|found| found.codecs.clone()))
+            let codecs = row.described().map(|found| found.codecs.clone());
+            Ok(codecs.filter(|codecs| !row.grids.is_empty() || !codecs.is_empty()))
         }),
         Column::number("stored_bytes", |row| {
-            Ok(row.described().map(|found| found.stored_bytes))
+            let bytes = row.described().map(|found| found.stored_bytes);
+            // A source of blocks need not count its bytes.
+            Ok(bytes.filter(|bytes| !row.grids.is_empty() || *bytes > 0))
         }),
         Column::number("raw_bytes", |row| {
             Ok(row.described().and_then(|found| found.raw_bytes))
@@ -90,10 +113,14 @@ impl Listing for Datasets {
             Ok(row.value_attribute("standard_name"))
         }),
         Column::texts("problems", |row| {
-            Ok(Some(match row.describe_table() {
+            let mut problems = match row.describe_table() {
                 Ok(found) => found.problems.clone(),
                 Err(error) => vec![describe(error)],
-            }))
+            };
+            if let Some(Err(error)) = row.grids.is_empty().then(|| row.select_blocks()) {
+                problems.push(describe(error));
+            }
+            Ok(Some(problems))
         }),
     ];
 
@@ -106,6 +133,7 @@ impl Listing for Datasets {
                 attributes: first.map_or_else(Vec::new, |grid| grid.describe_attributes()),
                 grids,
                 described: OnceCell::new(),
+                blocks: OnceCell::new(),
             }
         });
         rows.collect()
@@ -123,9 +151,34 @@ impl Row {
         self.describe_table().ok()
     }
 
+    /// The blocks of a table that is not made of grids. The column `problems` reports an error.
+    fn select_blocks(&self) -> Result<&Arc<dyn BlockList>, &DataFusionError> {
+        let select = || all_blocks(self.table.source.as_ref());
+        self.blocks.get_or_init(select).as_ref()
+    }
+
+    fn blocks(&self) -> Option<&Arc<dyn BlockList>> {
+        self.select_blocks().ok()
+    }
+
+    /// The names of the dimensions of a table that is not made of grids, or of the other columns.
+    fn columns(&self, are_dimensions: bool) -> Vec<String> {
+        let source = self.table.source.as_ref();
+        let dimensions = column_attributes::dimensions(source);
+        let fields = source.schema().fields().iter().enumerate();
+        fields
+            .filter(|(column, _)| dimensions.contains(column) == are_dimensions)
+            .map(|(_, field)| field.name().clone())
+            .collect()
+    }
+
     /// The value column, if there is only one.
     fn only_attribute(&self) -> Option<&AttributeDescription> {
-        match self.attributes.as_slice() {
+        let attributes = match self.grids.is_empty() {
+            true => self.described().map_or(&[][..], |found| &found.attributes),
+            false => &self.attributes,
+        };
+        match attributes {
             [only] => Some(only),
             _ => None,
         }

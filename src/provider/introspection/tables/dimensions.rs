@@ -3,15 +3,20 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use arrow::datatypes::Field;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::stats::Precision;
 use datafusion::common::{DataFusionError, Result, ScalarValue};
 
 use crate::grid::{Axis, IndexSet, Monotonicity};
 use crate::provider::catalog::many_files::axis_union::{AxisUnion, CoordinateRange};
+use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::error::describe;
 use crate::provider::introspection::catalogs::{ListedSchema, ListedTable};
 use crate::provider::introspection::column::Column;
+use crate::provider::introspection::column_attributes;
 use crate::provider::introspection::listing::Listing;
+use crate::provider::introspection::tables::datasets::all_blocks;
 use crate::provider::planning::axis_bounds::axis_range;
 use crate::provider::source::GridSource;
 
@@ -21,9 +26,11 @@ pub(crate) struct Dimensions;
 /// A dimension. Its coordinates are read on first use.
 pub(crate) struct Row {
     table: ListedTable,
-    /// The grids of the table, one per file.
+    /// The grids of the table, one per file. Empty if the table is not made of grids.
     grids: Arc<[Arc<dyn GridSource>]>,
     position: usize,
+    /// The index of the column in the table.
+    column: usize,
     coordinates: OnceCell<Result<CoordinateSummary>>,
 }
 
@@ -43,15 +50,15 @@ impl Listing for Dimensions {
     const COLUMNS: &'static [Column<Row>] = &[
         Column::text("table_name", |row| Ok(Some(row.table.name.clone()))),
         Column::number("position", |row| Ok(Some(row.position as u64))),
-        Column::text("dimension", |row| Ok(Some(row.axis().name().to_string()))),
+        Column::text("dimension", |row| Ok(Some(row.field().name().clone()))),
         Column::number("extent", |row| Ok(row.extent())),
         Column::text("data_type", |row| {
-            Ok(Some(row.axis().data_type().to_string()))
+            Ok(Some(row.field().data_type().to_string()))
         }),
         Column::text("least", |row| row.bound(|(min, _)| min)),
         Column::text("greatest", |row| row.bound(|(_, max)| max)),
         Column::text("coordinates", |row| {
-            Ok(Some(row.axis().source().to_string()))
+            Ok(row.axis().map(|axis| axis.source().to_string()))
         }),
         Column::text("direction", |row| {
             Ok(row
@@ -72,11 +79,16 @@ impl Listing for Dimensions {
     fn rows(schema: &ListedSchema) -> Vec<Row> {
         let rows = schema.tables.iter().flat_map(|table| {
             let grids: Arc<[_]> = table.source.grids().into();
-            let dimensions = grids.first().map_or(0, |grid| grid.axes().len());
-            (0..dimensions).map(move |position| Row {
+            let columns = match grids.first() {
+                Some(grid) => (0..grid.axes().len()).collect(),
+                None => column_attributes::dimensions(table.source.as_ref()),
+            };
+            let columns = columns.into_iter().enumerate();
+            columns.map(move |(position, column)| Row {
                 table: table.clone(),
                 grids: Arc::clone(&grids),
                 position,
+                column,
                 coordinates: OnceCell::new(),
             })
         });
@@ -85,9 +97,13 @@ impl Listing for Dimensions {
 }
 
 impl Row {
-    /// The axis in the first file.
-    fn axis(&self) -> &Axis {
-        &self.grids[0].axes()[self.position]
+    /// The axis in the first file; `None` if the table is not made of grids.
+    fn axis(&self) -> Option<&Axis> {
+        Some(&self.grids.first()?.axes()[self.position])
+    }
+
+    fn field(&self) -> &Field {
+        self.table.source.schema().field(self.column)
     }
 
     fn axes(&self) -> impl Iterator<Item = &Axis> {
@@ -95,16 +111,13 @@ impl Row {
     }
 
     fn attribute(&self, key: &str) -> Option<String> {
-        let mut attributes = self.axis().attributes();
-        attributes
-            .find(|(found, _)| *found == key)
-            .map(|(_, text)| text.clone())
+        column_attributes::attribute(self.field(), key)
     }
 
     /// Returns the length of the dimension. Reads coordinates only if there are several files.
     fn extent(&self) -> Option<u64> {
-        match self.grids.len() {
-            1 => Some(self.axis().length()),
+        match (self.axis(), self.grids.len()) {
+            (Some(axis), 1) => Some(axis.length()),
             _ => self.coordinates()?.extent,
         }
     }
@@ -119,6 +132,10 @@ impl Row {
         let known = self.coordinates.get_or_init(|| {
             let mut axes = self.axes();
             let mut known = CoordinateSummary::default();
+            if self.grids.is_empty() {
+                known.range = self.range_in_blocks()?;
+                return Ok(known);
+            }
             if let (Some(only), None) = (axes.next(), axes.next()) {
                 known.extent = Some(only.length());
                 known.range = axis_range(only, &IndexSet::all(only.length()))?;
@@ -140,6 +157,17 @@ impl Row {
             })
         });
         known.as_ref()
+    }
+
+    /// Returns the min and max in a table that is not made of grids, if they are known exactly.
+    fn range_in_blocks(&self) -> Result<Option<CoordinateRange>> {
+        let blocks = all_blocks(self.table.source.as_ref())?;
+        let known = blocks.column_statistics(self.column, &ReadOptions::default())?;
+        let (Precision::Exact(min), Precision::Exact(max)) = (known.min_value, known.max_value)
+        else {
+            return Ok(None);
+        };
+        Ok((!min.is_null() && !max.is_null()).then_some((min, max)))
     }
 
     fn coordinates(&self) -> Option<&CoordinateSummary> {

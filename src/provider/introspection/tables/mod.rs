@@ -1,6 +1,7 @@
 //! The table functions, one per module.
 
 pub(crate) mod attributes;
+pub(crate) mod block_rows;
 pub(crate) mod chunk_rows;
 pub(crate) mod chunks;
 pub(crate) mod datasets;

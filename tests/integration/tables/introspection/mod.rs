@@ -2,6 +2,7 @@
 //! arithmetic.
 
 mod agreement;
+mod blocks;
 mod chunks;
 mod files;
 mod names;
