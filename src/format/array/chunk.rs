@@ -10,6 +10,7 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::dataset::Dataset;
+use crate::format::array::decoding::{DecodeContext, ZstdContext};
 use crate::format::array::file::{ArrayFile, Payload, StoredChunk};
 use crate::format::io::storage::{Access, Storage};
 
@@ -38,11 +39,9 @@ pub struct ChunkReader {
     file: Arc<dyn ArrayFile>,
     access: Access,
     state: State,
-    /// The cells of the open chunk, if it needs decoding. The buffer may be longer than the chunk.
-    decoded: Vec<u8>,
-    /// Created for the first chunk that needs it, since this takes longer than reading a small
-    /// file.
-    one_call: Option<zstd::bulk::Decompressor<'static>>,
+    /// Holds the cells of the open chunk, if it needs decoding. The buffers may be longer than the
+    /// chunk.
+    context: DecodeContext,
     bytes_read: u64,
 }
 
@@ -53,11 +52,11 @@ enum State {
     Mapped(Arc<Mmap>, Range<usize>, Arc<Storage>),
     /// Raw cells in the file, read on demand.
     Positioned(Range<u64>, Box<ErrorLocation>, Arc<Storage>),
-    /// Compressed, to be decompressed into `decoded`.
+    /// Compressed, to be decompressed into the context.
     Compressed(Box<Compressed>),
-    /// To be decoded into `decoded` by the file's format.
+    /// To be decoded into the context by the file's format.
     Encoded(Box<Encoded>),
-    /// The given number of bytes at the start of `decoded` are the cells.
+    /// The given number of bytes at the start of the context's cells are those of the chunk.
     Decoded(usize),
 }
 
@@ -82,14 +81,15 @@ struct Compressed {
 /// The stored bytes of a compressed chunk.
 enum CompressedBytes {
     Mapped(Arc<Mmap>, Range<usize>, Arc<Storage>),
-    Read(Vec<u8>),
+    /// The given number of bytes at the start of the context's stored bytes.
+    Read(usize),
 }
 
 impl CompressedBytes {
-    fn bytes(&self) -> &[u8] {
+    fn bytes<'a>(&'a self, read: &'a [u8]) -> &'a [u8] {
         match self {
             Self::Mapped(map, range, _) => &map[range.clone()],
-            Self::Read(bytes) => bytes,
+            Self::Read(length) => &read[..*length],
         }
     }
 }
@@ -110,8 +110,7 @@ impl ChunkReader {
             file,
             access,
             state: State::Closed,
-            decoded: Vec::new(),
-            one_call: None,
+            context: DecodeContext::default(),
             bytes_read: 0,
         }
     }
@@ -133,13 +132,23 @@ impl ChunkReader {
     /// Returns the errors of [`ArrayFile::chunk`] and [`ArrayFile::storage`].
     pub fn open(&mut self, dataset: &Dataset, chunk: &[u64]) -> Result<StoredChunk> {
         self.state = State::Closed;
-        let stored = self.file.chunk(dataset, chunk, self.access)?;
+        let mut stored = self.file.chunk(dataset, chunk, self.access)?;
+        let mut mapped = None;
+        if let (Payload::Encoded(_), Access::Mmap) = (stored.payload, self.access)
+            && let Some((in_file, storage)) = self.file.mapped_chunk(dataset, chunk)?
+        {
+            (stored, mapped) = (in_file, Some(storage));
+        }
+        let mut storage = || match mapped.take() {
+            Some(storage) => Ok(storage),
+            None => self.file.storage(dataset),
+        };
         let range = |offset| offset..offset + stored.stored_bytes;
         // The file has checked that the payload lies within the file, and so within the map.
         let in_map = |offset: u64| offset as usize..(offset + stored.stored_bytes) as usize;
         self.state = match (stored.payload, self.access) {
             (Payload::Raw(offset), access) => {
-                let storage = self.file.storage(dataset)?;
+                let storage = storage()?;
                 match access {
                     Access::Mmap => State::Mapped(storage.map()?, in_map(offset), storage),
                     Access::Pread => {
@@ -149,17 +158,21 @@ impl ChunkReader {
                 }
             }
             (Payload::Zstd(offset), access) => {
-                let storage = self.file.storage(dataset)?;
+                let storage = storage()?;
                 let place = ErrorLocation::chunk(storage.path(), dataset.name(), chunk);
                 let bytes = match access {
                     Access::Mmap => {
                         CompressedBytes::Mapped(storage.map()?, in_map(offset), storage)
                     }
-                    Access::Pread => CompressedBytes::Read(
+                    Access::Pread => {
+                        let length = usize::try_from(stored.stored_bytes)
+                            .map_err(|error| undecodable(&place, &io::Error::other(error)))?;
+                        grow(&mut self.context.stored, length, &place)?;
                         storage
-                            .read_range(access, range(offset))
-                            .map_err(|error| error.at(&place))?,
-                    ),
+                            .read_at(offset, &mut self.context.stored[..length])
+                            .map_err(|error| error.at(&place))?;
+                        CompressedBytes::Read(length)
+                    }
                 };
                 self.bytes_read += stored.stored_bytes;
                 State::Compressed(Box::new(Compressed {
@@ -206,33 +219,31 @@ impl ChunkReader {
             State::Compressed(compressed) => compressed,
             State::Encoded(encoded) => {
                 let Encoded { dataset, chunk, .. } = encoded.as_ref();
-                self.file.decode(dataset, chunk, &mut self.decoded)?;
-                if self.decoded.len() as u64 != encoded.raw_bytes {
+                self.file.decode(dataset, chunk, &mut self.context)?;
+                let length = self.context.cells.len();
+                if length as u64 != encoded.raw_bytes {
                     return Err(Error::malformed(
                         ErrorLocation::chunk(self.file.path(), dataset.name(), chunk),
                         "payload",
-                        format!("{} bytes when decoded", self.decoded.len()),
+                        format!("{length} bytes when decoded"),
                         format!("{} bytes, the size of its cells", encoded.raw_bytes),
                     ));
                 }
-                self.state = State::Decoded(self.decoded.len());
+                self.state = State::Decoded(length);
                 return Ok(true);
             }
             _ => return Ok(true),
         };
         let length = compressed.raw_bytes as usize;
+        let DecodeContext {
+            cells,
+            stored,
+            zstd,
+        } = &mut self.context;
         let produced = if compressed.raw_bytes <= ONE_CALL_BYTES {
-            let one_call = match &mut self.one_call {
-                Some(one_call) => one_call,
-                None => {
-                    let one_call = zstd::bulk::Decompressor::new()
-                        .map_err(Error::io(self.file.path(), "set up decompression"))?;
-                    self.one_call.insert(one_call)
-                }
-            };
-            compressed.decode(one_call, &mut self.decoded)?
+            compressed.decode(stored, zstd, cells)?
         } else {
-            compressed.step(&mut self.decoded)?
+            compressed.step(stored, cells)?
         };
         let Some(produced) = produced else {
             return Ok(false);
@@ -278,8 +289,8 @@ impl ChunkReader {
     pub fn cells(&mut self, range: Range<usize>) -> Result<&[u8]> {
         if let State::Positioned(chunk, place, storage) = &self.state {
             let length = range.len();
-            grow(&mut self.decoded, length, place)?;
-            let cells = &mut self.decoded[..length];
+            grow(&mut self.context.cells, length, place)?;
+            let cells = &mut self.context.cells[..length];
             storage
                 .read_at(chunk.start + range.start as u64, cells)
                 .map_err(|error| error.at(place))?;
@@ -291,7 +302,7 @@ impl ChunkReader {
                 self.bytes_read += range.len() as u64;
                 Ok(&map[chunk.start + range.start..chunk.start + range.end])
             }
-            State::Decoded(length) => Ok(&self.decoded[..*length][range]),
+            State::Decoded(length) => Ok(&self.context.cells[..*length][range]),
             _ => Err(self.not_ready()),
         }
     }
@@ -310,7 +321,7 @@ impl ChunkReader {
                 self.bytes_read += output.len() as u64;
                 &map[range.clone()]
             }
-            State::Decoded(length) => &self.decoded[..*length],
+            State::Decoded(length) => &self.context.cells[..*length],
             State::Positioned(range, place, storage) => {
                 self.bytes_read += gather_from_file(storage, range.start, runs, output)
                     .map_err(|error| error.at(place))?;
@@ -336,12 +347,14 @@ impl Compressed {
     /// Returns one more than the chunk's length if the payload is longer than the chunk.
     fn decode(
         &self,
-        one_call: &mut zstd::bulk::Decompressor<'_>,
+        read: &[u8],
+        zstd: &mut ZstdContext,
         output: &mut Vec<u8>,
     ) -> Result<Option<usize>> {
         let length = self.raw_bytes as usize;
         grow(output, length, &self.place)?;
-        match one_call.decompress_to_buffer(self.stored.bytes(), &mut output[..length]) {
+        let zstd = zstd.get().map_err(|error| self.undecodable(&error))?;
+        match zstd.decompress_to_buffer(self.stored.bytes(read), &mut output[..length]) {
             Ok(produced) => Ok(Some(produced)),
             Err(error) if error.to_string().contains(TOO_SMALL) => Ok(Some(length + 1)),
             Err(error) => Err(self.undecodable(&error)),
@@ -351,7 +364,7 @@ impl Compressed {
     /// Decompresses up to [`STEP_BYTES`]. Returns the total number of bytes once the payload ends.
     ///
     /// The output grows only with the bytes produced, whatever length the file claims.
-    fn step(&mut self, output: &mut Vec<u8>) -> Result<Option<usize>> {
+    fn step(&mut self, read: &[u8], output: &mut Vec<u8>) -> Result<Option<usize>> {
         // One byte more than the chunk needs, to detect payloads that are longer.
         let most = self.raw_bytes as usize + 1;
         let end = most.min(self.produced + STEP_BYTES);
@@ -363,20 +376,20 @@ impl Compressed {
                 self.decoder.insert(decoder)
             }
         };
-        let input = &self.stored.bytes()[self.consumed..];
-        let mut source = InBuffer::around(input);
+        let stored = self.stored.bytes(read);
+        let mut source = InBuffer::around(&stored[self.consumed..]);
         let mut target = OutBuffer::around(&mut output[self.produced..end]);
         let hint = decoder
             .run(&mut source, &mut target)
             .map_err(|error| undecodable(&self.place, &error))?;
-        let (read, written) = (source.pos(), target.pos());
-        self.consumed += read;
+        let (taken, written) = (source.pos(), target.pos());
+        self.consumed += taken;
         self.produced += written;
-        let all_read = self.consumed == self.stored.bytes().len();
+        let all_read = self.consumed == stored.len();
         if (hint == 0 && all_read) || self.produced == most {
             return Ok(Some(self.produced));
         }
-        if read == 0 && written == 0 {
+        if taken == 0 && written == 0 {
             return Err(self.undecodable(&io::Error::from(io::ErrorKind::UnexpectedEof)));
         }
         Ok(None)

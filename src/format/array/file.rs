@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::array::dataset::Dataset;
+use crate::format::array::decoding::DecodeContext;
 use crate::format::array::metadata::DatasetMetadata;
 use crate::format::array::metadata::memory_budget::MemoryBudget;
 use crate::format::array::metadata::provenance::{FileMetadata, HistoryRow};
@@ -117,16 +118,30 @@ pub trait ArrayFile: Debug + Send + Sync {
     /// Fails if the storage cannot be opened.
     fn storage(&self, dataset: &Dataset) -> Result<Arc<Storage>>;
 
-    /// Decodes a chunk with a [`Payload::Encoded`], replacing the contents of the vector.
+    /// Decodes a chunk with a [`Payload::Encoded`], and leaves its cells in `context`.
     ///
     /// # Errors
     /// Fails if the chunk cannot be read or decoded.
-    fn decode(&self, dataset: &Dataset, chunk: &[u64], _cells: &mut Vec<u8>) -> Result<()> {
+    fn decode(&self, dataset: &Dataset, chunk: &[u64], _context: &mut DecodeContext) -> Result<()> {
         let message = format!(
             "dataset {:?} has no chunk {chunk:?} to decode",
             dataset.name
         );
         Err(Error::invalid(self.path(), message))
+    }
+
+    /// Returns the stored bytes of a chunk with a [`Payload::Encoded`] as a [`Payload::Raw`] or a
+    /// [`Payload::Zstd`] in a memory-mapped file, if they are one and large enough to be worth a
+    /// memory map.
+    ///
+    /// # Errors
+    /// Fails if the chunk cannot be found, or its file cannot be opened.
+    fn mapped_chunk(
+        &self,
+        _dataset: &Dataset,
+        _chunk: &[u64],
+    ) -> Result<Option<(StoredChunk, Arc<Storage>)>> {
+        Ok(None)
     }
 
     /// Returns the zone maps, if there are any. The first call reads them.

@@ -7,6 +7,7 @@
 mod boxes;
 mod chunk;
 mod dataset;
+mod decoding;
 mod dtype;
 mod file;
 mod metadata;
@@ -21,6 +22,8 @@ pub(crate) use boxes::copy_chunk;
 pub use chunk::ChunkReader;
 pub use dataset::Dataset;
 pub(crate) use dataset::checked_product;
+pub use decoding::DecodeContext;
+pub(in crate::format) use decoding::ZstdContext;
 pub use dtype::Dtype;
 pub use file::{ArrayFile, Payload, StoredChunk};
 pub use metadata::categories::Categories;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
-    ArrayFile, Categories, Dataset, DatasetMetadata, Payload, StoredChunk, checked_product,
+    ArrayFile, Categories, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
+    checked_product,
 };
 use crate::format::io::storage::{Access, Storage};
 use crate::format::npy::element::{Element, NpyKind};
@@ -346,7 +347,8 @@ impl ArrayFile for NpyFile {
         self.storage_of(self.array(dataset)?)
     }
 
-    fn decode(&self, dataset: &Dataset, chunk: &[u64], cells: &mut Vec<u8>) -> Result<()> {
+    fn decode(&self, dataset: &Dataset, chunk: &[u64], context: &mut DecodeContext) -> Result<()> {
+        let cells = &mut context.cells;
         let array = self.array(dataset)?;
         let elements = Self::elements(dataset, array, chunk);
         cells.clear();

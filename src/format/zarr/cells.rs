@@ -27,6 +27,20 @@ pub(super) fn repeated(cell: &[u8], total: u64) -> Vec<u8> {
     cell.repeat(total as usize / cell.len())
 }
 
+/// Fills a buffer with `total` bytes of copies of a cell, in the memory that it has.
+pub(super) fn fill(buffer: &mut Vec<u8>, cell: &[u8], total: u64) {
+    let total = total as usize;
+    if buffer.capacity() < total {
+        *buffer = repeated(cell, total as u64);
+        return;
+    }
+    buffer.clear();
+    buffer.extend_from_slice(&cell[..cell.len().min(total)]);
+    while buffer.len() < total {
+        buffer.extend_from_within(..buffer.len().min(total - buffer.len()));
+    }
+}
+
 /// Returns the extents of a chunk, clipped to the array's shape. The chunk must be in the grid.
 pub(super) fn clipped(shape: &[u64], chunk_shape: &[u64], chunk: &[u64]) -> Vec<u64> {
     let axes = shape.iter().zip(chunk_shape).zip(chunk);
@@ -54,48 +68,57 @@ pub(super) fn place(
     copy.run(source, target);
 }
 
-/// Returns the first cells along each axis, as many as `extents` says.
-pub(super) fn crop(source: Vec<u8>, source_shape: &[u64], extents: &[u64], size: u64) -> Vec<u8> {
-    if source_shape == extents {
-        return source;
+/// Keeps the first cells along each axis, as many as `extents` says. `spare` is a buffer to use.
+pub(super) fn crop(
+    cells: &mut Vec<u8>,
+    shape: &[u64],
+    extents: &[u64],
+    size: u64,
+    spare: &mut Vec<u8>,
+) {
+    let total = byte_count(extents, size).unwrap_or(0) as usize;
+    if shape.get(1..) == extents.get(1..) {
+        cells.truncate(total);
+        return;
     }
-    let total = byte_count(extents, size).unwrap_or(0);
-    let mut target = vec![0; total as usize];
+    spare.resize(total, 0);
     let origin = vec![0; extents.len()];
     let copy = BoxCopy {
-        source_shape,
+        source_shape: shape,
         from: &origin,
         target_shape: extents,
         to: &origin,
         extents,
         size,
     };
-    copy.run(&source, &mut target);
-    target
+    copy.run(cells, spare);
+    std::mem::swap(cells, spare);
 }
 
 /// Converts stored cells in the machine's byte order to little-endian cells of the dataset's type.
-pub(super) fn convert(kind: &CellKind, dtype: Dtype, mut stored: Vec<u8>) -> Vec<u8> {
+/// `spare` is a buffer to use.
+pub(super) fn convert(kind: &CellKind, dtype: Dtype, cells: &mut Vec<u8>, spare: &mut Vec<u8>) {
     match kind {
         CellKind::Boolean => {
-            for byte in &mut stored {
+            for byte in cells {
                 *byte = u8::from(*byte != 0);
             }
         }
         CellKind::Int8 => {
-            let widened = stored
+            spare.clear();
+            let widened = cells
                 .iter()
                 .map(|byte| i16::from(*byte as i8).to_le_bytes());
-            return widened.flatten().collect();
+            spare.extend(widened.flatten());
+            std::mem::swap(cells, spare);
         }
         _ if cfg!(target_endian = "big") => {
-            for cell in stored.chunks_exact_mut(dtype.size() as usize) {
+            for cell in cells.chunks_exact_mut(dtype.size() as usize) {
                 cell.reverse();
             }
         }
         _ => {}
     }
-    stored
 }
 
 #[cfg(test)]
@@ -104,20 +127,30 @@ mod tests {
 
     #[test]
     fn boxes_in_boxes() {
-        let source: Vec<u8> = (0..12).collect();
-        assert_eq!(
-            crop(source.clone(), &[3, 4], &[2, 3], 1),
-            [0, 1, 2, 4, 5, 6]
-        );
-        assert_eq!(
-            crop(source.clone(), &[3, 2, 2], &[2, 2, 2], 1),
-            (0..8).collect::<Vec<u8>>()
-        );
-        assert_eq!(crop(source.clone(), &[3, 2], &[2, 1], 2), [0, 1, 4, 5]);
-        assert_eq!(crop(source.clone(), &[], &[], 12), source);
+        let cropped = |shape: &[u64], extents: &[u64], size| {
+            let mut cells = (0..12).collect();
+            // The contents of the spare buffer must not show.
+            crop(&mut cells, shape, extents, size, &mut vec![77; 20]);
+            cells
+        };
+        assert_eq!(cropped(&[3, 4], &[2, 3], 1), [0, 1, 2, 4, 5, 6]);
+        assert_eq!(cropped(&[3, 2, 2], &[2, 2, 2], 1), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(cropped(&[3, 2], &[2, 1], 2), [0, 1, 4, 5]);
+        assert_eq!(cropped(&[12], &[2], 1), [0, 1]);
+        assert_eq!(cropped(&[], &[], 12).len(), 12);
         let mut target = vec![9; 12];
         place(&[1, 2, 3, 4], &[2, 2], &mut target, &[3, 4], &[1, 2], 1);
         assert_eq!(target, [9, 9, 9, 9, 9, 9, 1, 2, 9, 9, 3, 4]);
+    }
+
+    #[test]
+    fn fill_replaces_what_was_there() {
+        for (cell, total) in [(vec![0, 0], 6), (vec![1, 2, 3], 12), (vec![1, 2], 0)] {
+            for mut buffer in [Vec::new(), vec![9; 20]] {
+                fill(&mut buffer, &cell, total);
+                assert_eq!(buffer, cell.repeat(total as usize / cell.len()));
+            }
+        }
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorLocation, Result};
-use crate::format::array::{ArrayFile, Dataset, DatasetMetadata, Payload, StoredChunk};
+use crate::format::array::{
+    ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
+};
 use crate::format::io::storage::{Access, Storage};
 use crate::format::zarr::MAX_CHUNK_BYTES;
 use crate::format::zarr::hierarchy::ZarrHierarchy;
@@ -15,7 +17,8 @@ const COMPRESSORS: [&str; 6] = ["blosc", "zstd", "gzip", "zlib", "bz2", "lz4"];
 
 /// An open hierarchy, whose arrays are datasets.
 ///
-/// Chunks are always read into memory, so the access mode changes nothing.
+/// Under [`Access::Mmap`], uncompressed and zstd-compressed chunks in files of 256 KiB or more are
+/// memory-mapped. All other chunks are read into memory.
 #[derive(Debug)]
 pub struct ZarrFile {
     folder: ZarrHierarchy,
@@ -126,7 +129,58 @@ impl ArrayFile for ZarrFile {
         Err(Error::invalid(self.folder.path(), message))
     }
 
-    fn decode(&self, dataset: &Dataset, chunk: &[u64], cells: &mut Vec<u8>) -> Result<()> {
-        self.folder.read_chunk(self.number(dataset)?, chunk, cells)
+    fn mapped_chunk(
+        &self,
+        dataset: &Dataset,
+        chunk: &[u64],
+    ) -> Result<Option<(StoredChunk, Arc<Storage>)>> {
+        let found = self.folder.mapped_chunk(self.number(dataset)?, chunk)?;
+        let Some((payload, stored_bytes, storage)) = found else {
+            return Ok(None);
+        };
+        let raw_bytes = dataset.chunk_bytes(dataset.check(self.folder.path())?, chunk);
+        let stored = StoredChunk {
+            raw_bytes,
+            stored_bytes,
+            payload,
+        };
+        Ok(Some((stored, storage)))
+    }
+
+    fn decode(&self, dataset: &Dataset, chunk: &[u64], context: &mut DecodeContext) -> Result<()> {
+        let number = self.number(dataset)?;
+        self.folder.read_chunk_in(number, chunk, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::array::ChunkReader;
+
+    /// Chunks are found by their indices, so an array of any number of chunks opens at once.
+    #[test]
+    fn an_array_of_59_million_chunks_without_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let document = r#"{
+            "zarr_format": 3, "node_type": "array",
+            "shape": [1622400, 37, 721, 1440], "data_type": "float32",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1, 721, 1440]}},
+            "chunk_key_encoding": {"name": "default"}, "fill_value": 1.5,
+            "codecs": [{"name": "bytes", "configuration": {"endian": "little"}},
+                {"name": "zstd", "configuration": {"level": 0, "checksum": false}}]}"#;
+        std::fs::write(folder.path().join("zarr.json"), document).unwrap();
+        let file = ZarrFile::open(folder.path(), Access::Mmap, OutwardLinks::Follow).unwrap();
+        let dataset = file.datasets()[0].clone();
+        assert_eq!(dataset.chunk_count(), Some(60_028_800));
+        let last = [1_622_399, 36, 0, 0];
+        let mut reader = ChunkReader::new(Arc::new(file), Access::Mmap);
+        let stored = reader.open(&dataset, &last).unwrap();
+        assert_eq!((stored.stored_bytes, stored.raw_bytes), (0, 721 * 1440 * 4));
+        while !reader.advance().unwrap() {}
+        assert_eq!(
+            reader.cells(0..8).unwrap(),
+            [1.5f32.to_le_bytes(); 2].concat()
+        );
     }
 }

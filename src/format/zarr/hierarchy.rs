@@ -1,14 +1,17 @@
 //! Opens a hierarchy, and reads the chunks of its arrays.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::array::{DecodeContext, Payload};
 use crate::format::io::handles::{self, Identity, SHARED};
+use crate::format::io::storage::Storage;
 use crate::format::zarr::array::ZarrArray;
-use crate::format::zarr::codecs::chain::ChunkLayout;
+use crate::format::zarr::codecs::chain::{ChunkLayout, PlainChunk};
 use crate::format::zarr::codecs::shard::{ShardIndex, Shards};
 use crate::format::zarr::metadata::Description;
 use crate::format::zarr::metadata::element::{CellKind, TextKind};
@@ -19,6 +22,10 @@ use crate::format::zarr::{MAX_CHUNK_BYTES, cells};
 
 /// Maximum number of strings in all arrays of a hierarchy, since their codes are kept in memory.
 const MAX_ALL_TEXTS: u64 = 4 << 20;
+/// Length of the smallest file that is memory-mapped. A read of less takes no longer.
+const MIN_MAPPED_BYTES: u64 = 256 << 10;
+/// Maximum number of memory-mapped files of a hierarchy.
+const MAX_MAPPED_FILES: usize = 1024;
 /// Maximum size in bytes of the shard indexes in the cache.
 const MAX_INDEX_BYTES: usize = 64 << 20;
 
@@ -31,6 +38,9 @@ pub struct ZarrHierarchy {
     folders: Vec<(PathBuf, Vec<Source>)>,
     warnings: Vec<String>,
     indexes: Mutex<ShardIndexCache>,
+    /// The memory-mapped files of chunks and shards, each with its identity when it was found. The
+    /// process-wide pool limits how many of them are open.
+    files: Mutex<HashMap<PathBuf, (Identity, Arc<Storage>)>>,
 }
 
 /// A cache of shard indexes, by array and shard.
@@ -46,6 +56,8 @@ struct ShardIndexCache {
 /// The location of a chunk's stored bytes.
 struct ChunkLocation {
     path: PathBuf,
+    /// The file as it was found.
+    file: Identity,
     offset: u64,
     length: u64,
 }
@@ -80,6 +92,7 @@ impl ZarrHierarchy {
             folders: Vec::new(),
             warnings,
             indexes: Mutex::default(),
+            files: Mutex::default(),
         };
         let mut texts = 0;
         for node in nodes {
@@ -189,21 +202,20 @@ impl ZarrHierarchy {
         }
         let mut codes = Codes::default();
         let mut cells = Vec::with_capacity(extent as usize);
+        let mut context = DecodeContext::default();
         for chunk in 0..extent.div_ceil(size) {
             let count = size.min(extent - chunk * size) as usize;
-            let bytes = self
-                .decoded(array, &[chunk], Some(text::most_bytes(kind, size)))
+            let most_bytes = text::most_bytes(kind, size);
+            let is_present = self
+                .decode(array, &[chunk], Some(most_bytes), &mut context)
                 .map_err(|error| error.to_string())?;
-            match bytes {
-                Some(bytes) => {
-                    let texts = text::parse(kind, &bytes, size)
-                        .map_err(|found| format!("chunk [{chunk}] has {found}"))?;
-                    cells.extend(texts.iter().take(count).map(|text| codes.of(text)));
-                }
-                None => {
-                    let code = codes.of(&described.fill_text);
-                    cells.extend(std::iter::repeat_n(code, count));
-                }
+            if is_present {
+                let texts = text::parse(kind, &context.cells, size)
+                    .map_err(|found| format!("chunk [{chunk}] has {found}"))?;
+                cells.extend(texts.iter().take(count).map(|text| codes.of(text)));
+            } else {
+                let code = codes.of(&described.fill_text);
+                cells.extend(std::iter::repeat_n(code, count));
             }
         }
         Ok((cells, codes.attributes().into_iter().collect()))
@@ -219,36 +231,113 @@ impl ZarrHierarchy {
     /// the array's metadata changed since the hierarchy was opened; [`Error::Malformed`] if the
     /// chunk's bytes are broken or larger than 2 GiB; [`Error::Io`] if they cannot be read.
     pub fn read_chunk(&self, array: usize, chunk: &[u64], cells: &mut Vec<u8>) -> Result<()> {
-        cells.clear();
+        let mut context = DecodeContext {
+            cells: mem::take(cells),
+            ..DecodeContext::default()
+        };
+        let read = self.read_chunk_in(array, chunk, &mut context);
+        *cells = context.cells;
+        read
+    }
+
+    /// Reads one chunk as [`Self::read_chunk`] does, into the cells of `context`.
+    pub(super) fn read_chunk_in(
+        &self,
+        array: usize,
+        chunk: &[u64],
+        context: &mut DecodeContext,
+    ) -> Result<()> {
         let described = &self.checked(array, chunk)?.description;
         let element = &described.element;
         let extents = cells::clipped(&described.shape, &described.chunk_shape, chunk);
         if let Some(codes) = &self.arrays[array].codes {
             let start = (chunk[0] * described.chunk_shape[0]) as usize;
             let codes = &codes[start..start + extents[0] as usize];
-            cells.extend(codes.iter().flat_map(|code| code.to_le_bytes()));
+            let cells = codes.iter().flat_map(|code| code.to_le_bytes());
+            context.cells.clear();
+            context.cells.extend(cells);
             return Ok(());
         }
         let Some(stored_size) = element.stored_size() else {
             return Err(Error::invalid(self.root.path(), "texts without codes"));
         };
-        let decoded = self.decoded(array, chunk, None);
+        let is_present = self.decode(array, chunk, None, context);
         // Checked after the read, since the bytes may belong to a hierarchy that replaced this one.
         self.root.check_unchanged(&self.folders[array].1)?;
-        match decoded? {
-            Some(stored) => {
-                let stored = cells::crop(stored, &described.chunk_shape, &extents, stored_size);
-                *cells = cells::convert(&element.kind, element.dtype, stored);
-            }
-            None => {
-                let fill = described.zarrs.fill_value().as_ne_bytes().to_vec();
-                let cell = cells::convert(&element.kind, element.dtype, fill);
-                let total = cells::byte_count(&extents, element.dtype.size());
-                // Cannot overflow: `decoded` has checked the size of the whole chunk for this type.
-                *cells = cells::repeated(&cell, total.unwrap_or(0));
-            }
+        let is_present = is_present?;
+        let DecodeContext {
+            cells,
+            stored: spare,
+            ..
+        } = context;
+        if is_present {
+            cells::crop(cells, &described.chunk_shape, &extents, stored_size, spare);
+            cells::convert(&element.kind, element.dtype, cells, spare);
+        } else {
+            let mut cell = described.zarrs.fill_value().as_ne_bytes().to_vec();
+            cells::convert(&element.kind, element.dtype, &mut cell, &mut Vec::new());
+            let total = cells::byte_count(&extents, element.dtype.size());
+            // Cannot overflow: `decode` has checked the size of the whole chunk for this type.
+            cells::fill(cells, &cell, total.unwrap_or(0));
         }
         Ok(())
+    }
+
+    /// Returns the file, the offset and the length of a chunk that can be read through a memory map:
+    /// one that is stored as plain cells or zstd frames, in a file that is large enough.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Self::read_chunk`], except errors in the chunk's own bytes.
+    pub(super) fn mapped_chunk(
+        &self,
+        array: usize,
+        chunk: &[u64],
+    ) -> Result<Option<(Payload, u64, Arc<Storage>)>> {
+        let described = &self.checked(array, chunk)?.description;
+        let Some(plain) = described.plain else {
+            return Ok(None);
+        };
+        if cells::clipped(&described.shape, &described.chunk_shape, chunk) != described.chunk_shape
+        {
+            return Ok(None);
+        }
+        let Some(stored) = self.locate(array, chunk)? else {
+            return Ok(None);
+        };
+        if stored.file.length < MIN_MAPPED_BYTES {
+            return Ok(None);
+        }
+        let payload = match plain {
+            PlainChunk::Zstd => Payload::Zstd(stored.offset),
+            // The check of its length is that of any other chunk.
+            PlainChunk::Raw if Some(stored.length) != described.chunk_bytes() => return Ok(None),
+            PlainChunk::Raw => Payload::Raw(stored.offset),
+        };
+        let storage = self.storage(&stored)?;
+        // Checked after the file is opened, since it may belong to a hierarchy that replaced this
+        // one.
+        self.root.check_unchanged(&self.folders[array].1)?;
+        // The file may have been replaced by a shorter one since it was found.
+        let is_same = storage.length() == stored.file.length;
+        Ok(is_same.then_some((payload, stored.length, storage)))
+    }
+
+    /// Opens the file of a chunk, unless it is open.
+    fn storage(&self, stored: &ChunkLocation) -> Result<Arc<Storage>> {
+        let lock = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((identity, storage)) = lock().get(&stored.path)
+            && *identity == stored.file
+        {
+            return Ok(Arc::clone(storage));
+        }
+        let storage = Arc::new(Storage::open(&stored.path)?);
+        let mut files = lock();
+        if files.len() == MAX_MAPPED_FILES {
+            files.clear();
+        }
+        let kept = (stored.file.clone(), Arc::clone(&storage));
+        files.insert(stored.path.clone(), kept);
+        Ok(storage)
     }
 
     /// Returns the number of bytes that a chunk takes in its file; 0 for an absent chunk.
@@ -286,23 +375,21 @@ impl ZarrHierarchy {
         Ok(found)
     }
 
-    /// Decodes a whole chunk, not clipped, in the stored type. Returns `None` if the chunk is
+    /// Decodes a whole chunk, not clipped, in the stored type. Returns `false` if the chunk is
     /// absent.
     ///
-    /// For strings, returns their encoded bytes, which are at most `text_bytes`.
-    fn decoded(
+    /// For strings, decodes their encoded bytes, which are at most `text_bytes`.
+    fn decode(
         &self,
         array: usize,
         chunk: &[u64],
         text_bytes: Option<u64>,
-    ) -> Result<Option<Vec<u8>>> {
+        context: &mut DecodeContext,
+    ) -> Result<bool> {
         let found = &self.arrays[array];
         let described = &found.description;
         let place = || ErrorLocation::chunk(self.root.path(), &found.name, chunk);
-        let bytes = match text_bytes {
-            Some(bytes) => Some(bytes),
-            None => cells::byte_count(&described.chunk_shape, described.element.dtype.size()),
-        };
+        let bytes = text_bytes.or_else(|| described.chunk_bytes());
         if bytes.is_none_or(|bytes| bytes > MAX_CHUNK_BYTES) {
             return Err(Error::malformed(
                 place(),
@@ -315,9 +402,9 @@ impl ZarrHierarchy {
             ));
         }
         let Some(stored) = self.locate(array, chunk)? else {
-            return Ok(None);
+            return Ok(false);
         };
-        let bytes = read_range(&stored, place)?;
+        read_range(&stored, place, &mut context.stored)?;
         let cells = ChunkLayout {
             shape: &described.chunk_shape,
             data_type: described.zarrs.data_type(),
@@ -328,11 +415,11 @@ impl ZarrHierarchy {
             Some(shards) => &shards.chain,
             None => &described.chain,
         };
-        let decoded = chain.decode(bytes, &cells).map_err(|found| {
+        chain.decode(context, &cells).map_err(|found| {
             let expected = format!("a chunk encoded with the codecs ({})", described.codecs);
             Error::malformed(place(), "chunk", format!("undecodable ({found})"), expected)
         })?;
-        Ok(Some(decoded))
+        Ok(true)
     }
 
     /// Returns the location of a chunk's bytes, or `None` if the chunk is absent.
@@ -345,6 +432,7 @@ impl ZarrHierarchy {
                 path,
                 offset: 0,
                 length: metadata.len(),
+                file: Identity::of(&metadata),
             }));
         };
         // Exact, since an array whose shards are not a whole number of chunks is left out.
@@ -373,16 +461,17 @@ impl ZarrHierarchy {
                 "the offset and length of each chunk",
             )
         };
-        let index = self.index(array, shards, &shard, &grid, &path, identity)?;
+        let index = self.index(array, shards, &shard, &grid, &path, identity.clone())?;
         let mut ordinal = 0;
         for (position, count) in chunk.iter().zip(&grid) {
             ordinal = ordinal * count + position % count;
         }
         let range = index.range(ordinal as usize, length).map_err(broken)?;
-        Ok(range.map(|(offset, length)| ChunkLocation {
+        Ok(range.map(|(offset, size)| ChunkLocation {
             path,
+            file: identity,
             offset,
-            length,
+            length: size,
         }))
     }
 
@@ -415,16 +504,20 @@ impl ZarrHierarchy {
         let (offset, size) = shards.index_range(grid, length).map_err(broken)?;
         let stored = ChunkLocation {
             path: path.to_path_buf(),
+            file: identity.clone(),
             offset,
             length: size,
         };
-        let index = Arc::new(shards.index(read_range(&stored, place)?).map_err(broken)?);
+        let mut bytes = Vec::new();
+        read_range(&stored, place, &mut bytes)?;
+        let index = Arc::new(shards.index(bytes).map_err(broken)?);
         let mut indexes = lock();
         if indexes.bytes + index.bytes() > MAX_INDEX_BYTES {
             *indexes = ShardIndexCache::default();
         }
         indexes.bytes += index.bytes();
-        indexes.kept.insert(key, (identity, Arc::clone(&index)));
+        let replaced = indexes.kept.insert(key, (identity, Arc::clone(&index)));
+        indexes.bytes -= replaced.map_or(0, |(_, replaced)| replaced.bytes());
         Ok(index)
     }
 
@@ -435,7 +528,12 @@ impl ZarrHierarchy {
     }
 }
 
-fn read_range(stored: &ChunkLocation, place: impl Fn() -> ErrorLocation) -> Result<Vec<u8>> {
+/// Reads stored bytes, replacing the contents of a buffer.
+fn read_range(
+    stored: &ChunkLocation,
+    place: impl Fn() -> ErrorLocation,
+    bytes: &mut Vec<u8>,
+) -> Result<()> {
     if stored.length > MAX_CHUNK_BYTES {
         let found = format!("{} bytes", stored.length);
         return Err(Error::malformed(
@@ -454,18 +552,15 @@ fn read_range(stored: &ChunkLocation, place: impl Fn() -> ErrorLocation) -> Resu
         file.seek(SeekFrom::Start(stored.offset))
             .map_err(io("read"))?;
     }
-    let mut bytes = Vec::with_capacity(stored.length as usize);
-    file.take(stored.length)
-        .read_to_end(&mut bytes)
-        .map_err(io("read"))?;
-    if bytes.len() as u64 != stored.length {
-        let expected = format!("{} bytes", stored.length);
-        return Err(Error::malformed(
+    // The buffer keeps its length from chunk to chunk, so that little of it is cleared here.
+    bytes.resize(stored.length as usize, 0);
+    match file.read_exact(bytes) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Error::malformed(
             place(),
             "stored chunk",
-            format!("{} bytes", bytes.len()),
-            expected,
-        ));
+            format!("less than {} bytes", stored.length),
+            format!("{} bytes, its length when it was found", stored.length),
+        )),
+        read => read.map_err(io("read")),
     }
-    Ok(bytes)
 }

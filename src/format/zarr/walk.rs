@@ -336,3 +336,44 @@ pub(super) fn is_path(name: &str) -> bool {
     let part = |part: &str| !matches!(part, "" | "." | "..");
     name.split('/').all(part) && !name.contains(['\\', ':', '\0'])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The directories of chunks are only searched for links, and only up to a number of entries.
+    #[test]
+    fn opening_does_not_list_all_chunks() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = r#"{"zarr_format": 3, "node_type": "group"}"#;
+        std::fs::write(folder.path().join("zarr.json"), group).unwrap();
+        for name in ["a", "b"] {
+            let chunks = folder.path().join(name).join("c");
+            std::fs::create_dir_all(&chunks).unwrap();
+            let array = r#"{"zarr_format": 3, "node_type": "array"}"#;
+            std::fs::write(folder.path().join(name).join("zarr.json"), array).unwrap();
+            for chunk in 0..MAX_LINK_CHECKS {
+                std::fs::File::create(chunks.join(chunk.to_string())).unwrap();
+            }
+        }
+        for links in [OutwardLinks::Follow, OutwardLinks::Refuse] {
+            let root = Root::open(folder.path(), links).unwrap();
+            let mut walk = Walk {
+                root: &root,
+                nodes: Vec::new(),
+                folders: 0,
+                linked: HashSet::new(),
+                looked_at: 0,
+                warnings: &mut Vec::new(),
+            };
+            walk.enter(root.absolute(), "", 0).unwrap();
+            assert_eq!((walk.nodes.len(), walk.folders), (2, 2));
+            // The one entry of each array beyond the limit ends the search there.
+            let most = match links {
+                OutwardLinks::Follow => MAX_LINK_CHECKS + 2,
+                OutwardLinks::Refuse => 0,
+            };
+            assert!(walk.looked_at <= most, "{}", walk.looked_at);
+        }
+    }
+}

@@ -4,6 +4,8 @@ use std::io::{Cursor, Read};
 
 use zarrs::array::codec::{blosc_decompress_bytes, blosc_validate};
 
+use crate::format::array::ZstdContext;
+
 /// A compression format with output of unbounded length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CompressionFormat {
@@ -27,40 +29,57 @@ impl CompressionFormat {
         })
     }
 
-    /// Decompresses `bytes` to at most `most` bytes.
+    /// Decompresses `bytes` to at most `most` bytes, replacing the contents of `output`.
     ///
     /// # Errors
     /// Returns a message if the bytes are malformed, or decompress to more than `most` bytes.
-    pub fn decode(self, bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
+    pub fn decode(
+        self,
+        bytes: &[u8],
+        most: u64,
+        zstd: &mut ZstdContext,
+        output: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        output.clear();
+        let bytes_left = Cursor::new(bytes);
         match self {
             Self::Gzip => read(
-                flate2::bufread::MultiGzDecoder::new(Cursor::new(bytes)),
+                flate2::bufread::MultiGzDecoder::new(bytes_left),
                 most,
+                output,
             ),
-            Self::Zlib => read(flate2::bufread::ZlibDecoder::new(Cursor::new(bytes)), most),
+            Self::Zlib => read(flate2::bufread::ZlibDecoder::new(bytes_left), most, output),
             Self::Bz2 => read(
-                bzip2::bufread::MultiBzDecoder::new(Cursor::new(bytes)),
+                bzip2::bufread::MultiBzDecoder::new(bytes_left),
                 most,
+                output,
             ),
-            Self::Zstd => zstd_frames(bytes, most),
-            Self::Blosc => blosc(bytes, most),
+            Self::Zstd => zstd_frames(bytes, most, zstd, output),
+            Self::Blosc => {
+                *output = blosc(bytes, most)?;
+                Ok(())
+            }
         }
     }
 }
 
-fn read(decoder: impl Read, most: u64) -> Result<Vec<u8>, String> {
-    let mut output = Vec::new();
+fn read(decoder: impl Read, most: u64, output: &mut Vec<u8>) -> Result<(), String> {
     decoder
         .take(most.saturating_add(1))
-        .read_to_end(&mut output)
+        .read_to_end(output)
         .map_err(|error| error.to_string())?;
     if output.len() as u64 > most {
         return Err(too_long(most));
     }
-    Ok(output)
+    Ok(())
 }
 
-fn zstd_frames(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
+fn zstd_frames(
+    bytes: &[u8],
+    most: u64,
+    zstd: &mut ZstdContext,
+    output: &mut Vec<u8>,
+) -> Result<(), String> {
     // Most payloads are one frame that states its length. Decompressing it in one call is faster.
     if let Ok(Some(length)) = zstd::zstd_safe::get_frame_content_size(bytes) {
         if length > most {
@@ -68,11 +87,19 @@ fn zstd_frames(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
         }
         let is_alone = zstd::zstd_safe::find_frame_compressed_size(bytes) == Ok(bytes.len());
         if is_alone && let Ok(length) = usize::try_from(length) {
-            return zstd::bulk::decompress(bytes, length).map_err(|error| error.to_string());
+            // Reserved, but not cleared: a frame may state far more bytes than it holds.
+            output
+                .try_reserve_exact(length)
+                .map_err(|error| error.to_string())?;
+            let context = zstd.get().map_err(|error| error.to_string())?;
+            return match context.decompress_to_buffer(bytes, output) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            };
         }
     }
     let decoder = zstd::stream::read::Decoder::with_buffer(Cursor::new(bytes));
-    read(decoder.map_err(|error| error.to_string())?, most)
+    read(decoder.map_err(|error| error.to_string())?, most, output)
 }
 
 fn blosc(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
@@ -96,6 +123,14 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    fn decode(compression: CompressionFormat, bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
+        // Longer than the result, and with other contents.
+        let mut output = vec![1; 2 << 20];
+        let mut zstd = ZstdContext::default();
+        compression.decode(bytes, most, &mut zstd, &mut output)?;
+        Ok(output)
+    }
 
     fn compressed(compression: CompressionFormat, cells: &[u8]) -> Vec<u8> {
         match compression {
@@ -138,15 +173,13 @@ mod tests {
         ] {
             let bytes = compressed(compression, &cells);
             let length = cells.len() as u64;
-            assert_eq!(compression.decode(&bytes, length).unwrap(), cells);
-            let message = compression.decode(&bytes, length - 1).unwrap_err();
+            assert_eq!(decode(compression, &bytes, length).unwrap(), cells);
+            let message = decode(compression, &bytes, length - 1).unwrap_err();
             assert!(message.contains("room for"), "{compression:?}: {message}");
             for end in 0..bytes.len().min(100) {
-                let _ = compression.decode(&bytes[..end], length);
+                let _ = decode(compression, &bytes[..end], length);
             }
-            compression
-                .decode(&bytes[..bytes.len() / 2], length)
-                .unwrap_err();
+            decode(compression, &bytes[..bytes.len() / 2], length).unwrap_err();
         }
     }
 
@@ -156,12 +189,12 @@ mod tests {
         let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x58];
         frame.extend_from_slice(&(1u64 << 60).to_le_bytes());
         frame.extend_from_slice(&[1, 0, 0]);
-        let message = CompressionFormat::Zstd.decode(&frame, 1 << 20).unwrap_err();
+        let message = decode(CompressionFormat::Zstd, &frame, 1 << 20).unwrap_err();
         assert!(message.contains("room for"), "{message}");
         let two: Vec<u8> = [b"ab", b"cd"]
             .iter()
             .flat_map(|part| zstd::bulk::compress(*part, 3).unwrap())
             .collect();
-        assert_eq!(CompressionFormat::Zstd.decode(&two, 4).unwrap(), b"abcd");
+        assert_eq!(decode(CompressionFormat::Zstd, &two, 4).unwrap(), b"abcd");
     }
 }

@@ -11,6 +11,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::mem;
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use zarrs::array::{ArrayBytes, BytesRepresentation, CodecChain, DataType, FillVa
 use zarrs::metadata::v3::MetadataV3;
 use zarrs::plugin::{ExtensionName, ZarrVersion};
 
+use crate::format::array::DecodeContext;
 use crate::format::zarr::codecs::bounded::CompressionFormat;
 use crate::format::zarr::codecs::shard::Shards;
 use crate::format::zarr::metadata::json::clipped;
@@ -50,6 +52,13 @@ enum ToBytes {
 enum BytesCodec {
     Compression(CompressionFormat),
     Other(Arc<dyn BytesToBytesCodecTraits>),
+}
+
+/// The stored form of chunks that need no codec but zstd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PlainChunk {
+    Raw,
+    Zstd,
 }
 
 /// The properties of a chunk that its codecs depend on.
@@ -155,6 +164,23 @@ impl Chain {
         })
     }
 
+    /// Returns how a chunk is stored if it is the cells themselves, in one zstd frame or in none.
+    ///
+    /// This assumes cells of one byte, or little-endian ones.
+    pub fn plain(&self) -> Option<PlainChunk> {
+        let ToBytes::Cells(codec) = &self.to_bytes else {
+            return None;
+        };
+        if !self.array_to_array.is_empty() || codec.name(ZarrVersion::V3)? != "bytes" {
+            return None;
+        }
+        match self.bytes_to_bytes.as_slice() {
+            [] => Some(PlainChunk::Raw),
+            [BytesCodec::Compression(CompressionFormat::Zstd)] => Some(PlainChunk::Zstd),
+            _ => None,
+        }
+    }
+
     /// Returns the names of the codecs, separated by commas.
     pub fn names(&self) -> String {
         self.names.join(", ")
@@ -174,23 +200,33 @@ impl Chain {
 
     /// Undoes the bytes-to-bytes codecs alone, for a result of `length` bytes.
     pub fn decode_bytes(&self, bytes: Vec<u8>, length: u64) -> Result<Vec<u8>, String> {
-        self.undo_bytes(bytes, BytesRepresentation::FixedSize(length))
+        let mut context = DecodeContext {
+            stored: bytes,
+            ..DecodeContext::default()
+        };
+        self.undo_bytes(&mut context, BytesRepresentation::FixedSize(length))?;
+        Ok(context.stored)
     }
 
-    /// Decodes a chunk to row-major cells in the machine's byte order, or to the bytes of its
-    /// strings.
+    /// Decodes the stored bytes of a chunk to row-major cells in the machine's byte order, or to
+    /// the bytes of its strings.
     ///
     /// # Errors
     /// Returns a message if the bytes are malformed.
-    pub fn decode(&self, bytes: Vec<u8>, chunk: &ChunkLayout<'_>) -> Result<Vec<u8>, String> {
+    pub fn decode(
+        &self,
+        context: &mut DecodeContext,
+        chunk: &ChunkLayout<'_>,
+    ) -> Result<(), String> {
         if let Some(most) = chunk.text_bytes {
             let representation = BytesRepresentation::BoundedSize(most);
-            let bytes = self.undo_bytes(bytes, representation)?;
+            self.undo_bytes(context, representation)?;
+            mem::swap(&mut context.stored, &mut context.cells);
             return match &self.to_bytes {
                 ToBytes::Shards(_) => {
                     Err("strings in a shard that other codecs encode as a whole".to_string())
                 }
-                _ => Ok(bytes),
+                _ => Ok(()),
             };
         }
         // The shape, type and fill value before each array-to-array codec, and after the last.
@@ -211,7 +247,9 @@ impl Chain {
             ToBytes::Cells(codec) => {
                 let representation =
                     guarded(|| codec.encoded_representation(shape, data_type, fill))?;
-                let bytes = self.undo_bytes(bytes, representation)?;
+                self.undo_bytes(context, representation)?;
+                // The other buffer takes its place, for the next chunk.
+                let bytes = mem::replace(&mut context.stored, mem::take(&mut context.cells));
                 if let BytesRepresentation::FixedSize(length) = representation
                     && bytes.len() as u64 != length
                 {
@@ -220,8 +258,8 @@ impl Chain {
                 guarded(|| codec.decode(Cow::Owned(bytes), shape, data_type, fill, &options()))?
             }
             ToBytes::Shards(shards) => {
-                let bytes =
-                    self.undo_bytes(bytes, BytesRepresentation::BoundedSize(MAX_CHUNK_BYTES))?;
+                let most = BytesRepresentation::BoundedSize(MAX_CHUNK_BYTES);
+                self.undo_bytes(context, most)?;
                 let shape: Vec<u64> = shape.iter().map(|extent| extent.get()).collect();
                 let whole = ChunkLayout {
                     shape: &shape,
@@ -229,32 +267,33 @@ impl Chain {
                     fill,
                     text_bytes: None,
                 };
-                ArrayBytes::new_flen(shards.decode(&bytes, &whole)?)
+                ArrayBytes::new_flen(shards.decode(&context.stored, &whole)?)
             }
             ToBytes::Raw => return Err("numbers without a codec for bytes".to_string()),
         };
         for (codec, (shape, data_type, fill)) in self.array_to_array.iter().zip(&steps).rev() {
             cells = guarded(|| codec.decode(cells, shape, data_type, fill, &options()))?;
         }
-        let cells = cells
+        context.cells = cells
             .into_fixed()
             .map_err(|error| error.to_string())?
             .into_owned();
         let expected = cells::byte_count(chunk.shape, fixed_size(chunk.data_type)?);
-        if expected != Some(cells.len() as u64) {
+        if expected != Some(context.cells.len() as u64) {
             return Err(format!(
                 "{} bytes of cells, which do not match the chunk's shape",
-                cells.len()
+                context.cells.len()
             ));
         }
-        Ok(cells)
+        Ok(())
     }
 
+    /// Undoes the bytes-to-bytes codecs of the stored bytes, in place.
     fn undo_bytes(
         &self,
-        mut bytes: Vec<u8>,
+        context: &mut DecodeContext,
         first: BytesRepresentation,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<(), String> {
         // The size of the input of each codec when the chunk was encoded, or an upper bound of it.
         let mut given = vec![first];
         for codec in &self.bytes_to_bytes {
@@ -278,17 +317,26 @@ impl Chain {
                 .size()
                 .unwrap_or(MAX_CHUNK_BYTES)
                 .min(2 * MAX_CHUNK_BYTES);
-            bytes = match codec {
-                BytesCodec::Compression(compression) => compression.decode(&bytes, most)?,
-                BytesCodec::Other(codec) => {
-                    guarded(|| codec.decode(Cow::Owned(bytes), given, &options()))?.into_owned()
+            let DecodeContext {
+                stored,
+                cells,
+                zstd,
+            } = context;
+            match codec {
+                BytesCodec::Compression(compression) => {
+                    compression.decode(stored, most, zstd, cells)?;
+                    mem::swap(stored, cells);
                 }
-            };
-            if bytes.len() as u64 > most {
-                return Err(format!("{} bytes, expected at most {most}", bytes.len()));
+                BytesCodec::Other(codec) => {
+                    let bytes = Cow::Owned(mem::take(stored));
+                    *stored = guarded(|| codec.decode(bytes, given, &options()))?.into_owned();
+                }
+            }
+            if stored.len() as u64 > most {
+                return Err(format!("{} bytes, expected at most {most}", stored.len()));
             }
         }
-        Ok(bytes)
+        Ok(())
     }
 }
 

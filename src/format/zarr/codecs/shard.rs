@@ -12,7 +12,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::format::array::next_indices;
+use crate::format::array::{DecodeContext, next_indices};
 use crate::format::zarr::codecs::chain::{Chain, ChunkLayout, codec_name, fixed_size};
 use crate::format::zarr::{MAX_CHUNK_BYTES, MAX_DIMENSIONS, cells};
 
@@ -197,21 +197,24 @@ impl Shards {
         let total = total.ok_or("a shard that is too large")?;
         let mut output = cells::repeated(whole.fill.as_ne_bytes(), total);
         let mut position = vec![0; grid.len()];
+        let mut context = DecodeContext::default();
         for ordinal in 0.. {
             if let Some((offset, size_stored)) = index.range(ordinal, length)? {
-                let stored = bytes[offset as usize..(offset + size_stored) as usize].to_vec();
+                let stored = &bytes[offset as usize..(offset + size_stored) as usize];
+                context.stored.clear();
+                context.stored.extend_from_slice(stored);
                 let chunk = ChunkLayout {
                     shape: &self.chunk_shape,
                     ..*whole
                 };
-                let chunk_cells = self.chain.decode(stored, &chunk)?;
+                self.chain.decode(&mut context, &chunk)?;
                 let origin: Vec<u64> = position
                     .iter()
                     .zip(&self.chunk_shape)
                     .map(|(position, extent)| position * extent)
                     .collect();
                 cells::place(
-                    &chunk_cells,
+                    &context.cells,
                     &self.chunk_shape,
                     &mut output,
                     whole.shape,

@@ -15,7 +15,7 @@ use zarrs::storage::store::MemoryStore;
 use crate::format::array::DatasetMetadata;
 use crate::format::zarr::MAX_DIMENSIONS;
 use crate::format::zarr::cells;
-use crate::format::zarr::codecs::chain::{Chain, codec_name, guarded};
+use crate::format::zarr::codecs::chain::{Chain, PlainChunk, codec_name, guarded};
 use crate::format::zarr::keys::ChunkKeys;
 use crate::format::zarr::metadata::element::{CellKind, Element, TextKind};
 use crate::format::zarr::metadata::json::clipped;
@@ -31,6 +31,8 @@ pub(super) struct Description {
     /// The shape of the cells in one file: a chunk, or a shard.
     pub file_shape: Vec<u64>,
     pub chain: Chain,
+    /// How chunks are stored, if their bytes are the cells as they are read, with or without zstd.
+    pub plain: Option<PlainChunk>,
     pub keys: ChunkKeys,
     pub codecs: String,
     /// The string of the cells of absent chunks, if cells are strings.
@@ -51,6 +53,12 @@ impl fmt::Debug for Description {
 }
 
 impl Description {
+    /// Returns the number of bytes of the cells of a whole chunk as they are read, or `None` on
+    /// overflow.
+    pub fn chunk_bytes(&self) -> Option<u64> {
+        cells::byte_count(&self.chunk_shape, self.element.dtype.size())
+    }
+
     /// Parses the documents of an array.
     ///
     /// # Errors
@@ -122,6 +130,8 @@ impl Description {
             serde_json::from_value(document).map_err(|error| clipped(&error.to_string()))?;
         let zarrs = zarrs_array(ArrayMetadata::V2(metadata))?;
         let chain = Chain::of_v2(&zarrs.codecs(), is_text, names.clone());
+        let is_little_endian = dtype.as_str().is_some_and(|dtype| dtype.starts_with('<'));
+        let plain = plain(&chain, &element, is_little_endian);
         let marks_missing = Some(fill).filter(|fill| !fill.is_null());
         let metadata = attributes::metadata(attributes, None, marks_missing, &element, shape.len());
         let description = Self {
@@ -131,6 +141,7 @@ impl Description {
             chunk_shape: file_shape.clone(),
             shape,
             file_shape,
+            plain,
             chain,
             keys,
             codecs: if names.is_empty() {
@@ -146,7 +157,7 @@ impl Description {
     fn of_v3(document: &Value) -> Result<(Self, DatasetMetadata), String> {
         let codecs = field(document, "codecs");
         let data_type = field(document, "data_type");
-        let element = Element::of_v3(data_type, is_big_endian(codecs)).ok_or_else(|| {
+        let element = Element::of_v3(data_type, states_endian(codecs, "big")).ok_or_else(|| {
             unexpected(
                 "data_type",
                 data_type,
@@ -204,11 +215,12 @@ impl Description {
         let description = Self {
             zarr_version: 3,
             fill_text: fill_text(&element, fill),
-            element,
             shape,
             chunk_shape,
             file_shape,
             codecs: chain.names(),
+            plain: plain(&chain, &element, states_endian(codecs, "little")),
+            element,
             chain,
             keys,
             zarrs,
@@ -253,13 +265,21 @@ fn zarrs_array(metadata: ArrayMetadata) -> Result<Array<MemoryStore>, String> {
     guarded(|| Array::new_with_metadata(Arc::new(MemoryStore::new()), "/", metadata))
 }
 
-/// Returns `true` if the `bytes` codec, possibly within shards, is big-endian.
-fn is_big_endian(codecs: &Value) -> bool {
+/// Returns how chunks are stored whose bytes are the cells as they are read.
+fn plain(chain: &Chain, element: &Element, is_little_endian: bool) -> Option<PlainChunk> {
+    let is_as_read = matches!(element.kind, CellKind::Number | CellKind::Time { .. })
+        && (is_little_endian || element.dtype.size() == 1);
+    let chain = chain.shards().map_or(chain, |shards| &shards.chain);
+    chain.plain().filter(|_| is_as_read)
+}
+
+/// Returns `true` if the `bytes` codec, possibly within shards, states this byte order.
+fn states_endian(codecs: &Value, order: &str) -> bool {
     codecs.as_array().into_iter().flatten().any(|codec| {
         let configuration = field(codec, "configuration");
         match codec_name(codec) {
-            Some("bytes" | "endian") => field(configuration, "endian") == "big",
-            Some("sharding_indexed") => is_big_endian(field(configuration, "codecs")),
+            Some("bytes" | "endian") => field(configuration, "endian") == order,
+            Some("sharding_indexed") => states_endian(field(configuration, "codecs"), order),
             _ => false,
         }
     })

@@ -5,6 +5,7 @@ mod corpus;
 mod decoded;
 mod hostile;
 mod links;
+mod mapped;
 mod mutations;
 mod stores;
 mod writing;
