@@ -13,7 +13,7 @@ use crate::format::array::{
 use crate::format::io::storage::{Access, Storage};
 use crate::format::npy::element::{Element, NpyKind};
 use crate::format::npy::header::{Header, MAX_HEADER};
-use crate::format::npy::members::{self, Member};
+use crate::format::npy::members::{self, MAX_MEMBERS, Member};
 
 /// Maximum size of a chunk in bytes. The file has no chunks, so the chunk grid only divides reads.
 const CHUNK_BYTES: u64 = 4 << 20;
@@ -99,8 +99,8 @@ impl NpyFile {
     /// Opens a file, and reads the headers of its arrays and the elements of string arrays.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or is not a NumPy file. An array of a `.npz` file whose
-    /// header is unusable is left out with a warning.
+    /// Fails if the file cannot be read or is not a NumPy file. An array of a `.npz` file that
+    /// cannot be read, or whose header is unusable, is left out with a warning.
     pub fn open(path: impl AsRef<Path>, access: Access) -> Result<Self> {
         let path = path.as_ref();
         let storage = Arc::new(Storage::open(path)?);
@@ -120,20 +120,15 @@ impl NpyFile {
             file.push(&stem, &start, 0, length, Source::InFile(storage))?;
             return Ok(file);
         }
-        for (member, start) in members::list(path, &storage, &mut file.warnings)? {
+        let listed = members::list(path, &storage, MAX_MEMBERS, &mut file.warnings)?;
+        for (member, start) in listed {
             let name = member.dataset.clone();
             let (offset, length) = (member.offset, member.length);
-            let added = start.and_then(|start| match member.is_compressed {
-                false => {
-                    let source = Source::InFile(Arc::clone(&storage));
-                    file.push(&name, &start, offset, length, source)
-                }
-                true => {
-                    let source = Source::Compressed(member, Mutex::new(None));
-                    file.push(&name, &start, 0, length, source)
-                }
-            });
-            if let Err(error) = added {
+            let (source, offset) = match member.is_compressed {
+                false => (Source::InFile(Arc::clone(&storage)), offset),
+                true => (Source::Compressed(member, Mutex::new(None)), 0),
+            };
+            if let Err(error) = file.push(&name, &start, offset, length, source) {
                 file.warnings
                     .push(format!("{error}; the array is left out"));
             }

@@ -16,7 +16,7 @@ use crate::format::npy::header::MAX_HEADER;
 const MAGICS: [[u8; 4]; 2] = [*b"PK\x03\x04", *b"PK\x05\x06"];
 const EXTENSION: &str = ".npy";
 /// Maximum number of members that are read.
-const MAX_MEMBERS: usize = 100_000;
+pub(super) const MAX_MEMBERS: usize = 100_000;
 /// Maximum compression ratio of Deflate.
 const MAX_RATIO: u64 = 1040;
 
@@ -44,17 +44,24 @@ pub(super) fn is_archive(storage: &Storage) -> Result<bool> {
 
 /// Lists the arrays of an archive, each with the first [`MAX_HEADER`] bytes of its `.npy` file.
 ///
-/// Members whose names lead out of the archive are left out with a warning.
+/// Members that cannot be read are left out with a warning, and so are those whose names lead out
+/// of the archive, and all after the first `most`.
+///
+/// # Errors
+/// Fails if the archive's list of members cannot be read.
 pub(super) fn list(
     path: &Path,
     storage: &Storage,
+    most: usize,
     warnings: &mut Vec<String>,
-) -> Result<Vec<(Member, Result<Vec<u8>>)>> {
+) -> Result<Vec<(Member, Vec<u8>)>> {
     let mut archive = open(path)?;
     let mut members = Vec::new();
-    for index in 0..archive.len().min(MAX_MEMBERS) {
-        let member = archive.by_index(index).map_err(unreadable(path))?;
-        let name = member.name().map_err(unreadable(path))?.into_owned();
+    for index in 0..archive.len().min(most) {
+        let name = match archive.name_for_index(index) {
+            Some(Ok(name)) => name.into_owned(),
+            _ => format!("number {index}{EXTENSION}"),
+        };
         // An array without a name could not be queried.
         let Some(dataset) = name.strip_suffix(EXTENSION).filter(|name| !name.is_empty()) else {
             continue;
@@ -68,50 +75,76 @@ pub(super) fn list(
             ));
             continue;
         }
-        let malformed = |field, found: String, expected: String| {
-            let place = ErrorLocation::dataset(path, dataset);
-            Err(Error::malformed(place, field, found, expected))
-        };
-        let is_compressed = member.compression() != CompressionMethod::Stored;
-        let (length, stored) = (member.size(), member.compressed_size());
-        let offset = member.data_start().unwrap_or(u64::MAX);
-        let end = offset.checked_add(stored);
-        if end.is_none_or(|end| end > storage.length()) {
-            return malformed(
-                "location of the member",
-                format!("{stored} bytes at {offset}"),
-                format!(
-                    "a location within the {} bytes of the file",
-                    storage.length()
-                ),
-            );
-        }
-        if (!is_compressed && length != stored) || length > stored.saturating_mul(MAX_RATIO) {
-            return malformed(
-                "length of the member",
-                format!("{length} bytes"),
-                format!("a length that {stored} stored bytes can decompress to"),
-            );
-        }
-        let most = length.min(MAX_HEADER as u64);
-        let start = match is_compressed {
-            false => storage.read_range(Access::Pread, offset..offset + most),
-            true => {
-                let mut start = Vec::new();
-                let read = member.take(most).read_to_end(&mut start);
-                read.map(|_| start).map_err(Error::io(path, "decompress"))
+        match member(path, storage, &mut archive, index, dataset) {
+            Ok(member) => members.push(member),
+            Err(error) => {
+                let place = ErrorLocation::dataset(path, dataset);
+                warnings.push(format!("{}; the array is left out", error.at(&place)));
             }
-        };
-        let member = Member {
-            dataset: dataset.to_string(),
-            index,
-            offset,
-            length,
-            is_compressed,
-        };
-        members.push((member, start));
+        }
+    }
+    if archive.len() > most {
+        warnings.push(format!(
+            "{}: has {} members, of which only the first {most} are read",
+            path.display(),
+            archive.len()
+        ));
     }
     Ok(members)
+}
+
+/// Returns a member, with the first [`MAX_HEADER`] bytes of its `.npy` file.
+fn member(
+    path: &Path,
+    storage: &Storage,
+    archive: &mut ZipArchive<File>,
+    index: usize,
+    dataset: &str,
+) -> Result<(Member, Vec<u8>)> {
+    let place = || ErrorLocation::dataset(path, dataset);
+    let member = archive.by_index(index).map_err(unreadable(path, place()))?;
+    member.name().map_err(unreadable(path, place()))?;
+    let malformed =
+        |field, found: String, expected| Err(Error::malformed(place(), field, found, expected));
+    let is_compressed = member.compression() != CompressionMethod::Stored;
+    let (length, stored) = (member.size(), member.compressed_size());
+    let offset = member.data_start().unwrap_or(u64::MAX);
+    let end = offset.checked_add(stored);
+    if end.is_none_or(|end| end > storage.length()) {
+        return malformed(
+            "location of the member",
+            format!("{stored} bytes at {offset}"),
+            format!(
+                "a location within the {} bytes of the file",
+                storage.length()
+            ),
+        );
+    }
+    if (!is_compressed && length != stored) || length > stored.saturating_mul(MAX_RATIO) {
+        return malformed(
+            "length of the member",
+            format!("{length} bytes"),
+            format!("a length that {stored} stored bytes can decompress to"),
+        );
+    }
+    let most = length.min(MAX_HEADER as u64);
+    let start = match is_compressed {
+        false => storage.read_range(Access::Pread, offset..offset + most)?,
+        true => {
+            let mut start = Vec::new();
+            let read = member.take(most).read_to_end(&mut start);
+            read.map_err(Error::io(path, "decompress"))?;
+            start
+        }
+    };
+    let member = Member {
+        dataset: dataset.to_string(),
+        index,
+        offset,
+        length,
+        is_compressed,
+    };
+    Ok((member, start))
 }
 
 impl Member {
@@ -123,7 +156,10 @@ impl Member {
             .tempfile()
             .map_err(Error::io(path, "create a temporary file to decompress"))?;
         let mut archive = open(path)?;
-        let member = archive.by_index(self.index).map_err(unreadable(path))?;
+        let place = ErrorLocation::dataset(path, &self.dataset);
+        let member = archive
+            .by_index(self.index)
+            .map_err(unreadable(path, place))?;
         let copied = io::copy(&mut member.take(self.length + 1), &mut temporary)
             .and_then(|length| temporary.flush().map(|()| length));
         let length = copied.map_err(Error::io(path, "decompress"))?;
@@ -144,17 +180,83 @@ impl Member {
 
 fn open(path: &Path) -> Result<ZipArchive<File>> {
     let file = handles::open(path, &SHARED).map_err(Error::io(path, "open"))?;
-    ZipArchive::new(file).map_err(unreadable(path))
+    ZipArchive::new(file).map_err(unreadable(path, ErrorLocation::file(path)))
 }
 
-fn unreadable(path: &Path) -> impl Fn(ZipError) -> Error {
+fn unreadable(path: &Path, place: ErrorLocation) -> impl FnOnce(ZipError) -> Error {
     move |error| match error {
         ZipError::Io(error) => Error::io(path, "read the archive of")(error),
         other => Error::malformed(
-            ErrorLocation::file(path),
+            place,
             "archive",
             format!("unreadable ({other})"),
             "a ZIP archive of .npy files, stored or deflated",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::array::ArrayFile;
+    use crate::format::npy::NpyFile;
+
+    /// Writes an archive of stored members that are too short to be arrays.
+    fn archive(path: &Path, names: &[&str]) {
+        let mut archive = zip::ZipWriter::new(File::create(path).unwrap());
+        let options =
+            zip::write::SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+        for name in names {
+            archive.start_file(*name, options).unwrap();
+            archive.write_all(b"cells").unwrap();
+        }
+        archive.finish().unwrap();
+    }
+
+    #[test]
+    fn an_unreadable_member_does_not_affect_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npz");
+        archive(&path, &["first.npy", "second.npy", "third.npy"]);
+        let mut bytes = std::fs::read(&path).unwrap();
+        // The signature before the second member.
+        let place = bytes[1..].windows(4).position(|four| four == MAGICS[0]);
+        bytes[place.unwrap() + 1] = b'X';
+        std::fs::write(&path, bytes).unwrap();
+        let mut warnings = Vec::new();
+        let storage = Storage::open(&path).unwrap();
+        let listed = list(&path, &storage, MAX_MEMBERS, &mut warnings).unwrap();
+        let names: Vec<_> = listed.iter().map(|(one, _)| one.dataset.as_str()).collect();
+        assert_eq!(names, ["first", "third"]);
+        let [warning] = warnings.as_slice() else {
+            panic!("{warnings:?}");
+        };
+        assert!(
+            warning.contains("dataset \"second\": archive is unreadable"),
+            "{warning}"
+        );
+        assert!(warning.ends_with("; the array is left out"), "{warning}");
+        // Each of the others is left out too, for its own reason.
+        let opened = NpyFile::open(&path, Access::Pread).unwrap();
+        assert_eq!((opened.datasets().len(), opened.warnings().len()), (0, 3));
+    }
+
+    #[test]
+    fn members_beyond_the_limit_are_left_out_with_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npz");
+        archive(&path, &["a.npy", "b.npy", "c.npy"]);
+        let storage = Storage::open(&path).unwrap();
+        for (most, expected) in [(2, 1), (3, 0)] {
+            let mut warnings = Vec::new();
+            assert_eq!(
+                list(&path, &storage, most, &mut warnings).unwrap().len(),
+                most
+            );
+            assert_eq!(warnings.len(), expected, "{warnings:?}");
+            let is_told =
+                |warning: &String| warning.contains("3 members, of which only the first 2");
+            assert!(warnings.iter().all(is_told), "{warnings:?}");
+        }
     }
 }
