@@ -464,6 +464,19 @@ fn zarr_directories_are_shown_and_checked() {
     );
     assert!(shown.contains("48 x 10 x 20"), "{shown}");
     assert!(shown.contains("time, lat, lon"), "{shown}");
+    let lines = |arguments: &[&str]| {
+        let shown = text(&tet(&[&["info", store, "--chunks"], arguments].concat()).stdout);
+        shown.lines().map(str::to_string).collect::<Vec<_>>()
+    };
+    let all = lines(&["-n", "0"]);
+    let three = lines(&["-n", "3"]);
+    // The lines of all chunks, without the three that are shown.
+    let more = all.len() - (three.len() - 1);
+    assert_eq!(
+        three[three.len() - 1],
+        format!("  and {more} more; -n 0 shows all")
+    );
+    assert!(!all[all.len() - 1].contains("more"), "{all:?}");
     let json: Value = serde_json::from_slice(&tet(&["info", store, "--json"]).stdout).unwrap();
     let datasets = json["datasets"].as_array().unwrap();
     let temperature = datasets

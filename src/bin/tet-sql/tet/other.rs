@@ -174,6 +174,21 @@ fn as_text(
     }
     if sections.chunks {
         chunk_table(output, chunks, false)?;
+        let readable = datasets
+            .iter()
+            .filter(|dataset| dataset.check(file.path()).is_ok());
+        let count = readable
+            .map(|dataset| match dataset.chunk_grid() {
+                grid if grid.contains(&0) => 0,
+                grid => grid
+                    .iter()
+                    .fold(1, |count, along| u64::saturating_mul(count, *along)),
+            })
+            .fold(0, u64::saturating_add);
+        let more = count.saturating_sub(chunks.len() as u64);
+        if more > 0 {
+            writeln!(output, "  and {more} more; -n 0 shows all")?;
+        }
     }
     Ok(())
 }
