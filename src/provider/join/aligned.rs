@@ -78,6 +78,29 @@ impl AlignedGrids {
         grids.dedup_by(|one, other| Arc::ptr_eq(one, other));
         grids
     }
+
+    /// Adds up a number of bytes over the chunks of all grids that a chunk of the common grid
+    /// touches.
+    fn sum_over_chunks(
+        &self,
+        chunk: &[u64],
+        bytes_of: impl Fn(&dyn GridSource, &[u64]) -> Result<u64>,
+    ) -> Result<u64> {
+        let window = self.grid.window(chunk);
+        let mut bytes = 0u64;
+        for grid in self.grids_read() {
+            let touched = grid.chunk_grid().chunks_in(&window);
+            let first: Vec<u64> = touched.iter().map(|range| range.start).collect();
+            // Assume that all chunks are as large as the first. There may be too many to look up.
+            let count: u64 = touched
+                .iter()
+                .map(|range| range.end - range.start)
+                .product();
+            let of_first = bytes_of(grid.as_ref(), &first)?;
+            bytes = bytes.saturating_add(of_first.saturating_mul(count));
+        }
+        Ok(bytes)
+    }
 }
 
 /// Returns the windows by which all grids can be read with as little repeated decoding as memory
@@ -264,20 +287,11 @@ impl GridSource for AlignedGrids {
     }
 
     fn stored_bytes(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64> {
-        let window = self.grid.window(chunk);
-        let mut bytes = 0u64;
-        for grid in self.grids_read() {
-            let touched = grid.chunk_grid().chunks_in(&window);
-            let first: Vec<u64> = touched.iter().map(|range| range.start).collect();
-            // Assume that all chunks are as large as the first. There may be too many to look up.
-            let count: u64 = touched
-                .iter()
-                .map(|range| range.end - range.start)
-                .product();
-            let stored = grid.stored_bytes(&first, options)?;
-            bytes = bytes.saturating_add(stored.saturating_mul(count));
-        }
-        Ok(bytes)
+        self.sum_over_chunks(chunk, |grid, chunk| grid.stored_bytes(chunk, options))
+    }
+
+    fn chunk_cost(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64> {
+        self.sum_over_chunks(chunk, |grid, chunk| grid.chunk_cost(chunk, options))
     }
 
     fn may_have_nulls(&self, attribute: usize, options: &ReadOptions) -> bool {

@@ -12,9 +12,9 @@ const MAX_SAMPLES: u64 = 1024;
 /// The assumed bytes of a row when no values are read.
 const ROW_WEIGHT: u64 = 8;
 
-/// Cuts a list of blocks into ranges of about equal stored bytes (or rows, if no values are read).
+/// Cuts a list of blocks into ranges of about equal cost (or rows, if no values are read).
 ///
-/// Returns at most `target` ranges, and fewer if the average would fall below `min_bytes`. With
+/// Returns at most `target` ranges, and fewer if the average cost would fall below `min_bytes`. With
 /// `wanted_rows`, only the first blocks that together hold at least this many rows are kept.
 pub(crate) fn cut(
     blocks: &PlannedBlocks,
@@ -39,7 +39,7 @@ pub(crate) fn cut(
         .map(|sample| {
             let (start, end) = (start_of(sample), start_of(sample + 1));
             let weight = if reads_values {
-                blocks.bytes_at(start, options)
+                blocks.cost_at(start, options)
             } else {
                 let rows = blocks.rows_at(start);
                 rows.map(|rows| rows.at_most().unwrap_or(1).saturating_mul(ROW_WEIGHT))

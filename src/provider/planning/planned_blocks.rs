@@ -139,6 +139,11 @@ impl PlannedBlocks {
         self.list.block_bytes(self.block(step)?, options)
     }
 
+    /// Returns the cost of reading the block of this step.
+    pub fn cost_at(&self, step: u64, options: &ReadOptions) -> Result<u64> {
+        self.list.block_cost(self.block(step)?, options)
+    }
+
     /// Returns the statistics of a column over the selected rows of the blocks that are read.
     pub fn column_statistics(
         &self,

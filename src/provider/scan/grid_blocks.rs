@@ -281,6 +281,10 @@ impl BlockList for GridBlocks {
         self.grid.stored_bytes(&self.chunk(block)?, options)
     }
 
+    fn block_cost(&self, block: u64, options: &ReadOptions) -> Result<u64> {
+        self.grid.chunk_cost(&self.chunk(block)?, options)
+    }
+
     fn slice(&self) -> Option<String> {
         let axes = self.grid.axes().iter().zip(self.selection.axes());
         let axes: Vec<_> = axes

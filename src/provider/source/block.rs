@@ -137,6 +137,12 @@ pub trait BlockList: Debug + Send + Sync {
     /// entry.
     fn block_bytes(&self, block: u64, options: &ReadOptions) -> Result<u64>;
 
+    /// The cost of reading the whole block: the number of uncompressed bytes that it is taken to be
+    /// worth when blocks are divided among threads.
+    fn block_cost(&self, block: u64, options: &ReadOptions) -> Result<u64> {
+        self.block_bytes(block, options)
+    }
+
     /// The selection as EXPLAIN shows it: `[lat: 3 of 10, lon: all]`.
     fn slice(&self) -> Option<String> {
         None

@@ -77,6 +77,12 @@ pub trait GridSource: Debug + Send + Sync {
     /// The number of bytes that a chunk occupies in the file.
     fn stored_bytes(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64>;
 
+    /// The cost of reading a chunk: the number of uncompressed bytes that it is taken to be worth
+    /// when chunks are divided among threads.
+    fn chunk_cost(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64> {
+        self.stored_bytes(chunk, options)
+    }
+
     /// Returns `true` if an attribute may have nulls under these options.
     fn may_have_nulls(&self, attribute: usize, options: &ReadOptions) -> bool;
 

@@ -164,6 +164,40 @@ async fn partitions_are_cut_evenly() {
     assert_eq!(values, (0..960).collect::<Vec<u16>>());
 }
 
+/// A slice of a few compressed chunks is decompressed in parallel, with DataFusion's own minimum size
+/// of partitions. Raw chunks of the same size are not worth a thread.
+#[tokio::test]
+async fn a_few_compressed_chunks_are_read_in_parallel() {
+    let folder = tempfile::tempdir().unwrap();
+    // Chunks of 120,000 bytes and of 12,000.
+    for (extent, compression, expected) in [
+        (100, Compression::ZSTD, 4),
+        (100, Compression::Raw, 1),
+        (10, Compression::ZSTD, 1),
+    ] {
+        let path = folder.path().join(format!("{extent}-{compression:?}.tet"));
+        let spec = DatasetSpec::new("a", Dtype::U16, &[6, 2, extent, 300], &[1, 2, extent, 300])
+            .with_dim_names(["t", "x", "y", "z"])
+            .with_compression(compression);
+        let cells = (0..6 * 2 * extent * 300).flat_map(|cell| (cell as u16).to_le_bytes());
+        let mut writer = TetWriter::create(&path, vec![spec]).unwrap();
+        writer
+            .write_dataset(0, &cells.collect::<Vec<u8>>())
+            .unwrap();
+        writer.finish().unwrap();
+        let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(8));
+        let options = ArrayOptions::new();
+        ctx.register_array("a".into(), &path, options)
+            .await
+            .unwrap();
+        let sql = "SELECT value FROM a WHERE t BETWEEN 1 AND 4 AND y = 5";
+        let plan = plan(&ctx, sql).await;
+        let scan = scan(&plan).unwrap();
+        let partitions = scan.properties().output_partitioning().partition_count();
+        assert_eq!(partitions, expected, "{extent} {compression:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn partitions_share_the_chunks() {
     let folder = tempfile::tempdir().unwrap();

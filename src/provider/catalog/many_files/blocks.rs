@@ -161,6 +161,11 @@ impl BlockList for ManyFileBlocks {
         self.parts[part].blocks.block_bytes(position, options)
     }
 
+    fn block_cost(&self, position: u64, options: &ReadOptions) -> Result<u64> {
+        let (part, position) = self.locate(position)?;
+        self.parts[part].blocks.block_cost(position, options)
+    }
+
     fn slice(&self) -> Option<String> {
         let all = self.files.length();
         Some(match self.parts.len() as u64 {
