@@ -313,7 +313,8 @@ impl ZarrHierarchy {
             PlainChunk::Raw if Some(stored.length) != described.chunk_bytes() => return Ok(None),
             PlainChunk::Raw => Payload::Raw(stored.offset),
         };
-        let storage = self.storage(&stored)?;
+        let place = || ErrorLocation::chunk(self.root.path(), &self.arrays[array].name, chunk);
+        let storage = self.storage(&stored).map_err(|error| error.at(&place()))?;
         // Checked after the file is opened, since it may belong to a hierarchy that replaced this
         // one.
         self.root.check_unchanged(&self.folders[array].1)?;
