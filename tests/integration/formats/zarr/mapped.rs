@@ -105,3 +105,54 @@ fn big_endian_cells_are_converted_and_not_mapped() {
         .collect();
     assert!(read(&mut reader, &file).unwrap() == swapped);
 }
+
+/// Chunks of a shard are read at their place in its map, which need not be aligned.
+#[test]
+fn chunks_of_shards_are_mapped() {
+    let mut random = Random(5);
+    let cells = random_bytes(&mut random, 4 * 4 * CHUNK as usize);
+    let bytes = serde_json::json!({"name": "bytes", "configuration": {"endian": "little"}});
+    let zstd =
+        serde_json::json!({"name": "zstd", "configuration": {"level": 1, "checksum": false}});
+    for codecs in [vec![bytes.clone()], vec![bytes.clone(), zstd]] {
+        let folder = tempfile::tempdir().unwrap();
+        let is_raw = codecs.len() == 1;
+        let document = serde_json::json!({
+            "zarr_format": 3, "node_type": "array",
+            "shape": [4 * CHUNK], "data_type": "uint32", "fill_value": 7,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2 * CHUNK]}},
+            "chunk_key_encoding": {"name": "default"},
+            "codecs": [{"name": "sharding_indexed", "configuration": {
+                "chunk_shape": [CHUNK], "codecs": codecs, "index_codecs": [bytes],
+            }}],
+        });
+        std::fs::write(folder.path().join("zarr.json"), document.to_string()).unwrap();
+        std::fs::create_dir(folder.path().join("c")).unwrap();
+        // The second chunk of the last shard is absent.
+        let chunks: Vec<&[u8]> = cells.chunks(4 * CHUNK as usize).take(3).collect();
+        for (shard, chunks) in chunks.chunks(2).enumerate() {
+            let mut file = vec![1, 2, 3];
+            let mut index = Vec::new();
+            for chunk in chunks {
+                let stored = match is_raw {
+                    true => chunk.to_vec(),
+                    false => zstd::bulk::compress(chunk, 1).unwrap(),
+                };
+                index.extend([file.len() as u64, stored.len() as u64]);
+                file.extend(stored);
+            }
+            index.resize(4, u64::MAX);
+            file.extend(index.iter().flat_map(|number| number.to_le_bytes()));
+            std::fs::write(folder.path().join(format!("c/{shard}")), file).unwrap();
+        }
+        let mut expected = cells[..3 * 4 * CHUNK as usize].to_vec();
+        expected.extend(7u32.to_le_bytes().repeat(CHUNK as usize));
+        for access in [Access::Mmap, Access::Pread] {
+            let file = open(folder.path(), access);
+            let mut reader = ChunkReader::new(Arc::clone(&file), access);
+            assert!(read(&mut reader, &file).unwrap() == expected);
+            reader.open(&file.datasets()[0], &[1]).unwrap();
+            assert_eq!(reader.mapped().is_some(), is_raw && access == Access::Mmap);
+        }
+    }
+}
