@@ -1,5 +1,6 @@
 //! Classifies filters, and turns them into the selection of a grid.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
@@ -8,9 +9,9 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::unnormalize_col;
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column};
 use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, conjunction};
 
 use crate::grid::{Axis, IndexSet, Selection};
 use crate::provider::planning::axis_filter::{evaluate, evaluate_constant};
@@ -121,7 +122,7 @@ impl Pushdown {
         let shape: Vec<_> = axes.iter().map(Axis::length).collect();
         let mut selection = Selection::all(&shape);
         let mut failed = Vec::new();
-        let mut inexact = Vec::new();
+        let mut inexact: Vec<&Arc<dyn PhysicalExpr>> = Vec::new();
         let mut residual = Vec::new();
         for filter in filters {
             if let Some(number) = only_column(filter).filter(|number| *number < axes.len()) {
@@ -152,10 +153,22 @@ impl Pushdown {
             }
         }
         let mut products = Vec::new();
-        for filter in inexact {
-            if let Some(product) = ProductMask::evaluate(axes, filter, &selection)? {
-                product.restrict(&mut selection);
-                products.push(product);
+        let mut restrict = |filter: &Arc<dyn PhysicalExpr>| -> Result<bool> {
+            let Some(product) = ProductMask::evaluate(axes, filter, &selection)? else {
+                return Ok(false);
+            };
+            product.restrict(&mut selection);
+            products.push(product);
+            Ok(true)
+        };
+        // Filters over the same columns rule out more chunks together. If one of them fails, the
+        // others are evaluated alone.
+        for filters in by_columns(inexact) {
+            let all = conjunction(filters.iter().map(Arc::clone));
+            if !restrict(&all)? && filters.len() > 1 {
+                for filter in &filters {
+                    restrict(filter)?;
+                }
             }
         }
         Ok(Self {
@@ -164,6 +177,17 @@ impl Pushdown {
             residual,
         })
     }
+}
+
+/// Groups filters by the columns that they refer to.
+fn by_columns(filters: Vec<&Arc<dyn PhysicalExpr>>) -> Vec<Vec<Arc<dyn PhysicalExpr>>> {
+    let mut groups: BTreeMap<BTreeSet<usize>, Vec<Arc<dyn PhysicalExpr>>> = BTreeMap::new();
+    for filter in filters {
+        let columns = collect_columns(filter);
+        let columns = columns.iter().map(Column::index).collect();
+        groups.entry(columns).or_default().push(Arc::clone(filter));
+    }
+    groups.into_values().collect()
 }
 
 /// Returns a selection that holds every row for which the predicate is true; `None` if the axes do
@@ -330,6 +354,31 @@ mod tests {
         assert_eq!(
             selected(&[diagonal.and(col("x").lt(lit(3)))]),
             ("3 of 10, all".into(), 0)
+        );
+    }
+
+    #[test]
+    fn conjuncts_over_the_same_dimensions_are_evaluated_together() {
+        let axes = ["x", "y", "t"].map(|name| Axis::counted(name, 16));
+        let filters = |filters: &[Expr]| {
+            let field = |name| Field::new(name, DataType::Int64, false);
+            let table = Schema::new(vec![field("x"), field("y"), field("t")]);
+            let session = SessionContext::new().state();
+            let filters = ClassifiedFilters::try_new(&session, &table, &["x", "y", "t"], filters);
+            let pushdown = Pushdown::try_new(&axes, &filters.unwrap().all()).unwrap();
+            (pushdown.selection.to_string(), pushdown.products.len())
+        };
+        let equal = || col("x").eq(col("y"));
+        let sum = || (col("x") + col("y")).lt(lit(7));
+        assert_eq!(
+            filters(&[equal(), sum()]),
+            ("4 of 16, 4 of 16, all".into(), 1)
+        );
+        // The division fails where x is y, so only the other predicate is used.
+        let failing = (lit(1) / (col("x") - col("y"))).eq(lit(1));
+        assert_eq!(
+            filters(&[sum(), failing]),
+            ("7 of 16, 7 of 16, all".into(), 1)
         );
     }
 
