@@ -8,6 +8,7 @@ mod fetching;
 pub(crate) mod grid_blocks;
 pub(crate) mod grid_reader;
 pub mod grid_table;
+pub(crate) mod in_flight;
 pub(crate) mod metrics;
 mod statistics;
 pub(crate) mod stream;

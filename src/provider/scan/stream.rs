@@ -201,8 +201,7 @@ impl Scan {
     /// Opens the reader of the columns that the filter does not read.
     async fn open_reader(&mut self, block: u64) -> Result<()> {
         let request = &mut self.request;
-        let columns = Some(request.columns.as_slice());
-        let fetched = request.blocks.fetch_now(block, columns).await?;
+        let fetched = request.blocks.fetch_now(block, &request.columns).await?;
         if let (Some(reader), Some(open)) = (&mut request.reader, &mut self.block) {
             reader.open(block, fetched)?;
             open.is_open = true;

@@ -1,12 +1,7 @@
 //! A source of blocks without axes, registered with public types only: the one of the example
 //! `sparse_blocks`. The same rows in memory are the expected answers.
 
-use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 use datafusion::arrow::array::{Float64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -21,6 +16,7 @@ use tet_sql::{ArrayOptions, ArrayTable, enable_arrays};
 #[path = "../../../examples/sparse_blocks/points.rs"]
 pub mod points;
 
+use crate::support::clock::Clock;
 use points::{Points, Store};
 
 type Row = (f64, f64, Option<&'static str>);
@@ -129,79 +125,17 @@ async fn bounds_prune_blocks() {
     assert!(plan.contains("chunks=4 of 4"), "{plan}");
 }
 
-/// Time that passes only when all tasks wait for it.
-#[derive(Default)]
-struct Clock {
-    now: AtomicU64,
-    sleepers: Mutex<BTreeMap<(u64, u64), Waker>>,
-    started: AtomicU64,
-}
-
-struct Sleep {
-    clock: Arc<Clock>,
-    until: u64,
-    number: u64,
-}
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.clock.now.load(Ordering::SeqCst) >= self.until {
-            return Poll::Ready(());
-        }
-        let mut sleepers = self.clock.sleepers.lock().unwrap();
-        sleepers.insert((self.until, self.number), context.waker().clone());
-        Poll::Pending
-    }
-}
-
-impl Drop for Sleep {
-    fn drop(&mut self) {
-        let key = (self.until, self.number);
-        self.clock.sleepers.lock().unwrap().remove(&key);
-    }
-}
-
-impl Clock {
-    /// A store in which every fetch takes this time.
-    fn store(self: &Arc<Self>, latency: u64) -> Store {
-        let clock = Arc::clone(self);
-        Store(Arc::new(move |_| {
-            let sleep = Sleep {
-                until: clock.now.load(Ordering::SeqCst) + latency,
-                number: clock.started.fetch_add(1, Ordering::SeqCst),
-                clock: Arc::clone(&clock),
-            };
-            Box::pin(sleep)
-        }))
-    }
-
-    /// Runs a future on a runtime with one thread. Time passes when no task can go on.
-    async fn run<T>(&self, future: impl Future<Output = T>) -> T {
-        let mut future = pin!(future);
-        loop {
-            for _ in 0..100 {
-                if let Poll::Ready(done) = futures::poll!(&mut future) {
-                    return done;
-                }
-                tokio::task::yield_now().await;
-            }
-            let first = self.sleepers.lock().unwrap().pop_first();
-            let Some(((until, _), waker)) = first else {
-                panic!("nothing to wait for");
-            };
-            self.now.fetch_max(until, Ordering::SeqCst);
-            waker.wake();
-        }
-    }
+/// A store in which every fetch takes this time.
+fn store(clock: &Arc<Clock>, latency: u64) -> Store {
+    let clock = Arc::clone(clock);
+    Store(Arc::new(move |_| clock.fetch(latency)))
 }
 
 /// A hundred blocks with one point each, in a store whose fetches take 10 ms.
 fn remote() -> (Arc<Clock>, SessionContext) {
     let clock = Arc::new(Clock::default());
     let blocks: Vec<Vec<Row>> = (0..100).map(|x| vec![(f64::from(x), 0.0, None)]).collect();
-    let ctx = session(Points::new(&blocks, Some(clock.store(10))), 1);
+    let ctx = session(Points::new(&blocks, Some(store(&clock, 10))), 1);
     (clock, ctx)
 }
 
@@ -212,16 +146,16 @@ async fn blocks_are_fetched_ahead() {
         .run(text(&ctx, "SELECT sum(x), count(*) FROM points"))
         .await;
     assert!(found.contains("4950.0") && found.contains("100"), "{found}");
-    let now = clock.now.load(Ordering::SeqCst);
+    let now = clock.now();
     assert!((130..200).contains(&now), "{now} ms");
-    assert_eq!(clock.started.load(Ordering::SeqCst), 100);
+    assert_eq!(clock.started(), 100);
 }
 
 #[tokio::test]
 async fn a_limit_is_not_outrun() {
     let (clock, ctx) = remote();
     clock.run(text(&ctx, "SELECT x FROM points LIMIT 1")).await;
-    let fetched = clock.started.load(Ordering::SeqCst);
+    let fetched = clock.started();
     assert!(fetched <= 2, "{fetched} blocks");
 }
 
@@ -233,7 +167,7 @@ async fn a_dynamic_filter_is_not_outrun() {
     let sql = "SELECT x FROM points ORDER BY x LIMIT 1";
     let found = clock.run(text(&ctx, sql)).await;
     assert!(found.contains("0.0"), "{found}");
-    let fetched = clock.started.load(Ordering::SeqCst);
+    let fetched = clock.started();
     assert!(fetched < 20, "{fetched} blocks");
 }
 
@@ -243,10 +177,10 @@ async fn only_rows_that_pass_the_filter_fetch_other_columns() {
     // Each block fits the bounds, so the filter has to read `x` of every block.
     let sql = "SELECT name FROM points WHERE sin(x) > 2";
     clock.run(text(&ctx, sql)).await;
-    assert_eq!(clock.started.load(Ordering::SeqCst), 100);
+    assert_eq!(clock.started(), 100);
     let sql = "SELECT y FROM points WHERE round(x) = 7";
     clock.run(text(&ctx, sql)).await;
-    assert_eq!(clock.started.load(Ordering::SeqCst), 201);
+    assert_eq!(clock.started(), 201);
 }
 
 #[tokio::test]
@@ -268,11 +202,11 @@ async fn dropping_a_query_ends_its_fetches() {
         tokio::task::yield_now().await;
     }
     assert!(pool.reserved() > 0);
-    assert_eq!(clock.sleepers.lock().unwrap().len(), 1);
+    assert_eq!(clock.waiting(), 1);
     drop(rows);
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert!(clock.sleepers.lock().unwrap().is_empty());
+    assert_eq!(clock.waiting(), 0);
     assert_eq!(pool.reserved(), 0);
 }

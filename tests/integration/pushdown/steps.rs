@@ -10,16 +10,19 @@ use arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::{Result, not_impl_err};
 use datafusion::datasource::MemTable;
 use datafusion::physical_plan::displayable;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::grid::reduce::CellType;
 use tet_sql::grid::{Axis, ChunkGrid, Steps, Window};
 use tet_sql::provider::catalog::description::{
     AttributeDescription, ChunkDescription, TableDescription,
 };
 use tet_sql::provider::catalog::settings::options::ReadOptions;
-use tet_sql::provider::source::{CellFormat, FetchedBlock, GridSource, ReadCounts, WindowReader};
-use tet_sql::{ArrayOptions, ArrayTable};
+use tet_sql::provider::source::{
+    CellFormat, Fetch, FetchedBlock, GridSource, ReadCounts, WindowReader,
+};
+use tet_sql::{ArrayOptions, ArrayTable, enable_arrays};
 
+use crate::support::clock::Clock;
 use crate::support::sql::{rows, session};
 
 /// A grid whose cells are a function of their indices.
@@ -28,6 +31,8 @@ struct Computed {
     axes: Vec<Axis>,
     attributes: Vec<FieldRef>,
     chunks: ChunkGrid,
+    /// The clock that fetches of 10 ms each wait for; `None` to read in place.
+    store: Option<Arc<Clock>>,
 }
 
 impl Computed {
@@ -37,6 +42,7 @@ impl Computed {
             axes,
             attributes: vec![Arc::new(Field::new("value", DataType::Int8, true))],
             chunks: ChunkGrid::new(shape, chunk_shape.to_vec()).with_phase(phase.to_vec()),
+            store: None,
         }
     }
 
@@ -109,6 +115,22 @@ impl GridSource for Computed {
         })
     }
 
+    fn fetch(
+        &self,
+        window: &Window,
+        _attributes: &[usize],
+        _options: &ReadOptions,
+    ) -> Option<Fetch> {
+        let fetched = self.store.as_ref()?.fetch(10);
+        Some(Fetch {
+            bytes: window.cells() as usize,
+            fetched: Box::pin(async {
+                fetched.await;
+                Ok(Box::new("fetched") as FetchedBlock)
+            }),
+        })
+    }
+
     fn window_reader(
         &self,
         attributes: &[usize],
@@ -116,6 +138,7 @@ impl GridSource for Computed {
     ) -> Result<Box<dyn WindowReader>> {
         Ok(Box::new(Reader {
             attributes: attributes.len(),
+            is_remote: self.store.is_some(),
             ..Reader::default()
         }))
     }
@@ -136,12 +159,14 @@ impl GridSource for Computed {
 #[derive(Debug, Default)]
 struct Reader {
     attributes: usize,
+    is_remote: bool,
     cells: Vec<u8>,
     counts: ReadCounts,
 }
 
 impl WindowReader for Reader {
-    fn open(&mut self, window: &Window, _fetched: Option<FetchedBlock>) -> Result<()> {
+    fn open(&mut self, window: &Window, fetched: Option<FetchedBlock>) -> Result<()> {
+        assert_eq!(fetched.is_some(), self.is_remote);
         let cells = indices(window)
             .into_iter()
             .map(|indices| cell(&indices) as u8);
@@ -292,4 +317,37 @@ async fn a_trillion_steps() {
         rows(&ctx, counted).await,
         ["2999999999997 2001-09-09T01:46:39.980 65533"]
     );
+}
+
+#[tokio::test]
+async fn aggregates_fetch_chunks_ahead() {
+    let clock = Arc::new(Clock::default());
+    let config = SessionConfig::new().with_target_partitions(1);
+    let ctx = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
+    let axis = || stepped("i", DataType::Int32, 0, 1, 400);
+    let mut array = Computed::new(vec![axis()], &[4], &[0]);
+    array.store = Some(Arc::clone(&clock));
+    array.register(&ctx, "a");
+    register_rows(&ctx, "m", &[axis()]);
+    for query in [
+        "SELECT sum(value), count(value), min(value) FROM {t}",
+        "SELECT i % 10, max(value) FROM {t} GROUP BY 1 ORDER BY 1",
+        "SELECT median(value) FROM {t}",
+        "SELECT * FROM {t} WHERE value > 100 ORDER BY i",
+    ] {
+        let sql = |table| query.replace("{t}", table);
+        let expected = rows(&ctx, &sql("m")).await;
+        let (time, fetched) = (clock.now(), clock.started());
+        let found = clock.run(rows(&ctx, &sql("a"))).await;
+        assert_eq!(found, expected, "{query}");
+        assert_eq!(clock.started() - fetched, 100, "{query}");
+        let time = clock.now() - time;
+        assert!((130..200).contains(&time), "{query}: {time} ms");
+    }
+    // No chunk is needed.
+    let fetched = clock.started();
+    clock
+        .run(rows(&ctx, "SELECT count(*), max(i) FROM a"))
+        .await;
+    assert_eq!(clock.started(), fetched);
 }

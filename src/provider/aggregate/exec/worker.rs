@@ -1,5 +1,6 @@
 //! A worker takes chunks and adds their cells to its partial state of all groups.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -18,8 +19,9 @@ use crate::provider::aggregate::exec::partial_states::PartialState;
 use crate::provider::aggregate::plan::aggregation::Aggregate;
 use crate::provider::planning::mask::mask;
 use crate::provider::planning::pruning::Pruner;
+use crate::provider::scan::in_flight::{InFlight, PendingBlock};
 use crate::provider::scan::metrics::ScanMetrics;
-use crate::provider::source::{ReadCounts, WindowReader};
+use crate::provider::source::{FetchedBlock, ReadCounts, WindowReader};
 
 /// The number of cells between two yields to the scheduler.
 const TURN: u64 = 1 << 18;
@@ -54,38 +56,53 @@ pub(crate) async fn work(
     // Computing the size of the accumulators takes time proportional to the number of groups.
     let often = GROWTH.max(worker.job.groups.count() as u64);
     let mut since = 0;
+    let mut in_flight = InFlight::new(memory.new_empty());
+    let mut taken: VecDeque<Batch> = VecDeque::new();
     loop {
-        let timer = elapsed.timer();
-        let Some((part, positions)) = worker.job.take() else {
-            worker.account_for(&memory)?;
-            return Ok((worker.found, memory));
-        };
-        let chunks = worker.chunks(part, &positions)?;
-        since += positions.len() as u64 * SKIP_COST + std::mem::take(&mut worker.known_groups);
-        drop(timer);
-        if since >= TURN {
-            since = 0;
-            tokio::task::yield_now().await;
-        }
-        for batch in chunks {
-            let mut next = 0;
-            loop {
-                let timer = elapsed.timer();
-                let is_done = worker.step(&batch, &mut next)?;
-                if worker.rows.added >= often {
-                    worker.account_for(&memory)?;
-                }
-                drop(timer);
-                if is_done {
-                    break;
-                }
-                tokio::task::yield_now().await;
+        in_flight.release();
+        // Remote chunks are fetched ahead, and others are taken when they are read.
+        while taken.back().is_none_or(Batch::is_fetched) && in_flight.has_room() {
+            let timer = elapsed.timer();
+            let Some((part, positions)) = worker.job.take() else {
+                break;
+            };
+            let mut batches = worker.chunks(part, &positions)?;
+            for batch in &mut batches {
+                worker.job.fetch(batch, &mut in_flight)?;
             }
-            since += batch.windows.iter().map(Window::cells).sum::<u64>();
+            taken.extend(batches);
+            since += positions.len() as u64 * SKIP_COST + std::mem::take(&mut worker.known_groups);
+            drop(timer);
             if since >= TURN {
                 since = 0;
                 tokio::task::yield_now().await;
             }
+        }
+        let Some(mut batch) = taken.pop_front() else {
+            worker.account_for(&memory)?;
+            return Ok((worker.found, memory));
+        };
+        let mut fetched = Vec::with_capacity(batch.pending.len());
+        for pending in batch.pending.drain(..) {
+            fetched.push(in_flight.arrive(pending).await?);
+        }
+        let mut next = 0;
+        loop {
+            let timer = elapsed.timer();
+            let is_done = worker.step(&batch, &mut fetched, &mut next)?;
+            if worker.rows.added >= often {
+                worker.account_for(&memory)?;
+            }
+            drop(timer);
+            if is_done {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        since += batch.windows.iter().map(Window::cells).sum::<u64>();
+        if since >= TURN {
+            since = 0;
+            tokio::task::yield_now().await;
         }
     }
 }
@@ -95,6 +112,34 @@ struct Batch {
     part: usize,
     windows: Vec<Window>,
     places: ChunkGroups,
+    /// The stored bytes of each window.
+    pending: Vec<PendingBlock>,
+}
+
+impl Batch {
+    /// Returns `true` if all of the batch is being fetched.
+    fn is_fetched(&self) -> bool {
+        let mut pending = self.pending.iter();
+        pending.all(|pending| matches!(pending, PendingBlock::Started { .. }))
+    }
+}
+
+impl Job {
+    /// Starts to fetch the chunks of a batch, unless they are read in place.
+    fn fetch(&self, batch: &mut Batch, in_flight: &mut InFlight) -> Result<()> {
+        let part = &self.parts[batch.part];
+        for window in &batch.windows {
+            let fetch = match part.attributes.is_empty() {
+                true => None,
+                false => part
+                    .part
+                    .grid
+                    .fetch(window, &part.attributes, &self.options),
+            };
+            batch.pending.push(in_flight.start(fetch)?);
+        }
+        Ok(())
+    }
 }
 
 /// The groups of a chunk's selected cells.
@@ -184,6 +229,7 @@ impl Worker {
                     part: number,
                     windows: vec![window],
                     places,
+                    pending: Vec::new(),
                 }),
             }
         }
@@ -234,8 +280,13 @@ impl Worker {
     }
 
     /// Does a bounded amount of work on a batch, and returns `true` once the batch is done. `next`
-    /// is the number of chunks that are ready.
-    fn step(&mut self, batch: &Batch, next: &mut usize) -> Result<bool> {
+    /// is the number of chunks that are ready, and `fetched` the stored bytes of each.
+    fn step(
+        &mut self,
+        batch: &Batch,
+        fetched: &mut [Option<FetchedBlock>],
+        next: &mut usize,
+    ) -> Result<bool> {
         let part = &self.job.parts[batch.part];
         if self.open != Some(batch.part) {
             self.readers.clear();
@@ -251,7 +302,7 @@ impl Worker {
             let reader = &mut self.readers[*next];
             if !self.is_open {
                 let window = &batch.windows[*next];
-                reader.open(window, None)?;
+                reader.open(window, fetched[*next].take())?;
                 let mut selections = self.job.read_selections(part);
                 if selections.any(|cells| Cells::new(window, cells).cover_most_of(window)) {
                     reader.read_ahead();

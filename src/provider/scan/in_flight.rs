@@ -1,0 +1,99 @@
+//! Fetches of remote blocks, several at a time.
+
+use datafusion::common::Result;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::MemoryReservation;
+
+use crate::provider::source::{Fetch, FetchedBlock};
+
+/// The maximum number of blocks that a partition of a scan, or a worker of an aggregate, fetches at
+/// a time. It fetches one at first, and twice as many after every block, so that a limit or a
+/// dynamic filter ends the query before many blocks are fetched in vain.
+const MOST_IN_FLIGHT: usize = 8;
+
+/// The fetches of one partition or worker. Their bytes are reserved in the memory pool until the
+/// block has been read.
+pub(crate) struct InFlight {
+    /// The number of blocks to have in flight.
+    depth: usize,
+    /// The number of blocks in flight.
+    count: usize,
+    memory: MemoryReservation,
+    /// The bytes of the blocks that have arrived and are being read.
+    arrived: usize,
+}
+
+/// The bytes of a block that may be on their way. Dropping it aborts the fetch.
+pub(crate) enum PendingBlock {
+    /// The block is read in place.
+    InPlace,
+    /// The fetch has not started, because memory is short.
+    Waiting(Fetch),
+    /// The fetch has started.
+    Started {
+        task: SpawnedTask<Result<FetchedBlock>>,
+        bytes: usize,
+    },
+}
+
+impl InFlight {
+    /// Has nothing in flight. `memory` is empty.
+    pub fn new(memory: MemoryReservation) -> Self {
+        Self {
+            depth: 1,
+            count: 0,
+            memory,
+            arrived: 0,
+        }
+    }
+
+    /// Returns `true` if another fetch should start.
+    pub fn has_room(&self) -> bool {
+        self.count < self.depth
+    }
+
+    /// Starts a fetch, unless memory is short and other blocks are in flight. `None` stands for a
+    /// block that is read in place.
+    pub fn start(&mut self, fetch: Option<Fetch>) -> Result<PendingBlock> {
+        let Some(fetch) = fetch else {
+            return Ok(PendingBlock::InPlace);
+        };
+        match self.memory.try_grow(fetch.bytes) {
+            Ok(()) => {
+                self.count += 1;
+                Ok(PendingBlock::Started {
+                    task: SpawnedTask::spawn(fetch.fetched),
+                    bytes: fetch.bytes,
+                })
+            }
+            Err(error) if self.count == 0 => Err(error),
+            Err(_) => Ok(PendingBlock::Waiting(fetch)),
+        }
+    }
+
+    /// Waits for a block to arrive; `None` if the block is read in place.
+    pub async fn arrive(&mut self, block: PendingBlock) -> Result<Option<FetchedBlock>> {
+        let (bytes, fetched) = match block {
+            PendingBlock::InPlace => return Ok(None),
+            PendingBlock::Waiting(fetch) => {
+                self.memory.try_grow(fetch.bytes)?;
+                (fetch.bytes, fetch.fetched.await?)
+            }
+            PendingBlock::Started { task, bytes } => {
+                let joined = task.join().await;
+                self.count -= 1;
+                self.depth = (self.depth * 2).min(MOST_IN_FLIGHT);
+                let failed = |error| DataFusionError::ExecutionJoin(Box::new(error));
+                (bytes, joined.map_err(failed)??)
+            }
+        };
+        self.arrived += bytes;
+        Ok(Some(fetched))
+    }
+
+    /// Releases the memory of the blocks that have arrived, once they have been read.
+    pub fn release(&mut self) {
+        self.memory.shrink(std::mem::take(&mut self.arrived));
+    }
+}
