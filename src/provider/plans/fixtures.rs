@@ -1,6 +1,6 @@
 //! Plans before and after a rule, and the arrays that they read, for the tests of rules.
 
-use datafusion::physical_plan::displayable;
+use arrow::array::AsArray;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tempfile::TempDir;
 
@@ -50,10 +50,15 @@ pub(crate) async fn before_and_after(ctx: &SessionContext, setting: &str, sql: &
     let mut text = String::new();
     for (state, is_wanted) in [("before", "false"), ("after", "true")] {
         set(ctx, setting, is_wanted).await;
-        let frame = ctx.sql(sql).await.unwrap();
-        let plan = frame.create_physical_plan().await.unwrap();
-        let plan = displayable(plan.as_ref()).indent(false).to_string();
-        text += &format!("-- {state}\n{plan}");
+        let explain = format!("EXPLAIN FORMAT INDENT {sql}");
+        let batches = ctx.sql(&explain).await.unwrap().collect().await.unwrap();
+        let rows = batches.iter().flat_map(|batch| {
+            let [kinds, plans] = [0, 1].map(|column| batch.column(column).as_string::<i32>());
+            kinds.iter().zip(plans.iter())
+        });
+        let plan = rows.filter(|(kind, _)| *kind == Some("physical_plan"));
+        let plan: String = plan.filter_map(|(_, plan)| plan).collect();
+        text += &format!("-- {state}\n{}\n", plan.trim_end());
     }
     text
 }
