@@ -198,7 +198,7 @@ impl LayoutAxis {
         terms
     }
 
-    /// Combines this axis and the next one, `unwrap_row_format`, whatever their terms are.
+    /// Combines this axis and the next one, `behind`, whatever their terms are.
     fn combine(&self, behind: &Self) -> Self {
         let (ahead, inner) = (self.dense_terms(), behind.dense_terms());
         let terms = ahead.iter().flat_map(|ahead| {
@@ -219,7 +219,7 @@ impl LayoutAxis {
         }
     }
 
-    /// Combines this axis and the next one, `unwrap_row_format`, if the result is as simple as both.
+    /// Combines this axis and the next one, `behind`, if the result is as simple as both.
     fn merge(&self, behind: &Self) -> Option<Self> {
         let terms = match (&self.terms, &behind.terms) {
             (terms, AxisTerms::Same(0)) if behind.extent == 1 => {
