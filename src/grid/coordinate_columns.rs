@@ -78,7 +78,8 @@ impl CoordinateColumns {
         start..end.min(cells.rows())
     }
 
-    /// Returns the coordinates along `axis` of a batch whose rows [`Self::batch`] returned.
+    /// Returns the coordinates along `axis` of some rows. Columns are shared only between batches
+    /// whose rows [`Self::batch`] returned.
     pub fn column(
         &mut self,
         cells: &Cells,
@@ -87,7 +88,9 @@ impl CoordinateColumns {
         rows: Range<u64>,
         max_rows: u64,
     ) -> Result<ArrayRef, ArrowError> {
-        let Some(cut) = self.cut(max_rows) else {
+        // Other rows may cross the end of a period, after which the outer coordinates change.
+        let is_batch = self.batch(cells, rows.start, max_rows) == rows;
+        let Some(cut) = self.cut(max_rows).filter(|_| is_batch) else {
             return cells.coordinates(axis, coordinates, rows);
         };
         let start = rows.start % self.lap;
@@ -201,6 +204,14 @@ mod tests {
                                 cells.coordinates(axis, coordinates, rows.clone()).unwrap();
                             let found = columns
                                 .column(&cells, axis, coordinates, rows.clone(), max_rows)
+                                .unwrap();
+                            assert_eq!(&found, &expected);
+                            // The rows of a batch that another reader cut.
+                            let other = start..cells.rows().min(start + max_rows + 3);
+                            let expected =
+                                cells.coordinates(axis, coordinates, other.clone()).unwrap();
+                            let found = columns
+                                .column(&cells, axis, coordinates, other, max_rows)
                                 .unwrap();
                             assert_eq!(&found, &expected);
                         }

@@ -150,7 +150,11 @@ impl ChunkReader {
             (Payload::Raw(offset), access) => {
                 let storage = storage()?;
                 match access {
-                    Access::Mmap => State::Mapped(storage.map()?, in_map(offset), storage),
+                    Access::Mmap => {
+                        let place = ErrorLocation::chunk(storage.path(), dataset.name(), chunk);
+                        let map = storage.map().map_err(|error| error.at(&place))?;
+                        State::Mapped(map, in_map(offset), storage)
+                    }
                     Access::Pread => {
                         let place = ErrorLocation::chunk(storage.path(), dataset.name(), chunk);
                         State::Positioned(range(offset), Box::new(place), storage)
@@ -162,7 +166,8 @@ impl ChunkReader {
                 let place = ErrorLocation::chunk(storage.path(), dataset.name(), chunk);
                 let bytes = match access {
                     Access::Mmap => {
-                        CompressedBytes::Mapped(storage.map()?, in_map(offset), storage)
+                        let map = storage.map().map_err(|error| error.at(&place))?;
+                        CompressedBytes::Mapped(map, in_map(offset), storage)
                     }
                     Access::Pread => {
                         let length = usize::try_from(stored.stored_bytes)

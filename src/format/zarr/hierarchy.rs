@@ -332,12 +332,16 @@ impl ZarrHierarchy {
             return Ok(Arc::clone(storage));
         }
         let storage = Arc::new(Storage::open(&stored.path)?);
-        let mut files = lock();
-        if files.len() == MAX_MAPPED_FILES {
-            files.clear();
-        }
         let kept = (stored.file.clone(), Arc::clone(&storage));
-        files.insert(stored.path.clone(), kept);
+        let mut files = lock();
+        let old = match files.len() < MAX_MAPPED_FILES {
+            true => Default::default(),
+            false => std::mem::take(&mut *files),
+        };
+        let replaced = files.insert(stored.path.clone(), kept);
+        // Files are closed without the lock, which other readers wait for.
+        drop(files);
+        drop((old, replaced));
         Ok(storage)
     }
 

@@ -149,6 +149,8 @@ fn push_down(
         for (filter, of_child) in offered.iter().zip(passed) {
             if matches!(of_child.discriminant, PushedDown::Yes)
                 && let Some(expr) = columns.replace_in(&filters[*filter], of_child.predicate)?
+                // The column of the filter may be computed by a volatile expression.
+                && !is_volatile(&expr)
             {
                 for_child.push(expr);
                 pushed.push(*filter);

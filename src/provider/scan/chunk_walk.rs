@@ -37,16 +37,15 @@ pub(crate) struct WalkedChunk {
 }
 
 impl ChunkWalk {
-    /// Creates a walk over the selected chunks of a grid, which must have fewer than 2^64 chunks,
-    /// as stored arrays do. `None` if no chunk is selected, or more than [`MOST_ALONG`] along an
-    /// axis.
+    /// Creates a walk over the selected chunks of a grid. `None` if the grid has 2^64 chunks or
+    /// more, if no chunk is selected, or more than [`MOST_ALONG`] along an axis.
     pub fn try_new(
         grid: &ChunkGrid,
         chunks: &ChunkSelection,
         selection: &Selection,
     ) -> Option<Self> {
         let mut counts = chunks.axes().iter().map(IndexSet::count);
-        if chunks.count().is_none() || !counts.all(|count| (1..=MOST_ALONG).contains(&count)) {
+        if grid.count().is_none() || !counts.all(|count| (1..=MOST_ALONG).contains(&count)) {
             return None;
         }
         let mut stride = 1;

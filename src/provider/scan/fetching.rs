@@ -68,7 +68,10 @@ impl BlockFetcher {
     /// Returns the next block, once it is fetched.
     pub async fn next(&mut self) -> Result<NextBlock> {
         self.in_flight.release();
-        while self.in_flight.has_room() {
+        let is_started = |(.., pending): &(_, _, _, PendingBlock)| {
+            matches!(pending, PendingBlock::Started { .. })
+        };
+        while self.taken.back().is_none_or(is_started) && self.in_flight.has_room() {
             let Some((step, end)) = self.queue.take(self.partition) else {
                 break;
             };
@@ -79,11 +82,7 @@ impl BlockFetcher {
             let list = self.blocks.list();
             let fetch = list.fetch(block, &self.columns, &self.options);
             let pending = self.in_flight.start(fetch)?;
-            let is_started = matches!(pending, PendingBlock::Started { .. });
             self.taken.push_back((step, end, block, pending));
-            if !is_started {
-                break;
-            }
         }
         let Some((step, end, block, pending)) = self.taken.pop_front() else {
             return Ok(NextBlock::End);
@@ -102,10 +101,22 @@ impl BlockFetcher {
         block: u64,
         columns: &[usize],
     ) -> Result<Option<FetchedBlock>> {
-        match self.blocks.list().fetch(block, columns, &self.options) {
-            Some(fetch) => self.in_flight.arrive(PendingBlock::Waiting(fetch)).await,
-            None => Ok(None),
+        let list = self.blocks.list();
+        let Some(fetch) = list.fetch(block, columns, &self.options) else {
+            return Ok(None);
+        };
+        // The blocks that are fetched ahead give way.
+        let mut others = self.taken.iter_mut().rev();
+        while !self.in_flight.has_memory(fetch.bytes) {
+            let Some((.., block, pending)) = others.next() else {
+                break;
+            };
+            if let Some(fetch) = list.fetch(*block, &self.columns, &self.options) {
+                let started = std::mem::replace(pending, PendingBlock::Waiting(fetch));
+                self.in_flight.cancel(started);
+            }
         }
+        self.in_flight.arrive(PendingBlock::Waiting(fetch)).await
     }
 
     fn keeps(&mut self, step: u64, end: u64) -> Result<bool> {

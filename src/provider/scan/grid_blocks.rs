@@ -94,12 +94,12 @@ impl GridBlocks {
 
     /// For each block, the rank of its chunk among the selected chunks along one axis.
     fn ranks(&self, axis: usize, blocks: &[u64]) -> UInt64Array {
-        let behind: u64 = self.chunks.axes()[axis + 1..]
-            .iter()
-            .map(IndexSet::count)
-            .product();
+        let mut behind = self.chunks.axes()[axis + 1..].iter();
+        let behind = behind.try_fold(1u64, |behind, set| behind.checked_mul(set.count()));
         let count = self.chunks.axes()[axis].count().max(1);
-        UInt64Array::from_iter_values(blocks.iter().map(|block| block / behind % count))
+        // A block comes before 2^64 others, so it has the first rank if these are too many.
+        let rank = |block: &u64| behind.map_or(0, |behind| block / behind.max(1) % count);
+        UInt64Array::from_iter_values(blocks.iter().map(rank))
     }
 
     /// Returns the selected indices along one axis within a chunk, which is given by its index

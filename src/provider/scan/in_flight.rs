@@ -53,12 +53,15 @@ impl InFlight {
         self.count < self.depth
     }
 
-    /// Starts a fetch, unless memory is short and other blocks are in flight. `None` stands for a
-    /// block that is read in place.
+    /// Starts a fetch, unless enough blocks are in flight, or others are and memory is short.
+    /// `None` stands for a block that is read in place.
     pub fn start(&mut self, fetch: Option<Fetch>) -> Result<PendingBlock> {
         let Some(fetch) = fetch else {
             return Ok(PendingBlock::InPlace);
         };
+        if !self.has_room() {
+            return Ok(PendingBlock::Waiting(fetch));
+        }
         match self.memory.try_grow(fetch.bytes) {
             Ok(()) => {
                 self.count += 1;
@@ -70,6 +73,36 @@ impl InFlight {
             Err(error) if self.count == 0 => Err(error),
             Err(_) => Ok(PendingBlock::Waiting(fetch)),
         }
+    }
+
+    /// Starts those of several fetches that are waiting, in order, as long as there is room.
+    pub fn start_waiting(&mut self, blocks: &mut [PendingBlock]) -> Result<()> {
+        for block in blocks {
+            if matches!(block, PendingBlock::Waiting(_)) && self.has_room() {
+                let waiting = std::mem::replace(block, PendingBlock::InPlace);
+                if let PendingBlock::Waiting(fetch) = waiting {
+                    *block = self.start(Some(fetch))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Aborts a fetch and releases its memory.
+    pub fn cancel(&mut self, block: PendingBlock) {
+        if let PendingBlock::Started { bytes, .. } = block {
+            self.count -= 1;
+            self.memory.shrink(bytes);
+        }
+    }
+
+    /// Returns `true` if this many bytes can be reserved now.
+    pub fn has_memory(&mut self, bytes: usize) -> bool {
+        let has_memory = self.memory.try_grow(bytes).is_ok();
+        if has_memory {
+            self.memory.shrink(bytes);
+        }
+        has_memory
     }
 
     /// Waits for a block to arrive; `None` if the block is read in place.

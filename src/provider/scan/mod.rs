@@ -34,6 +34,7 @@ use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
     conjunction_opt,
 };
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::filter_pushdown::PushedDown;
@@ -318,10 +319,10 @@ impl ArrayScan {
         }
         let (mut applied, mut dynamic) = (Vec::new(), Vec::new());
         let answers = filters.iter().map(|filter| {
-            if pruning::is_dynamic(filter) {
+            if pruning::is_dynamic(filter) && !is_volatile(filter) {
                 dynamic.push(Arc::clone(filter));
             }
-            if pruning::has_dynamic_filter(filter) {
+            if pruning::has_dynamic_filter(filter) || is_volatile(filter) {
                 return PushedDown::No;
             }
             applied.push(Arc::clone(filter));
@@ -491,10 +492,11 @@ impl DataSource for ArrayScan {
             true => None,
             false => Some(reader(&columns)?),
         };
-        let fetched = if filter.is_some() {
-            filtered
-        } else {
-            columns.clone()
+        // The columns of a filter over dimensions are not fetched, so the others are fetched ahead.
+        let is_filtered_first = filter.is_some() && list.is_read(&filtered);
+        let fetched = match is_filtered_first {
+            true => filtered,
+            false => columns.clone(),
         };
         stream::scan(stream::PartitionRequest {
             blocks: BlockFetcher::new(
@@ -507,6 +509,7 @@ impl DataSource for ArrayScan {
                 &context,
             ),
             reads_values: self.reads_values(),
+            is_filtered_first,
             filter,
             output,
             reader,

@@ -15,12 +15,14 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use crate::provider::planning::mask::mask;
 use crate::provider::scan::fetching::{BlockFetcher, NextBlock};
 use crate::provider::scan::metrics::ScanMetrics;
-use crate::provider::source::{BlockReader, ReadCounts};
+use crate::provider::source::{BlockReader, FetchedBlock, ReadCounts};
 
 /// The work of one partition.
 pub(crate) struct PartitionRequest {
-    /// The blocks to read. They are fetched for the filter if there is one, else for the output.
+    /// The blocks to read.
     pub blocks: BlockFetcher,
+    /// `true` if the columns of the filter are fetched ahead, `false` if those of `reader` are.
+    pub is_filtered_first: bool,
     /// If `true`, opening a block reads values.
     pub reads_values: bool,
     pub filter: Option<RowFilter>,
@@ -106,6 +108,8 @@ struct Scan {
 /// The block that is being read.
 struct OpenBlock {
     block: u64,
+    /// The stored bytes for `reader`, if they were fetched ahead.
+    fetched: Option<FetchedBlock>,
     /// `true` once `reader` has opened the block.
     is_open: bool,
     /// The next row to read.
@@ -165,20 +169,25 @@ impl Scan {
             _ => self.request.blocks.next().await?,
         };
         match next {
-            NextBlock::Block(block, fetched) => {
-                let is_open = match (&mut self.request.filter, &mut self.request.reader) {
+            NextBlock::Block(block, mut fetched) => {
+                let mut is_open = false;
+                match (&mut self.request.filter, &mut self.request.reader) {
                     (Some(filter), _) => {
-                        filter.reader.open(block, fetched)?;
-                        false
+                        let of_filter = match self.request.is_filtered_first {
+                            true => fetched.take(),
+                            false => None,
+                        };
+                        filter.reader.open(block, of_filter)?;
                     }
                     (None, Some(reader)) => {
-                        reader.open(block, fetched)?;
-                        true
+                        reader.open(block, fetched.take())?;
+                        is_open = true;
                     }
                     (None, None) => return internal_err!("a scan without a reader"),
-                };
+                }
                 self.block = Some(OpenBlock {
                     block,
+                    fetched,
                     is_open,
                     next: 0,
                     filtered: None,
@@ -201,8 +210,11 @@ impl Scan {
     /// Opens the reader of the columns that the filter does not read.
     async fn open_reader(&mut self, block: u64) -> Result<()> {
         let request = &mut self.request;
-        let fetched = request.blocks.fetch_now(block, &request.columns).await?;
         if let (Some(reader), Some(open)) = (&mut request.reader, &mut self.block) {
+            let mut fetched = open.fetched.take();
+            if request.is_filtered_first {
+                fetched = request.blocks.fetch_now(block, &request.columns).await?;
+            }
             reader.open(block, fetched)?;
             open.is_open = true;
         }

@@ -137,8 +137,8 @@ pub trait BlockList: Debug + Send + Sync {
     /// entry.
     fn block_bytes(&self, block: u64, options: &ReadOptions) -> Result<u64>;
 
-    /// The cost of reading the whole block: the number of uncompressed bytes that it is taken to be
-    /// worth when blocks are divided among threads.
+    /// The cost of reading the whole block, in decoded bytes, by which blocks are divided among
+    /// partitions.
     fn block_cost(&self, block: u64, options: &ReadOptions) -> Result<u64> {
         self.block_bytes(block, options)
     }
@@ -258,11 +258,11 @@ pub trait BlockReader: Send {
     /// `true`.
     fn rows(&self) -> u64;
 
-    /// The rows of the batch that starts at this row of the current block. All readers of a list cut
-    /// a block into the same batches.
+    /// The rows of the batch that starts at this row of the current block, chosen to suit the
+    /// reader.
     fn batch(&self, first: u64) -> Range<u64>;
 
-    /// Reads a batch of the current block, or a part of one, as one array per column. `kept` has one
+    /// Reads a range of rows of the current block, as one array per column. `kept` has one
     /// value per row of the range, without nulls, and leaves out the rows that are `false`.
     fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>>;
 

@@ -77,8 +77,7 @@ pub trait GridSource: Debug + Send + Sync {
     /// The number of bytes that a chunk occupies in the file.
     fn stored_bytes(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64>;
 
-    /// The cost of reading a chunk: the number of uncompressed bytes that it is taken to be worth
-    /// when chunks are divided among threads.
+    /// The cost of reading a chunk, in decoded bytes, by which chunks are divided among partitions.
     fn chunk_cost(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64> {
         self.stored_bytes(chunk, options)
     }

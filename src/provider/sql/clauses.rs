@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use datafusion::common::{Result, plan_err};
 use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::{
-    JoinConstraint, JoinOperator, Select, TableFactor, TableWithJoins, Visit, Visitor,
+    JoinConstraint, JoinOperator, Select, SelectFlavor, TableFactor, TableWithJoins, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
@@ -22,6 +22,9 @@ const BEFORE_QUERY: [Keyword; 6] = [
     Keyword::NAME,
     Keyword::VERBOSE,
 ];
+
+/// The maximum number of queries of a statement that may begin with FROM.
+const MAX_COMPLETED: usize = 1000;
 
 /// Puts `SELECT *` in front of each FROM that begins a query without SELECT.
 pub(crate) fn complete_selects(tokens: &mut Vec<TokenWithSpan>) {
@@ -47,6 +50,7 @@ pub(crate) fn complete_selects(tokens: &mut Vec<TokenWithSpan>) {
                 let level = &mut levels[top.saturating_sub(1)];
                 // The query of `WITH a AS (...) FROM a`.
                 level.begins = level.first == Keyword::WITH;
+                level.has_operand = true;
             }
             Token::SemiColon => levels = vec![Level::default()],
             Token::Word(word) => {
@@ -54,42 +58,57 @@ pub(crate) fn complete_selects(tokens: &mut Vec<TokenWithSpan>) {
                     starts.push(index);
                 }
                 level.begins = match word.keyword {
-                    Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::EXPLAIN => {
-                        true
-                    }
+                    Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT => level.has_operand,
+                    Keyword::EXPLAIN => level.first == Keyword::NoKeyword,
                     Keyword::AS => level.first == Keyword::CREATE,
                     keyword => level.begins && BEFORE_QUERY.contains(&keyword),
                 };
+                level.has_operand = !matches!(word.keyword, Keyword::SELECT | Keyword::AS);
                 level.last = word.keyword;
                 let is_query = matches!(word.keyword, Keyword::SELECT | Keyword::FROM);
                 if is_query || level.first == Keyword::NoKeyword {
                     level.first = word.keyword;
                 }
             }
-            _ => {
+            token => {
                 level.begins = false;
+                level.has_operand = matches!(
+                    token,
+                    Token::Number(..) | Token::SingleQuotedString(_) | Token::Mul
+                );
                 level.last = Keyword::NoKeyword;
             }
         }
     }
-    for start in starts.into_iter().rev() {
-        let span = tokens[start].span;
-        let blank = Token::Whitespace(Whitespace::Space);
-        let added = [
-            Token::make_keyword("SELECT"),
-            blank.clone(),
-            Token::Mul,
-            blank,
-        ];
-        let added = added.map(|token| TokenWithSpan { token, span });
-        tokens.splice(start..start, added);
+    if starts.len() > MAX_COMPLETED {
+        return;
     }
+    let mut completed = Vec::with_capacity(tokens.len() + 4 * starts.len());
+    let mut starts = starts.into_iter().peekable();
+    for (index, token) in std::mem::take(tokens).into_iter().enumerate() {
+        if starts.next_if_eq(&index).is_some() {
+            let span = token.span;
+            let blank = Token::Whitespace(Whitespace::Space);
+            let added = [
+                Token::make_keyword("SELECT"),
+                blank.clone(),
+                Token::Mul,
+                blank,
+            ];
+            completed.extend(added.map(|token| TokenWithSpan { token, span }));
+        }
+        completed.push(token);
+    }
+    *tokens = completed;
 }
 
 /// The tokens between two brackets.
 struct Level {
     /// `true` if a query may begin at the next token.
     begins: bool,
+    /// `true` if the last token may end an operand of UNION, rather than stand before a column
+    /// with that name.
+    has_operand: bool,
     /// The first and the last word so far.
     first: Keyword,
     last: Keyword,
@@ -99,6 +118,7 @@ impl Default for Level {
     fn default() -> Self {
         Self {
             begins: true,
+            has_operand: false,
             first: Keyword::NoKeyword,
             last: Keyword::NoKeyword,
         }
@@ -152,6 +172,9 @@ impl Visitor for Ignored {
     type Break = &'static str;
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Self::Break> {
+        if select.flavor == SelectFlavor::FromFirstNoSelect {
+            return ControlFlow::Break("this query has no SELECT; write SELECT * FROM ...");
+        }
         select.from.iter().try_for_each(check_joins)
     }
 
@@ -253,6 +276,8 @@ mod tests {
                 format!("SELECT x IN ({all} t) FROM u"),
             ),
             ("FROM t |> SELECT x", format!("{all} t |> SELECT x")),
+            ("SELECT explain FROM t", "SELECT explain FROM t".to_string()),
+            ("SELECT t.union FROM t", "SELECT t.union FROM t".to_string()),
             (
                 "FROM (SELECT 1) WHERE x IN (SELECT 2)",
                 format!("{all} (SELECT 1) WHERE x IN (SELECT 2)"),

@@ -232,7 +232,8 @@ fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     for cells in rows {
         let mut line = String::from("  ");
         for (cell, width) in cells.iter().zip(widths) {
-            let _ = write!(line, "  {cell:<width$}");
+            let space = " ".repeat(width - cell.chars().count());
+            let _ = write!(line, "  {cell}{space}");
         }
         text.push_str(line.trim_end());
         text.push('\n');

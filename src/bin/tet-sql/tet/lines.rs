@@ -20,7 +20,7 @@ pub fn table(output: &mut dyn Write, rows: &[Vec<String>]) -> io::Result<()> {
     for row in rows {
         let cells = row.iter().zip(&widths);
         let cells: Vec<_> = cells
-            .map(|(cell, width)| format!("{cell:<width$}"))
+            .map(|(cell, width)| format!("{cell}{}", " ".repeat(width - cell.chars().count())))
             .collect();
         writeln!(output, "  {}", cells.join("  ").trim_end())?;
     }

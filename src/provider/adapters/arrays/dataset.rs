@@ -29,12 +29,6 @@ const MAX_PROBLEMS: usize = 3;
 /// The maximum number of chunks that a description looks up in a file that does not list its
 /// chunks.
 const MAX_DESCRIBED: u64 = 1 << 20;
-/// The number of uncompressed bytes that a decompressed one is taken to be worth.
-///
-/// Decompression yields about a gigabyte per second, so 100 KB are worth a thread. With
-/// DataFusion's default of 10 MB per partition (`repartition_file_min_size`), they get one.
-const DECODED_BYTE_COST: u64 = 100;
-
 /// One dataset of an open file: its axes, and its values as the only attribute.
 #[derive(Debug, Clone)]
 pub struct ArrayDataset {
@@ -168,22 +162,12 @@ impl GridSource for ArrayDataset {
 
     fn chunk_cost(&self, chunk: &[u64], options: &ReadOptions) -> Result<u64> {
         let (file, dataset) = (self.file(), self.dataset());
-        let decoded = || dataset.chunk_bytes(self.array.dtype(), chunk);
         if file.listed_chunks().is_none() {
             // Each chunk may be a file of its own, so it is not looked up.
-            let is_compressed = file.is_compressed(dataset)?;
-            return Ok(match is_compressed {
-                true => decoded().saturating_mul(DECODED_BYTE_COST),
-                false => decoded(),
-            });
+            return Ok(dataset.chunk_bytes(self.array.dtype(), chunk));
         }
         let stored = file.chunk(dataset, chunk, options.access)?;
-        Ok(match stored.payload {
-            Payload::Raw(_) => stored.stored_bytes,
-            Payload::Zstd(_) | Payload::Encoded(_) => {
-                stored.raw_bytes.saturating_mul(DECODED_BYTE_COST)
-            }
-        })
+        Ok(stored.raw_bytes)
     }
 
     fn may_have_nulls(&self, _attribute: usize, options: &ReadOptions) -> bool {

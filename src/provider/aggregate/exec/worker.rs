@@ -83,7 +83,9 @@ pub(crate) async fn work(
             return Ok((worker.found, memory));
         };
         let mut fetched = Vec::with_capacity(batch.pending.len());
-        for pending in batch.pending.drain(..) {
+        for number in 0..batch.pending.len() {
+            in_flight.start_waiting(&mut batch.pending[number..])?;
+            let pending = std::mem::replace(&mut batch.pending[number], PendingBlock::InPlace);
             fetched.push(in_flight.arrive(pending).await?);
         }
         let mut next = 0;

@@ -49,15 +49,42 @@ fn hide(predicate: &mut Expr) {
             hide(right);
         }
         Expr::Nested(inner) => hide(inner),
+        // The key of a join, which DataFusion must be able to find.
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::Eq,
+            right,
+        } if has_column(left) && has_column(right) => {}
         Expr::BinaryOp { .. } | Expr::Between { .. } | Expr::InList { .. } => {
             let mut operators = Operators(0);
-            if predicate.visit(&mut operators).is_continue() && operators.0 >= LONG {
+            let visited = match &*predicate {
+                // The length of the list does not matter.
+                Expr::InList { expr, .. } => expr.visit(&mut operators),
+                comparison => comparison.visit(&mut operators),
+            };
+            if visited.is_continue() && operators.0 >= LONG {
                 let comparison = std::mem::replace(predicate, Expr::Tuple(Vec::new()));
                 *predicate = Expr::IsTrue(Box::new(Expr::Nested(Box::new(comparison))));
             }
         }
         _ => {}
     }
+}
+
+/// Returns `true` if an expression refers to a column.
+fn has_column(expr: &Expr) -> bool {
+    struct Columns;
+    impl Visitor for Columns {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    expr.visit(&mut Columns).is_break()
 }
 
 /// A visitor that counts operators, and stops at a subquery, which DataFusion must be able to find.
@@ -91,7 +118,8 @@ mod tests {
 
     #[test]
     fn long_comparisons_of_filters_are_hidden() {
-        let long = format!("{} > 3", vec!["a"; LONG].join(" + "));
+        let long_sum = vec!["a"; LONG].join(" + ");
+        let long = format!("{long_sum} > 3");
         for (sql, expected) in [
             (
                 format!("SELECT 1 FROM t WHERE {long}"),
@@ -106,6 +134,10 @@ mod tests {
             (
                 format!("SELECT 1 FROM t JOIN u ON {long}"),
                 format!("SELECT 1 FROM t JOIN u ON ({long}) IS TRUE"),
+            ),
+            (
+                format!("SELECT 1 FROM t JOIN u ON {long_sum} = u.b"),
+                format!("SELECT 1 FROM t JOIN u ON {long_sum} = u.b"),
             ),
         ] {
             assert_eq!(hidden(&sql), expected);

@@ -327,8 +327,9 @@ impl<W: Write> Canvas<W> {
                 let style = self.style(cell.effects);
                 write!(
                     self.sink,
-                    "{vertical} {style}{:before$}{text}{:after$}{style:#} ",
-                    "", ""
+                    "{vertical} {style}{}{text}{}{style:#} ",
+                    " ".repeat(before),
+                    " ".repeat(after),
                 )?;
             }
             writeln!(self.sink, "{vertical}")?;
