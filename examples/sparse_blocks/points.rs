@@ -27,11 +27,11 @@ pub struct Points {
     schema: SchemaRef,
     /// The columns `x`, `y` and `name` of each block.
     blocks: Arc<[Block]>,
-    /// `None` to read blocks in place.
+    /// The store that blocks are fetched from; `None` to read blocks in place.
     store: Option<Store>,
 }
 
-/// A store that blocks are fetched from: starts to fetch the block with this ordinal.
+/// A store that blocks are fetched from. The function fetches the block with the given ordinal.
 #[derive(Clone)]
 pub struct Store(pub Arc<dyn Fn(u64) -> BoxFuture<'static, ()> + Send + Sync>);
 
@@ -117,7 +117,8 @@ impl BlockSource for Points {
         _filters: &[Arc<dyn PhysicalExpr>],
         _columns: &[usize],
     ) -> Result<SelectedBlocks> {
-        // No column is known without reading, so all blocks are left, and no filter is answered.
+        // No column is known without reading, so every block is selected, and no filter is
+        // answered.
         Ok(SelectedBlocks {
             blocks: Arc::new(self.clone()),
             kept: None,

@@ -79,7 +79,7 @@ impl AxisChunks {
         }
     }
 
-    /// Returns the chunk that contains a cell.
+    /// Returns the index of the chunk that contains a cell, given by its index along the axis.
     pub fn chunk_at(&self, index: u64) -> u64 {
         match index.checked_sub(self.first) {
             Some(behind) => behind / self.extent + 1,
@@ -87,7 +87,7 @@ impl AxisChunks {
         }
     }
 
-    /// Returns the cells of a chunk, clipped to the axis. The chunk must be one of the axis.
+    /// Returns the indices in a chunk, clipped to the axis. `chunk` must be below [`Self::count`].
     pub fn range(&self, chunk: u64) -> Range<u64> {
         // In this order, no intermediate result exceeds the length of the axis.
         let (start, extent) = match chunk.checked_sub(1) {
@@ -97,7 +97,7 @@ impl AxisChunks {
         start..start + (self.length - start).min(extent)
     }
 
-    /// Returns the cells of consecutive chunks, of which there must be at least one.
+    /// Returns the indices in consecutive chunks. `chunks` must not be empty.
     pub fn span(&self, chunks: &Range<u64>) -> Range<u64> {
         self.range(chunks.start).start..self.range(chunks.end - 1).end
     }
@@ -124,8 +124,8 @@ impl ChunkGrid {
         }
     }
 
-    /// Lets the first chunk start before the array, by this number of cells along each axis. Each
-    /// must be below the extent of a chunk.
+    /// Moves the start of the first chunk before the array, by this number of cells along each
+    /// axis. Each number must be below the extent of a chunk.
     pub fn with_phase(mut self, phase: Vec<u64>) -> Self {
         debug_assert_eq!(phase.len(), self.shape.len());
         self.phase = phase;

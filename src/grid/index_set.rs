@@ -189,7 +189,7 @@ impl IndexSet {
         Self::from_ranges(window.end - window.start, ranges)
     }
 
-    /// Returns the indices of the chunks that hold an index of the set.
+    /// Returns the indices of the chunks that contain an index of the set.
     pub fn chunks(&self, chunks: AxisChunks) -> Self {
         Self::from_ranges(
             chunks.count(),

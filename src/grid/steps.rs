@@ -26,8 +26,8 @@ pub struct Steps {
     length: u64,
 }
 
-/// Returns the least and the greatest number that an integer, date or timestamp type stores; `None`
-/// for other types.
+/// Returns the min and max number that an integer, date or timestamp type stores; `None` for other
+/// types.
 pub fn stored_limits(data_type: &DataType) -> Option<(i128, i128)> {
     use DataType::{Date32, Date64, Int8, Int16, Int32, Int64, Timestamp};
     use DataType::{UInt8, UInt16, UInt32, UInt64};
@@ -116,7 +116,7 @@ impl Steps {
         Ok(Self {
             data_type,
             start,
-            // The same for all axes of at most one coordinate, so that equal ones compare equal.
+            // Axes of at most one coordinate get the same step, so that equal axes compare equal.
             step: if length > 1 { step } else { 1 },
             length,
         })
@@ -161,7 +161,7 @@ impl Steps {
         self.start + self.step * i128::from(index)
     }
 
-    /// Returns the least and the greatest coordinate; `None` if there are no coordinates.
+    /// Returns the min and max coordinate; `None` if there are no coordinates.
     pub fn bounds(&self) -> Option<(i128, i128)> {
         let last = self.coordinate(self.length.checked_sub(1)?);
         Some((self.start.min(last), self.start.max(last)))
@@ -188,7 +188,7 @@ impl Steps {
         if min > max {
             return 0..0;
         }
-        // From both ends, rounded inwards. Clipping above keeps every difference on the axis.
+        // Round inwards at both ends. The bounds were clipped above, so no difference overflows.
         let (near, far) = match self.step > 0 {
             true => (min - self.start, max - self.start),
             false => (self.start - max, self.start - min),
@@ -201,7 +201,7 @@ impl Steps {
         first as u64..last as u64 + 1
     }
 
-    /// Returns the index of a stored number; `None` if it is no coordinate.
+    /// Returns the index of a stored number; `None` if there is no such coordinate.
     pub fn index_of(&self, number: i128) -> Option<u64> {
         let indices = self.indices_within(number, number);
         (!indices.is_empty()).then_some(indices.start)

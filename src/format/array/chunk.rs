@@ -52,11 +52,11 @@ enum State {
     Mapped(Arc<Mmap>, Range<usize>, Arc<Storage>),
     /// Raw cells in the file, read on demand.
     Positioned(Range<u64>, Box<ErrorLocation>, Arc<Storage>),
-    /// Compressed, to be decompressed into the context.
+    /// Compressed cells, which are decompressed into the context.
     Compressed(Box<Compressed>),
-    /// To be decoded into the context by the file's format.
+    /// Encoded cells, which the file's format decodes into the context.
     Encoded(Box<Encoded>),
-    /// The given number of bytes at the start of the context's cells are those of the chunk.
+    /// Decoded cells: this number of bytes at the start of the context's `cells`.
     Decoded(usize),
 }
 
@@ -81,7 +81,7 @@ struct Compressed {
 /// The stored bytes of a compressed chunk.
 enum CompressedBytes {
     Mapped(Arc<Mmap>, Range<usize>, Arc<Storage>),
-    /// The given number of bytes at the start of the context's stored bytes.
+    /// This number of bytes at the start of the context's `stored`.
     Read(usize),
 }
 

@@ -1,4 +1,4 @@
-//! The memory that decoding one chunk leaves for the next.
+//! Buffers for decoding, which are reused from chunk to chunk.
 
 use std::io;
 
@@ -23,7 +23,8 @@ impl std::fmt::Debug for DecodeContext {
     }
 }
 
-/// A zstd context, created on first use, since this takes longer than reading a small file.
+/// A zstd context, created on first use, because its creation takes longer than reading a small
+/// file.
 #[derive(Default)]
 pub(in crate::format) struct ZstdContext(Option<Decompressor<'static>>);
 
@@ -31,7 +32,7 @@ impl ZstdContext {
     /// Returns the context.
     ///
     /// # Errors
-    /// Fails if there is no memory for it.
+    /// Fails if there is not enough memory for the context.
     pub fn get(&mut self) -> io::Result<&mut Decompressor<'static>> {
         match &mut self.0 {
             Some(context) => Ok(context),

@@ -130,8 +130,8 @@ pub trait ArrayFile: Debug + Send + Sync {
         Err(Error::invalid(self.path(), message))
     }
 
-    /// Returns the stored bytes of a chunk with a [`Payload::Encoded`] as a [`Payload::Raw`] or a
-    /// [`Payload::Zstd`] in a memory-mapped file, if they are one and large enough to be worth a
+    /// Returns a chunk with a [`Payload::Encoded`] as a [`Payload::Raw`] or [`Payload::Zstd`] in a
+    /// memory-mapped file. Returns `None` if its stored bytes are neither, or too few to be worth a
     /// memory map.
     ///
     /// # Errors

@@ -236,7 +236,7 @@ mod tests {
             "{warning}"
         );
         assert!(warning.ends_with("; the array is left out"), "{warning}");
-        // Each of the others is left out too, for its own reason.
+        // Every other member is left out as well, each for a reason of its own.
         let opened = NpyFile::open(&path, Access::Pread).unwrap();
         assert_eq!((opened.datasets().len(), opened.warnings().len()), (0, 3));
     }

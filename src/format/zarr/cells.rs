@@ -27,7 +27,8 @@ pub(super) fn repeated(cell: &[u8], total: u64) -> Vec<u8> {
     cell.repeat(total as usize / cell.len())
 }
 
-/// Fills a buffer with `total` bytes of copies of a cell, in the memory that it has.
+/// Fills a buffer with `total` bytes of copies of a cell. Reuses the buffer's memory if it
+/// suffices.
 pub(super) fn fill(buffer: &mut Vec<u8>, cell: &[u8], total: u64) {
     let total = total as usize;
     if buffer.capacity() < total {
@@ -68,7 +69,7 @@ pub(super) fn place(
     copy.run(source, target);
 }
 
-/// Keeps the first cells along each axis, as many as `extents` says. `spare` is a buffer to use.
+/// Keeps the first `extents` cells along each axis. `spare` is a scratch buffer.
 pub(super) fn crop(
     cells: &mut Vec<u8>,
     shape: &[u64],
@@ -96,7 +97,7 @@ pub(super) fn crop(
 }
 
 /// Converts stored cells in the machine's byte order to little-endian cells of the dataset's type.
-/// `spare` is a buffer to use.
+/// `spare` is a scratch buffer.
 pub(super) fn convert(kind: &CellKind, dtype: Dtype, cells: &mut Vec<u8>, spare: &mut Vec<u8>) {
     match kind {
         CellKind::Boolean => {
@@ -129,7 +130,7 @@ mod tests {
     fn boxes_in_boxes() {
         let cropped = |shape: &[u64], extents: &[u64], size| {
             let mut cells = (0..12).collect();
-            // The contents of the spare buffer must not show.
+            // The contents of the scratch buffer must not leak into the result.
             crop(&mut cells, shape, extents, size, &mut vec![77; 20]);
             cells
         };

@@ -158,7 +158,8 @@ mod tests {
     use super::*;
     use crate::format::array::ChunkReader;
 
-    /// Chunks are found by their indices, so an array of any number of chunks opens at once.
+    /// Chunks are located by their indices, so opening an array takes the same time for any number
+    /// of chunks.
     #[test]
     fn an_array_of_59_million_chunks_without_files() {
         let folder = tempfile::tempdir().unwrap();

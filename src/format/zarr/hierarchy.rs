@@ -22,7 +22,7 @@ use crate::format::zarr::{MAX_CHUNK_BYTES, cells};
 
 /// Maximum number of strings in all arrays of a hierarchy, since their codes are kept in memory.
 const MAX_ALL_TEXTS: u64 = 4 << 20;
-/// Length of the smallest file that is memory-mapped. A read of less takes no longer.
+/// Minimum length of a memory-mapped file. Reading a shorter file takes no longer than mapping it.
 const MIN_MAPPED_BYTES: u64 = 256 << 10;
 /// Maximum number of memory-mapped files of a hierarchy.
 const MAX_MAPPED_FILES: usize = 1024;
@@ -38,8 +38,8 @@ pub struct ZarrHierarchy {
     folders: Vec<(PathBuf, Vec<Source>)>,
     warnings: Vec<String>,
     indexes: Mutex<ShardIndexCache>,
-    /// The memory-mapped files of chunks and shards, each with its identity when it was found. The
-    /// process-wide pool limits how many of them are open.
+    /// The memory-mapped files of chunks and shards, each with its identity when it was located.
+    /// The process-wide pool limits how many of them are open.
     files: Mutex<HashMap<PathBuf, (Identity, Arc<Storage>)>>,
 }
 
@@ -56,7 +56,7 @@ struct ShardIndexCache {
 /// The location of a chunk's stored bytes.
 struct ChunkLocation {
     path: PathBuf,
-    /// The file as it was found.
+    /// The identity of the file when the chunk was located.
     file: Identity,
     offset: u64,
     length: u64,
@@ -283,8 +283,8 @@ impl ZarrHierarchy {
         Ok(())
     }
 
-    /// Returns the file, the offset and the length of a chunk that can be read through a memory map:
-    /// one that is stored as plain cells or zstd frames, in a file that is large enough.
+    /// Returns the file, the offset and the length of a chunk that can be read through a memory
+    /// map: one that is stored as plain cells or zstd frames, in a file that is large enough.
     ///
     /// # Errors
     /// Returns the errors of [`Self::read_chunk`], except errors in the chunk's own bytes.
@@ -309,7 +309,7 @@ impl ZarrHierarchy {
         }
         let payload = match plain {
             PlainChunk::Zstd => Payload::Zstd(stored.offset),
-            // The check of its length is that of any other chunk.
+            // Decoding reports a wrong length, as for any other chunk.
             PlainChunk::Raw if Some(stored.length) != described.chunk_bytes() => return Ok(None),
             PlainChunk::Raw => Payload::Raw(stored.offset),
         };
@@ -318,7 +318,7 @@ impl ZarrHierarchy {
         // Checked after the file is opened, since it may belong to a hierarchy that replaced this
         // one.
         self.root.check_unchanged(&self.folders[array].1)?;
-        // The file may have been replaced by a shorter one since it was found.
+        // The file may have been replaced by a shorter one since the chunk was located.
         let is_same = storage.length() == stored.file.length;
         Ok(is_same.then_some((payload, stored.length, storage)))
     }
@@ -557,14 +557,15 @@ fn read_range(
         file.seek(SeekFrom::Start(stored.offset))
             .map_err(io("read"))?;
     }
-    // The buffer keeps its length from chunk to chunk, so that little of it is cleared here.
+    // The buffer keeps its length from chunk to chunk, so only the bytes beyond it are cleared
+    // here.
     bytes.resize(stored.length as usize, 0);
     match file.read_exact(bytes) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Error::malformed(
             place(),
             "stored chunk",
-            format!("less than {} bytes", stored.length),
-            format!("{} bytes, its length when it was found", stored.length),
+            format!("fewer than {} bytes", stored.length),
+            format!("{} bytes, its length when it was located", stored.length),
         )),
         read => read.map_err(io("read")),
     }

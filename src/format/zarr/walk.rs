@@ -341,7 +341,8 @@ pub(super) fn is_path(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The directories of chunks are only searched for links, and only up to a number of entries.
+    /// The directories of chunks are only searched for links, and only up to a maximum number of
+    /// entries.
     #[test]
     fn opening_does_not_list_all_chunks() {
         let folder = tempfile::tempdir().unwrap();

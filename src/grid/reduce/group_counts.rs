@@ -55,7 +55,7 @@ impl GroupCounts {
         }
     }
 
-    /// Returns the number of cells in each of `groups` groups, if it is the same in all of them.
+    /// Returns the number of cells in each of `groups` groups, if all groups have the same number.
     pub fn same(&self, groups: usize) -> Option<u64> {
         let mut axes = self.axes.iter();
         let same = axes.try_fold(self.cells, |product, axis| {

@@ -1,4 +1,4 @@
-//! The formats that rows can be written to or converted to, by file name.
+//! The formats that `COPY` and `tet convert` can write, by file name.
 
 use std::path::Path;
 

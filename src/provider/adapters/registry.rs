@@ -14,7 +14,7 @@ use crate::provider::adapters::arrays::built_in;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::container::Container;
 
-/// The number of bytes at the start of a file that formats are recognised by.
+/// The number of bytes at the start of a file by which formats recognise it.
 const START: u64 = 520;
 
 /// A file format: how to recognise and open its files.
@@ -24,8 +24,8 @@ pub trait Format: Debug + Send + Sync {
     /// The short name: `tet`.
     fn name(&self) -> &'static str;
 
-    /// The keywords after `STORED AS`, in upper case. All keywords of a session open all of its
-    /// formats, since content decides.
+    /// The keywords after `STORED AS`, in upper case. Each keyword of a session opens files of all
+    /// of its formats, because the content of a file decides its format.
     fn keywords(&self) -> &'static [&'static str];
 
     /// The file name extensions, in lower case and without the leading dot: `tet`, `tet.d`.
@@ -40,8 +40,8 @@ pub trait Format: Debug + Send + Sync {
     /// Returns `true` if a file or directory is of this format, judging by its content.
     fn recognises(&self, candidate: &Candidate<'_>) -> bool;
 
-    /// Returns `true` if a search of directories for files should find this path. By default, files
-    /// of the format have to be named.
+    /// Returns `true` if a search of directories for files should find this path. By default, a
+    /// search finds no files of the format, and they have to be named.
     fn is_found_in_directories(&self, _path: &Path) -> bool {
         false
     }
@@ -73,7 +73,7 @@ pub struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    /// Examines a path. Errors are left to whoever opens the file.
+    /// Examines a path. Errors are ignored here, since opening the file reports them.
     pub fn new(path: &'a Path) -> Self {
         let metadata = path.metadata().ok();
         let mut start = Vec::new();
@@ -95,7 +95,7 @@ impl<'a> Candidate<'a> {
         self.path
     }
 
-    /// Returns `true` if the path is that of a directory.
+    /// Returns `true` if the path is a directory.
     pub fn is_directory(&self) -> bool {
         self.is_directory
     }
@@ -105,7 +105,7 @@ impl<'a> Candidate<'a> {
         &self.start
     }
 
-    /// Returns `true` if the path is that of a directory with an entry of this name.
+    /// Returns `true` if the path is a directory with an entry of this name.
     pub fn has_entry(&self, name: &str) -> bool {
         self.is_directory && self.path.join(name).exists()
     }
@@ -215,12 +215,12 @@ impl FormatRegistry {
         if !metadata.is_file() && !metadata.is_dir() {
             return Err(Error::invalid(path, "is not a regular file"));
         }
-        // The format that the name stands for says best what is wrong with the content.
+        // The format that the name suggests gives the most specific error.
         if let Some(format) = self.by_name(&path.to_string_lossy()) {
             return format.open(path, options, session);
         }
         if metadata.is_file() {
-            // The content of a file that cannot be read is not known.
+            // The format of an unreadable file is unknown, so report why the file cannot be read.
             File::open(path).map_err(Error::io(path, "open"))?;
         }
         let names = self.formats.iter().map(|format| format.name());

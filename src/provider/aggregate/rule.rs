@@ -29,8 +29,8 @@ const FEW_GROUPS: u64 = 1 << 16;
 /// Computes aggregations over array scans in array space if there are no grouping expressions or
 /// each of them refers to a single dimension. Leaves all other aggregations unchanged.
 ///
-/// [`enable_arrays`](crate::enable_arrays) puts the rule ahead of the one that distributes plans over
-/// partitions, where it finds most aggregations. The rule works anywhere after the rule that
+/// [`enable_arrays`](crate::enable_arrays) puts the rule ahead of the one that distributes plans
+/// over partitions, where it finds most aggregations. The rule works anywhere after the rule that
 /// answers aggregates from statistics, even as the last one.
 #[derive(Debug, Default)]
 pub struct ArrayAggregates {}

@@ -34,7 +34,7 @@ pub struct TableDescription {
 }
 
 impl TableDescription {
-    /// Describes a table without dimensions, whose blocks are not described.
+    /// Creates the description of a table without dimensions. Leaves out its blocks.
     pub fn new(name: impl Into<String>, format: &'static str, location: impl Into<String>) -> Self {
         Self {
             name: name.into(),

@@ -17,8 +17,8 @@ use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::table::ArrayTable;
 use crate::provider::source::container::Container;
 
-/// An opened [`Container`], such as a file, as a schema. A file of arrays has one table per dataset,
-/// and one wide table per two or more datasets of a group that share their axes.
+/// An opened [`Container`], such as a file, as a schema. A file of arrays has one table per
+/// dataset, and one wide table per two or more datasets of a group that share their axes.
 ///
 /// A writable schema lies on top, so that views and external tables can be created. A table is
 /// found by its exact name, else by the only name that matches case-insensitively.

@@ -1,4 +1,4 @@
-//! Copies the cells of an array in blocks, which may be cut differently than the chunks of its source.
+//! Copies the cells of an array in blocks, which need not match the chunks of the source.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,8 @@ pub(super) enum CellForm {
     Values,
 }
 
-/// Copies an array. One thread reads blocks, and this one splits them into chunks and writes these.
+/// Copies an array. Another thread reads blocks, and the calling thread splits them into chunks and
+/// writes the chunks.
 pub(super) fn copy(
     stored: &Arc<StoredArray>,
     copied: CellForm,

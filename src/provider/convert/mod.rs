@@ -67,8 +67,8 @@ impl Default for ConvertOptions {
 }
 
 impl ConvertOptions {
-    /// Returns a warning for each option that has no effect. `is_array` is `true` if the input holds
-    /// arrays.
+    /// Returns a warning for each option that has no effect. `is_array` is `true` if the input
+    /// holds arrays.
     fn unused(&self, is_array: bool, target: FileKind) -> Vec<String> {
         let has_chunks = target.is_array() && target != FileKind::Npy;
         let options = [
@@ -190,7 +190,7 @@ fn holds_arrays(path: &Path) -> Result<bool> {
     }
     match FileKind::by_name(path) {
         Some(kind) => Ok(kind.is_array()),
-        // Opening the file reports what is wrong with it.
+        // Opening the file reports the error.
         None if path.is_file() => Ok(true),
         None if !path.exists() => plan_err!("{}: no such file or directory", path.display()),
         None => FileKind::of(path).map(FileKind::is_array),

@@ -16,8 +16,8 @@ use crate::grid::WrittenTime;
 /// The index of the second colon in `2024-01-02T12:00:00`, which Arrow's parser requires.
 const SECOND_COLON: usize = 16;
 
-/// A function from text to text that writes `2024-01-02 12:00` as `2024-01-02T12:00:00`. Any other
-/// text stays as it is.
+/// The function that rewrites `2024-01-02 12:00` as `2024-01-02T12:00:00`. It returns any other
+/// text unchanged.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct CompletedTimes {
     signature: Signature,

@@ -129,8 +129,9 @@ const MANY: usize = 4096;
 
 /// All values of each group.
 ///
-/// The memory pool learns of an accumulator's size after each batch of rows. So the size includes
-/// the next growth of every vector, which the pool then grants or refuses before the vector grows.
+/// The memory pool learns of an accumulator's size after each batch of rows. Therefore the size
+/// includes the next growth of every vector, which the pool then grants or refuses before the
+/// vector grows.
 #[derive(Debug)]
 struct QuantileAccumulator<T: ArrowPrimitiveType> {
     fraction: f64,
@@ -364,8 +365,9 @@ mod tests {
 
     use super::*;
 
-    /// Memory is reported before it is allocated: what the values take after a batch is at most what
-    /// the accumulator reported before it, and what was not foreseen is bounded by the batch.
+    /// Memory is reported before it is allocated: after a batch, the values take at most the memory
+    /// that the accumulator reported before the batch. An unforeseen excess is bounded by the
+    /// batch.
     #[test]
     fn growth_is_reported_before_it_happens() {
         let mut accumulator = QuantileAccumulator::<Float64Type>::new(0.5);

@@ -42,8 +42,8 @@ pub(super) fn dataset(field: &Field) -> Option<&str> {
     field.metadata().get(DATASET).map(String::as_str)
 }
 
-/// The indices of the dimensions of a table: columns that are known without reading, and columns
-/// that are marked as dimensions.
+/// Returns the indices of the dimensions of a table: columns that are known without reading, and
+/// columns that are marked as dimensions.
 pub(super) fn dimensions(source: &dyn BlockSource) -> Vec<usize> {
     let fields = source.schema().fields().iter().enumerate();
     let dimensions = fields.filter(|(column, field)| {

@@ -32,7 +32,7 @@
 //! # `tet_datasets()`
 //!
 //! A row per table that is an array: datasets and wide tables of files, and external tables. Tables
-//! that consist of blocks without axes are listed as well: columns that mean nothing for them are
+//! that consist of blocks without axes are listed as well: columns that do not apply to blocks are
 //! NULL.
 //!
 //! | column | type | |
@@ -106,7 +106,7 @@
 //! false.
 //!
 //! A table that consists of blocks without axes lists its blocks. `chunk` has the ordinal of the
-//! block as its only element, and columns that mean nothing for blocks are NULL. In place of the
+//! block as its only element, and columns that do not apply to blocks are NULL. In place of the
 //! first and last coordinates, there are bounds of every column of the table:
 //!
 //! | column | type | |

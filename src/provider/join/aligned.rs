@@ -79,8 +79,7 @@ impl AlignedGrids {
         grids
     }
 
-    /// Adds up a number of bytes over the chunks of all grids that a chunk of the common grid
-    /// touches.
+    /// Adds up `bytes_of` over the chunks of all grids that a chunk of the common grid touches.
     fn sum_over_chunks(
         &self,
         chunk: &[u64],
@@ -137,8 +136,8 @@ fn common_grid(grids: &[Arc<dyn GridSource>]) -> ChunkGrid {
     with_phase_of_largest(grids, ChunkGrid::new(shape.to_vec(), extents))
 }
 
-/// Lets the windows start where the largest chunk along each axis starts, so that as few windows as
-/// possible cut it.
+/// Aligns the windows with the largest chunks along each axis, so that as few chunks as possible
+/// are split between windows.
 fn with_phase_of_largest(grids: &[Arc<dyn GridSource>], windows: ChunkGrid) -> ChunkGrid {
     let phase = windows.shape().iter().zip(windows.chunk_shape());
     let phase = phase.enumerate().map(|(axis, (length, extent))| {

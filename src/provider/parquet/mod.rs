@@ -1,8 +1,8 @@
 //! Parquet in sessions that [`enable_arrays`](crate::enable_arrays) has set up.
 //!
-//! - [`columns`]: files written from arrays keep the attributes of their columns, so that dimensions
-//!   are recognized when the files are read. Floating-point columns that may contain NaN are
-//!   written without statistics.
+//! - [`columns`]: files written from arrays keep the attributes of their columns, so that
+//!   dimensions are recognized when the files are read. Floating-point columns that may contain NaN
+//!   are written without statistics.
 //! - [`statistics`]: min and max of floating-point columns are inexact, because Parquet statistics
 //!   ignore NaN.
 

@@ -14,8 +14,8 @@ const ROW_WEIGHT: u64 = 8;
 
 /// Cuts a list of blocks into ranges of about equal cost (or rows, if no values are read).
 ///
-/// Returns at most `target` ranges, and fewer if the average cost would fall below `min_bytes`. With
-/// `wanted_rows`, only the first blocks that together hold at least this many rows are kept.
+/// Returns at most `target` ranges, and fewer if the average cost would fall below `min_bytes`.
+/// With `wanted_rows`, only the first blocks that together hold at least this many rows are kept.
 pub(crate) fn cut(
     blocks: &PlannedBlocks,
     options: &ReadOptions,
@@ -91,8 +91,8 @@ pub(crate) fn stored_bytes(
     )
 }
 
-/// Returns how many of the first blocks it takes to hold at least `wanted` rows. Blocks whose rows
-/// are not known exactly may have none.
+/// Returns the number of leading blocks that together have at least `wanted` rows. Blocks whose
+/// rows are not known exactly may have none.
 fn blocks_for_rows(blocks: &PlannedBlocks, wanted: u64, count: u64) -> u64 {
     let mut rows = 0u64;
     let mut needed = 0;

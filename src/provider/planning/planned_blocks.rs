@@ -21,8 +21,8 @@ pub(crate) enum BlockOrder {
     Listed(Arc<[u64]>),
 }
 
-/// The selected blocks of a table, and which of them a scan reads. The plan numbers the blocks that
-/// it reads from zero:
+/// The selected blocks of a table, and those among them that a scan reads. The scan reads one block
+/// per *step*; steps are numbered from zero:
 ///
 /// ```text
 /// blocks of the list   0   1   2   3   4   5
@@ -52,7 +52,7 @@ impl PlannedBlocks {
         &self.list
     }
 
-    /// Replaces the blocks that are read by some of them, given as steps.
+    /// Keeps only the blocks of these steps.
     pub fn keep(&self, steps: &IndexSet) -> Result<Self> {
         let order = match &self.order {
             BlockOrder::All => BlockOrder::Ascending(steps.clone()),
@@ -65,7 +65,7 @@ impl PlannedBlocks {
         Ok(Self::new(Arc::clone(&self.list), order))
     }
 
-    /// Replaces the blocks that are read by some of them in another order, given as steps.
+    /// Keeps only the blocks of these steps, in the given order.
     pub fn reorder(&self, steps: impl Iterator<Item = u64>) -> Result<Self> {
         let order = self.list_blocks(steps)?;
         Ok(Self::new(Arc::clone(&self.list), order))
@@ -94,7 +94,10 @@ impl PlannedBlocks {
         };
         match block {
             Some(block) => Ok(block),
-            None => internal_err!("block {step} of {:?} was asked for", self.count()),
+            None => internal_err!(
+                "step {step} is out of range: the scan reads {:?} blocks",
+                self.count()
+            ),
         }
     }
 

@@ -25,8 +25,9 @@ const MAX_COMBINATIONS: u64 = 16 << 20;
 const MAX_WORK: u64 = 1 << 30;
 /// A predicate is evaluated if each combination stands for at least this many selected cells.
 const MIN_CELLS: u64 = 16;
-/// The same for more than one [`SEGMENT`] of combinations. The files of a table are planned one
-/// after another, so evaluating predicates must take far less time than reading the cells.
+/// The minimum number of selected cells per combination if there is more than one [`SEGMENT`] of
+/// combinations. The files of a table are planned one after another, so evaluating predicates must
+/// take far less time than reading the cells.
 const MIN_CELLS_OF_MANY: u64 = 256;
 /// The maximum number of chunks that are pruned.
 const MAX_CHUNKS: u64 = 16 << 20;
@@ -34,7 +35,7 @@ const MAX_CHUNKS: u64 = 16 << 20;
 /// A predicate over several dimensions of a grid, evaluated on every combination of the coordinates
 /// selected along these dimensions.
 ///
-/// With the predicate `lon = 2 * lat`, whatever the number of times:
+/// With the predicate `lon = 2 * lat`, for any number of times:
 ///
 /// ```text
 ///        lon  0 1 2 3 4      chunks of 1 x 2, all times
@@ -176,7 +177,8 @@ impl ProductMask {
 }
 
 /// Returns the chunks that may hold a cell for which every predicate is true, as ordinals among the
-/// chunks of the selection in row-major order. `None` if all may, or if there are too many chunks.
+/// chunks of the selection in row-major order. `None` if every chunk may, or if there are too many
+/// chunks.
 pub(crate) fn kept_chunks(
     masks: &[ProductMask],
     grid: &ChunkGrid,

@@ -42,22 +42,22 @@ const LOOKAHEAD: u64 = 256;
 pub(crate) struct Pruned {
     /// The steps of the blocks that survive; `None` if all do.
     pub steps: Option<IndexSet>,
-    /// The number of blocks that each kind of knowledge ruled out.
+    /// The number of blocks that each kind of evidence ruled out.
     pub counts: PrunedCounts,
     /// The reason why existing statistics could not be used, if any.
     pub unusable: Option<String>,
 }
 
-/// The number of blocks that were ruled out, by what ruled them out first.
+/// The number of blocks that were ruled out, by the evidence that ruled them out first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PrunedCounts {
-    /// By known columns.
+    /// Ruled out by known columns.
     pub known: u64,
-    /// By the bounds of located columns.
+    /// Ruled out by the bounds of located columns.
     pub bounds: u64,
-    /// By zone maps.
+    /// Ruled out by zone maps.
     pub zone_map: u64,
-    /// By a bloom filter or an index of values.
+    /// Ruled out by a bloom filter or an index of values.
     pub value_index: u64,
 }
 
@@ -72,7 +72,7 @@ impl PrunedCounts {
     }
 }
 
-/// What may rule out a block, each including those before it.
+/// The evidence that may rule out a block. Each kind includes the kinds before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Evidence {
     Known,
@@ -164,7 +164,7 @@ pub(crate) fn prune_blocks(
     Ok(pruned)
 }
 
-/// Splits the numbers below `count` into ranges of at most [`SEGMENT`].
+/// Splits the range `0..count` into ranges of at most [`SEGMENT`] numbers.
 pub(crate) fn segments(count: u64) -> impl Iterator<Item = Range<u64>> {
     (0..count)
         .step_by(SEGMENT)
@@ -219,7 +219,8 @@ struct Containers<'a> {
 }
 
 impl Containers<'_> {
-    /// Returns `true` for each of the blocks that may have a row satisfying the predicate.
+    /// Returns one value per block: `true` if the block may have a row that satisfies the
+    /// predicate.
     fn keeps(self, predicate: &PruningPredicate) -> Result<Vec<bool>> {
         let kept = predicate.prune(&self);
         if let Some(failure) = self.failure.into_inner() {

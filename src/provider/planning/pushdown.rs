@@ -98,9 +98,10 @@ impl ClassifiedFilters {
 /// ```
 ///
 /// The scan applies the residual filters to its rows. `FilterExec` is DataFusion's filter above the
-/// scan, which [`FilterPushdown`](crate::provider::rules::filter_pushdown::FilterPushdown) moves into
-/// the scan. See [`prune_blocks`](crate::provider::planning::pruning::prune_blocks) for pruning by
-/// statistics, and [`Pruner`](crate::provider::planning::pruning::Pruner) for dynamic filters.
+/// scan, which [`FilterPushdown`](crate::provider::rules::filter_pushdown::FilterPushdown) moves
+/// into the scan. See [`prune_blocks`](crate::provider::planning::pruning::prune_blocks) for
+/// pruning by statistics, and [`Pruner`](crate::provider::planning::pruning::Pruner) for dynamic
+/// filters.
 #[derive(Debug)]
 pub(crate) struct Pushdown {
     /// A superset of the rows that satisfy all filters. Every selected row satisfies the exact

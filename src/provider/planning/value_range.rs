@@ -86,7 +86,7 @@ pub(crate) struct Domain {
 }
 
 impl Domain {
-    /// All values of a cell type.
+    /// Returns the domain of all values of a cell type.
     pub fn of_cells(cell_type: CellType) -> Self {
         let data_type = match cell_type {
             CellType::F16 | CellType::F32 => DataType::Float32,
@@ -126,8 +126,8 @@ impl Domain {
     }
 }
 
-/// The ordinals of the `f32` numbers next to `bound`: the least that is not below it, and the
-/// greatest that is not above it. The bound must not be NaN.
+/// Returns the ordinals of the `f32` numbers next to `bound`: the smallest number that is not below
+/// the bound, and the largest that is not above it. The bound must not be NaN.
 pub(crate) fn around_single(bound: f64) -> (i128, i128) {
     let nearest = bound as f32;
     let ordinal = of_single(nearest);
@@ -155,7 +155,7 @@ fn single(ordinal: i128) -> f32 {
     if ordinal < 0 { -magnitude } else { magnitude }
 }
 
-/// The ordinal of an `f64`, which must not be NaN.
+/// Returns the ordinal of an `f64`, which must not be NaN.
 pub(crate) fn of_double(number: f64) -> i128 {
     let magnitude = i128::from(number.abs().to_bits());
     if number.is_sign_negative() {

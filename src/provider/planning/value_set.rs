@@ -164,7 +164,7 @@ impl Solver<'_> {
             let mut ranges = Vec::with_capacity(list.list().len());
             for item in list.list() {
                 let item = literal(item)?;
-                // DataFusion's IN lists tell -0.0 from 0.0, which ranges cannot.
+                // DataFusion's IN lists distinguish -0.0 from 0.0, which ranges cannot do.
                 if is_float_zero(&item) {
                     return None;
                 }
@@ -246,10 +246,10 @@ struct Operand {
 }
 
 impl Operand {
-    /// Returns the ordinals of the column next to a literal: of the least value that is not below
-    /// the literal, and of the greatest value that is not above it. They are the same if the
-    /// literal is a value of the column; otherwise the first is above the second. `None` for null,
-    /// NaN and types that are not compared by ordinals.
+    /// Returns the ordinals of the column next to a literal: of the smallest value that is not
+    /// below the literal, and of the largest value that is not above it. Both ordinals are the same
+    /// if the literal is a value of the column; otherwise the first is above the second. `None` for
+    /// null, NaN and types that are not compared by ordinals.
     fn around(&self, literal: &ScalarValue) -> Option<(i128, i128)> {
         let literal_type = literal.data_type();
         let are_comparable = literal_type == self.compared
@@ -279,8 +279,9 @@ impl Operand {
     }
 }
 
-/// Returns the factor by which a cast multiplies the ordinals of a domain; `None` if the cast does
-/// anything else to them, or fails on some. Floats keep their values rather than their ordinals.
+/// Returns the factor by which a cast multiplies the ordinals of a domain; `None` if the cast
+/// changes the ordinals in any other way, or fails on some values. Casts to floats keep the values
+/// rather than the ordinals.
 fn cast_factor(domain: &Domain, to: &DataType) -> Option<i128> {
     use DataType::{Date32, Date64, Decimal128, Float32, Float64, Timestamp};
     let from = &domain.data_type;

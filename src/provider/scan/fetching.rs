@@ -15,7 +15,7 @@ use crate::provider::scan::in_flight::{InFlight, PendingBlock};
 use crate::provider::source::FetchedBlock;
 
 /// The blocks that one partition reads next. Blocks that are read in place pass through; others are
-/// fetched by tasks, several at a time, which dropping this value aborts.
+/// fetched by tasks, several at a time. Dropping the fetcher aborts the tasks.
 pub(crate) struct BlockFetcher {
     blocks: PlannedBlocks,
     /// The columns that are fetched ahead.
@@ -37,7 +37,7 @@ pub(crate) enum NextBlock {
     Block(u64, Option<FetchedBlock>),
     /// A block that the dynamic filter rules out.
     Pruned,
-    /// There is none.
+    /// The partition has no more blocks.
     End,
 }
 

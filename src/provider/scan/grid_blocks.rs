@@ -239,7 +239,10 @@ impl GridBlocks {
     pub fn chunk(&self, block: u64) -> Result<Vec<u64>> {
         match self.chunks.nth(block) {
             Some(chunk) => Ok(chunk),
-            None => internal_err!("block {block} of {:?} was asked for", self.chunks.count()),
+            None => internal_err!(
+                "block {block} is out of range: there are {:?} blocks",
+                self.chunks.count()
+            ),
         }
     }
 }

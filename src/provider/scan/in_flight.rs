@@ -8,8 +8,8 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use crate::provider::source::{Fetch, FetchedBlock};
 
 /// The maximum number of blocks that a partition of a scan, or a worker of an aggregate, fetches at
-/// a time. It fetches one at first, and twice as many after every block, so that a limit or a
-/// dynamic filter ends the query before many blocks are fetched in vain.
+/// a time. The number starts at one and doubles after every block, so that few blocks are fetched
+/// in vain if a limit or a dynamic filter ends the query early.
 const MOST_IN_FLIGHT: usize = 8;
 
 /// The fetches of one partition or worker. Their bytes are reserved in the memory pool until the
@@ -24,7 +24,7 @@ pub(crate) struct InFlight {
     arrived: usize,
 }
 
-/// The bytes of a block that may be on their way. Dropping it aborts the fetch.
+/// The bytes of one block, which may still be in flight. Dropping the value aborts the fetch.
 pub(crate) enum PendingBlock {
     /// The block is read in place.
     InPlace,
@@ -38,7 +38,7 @@ pub(crate) enum PendingBlock {
 }
 
 impl InFlight {
-    /// Has nothing in flight. `memory` is empty.
+    /// Creates a value without fetches. `memory` must be an empty reservation.
     pub fn new(memory: MemoryReservation) -> Self {
         Self {
             depth: 1,

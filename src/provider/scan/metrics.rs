@@ -67,7 +67,7 @@ impl ScanMetrics {
             ("chunks_pruned_by_bounds", pruned.bounds),
             ("chunks_pruned_by_value_index", pruned.value_index),
         ] {
-            // Few sources have these, so the metrics are left out where they are zero.
+            // Few sources have such blocks, so metrics that are zero are left out.
             if count > 0 {
                 let counter = MetricBuilder::new(&self.set).counter(name, self.partition);
                 counter.add(count as usize);

@@ -83,8 +83,8 @@ pub struct ScanPlan {
     pub projection: Vec<usize>,
     /// The columns to read: the output columns, then any others that the filter needs.
     pub columns: Vec<usize>,
-    /// The residual predicate over the columns to read, by which the scan filters rows: filters that
-    /// could not be evaluated on an axis, and those that
+    /// The residual predicate over the columns to read, by which the scan filters rows: filters
+    /// that could not be evaluated on an axis, and those that
     /// [`FilterPushdown`](crate::provider::rules::filter_pushdown::FilterPushdown) moves into the
     /// scan.
     pub filter: Option<Arc<dyn PhysicalExpr>>,
@@ -302,9 +302,9 @@ impl ArrayScan {
     /// [`PushedDown::Yes`] for each filter that it applies to its rows; `None` if it uses none of
     /// them.
     ///
-    /// The scan applies filters that stay the same while it runs. Filters whose value is known only
-    /// then also prune blocks: scalar subqueries, which are applied too, and dynamic filters, which
-    /// are not.
+    /// The scan applies filters that stay the same while it runs. Filters whose value becomes known
+    /// while the scan runs also prune blocks. The scan applies scalar subqueries to its rows as
+    /// well, but not dynamic filters.
     ///
     /// Only [`FilterPushdown`](crate::provider::rules::filter_pushdown::FilterPushdown) calls this.
     /// The scan refuses the filters that DataFusion's rule of the same name offers, since that rule
@@ -362,7 +362,7 @@ impl ArrayScan {
         &self.source
     }
 
-    /// Returns the selected blocks, and which of them are read.
+    /// Returns the selected blocks, and those among them that the scan reads.
     pub(crate) fn blocks(&self) -> &PlannedBlocks {
         &self.blocks
     }

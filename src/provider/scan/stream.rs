@@ -48,7 +48,7 @@ pub(crate) struct RowFilter {
     pub schema: SchemaRef,
 }
 
-/// The place of an output column.
+/// The reader that an output column comes from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OutputColumn {
     /// A column that the filter reads.
@@ -114,7 +114,7 @@ struct OpenBlock {
     is_open: bool,
     /// The next row to read.
     next: u64,
-    /// Rows that the filter has read, and that wait for the other columns.
+    /// Rows that passed the filter and wait for the other columns.
     filtered: Option<FilteredRows>,
 }
 
@@ -123,7 +123,7 @@ struct FilteredRows {
     rows: Range<u64>,
     /// `true` for the rows of the range that satisfy the filter.
     kept: BooleanArray,
-    /// The columns of the filter, without the other rows.
+    /// The columns of the filter, with only the rows that satisfy it.
     columns: Vec<ArrayRef>,
 }
 
@@ -135,7 +135,7 @@ enum ScanStep {
     Continue,
     /// No block is open.
     NextBlock,
-    /// The columns that are not those of the filter are needed of this block.
+    /// The scan needs the columns of this block that the filter does not read.
     Fetch(u64),
     Finished,
 }
@@ -183,7 +183,7 @@ impl Scan {
                         reader.open(block, fetched.take())?;
                         is_open = true;
                     }
-                    (None, None) => return internal_err!("a scan without a reader"),
+                    (None, None) => return internal_err!("the scan has no reader"),
                 }
                 self.block = Some(OpenBlock {
                     block,
@@ -278,7 +278,7 @@ impl Scan {
             }
         }
         let Some(filtered) = open.filtered.take() else {
-            return internal_err!("a scan without a reader");
+            return internal_err!("the scan has no reader");
         };
         let rows = filtered.kept.true_count();
         let output = request.output.iter().map(|column| match column {

@@ -44,8 +44,8 @@ pub trait BlockSource: Debug + Send + Sync {
     /// The name of the table within its file.
     fn name(&self) -> &str;
 
-    /// The path or URL of the file, if the table is in one. The [grids](Self::grids) of a table have
-    /// paths of their own.
+    /// The path or URL of the file, if the table is in one. The [grids](Self::grids) of a table
+    /// have paths of their own.
     fn location(&self) -> Option<&str> {
         None
     }
@@ -53,7 +53,7 @@ pub trait BlockSource: Debug + Send + Sync {
     /// The columns. For a grid, the dimensions in order, then the attributes.
     fn schema(&self) -> &SchemaRef;
 
-    /// Tells how the values of a column are found.
+    /// Returns the kind of a column.
     fn column_kind(&self, _column: usize) -> ColumnKind {
         ColumnKind::Stored
     }
@@ -86,7 +86,7 @@ pub trait BlockSource: Debug + Send + Sync {
     fn describe(&self) -> Result<TableDescription>;
 }
 
-/// The way the values of a column are found, which decides how a filter on the column is used.
+/// The kind of a column: where its values come from, and so how a filter on the column is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
     /// The values are known without reading blocks, as the coordinates of an axis are.
@@ -104,10 +104,10 @@ pub enum ColumnKind {
 pub struct SelectedBlocks {
     /// The selected blocks.
     pub blocks: Arc<dyn BlockList>,
-    /// The blocks that may hold a row satisfying the filters, if some of `blocks` hold none.
+    /// The blocks that may hold a row satisfying the filters; `None` if all of `blocks` may.
     pub kept: Option<IndexSet>,
-    /// Filters without columns or over one known column that could not be evaluated without reading.
-    /// The scan must apply them to its rows.
+    /// Filters without columns or over one known column that could not be evaluated without
+    /// reading. The scan must apply them to its rows.
     pub residual: Vec<Arc<dyn PhysicalExpr>>,
 }
 
@@ -157,7 +157,8 @@ pub trait BlockList: Debug + Send + Sync {
         Ok(ColumnStatistics::new_unknown())
     }
 
-    /// Tells if [`Self::statistics`] or [`Self::contained`] may return anything for a column.
+    /// Returns the availability of a column's statistics to [`Self::statistics`] and
+    /// [`Self::contained`].
     fn availability(&self, _column: usize, _options: &ReadOptions) -> Availability {
         Availability::default()
     }
@@ -196,13 +197,14 @@ pub trait BlockList: Debug + Send + Sync {
         None
     }
 
-    /// Starts to get the bytes that reading these columns of a block takes; `None` if the block is
-    /// read in place, as from a local file.
+    /// Returns a fetch of the bytes that are needed to read these columns of a block; `None` if the
+    /// block is read in place, as from a local file.
     fn fetch(&self, _block: u64, _columns: &[usize], _options: &ReadOptions) -> Option<Fetch> {
         None
     }
 
-    /// Creates a reader of these columns, with its own buffers. A batch has at most `max_rows` rows.
+    /// Creates a reader of these columns, with its own buffers. A batch has at most `max_rows`
+    /// rows.
     fn reader(
         &self,
         columns: &[usize],
@@ -211,7 +213,7 @@ pub trait BlockList: Debug + Send + Sync {
     ) -> Result<Box<dyn BlockReader>>;
 }
 
-/// Tells if there are statistics of a column.
+/// The availability of a column's statistics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Availability {
     /// `true` if there are statistics that can be used.
@@ -234,7 +236,7 @@ impl Debug for Fetch {
     }
 }
 
-/// The bytes of a block, in a type that only the source knows.
+/// The fetched bytes of a block, in a type that only the source knows.
 pub type FetchedBlock = Box<dyn Any + Send>;
 
 /// Reads the selected rows of one block at a time into columns.
@@ -266,11 +268,11 @@ pub trait BlockReader: Send {
     /// value per row of the range, without nulls, and leaves out the rows that are `false`.
     fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>>;
 
-    /// Everything read since the reader was created.
+    /// Returns the counters of everything read since the reader was created.
     fn counts(&self) -> ReadCounts;
 }
 
-/// Counters of what a reader has read.
+/// Counters of the chunks and bytes that a reader has read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadCounts {
     /// The number of chunks whose values were read.

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::format::array::{FileMetadata, HistoryRow, MemoryBudget};
 use crate::provider::source::BlockSource;
 
-/// An opened file, directory or group: named tables, and metadata of the whole.
+/// An opened file, directory or group: named tables and metadata.
 ///
 /// A [`Format`](crate::provider::adapters::registry::Format) opens containers. A container becomes
 /// a schema, with one table per entry of [`Self::tables`]:
@@ -51,7 +51,7 @@ pub trait Container: Any + Debug + Send + Sync {
         &[]
     }
 
-    /// The attributes of the whole, as `tet_attributes()` shows them, in order.
+    /// The attributes of the container itself, in the order in which `tet_attributes()` shows them.
     fn attributes(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -73,7 +73,7 @@ pub trait Container: Any + Debug + Send + Sync {
 }
 
 impl dyn Container {
-    /// Returns the container as its own type; `None` if it is of another type.
+    /// Returns the container as a `T`; `None` if the container is of another type.
     pub fn downcast_ref<T: Container>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
     }

@@ -91,7 +91,8 @@ pub trait GridSource: Debug + Send + Sync {
         None
     }
 
-    /// Tells if there are statistics of an attribute. The first call may read them from the file.
+    /// Returns the availability of an attribute's statistics. The first call may read them from the
+    /// file.
     fn availability(&self, _attribute: usize, _options: &ReadOptions) -> Availability {
         Availability::default()
     }
@@ -130,8 +131,8 @@ pub trait GridSource: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Starts to get the bytes that reading these attributes of a window takes; `None` if they are
-    /// read in place, as from a local file.
+    /// Returns a fetch of the bytes that are needed to read these attributes of a window; `None` if
+    /// the window is read in place, as from a local file.
     fn fetch(
         &self,
         _window: &Window,
@@ -205,7 +206,7 @@ pub(crate) fn for_columns(grid: &Arc<dyn GridSource>, columns: &[usize]) -> Arc<
 
 /// Reads windows of a grid. Windows that are exactly one chunk are fastest.
 pub trait WindowReader: Send {
-    /// Starts on a window, which must lie within the grid. `fetched` is the result of
+    /// Starts reading a window, which must lie within the grid. `fetched` is the result of
     /// [`GridSource::fetch`], if that returned a fetch for this window and the attributes of the
     /// reader.
     fn open(&mut self, window: &Window, fetched: Option<FetchedBlock>) -> Result<()>;
@@ -227,6 +228,6 @@ pub trait WindowReader: Send {
     /// row-major order of the window, ascending and without overlaps.
     fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>>;
 
-    /// Everything read since the reader was created.
+    /// Returns the counters of everything read since the reader was created.
     fn counts(&self) -> ReadCounts;
 }

@@ -12,14 +12,14 @@ use datafusion::common::stats::Precision;
 pub enum RowCount {
     /// Exactly this number.
     Exact(u64),
-    /// This number or fewer, as if some rows are overwritten or deleted.
+    /// At most this number, for example because some rows are overwritten or deleted.
     AtMost(u64),
     /// Not known, or 2^64 or more.
     Unknown,
 }
 
 impl RowCount {
-    /// The exact number of rows, if known.
+    /// Returns the exact number of rows, if known.
     pub fn exact(self) -> Option<u64> {
         match self {
             Self::Exact(rows) => Some(rows),
@@ -27,7 +27,7 @@ impl RowCount {
         }
     }
 
-    /// The largest possible number of rows, if known.
+    /// Returns the maximum number of rows, if known.
     pub fn at_most(self) -> Option<u64> {
         match self {
             Self::Exact(rows) | Self::AtMost(rows) => Some(rows),
@@ -35,8 +35,8 @@ impl RowCount {
         }
     }
 
-    /// Returns the count as DataFusion's statistics have it. DataFusion counts rows in `i64`; larger
-    /// numbers are absent.
+    /// Returns the count for DataFusion's statistics. DataFusion counts rows in `i64`, so larger
+    /// counts are absent.
     pub(in crate::provider) fn precision(self) -> Precision<usize> {
         let rows = self.at_most().filter(|rows| *rows <= i64::MAX as u64);
         match (rows.and_then(|rows| usize::try_from(rows).ok()), self) {
@@ -48,7 +48,7 @@ impl RowCount {
 }
 
 impl From<Option<u64>> for RowCount {
-    /// An exact count; `None` stands for 2^64 or more.
+    /// Converts an exact count; `None` stands for 2^64 or more.
     fn from(rows: Option<u64>) -> Self {
         rows.map_or(Self::Unknown, Self::Exact)
     }
@@ -77,7 +77,7 @@ pub struct BlockStatistics {
 }
 
 impl BlockStatistics {
-    /// No statistics of this many columns and blocks.
+    /// Returns unknown statistics for this number of columns and blocks.
     pub fn unknown(columns: usize, blocks: usize) -> Self {
         Self {
             rows: std::iter::repeat_n(None, blocks).collect(),

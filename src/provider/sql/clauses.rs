@@ -48,7 +48,7 @@ pub(crate) fn complete_selects(tokens: &mut Vec<TokenWithSpan>) {
                     levels.pop();
                 }
                 let level = &mut levels[top.saturating_sub(1)];
-                // The query of `WITH a AS (...) FROM a`.
+                // The query of `WITH a AS (...) FROM a` begins after the bracket.
                 level.begins = level.first == Keyword::WITH;
                 level.has_operand = true;
             }
@@ -207,7 +207,8 @@ impl Visitor for Ignored {
     }
 }
 
-/// The parser reads `a POSITIONAL JOIN b` as a join of `a AS POSITIONAL` with `b` on no condition.
+/// Rejects `a POSITIONAL JOIN b`, which the parser reads as a join of `a AS POSITIONAL` with `b`
+/// without a condition.
 fn check_joins(tables: &TableWithJoins) -> ControlFlow<&'static str> {
     let left = std::iter::once(&tables.relation);
     let left = left.chain(tables.joins.iter().map(|join| &join.relation));

@@ -311,7 +311,7 @@ async fn value_lists_and_ranges_are_evaluated_on_chunks() {
 }
 
 /// The way an aggregate is computed is decided when a query is planned, before scalar subqueries
-/// have values. EXPLAIN shows what runs.
+/// have values. EXPLAIN shows the plan that runs.
 #[tokio::test]
 async fn predicates_with_subqueries_are_evaluated_on_chunks() {
     let (_folder, ctx) = sample().await;

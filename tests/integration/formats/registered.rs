@@ -1,7 +1,8 @@
-//! A format that is added to a session from outside of the crate.
+//! A format that is added to a session from outside the crate.
 //!
-//! A link file is a line `%LINK` and the name of an array file beside it, whose tables it shows in
-//! a group. A directory with a link file called `__link` is the same.
+//! A link file contains a line `%LINK` and the name of an array file in the same directory. Opening
+//! the link shows the tables of the array file in a group. A directory with a link file called
+//! `__link` is a link as well.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -188,11 +189,11 @@ async fn content_decides_before_names() {
     }
     let named = format!("SELECT sum(value) FROM '{}#linked/t2m'", at("store"));
     assert_eq!(rows(&ctx, &named).await, ["21"]);
-    // The content of a `.tet` file is that of a link.
+    // A `.tet` file with the content of a link.
     std::fs::copy(at("one.lnk"), at("odd.tet")).unwrap();
     let query = format!("SELECT sum(value) FROM '{}#linked/t2m'", at("odd.tet"));
     assert_eq!(rows(&ctx, &query).await, ["21"]);
-    // A name of the format, without its content.
+    // A file with the extension of the format, but without its content.
     std::fs::write(at("empty.lnk"), "").unwrap();
     let found = error(&ctx, &format!("SELECT * FROM '{}'", at("empty.lnk"))).await;
     assert!(found.contains("is not a link file"), "{found}");

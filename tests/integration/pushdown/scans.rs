@@ -164,8 +164,8 @@ async fn partitions_are_cut_evenly() {
     assert_eq!(values, (0..960).collect::<Vec<u16>>());
 }
 
-/// A slice of a few compressed chunks is decompressed in parallel, with DataFusion's own minimum size
-/// of partitions. Raw chunks of the same size are not worth a thread.
+/// A slice of a few compressed chunks is decompressed in parallel, with DataFusion's own minimum
+/// size of partitions. Raw chunks of the same size are not worth a thread.
 #[tokio::test]
 async fn a_few_compressed_chunks_are_read_in_parallel() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A source of blocks without axes, registered with public types only: the one of the example
-//! `sparse_blocks`. The same rows in memory are the expected answers.
+//! The block source of the example `sparse_blocks`, which has no axes and is registered with public
+//! types only. The expected answers come from the same rows in memory.
 
 use std::sync::Arc;
 

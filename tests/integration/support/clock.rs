@@ -44,22 +44,22 @@ impl Drop for Sleep {
 }
 
 impl Clock {
-    /// The time that has passed.
+    /// Returns the time that has passed.
     pub fn now(&self) -> u64 {
         self.now.load(Ordering::SeqCst)
     }
 
-    /// The number of fetches so far.
+    /// Returns the number of fetches so far.
     pub fn started(&self) -> u64 {
         self.started.load(Ordering::SeqCst)
     }
 
-    /// The number of fetches that have started and not ended.
+    /// Returns the number of fetches that have started and not ended.
     pub fn waiting(&self) -> usize {
         self.sleepers.lock().unwrap().len()
     }
 
-    /// A fetch that takes this time.
+    /// Returns a fetch that takes this time.
     pub fn fetch(self: &Arc<Self>, latency: u64) -> BoxFuture<'static, ()> {
         Box::pin(Sleep {
             until: self.now() + latency,

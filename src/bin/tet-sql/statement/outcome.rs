@@ -36,7 +36,7 @@ pub enum Extent {
     Cut {
         /// The number of rows known to be in the result.
         rows: usize,
-        /// `true` if the result has no more rows than that.
+        /// `true` if the result has exactly this number of rows.
         is_exact: bool,
     },
 }

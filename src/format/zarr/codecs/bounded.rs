@@ -87,7 +87,8 @@ fn zstd_frames(
         }
         let is_alone = zstd::zstd_safe::find_frame_compressed_size(bytes) == Ok(bytes.len());
         if is_alone && let Ok(length) = usize::try_from(length) {
-            // Reserved, but not cleared: a frame may state far more bytes than it holds.
+            // The memory is reserved, but not cleared: a frame may state far more bytes than it
+            // holds.
             output
                 .try_reserve_exact(length)
                 .map_err(|error| error.to_string())?;
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     fn decode(compression: CompressionFormat, bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
-        // Longer than the result, and with other contents.
+        // The buffer is longer than the result and has other contents.
         let mut output = vec![1; 2 << 20];
         let mut zstd = ZstdContext::default();
         compression.decode(bytes, most, &mut zstd, &mut output)?;

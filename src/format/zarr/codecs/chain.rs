@@ -164,9 +164,10 @@ impl Chain {
         })
     }
 
-    /// Returns how a chunk is stored if it is the cells themselves, in one zstd frame or in none.
+    /// Returns the stored form of chunks that are plain cells, uncompressed or in one zstd frame;
+    /// `None` for other chunks.
     ///
-    /// This assumes cells of one byte, or little-endian ones.
+    /// The cells are assumed to have one byte, or to be little-endian.
     pub fn plain(&self) -> Option<PlainChunk> {
         let ToBytes::Cells(codec) = &self.to_bytes else {
             return None;
@@ -248,7 +249,7 @@ impl Chain {
                 let representation =
                     guarded(|| codec.encoded_representation(shape, data_type, fill))?;
                 self.undo_bytes(context, representation)?;
-                // The other buffer takes its place, for the next chunk.
+                // Swap the buffers, so that both are reused for the next chunk.
                 let bytes = mem::replace(&mut context.stored, mem::take(&mut context.cells));
                 if let BytesRepresentation::FixedSize(length) = representation
                     && bytes.len() as u64 != length

@@ -31,7 +31,7 @@ pub(super) struct Description {
     /// The shape of the cells in one file: a chunk, or a shard.
     pub file_shape: Vec<u64>,
     pub chain: Chain,
-    /// How chunks are stored, if their bytes are the cells as they are read, with or without zstd.
+    /// The stored form of chunks that are plain cells, uncompressed or in one zstd frame.
     pub plain: Option<PlainChunk>,
     pub keys: ChunkKeys,
     pub codecs: String,
@@ -53,8 +53,7 @@ impl fmt::Debug for Description {
 }
 
 impl Description {
-    /// Returns the number of bytes of the cells of a whole chunk as they are read, or `None` on
-    /// overflow.
+    /// Returns the number of bytes of a whole decoded chunk, or `None` on overflow.
     pub fn chunk_bytes(&self) -> Option<u64> {
         cells::byte_count(&self.chunk_shape, self.element.dtype.size())
     }
@@ -265,7 +264,7 @@ fn zarrs_array(metadata: ArrayMetadata) -> Result<Array<MemoryStore>, String> {
     guarded(|| Array::new_with_metadata(Arc::new(MemoryStore::new()), "/", metadata))
 }
 
-/// Returns how chunks are stored whose bytes are the cells as they are read.
+/// Returns the stored form of chunks that are plain cells; `None` for other chunks.
 fn plain(chain: &Chain, element: &Element, is_little_endian: bool) -> Option<PlainChunk> {
     let is_as_read = matches!(element.kind, CellKind::Number | CellKind::Time { .. })
         && (is_little_endian || element.dtype.size() == 1);

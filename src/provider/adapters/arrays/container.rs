@@ -24,7 +24,7 @@ pub struct ArrayContainer {
     file: Arc<dyn ArrayFile>,
     location: String,
     options: ArrayOptions,
-    /// The tables, once they are needed: opening one dataset by name needs no other.
+    /// The tables, opened on first use. Opening one dataset by its name does not need the others.
     tables: OnceLock<Tables>,
 }
 
@@ -36,7 +36,7 @@ struct Tables {
     sources: Vec<Arc<dyn BlockSource>>,
     /// The index into `sources` of each name.
     by_name: HashMap<String, usize>,
-    /// The warnings of the file, then metadata that is ignored, and datasets that are left out.
+    /// The warnings of the file, then those about ignored metadata and datasets that are left out.
     warnings: Vec<String>,
 }
 
@@ -189,7 +189,7 @@ impl Tables {
     }
 }
 
-/// The names of the datasets that hold the coordinates of their own dimension or of another
+/// Returns the names of the datasets that hold the coordinates of their own dimension or of another
 /// dataset.
 fn coordinate_variables(datasets: &[Arc<ArrayDataset>]) -> HashSet<String> {
     let mut names = HashSet::new();

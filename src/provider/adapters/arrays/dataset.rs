@@ -29,6 +29,7 @@ const MAX_PROBLEMS: usize = 3;
 /// The maximum number of chunks that a description looks up in a file that does not list its
 /// chunks.
 const MAX_DESCRIBED: u64 = 1 << 20;
+
 /// One dataset of an open file: its axes, and its values as the only attribute.
 #[derive(Debug, Clone)]
 pub struct ArrayDataset {

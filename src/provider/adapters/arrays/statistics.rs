@@ -35,7 +35,7 @@ const MAX_KEPT: u64 = 2 << 20;
 pub(in crate::provider) struct CachedStatistics([OnceLock<Option<Arc<ColumnBounds>>>; 2]);
 
 impl StoredArray {
-    /// Tells if there are zone maps or postings. The first call reads them.
+    /// Returns the availability of zone maps and postings. The first call reads them.
     pub fn availability(&self, options: &ReadOptions) -> Availability {
         if !options.zone_maps {
             return Availability::default();

@@ -2,9 +2,9 @@
 //! from cells.
 //!
 //! If every selected cell is a row, a group contains each coordinate along the axis once per cell
-//! there. Counts and sums are multiplied accordingly. If the result does not depend on repetition
-//! (MIN, MAX, DISTINCT), DataFusion's accumulator sees each coordinate once, and only once for all
-//! groups that lie in the same grids.
+//! at that coordinate. Counts and sums are multiplied accordingly. If the result does not depend on
+//! repetition (MIN, MAX, DISTINCT), DataFusion's accumulator sees each coordinate once, and only
+//! once for all groups that lie in the same grids.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -208,7 +208,7 @@ impl<'a> AlongAxis<'a> {
         memory: MemoryReservation,
     ) -> Result<SharedResults> {
         let (sets, of_groups) = self.sets(&memory).await?;
-        // For each class of grids, the sets that contain one of them.
+        // For each class of grids, the sets that contain a grid of the class.
         let mut with: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.same.firsts.len()];
         for (set, members) in sets.iter().enumerate() {
             let grids = members.iter().flat_map(|member| &self.grids[*member].parts);

@@ -101,8 +101,8 @@ struct Order {
 
 impl Job {
     /// Prepares an execution of a program over the grids of a table. Reads coordinates, but no
-    /// values. Cells that `dynamic_filter` rejects may be skipped. `None` if the values of scalar
-    /// subqueries do not fit the program.
+    /// values. Cells that `dynamic_filter` rejects may be skipped. Returns `None` if the values of
+    /// scalar subqueries do not fit the program.
     pub fn try_new(
         program: &Arc<Program>,
         dynamic_filter: Option<&Arc<dyn PhysicalExpr>>,

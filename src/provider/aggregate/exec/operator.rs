@@ -48,7 +48,7 @@ use crate::provider::scan::ArrayScan;
 /// The results of all groups are kept in memory. If the memory pool refuses, DataFusion's own plan
 /// runs instead, which can spill; the metric `left_to_engine` counts this.
 ///
-/// Each execution reads what the [`Program`] says, which holds no state of an execution.
+/// All executions share the [`Program`], which holds no state of an execution.
 #[derive(Debug, Clone)]
 pub struct ArrayAggregateExec {
     scan: ArrayScan,
@@ -205,7 +205,7 @@ impl DisplayAs for ArrayAggregateExec {
                 }
             })
             .collect();
-        // The names of the aggregates that are computed in one of these ways.
+        // Lists the names of the aggregates with such an output.
         let names = |is_one: fn(Output) -> bool| {
             let some = self
                 .program

@@ -119,7 +119,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Returns `true` if all of the batch is being fetched.
+    /// Returns `true` if every chunk of the batch is being fetched.
     fn is_fetched(&self) -> bool {
         let mut pending = self.pending.iter();
         pending.all(|pending| matches!(pending, PendingBlock::Started { .. }))

@@ -139,8 +139,8 @@ impl GroupAxis {
         Some(&self.ordinals[self.same.of_part[part]?])
     }
 
-    /// Returns the terms of the group index along the axis, for some selected indices of a grid. The
-    /// file column has one term. There is none if the grid has no selected cells.
+    /// Returns the terms of the group index along the axis, for some selected indices of a grid.
+    /// The file column has one term. There is none if the grid has no selected cells.
     pub fn terms(
         &self,
         part: usize,

@@ -248,8 +248,8 @@ impl Groups {
         checked(Counts::Each(counts))
     }
 
-    /// Collects the grids that have the same number of indices in each group, and in no group along
-    /// the column `without`. Each grid is given as in [`Self::cells`].
+    /// Collects the grids that have the same number of indices in each group, without the groups
+    /// along the column `without`. Each grid is given as in [`Self::cells`].
     pub fn grouped_grids<'a>(
         &self,
         parts: impl Iterator<Item = (&'a Selection, &'a Selection)>,

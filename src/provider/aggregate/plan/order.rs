@@ -12,8 +12,9 @@ use crate::provider::aggregate::plan::program::Program;
 use crate::provider::scan::grid_blocks::MAX_READ;
 use crate::provider::source::GridSelection;
 
-/// Returns the ordering of the groups. Groups are emitted in the order of the axes and of the indices along them, however GROUP BY
-/// lists them. So the output is sorted by the leading axes whose coordinates are.
+/// Returns the ordering of the groups. Groups are emitted in the order of the axes and of the
+/// indices along them, regardless of the order in GROUP BY. Therefore the output is sorted by the
+/// leading axes whose coordinates are.
 pub(crate) fn ordering(
     parts: &[GridSelection],
     program: &Program,

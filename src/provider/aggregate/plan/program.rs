@@ -38,9 +38,9 @@ use crate::provider::source::GridSelection;
 /// median(value)  Output::RowByRow             DataFusion's accumulator, fed with rows
 /// ```
 ///
-/// Conjuncts over one dimension are solved on its axis. Other conjuncts over one attribute
-/// (`WHERE value > 0`) become bounds of the reductions, and groups exist where a reduction counted a
-/// cell ([`Presence::Counted`]). Any other predicate is evaluated row by row ([`Presence::Rows`]).
+/// Conjuncts over one dimension are solved on its axis. Other conjuncts over one attribute, such as
+/// `value > 0`, become bounds of the reductions, and groups exist where a reduction counted a cell
+/// ([`Presence::Counted`]). Any other predicate is evaluated row by row ([`Presence::Rows`]).
 ///
 /// Planning decides how every predicate and every aggregate is computed. The values of scalar
 /// subqueries and dynamic filters are known only when the query runs. They decide the index sets
@@ -53,7 +53,7 @@ use crate::provider::source::GridSelection;
 /// dynamic filter                                         the selected indices, pruned chunks
 /// ```
 ///
-/// If the values do not fit the decision, such as a predicate that fails on a coordinate,
+/// If the values do not fit the decision, for example because a predicate fails on a coordinate,
 /// DataFusion's own plan runs instead, which the metric `left_to_engine` counts.
 ///
 /// The stages of an aggregate:

@@ -142,7 +142,7 @@ pub(crate) fn reduction_of(
 }
 
 /// Replaces the scalar subqueries of a predicate, whose values are not known before the query runs,
-/// by a number.
+/// by numeric literals.
 fn with_stand_ins(predicate: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
     let replaced = Arc::clone(predicate).transform_up(|expr| {
         if !expr.is::<ScalarSubqueryExpr>() {

@@ -67,7 +67,7 @@ impl ManyFileBlocks {
         })
     }
 
-    /// Returns the blocks that are kept, given those of each file in `parts`; `None` if all are.
+    /// Combines the kept blocks of each file in `parts`. Returns `None` if all blocks are kept.
     pub fn kept(&self, kept: &[Option<IndexSet>]) -> Option<IndexSet> {
         kept.iter().flatten().next()?;
         let total = self.ends.last().copied().unwrap_or(0);
@@ -90,7 +90,10 @@ impl ManyFileBlocks {
     fn locate(&self, position: u64) -> Result<(usize, u64)> {
         let part = self.ends.partition_point(|end| *end <= position);
         if part == self.parts.len() {
-            return internal_err!("block {position} of {:?} was asked for", self.ends.last());
+            return internal_err!(
+                "block {position} is out of range: there are {:?} blocks",
+                self.ends.last()
+            );
         }
         let start = if part == 0 { 0 } else { self.ends[part - 1] };
         Ok((part, position - start))

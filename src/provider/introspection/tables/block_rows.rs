@@ -41,7 +41,7 @@ pub(crate) enum BlockColumn {
     Maximum,
     Nulls,
     Problem,
-    /// A column that only chunks of grids have a value for.
+    /// A column that has values only for chunks of grids.
     OfGrids(&'static str),
 }
 
@@ -114,7 +114,7 @@ impl BlockColumn {
         Field::new(name, data_type, true)
     }
 
-    /// The column of the table whose statistics this column needs.
+    /// Returns the column of the table whose statistics this column needs.
     fn statistics(self, source: &dyn BlockSource) -> Option<usize> {
         match self {
             Self::Lower(column) | Self::Upper(column) => Some(column),
@@ -124,7 +124,7 @@ impl BlockColumn {
     }
 }
 
-/// The only column that is not a dimension.
+/// Returns the column that is not a dimension, if there is exactly one.
 fn only_values(source: &dyn BlockSource) -> Option<usize> {
     let dimensions = dimensions(source);
     let mut values = (0..source.schema().fields().len()).filter(|one| !dimensions.contains(one));

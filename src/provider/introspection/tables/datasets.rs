@@ -161,7 +161,8 @@ impl Row {
         self.select_blocks().ok()
     }
 
-    /// The names of the dimensions of a table that is not made of grids, or of the other columns.
+    /// Returns the names of the dimensions of a table that is not made of grids, or the names of
+    /// its other columns.
     fn columns(&self, are_dimensions: bool) -> Vec<String> {
         let source = self.table.source.as_ref();
         let dimensions = column_attributes::dimensions(source);

@@ -97,7 +97,7 @@ impl Listing for Dimensions {
 }
 
 impl Row {
-    /// The axis in the first file; `None` if the table is not made of grids.
+    /// Returns the axis in the first file; `None` if the table is not made of grids.
     fn axis(&self) -> Option<&Axis> {
         Some(&self.grids.first()?.axes()[self.position])
     }

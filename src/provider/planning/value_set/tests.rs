@@ -192,7 +192,8 @@ fn comparisons_select_the_values_that_satisfy_them() {
         f64::INFINITY,
     ];
     let bounds = bounds.map(|bound| ScalarValue::Float64(Some(bound)));
-    // Zeros have one sign only: Arrow tells them apart, and rules of the optimizer do not.
+    // All zeros have the same sign, because Arrow distinguishes -0.0 from 0.0 and optimizer rules
+    // do not.
     let singles = [
         f32::NEG_INFINITY,
         f32::MIN,

@@ -1,4 +1,4 @@
-//! Chunks of large files are read through a memory map, with the answers of positioned reads.
+//! Chunks of large files are read through a memory map, with the same results as positioned reads.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn mapped_chunks_have_the_cells_of_read_ones() {
                 let expected = [&others[..first], &cells[first..]].concat();
                 assert!(read(&mut reader, &file).unwrap() == expected);
 
-                // And so is one that is truncated, whose cells are then incomplete.
+                // A truncated chunk file is read anew as well, and its cells are incomplete.
                 let short = &stored[..300_000];
                 std::fs::write(&replacement, short).unwrap();
                 std::fs::rename(&replacement, path.join(first_chunk)).unwrap();
@@ -106,7 +106,7 @@ fn big_endian_cells_are_converted_and_not_mapped() {
     assert!(read(&mut reader, &file).unwrap() == swapped);
 }
 
-/// Chunks of a shard are read at their place in its map, which need not be aligned.
+/// Chunks of a shard are read at their offset in the shard's map, which need not be aligned.
 #[test]
 fn chunks_of_shards_are_mapped() {
     let mut random = Random(5);

@@ -79,7 +79,7 @@ impl<W: Write> MarkupTable<W> {
         }
     }
 
-    /// Returns a text for each column, which depends on its alignment.
+    /// Returns one of two texts for each column, depending on its alignment.
     fn aligned(&self, right: &str, left: &str) -> String {
         let is_right = |field: &Field| field.data_type().is_numeric();
         let fields = self.schema.fields().iter();

@@ -288,9 +288,9 @@ impl<W: Write> Canvas<W> {
         writeln!(self.sink, "{left}{}{right}", parts.join(between))
     }
 
-    /// Draws a row, on as many lines as its tallest value has. `value` returns the text of a column,
-    /// its style, and `true` if it may be shortened. The columns that are left out have the style
-    /// `left_out`.
+    /// Draws a row, on as many lines as its tallest value has. `value` returns the text of a
+    /// column, its style, and `true` if it may be shortened. The columns that are left out have the
+    /// style `left_out`.
     fn row<'a>(
         &mut self,
         shown: &[Option<ShownColumn>],
