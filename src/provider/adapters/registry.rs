@@ -174,7 +174,7 @@ impl FormatRegistry {
             rest.is_some_and(|rest| rest.ends_with('.'))
         };
         let mut formats = self.formats.iter();
-        formats.find(|format| format.extensions().iter().any(|one| has(&one)))
+        formats.find(|format| format.extensions().iter().any(&has))
     }
 
     /// Returns `true` if a directory is opened as one container.

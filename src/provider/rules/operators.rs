@@ -9,12 +9,15 @@ use datafusion::config::ConfigOptions;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 
+/// Returns the replacement of an operator, or `None` if the operator stays as it is.
+pub(crate) type Replacement = fn(&Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>>;
+
 /// A rule that visits the operators of a plan from the leaves up and replaces some of them.
 pub(crate) struct ReplaceOperators {
     /// The name of the rule.
     pub name: &'static str,
     /// Returns the replacement of an operator, or `None` if the operator stays as it is.
-    pub replacement: fn(&Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>>,
+    pub replacement: Replacement,
 }
 
 impl Debug for ReplaceOperators {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{Int64Type, UInt64Type};
+use datafusion::arrow::datatypes::{Int64Type, UInt16Type, UInt64Type};
 use datafusion::common::stats::Precision;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::datasource::source::DataSourceExec;
@@ -15,7 +15,7 @@ use futures::{StreamExt, TryStreamExt};
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
 use tet_sql::provider::catalog::settings::options::ReadOptions;
 use tet_sql::provider::source::RowCount;
-use tet_sql::{Access, ArrayOptions, ArraySessionExt, ArrayTable, Unpack};
+use tet_sql::{Access, ArrayOptions, ArraySessionExt, ArrayTable, Unpack, enable_arrays};
 use tetration::catalog::embed_indexes_in_tet;
 
 /// Writes consecutive u16 cells of shape (12, 10, 8) in chunks of (3, 4, 8): 4 x 3 x 1 chunks, the
@@ -279,7 +279,8 @@ async fn a_dropped_stream_stops_within_a_chunk() {
     drop(stream);
     assert_eq!(metric(&plan, "chunks_read"), 1);
 
-    let ctx = SessionContext::new();
+    let config = SessionConfig::new().with_target_partitions(1);
+    let ctx = SessionContext::new_with_config(config);
     // A chunk above 32 MiB is decompressed in steps, and the stream yields between them.
     let path = folder.path().join("large.tet");
     let cells: Vec<u8> = (0..66u32 << 20).map(|cell| (cell >> 12) as u8).collect();
@@ -407,4 +408,55 @@ async fn zone_maps_with_nan_bounds_are_ignored() {
         .await
         .unwrap();
     assert_eq!(fives.count().await.unwrap(), 2);
+}
+
+/// The reader of a filter opens chunks that the reader of the other columns skips, so both cut the
+/// chunks after it into different batches.
+#[tokio::test]
+async fn rows_that_pass_a_filter_have_their_own_coordinates() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.tet");
+    let shape = [5, 4, 10];
+    let spec = DatasetSpec::new("a", Dtype::U16, &shape, &[1, 4, 10])
+        .with_dim_names(["x", "y", "z"])
+        .with_compression(Compression::Zstd { level: 1 });
+    // No cell of the first and the third chunk passes the filter.
+    let cell = |index: u16| {
+        if [0, 2].contains(&(index / 40)) {
+            0
+        } else {
+            index
+        }
+    };
+    let cells: Vec<u8> = (0..200).map(cell).flat_map(u16::to_le_bytes).collect();
+    let mut writer = TetWriter::create(&path, vec![spec]).unwrap();
+    writer.write_dataset(0, &cells).unwrap();
+    writer.finish().unwrap();
+    for batch_size in [1, 3, 7, 8, 16, 33, 8192] {
+        let config = SessionConfig::new()
+            .with_target_partitions(1)
+            .with_batch_size(batch_size);
+        let ctx = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
+        ctx.register_array("a".into(), &path, ArrayOptions::new())
+            .await
+            .unwrap();
+        let plan = plan(&ctx, "SELECT x, y, z, value FROM a WHERE value % 5 > 1").await;
+        let mut found = Vec::new();
+        for batch in run(&ctx, &plan).await {
+            let column = |index: usize| batch.column(index).as_primitive::<Int64Type>();
+            let values = batch.column(3).as_primitive::<UInt16Type>();
+            for row in 0..batch.num_rows() {
+                let place = [0, 1, 2].map(|index| column(index).value(row));
+                found.push((place, values.value(row)));
+            }
+        }
+        let expected = (0..200).map(|index| (index, cell(index)));
+        let expected = expected
+            .filter(|(_, value)| value % 5 > 1)
+            .map(|(index, value)| {
+                let index = i64::from(index);
+                ([index / 40, index / 10 % 4, index % 10], value)
+            });
+        assert_eq!(found, expected.collect::<Vec<_>>(), "{batch_size}");
+    }
 }

@@ -79,8 +79,12 @@ fn find_unrelated(folder: &Path, depth: usize) -> Result<Option<PathBuf>> {
 /// Gives the directory the target's name, replacing an existing hierarchy.
 pub(super) fn persist(folder: TemporaryDirectory, target: &Path) -> Result<()> {
     let action = "move the finished directory into place";
-    if !check_target(target)? {
+    let exists = check_target(target)?;
+    // Shutdown must not be deleting the directory while it becomes the target.
+    let held = hold_removal();
+    if !exists {
         std::fs::rename(folder.path(), target).map_err(Error::io(target, action))?;
+        drop(held);
         // The directory is the target now, and no longer temporary.
         folder.keep();
         return Ok(());
@@ -89,6 +93,8 @@ pub(super) fn persist(folder: TemporaryDirectory, target: &Path) -> Result<()> {
     if exchange(folder.path(), target) {
         return Ok(());
     }
+    // Creating another directory takes the lock that is held.
+    drop(held);
     let old = create_directory_beside(target)?;
     let aside = old.path().join("old");
     // Shutdown waits until one of the two hierarchies has the target's name.

@@ -175,11 +175,12 @@ impl<W: Write + Send> ResultWriter for MarkupTable<W> {
 
     fn finish(&mut self) -> Result<(), ArrowError> {
         self.start()?;
-        Ok(match self.markup {
+        match self.markup {
             Markup::Markdown => {}
             Markup::Html => writeln!(self.sink, "</tbody>\n</table>")?,
             Markup::Latex => writeln!(self.sink, "\\hline\n\\end{{tabular}}")?,
-        })
+        }
+        Ok(())
     }
 }
 

@@ -1,0 +1,145 @@
+//! Scans that optimizer rules make of other scans.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::filter_pushdown::PushedDown;
+
+use crate::provider::planning::pruning;
+use crate::provider::plans::below::replace_columns;
+use crate::provider::scan::{ArrayScan, ScanPlan, column_indices, project};
+
+/// The maximum number of blocks that are searched for the last rows of a scan.
+const MOST_LAST_BLOCKS: u64 = 1024;
+
+impl ArrayScan {
+    /// Returns a scan of the last blocks only, which have at least `rows` rows, in one partition;
+    /// `None` if the scan filters or limits rows, or if it takes more than [`MOST_LAST_BLOCKS`]
+    /// blocks.
+    pub(in crate::provider) fn of_last_rows(&self, rows: usize) -> Result<Option<Self>> {
+        let plan = self.plan.as_ref();
+        let is_whole =
+            plan.filter.is_none() && plan.dynamic_filter.is_none() && plan.fetch.is_none();
+        let Some(count) = self.blocks.count().filter(|_| is_whole) else {
+            return Ok(None);
+        };
+        let (mut first, mut found) = (count, 0u64);
+        while first > 0 && found < rows as u64 {
+            first -= 1;
+            let Some(rows) = self.blocks.rows_at(first)?.exact() else {
+                return Ok(None);
+            };
+            found = found.saturating_add(rows);
+            if count - first > MOST_LAST_BLOCKS {
+                return Ok(None);
+            }
+        }
+        let mut scan = self.with_plan(ScanPlan {
+            partitions: std::iter::once(0..count - first).collect(),
+            ..plan.clone()
+        });
+        scan.blocks = self.blocks.reorder(first..count)?;
+        scan.column_statistics = Arc::default();
+        Ok(Some(scan))
+    }
+
+    /// Returns the scan with other output columns, which must include those of the dynamic filter;
+    /// `None` if they do not.
+    pub(in crate::provider) fn with_projection(
+        &self,
+        projection: Vec<usize>,
+    ) -> Result<Option<Self>> {
+        let table = self.source.schema();
+        let mut columns = projection.clone();
+        let move_to = |filter: &Arc<dyn PhysicalExpr>, old: &[usize], new: &[usize]| {
+            replace_columns(filter, &|index| {
+                let column = old.get(index)?;
+                let index = new.iter().position(|other| other == column)?;
+                Some(Arc::new(Column::new(table.field(*column).name(), index)))
+            })
+        };
+        let mut filter = None;
+        if let Some(old) = &self.plan.filter {
+            for column in column_indices(std::slice::from_ref(old)) {
+                if !columns.contains(&self.plan.columns[column]) {
+                    columns.push(self.plan.columns[column]);
+                }
+            }
+            filter = Some(move_to(old, &self.plan.columns, &columns)?);
+        }
+        let dynamic_filter = match &self.plan.dynamic_filter {
+            Some(old) => {
+                let mut needed = column_indices(std::slice::from_ref(old));
+                if !needed.all(|column| projection.contains(&self.plan.projection[column])) {
+                    return Ok(None);
+                }
+                Some(move_to(old, &self.plan.projection, &projection)?)
+            }
+            None => None,
+        };
+        let mut scan = self.with_plan(ScanPlan {
+            filter,
+            dynamic_filter,
+            projection,
+            columns,
+            ..self.plan.as_ref().clone()
+        });
+        scan.read_schema = project(table, &scan.plan.columns)?;
+        scan.schema = project(table, &scan.plan.projection)?;
+        scan.column_statistics = Arc::default();
+        Ok(Some(scan))
+    }
+
+    /// Offers filters over the output to the scan. Returns the scan that uses them, with
+    /// [`PushedDown::Yes`] for each filter that it applies to its rows; `None` if it uses none of
+    /// them.
+    ///
+    /// The scan applies filters that stay the same while it runs. Filters whose value becomes known
+    /// while the scan runs also prune blocks. The scan applies scalar subqueries to its rows as
+    /// well, but not dynamic filters.
+    ///
+    /// Only [`FilterPushdown`](crate::provider::rules::filter_pushdown::FilterPushdown) calls this.
+    /// The scan refuses the filters that DataFusion's rule of the same name offers, since that rule
+    /// confuses columns that have the same name.
+    pub(in crate::provider) fn with_filters(
+        &self,
+        filters: &[Arc<dyn PhysicalExpr>],
+    ) -> Option<(Self, Vec<PushedDown>)> {
+        // A filter above a limit must not change which rows the limit keeps.
+        if self.plan.fetch.is_some() || filters.is_empty() {
+            return None;
+        }
+        let (mut applied, mut dynamic) = (Vec::new(), Vec::new());
+        let answers = filters.iter().map(|filter| {
+            if pruning::is_dynamic(filter) && !is_volatile(filter) {
+                dynamic.push(Arc::clone(filter));
+            }
+            if pruning::has_dynamic_filter(filter) || is_volatile(filter) {
+                return PushedDown::No;
+            }
+            applied.push(Arc::clone(filter));
+            PushedDown::Yes
+        });
+        let answers = answers.collect();
+        // The output columns are the first of the columns that are read.
+        let applied = self.plan.filter.iter().cloned().chain(applied);
+        let dynamic = self.plan.dynamic_filter.iter().cloned().chain(dynamic);
+        let scan = self.with_plan(ScanPlan {
+            filter: conjunction_opt(applied),
+            dynamic_filter: conjunction_opt(dynamic),
+            ..self.plan.as_ref().clone()
+        });
+        Some((scan, answers))
+    }
+
+    /// Returns the scan with its blocks cut into partitions anew.
+    pub(in crate::provider) fn recut(mut self, config: &ConfigOptions) -> Self {
+        let min_size = config.optimizer.repartition_file_min_size;
+        self.cut(self.target_partitions, min_size);
+        self
+    }
+}
