@@ -23,6 +23,7 @@ pub use chunk::ChunkReader;
 pub use dataset::Dataset;
 pub(crate) use dataset::checked_product;
 pub use decoding::DecodeContext;
+#[cfg(feature = "zarr")]
 pub(in crate::format) use decoding::ZstdContext;
 pub use dtype::Dtype;
 pub use file::{ArrayFile, Payload, StoredChunk};

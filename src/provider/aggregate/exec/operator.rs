@@ -48,7 +48,7 @@ use crate::provider::scan::ArrayScan;
 /// The results of all groups are kept in memory. If the memory pool refuses, DataFusion's own plan
 /// runs instead, which can spill; the metric `left_to_engine` counts this.
 ///
-/// All executions share the [`Program`], which holds no state of an execution.
+/// All executions share the `Program`, which holds no state of an execution.
 #[derive(Debug, Clone)]
 pub struct ArrayAggregateExec {
     scan: ArrayScan,
