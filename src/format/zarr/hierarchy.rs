@@ -1,16 +1,16 @@
 //! Opens a hierarchy, and reads the chunks of its arrays.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{DecodeContext, Payload};
-use crate::format::io::handles::{self, Identity, SHARED};
+use crate::format::io::handles::Identity;
 use crate::format::io::storage::Storage;
 use crate::format::zarr::array::ZarrArray;
+use crate::format::zarr::chunk_files::{ChunkLocation, MappedFiles};
 use crate::format::zarr::codecs::chain::{ChunkLayout, PlainChunk};
 use crate::format::zarr::codecs::shard::{ShardIndex, Shards};
 use crate::format::zarr::metadata::Description;
@@ -24,8 +24,6 @@ use crate::format::zarr::{MAX_CHUNK_BYTES, cells};
 const MAX_ALL_TEXTS: u64 = 4 << 20;
 /// Minimum length of a memory-mapped file. Reading a shorter file takes no longer than mapping it.
 const MIN_MAPPED_BYTES: u64 = 256 << 10;
-/// Maximum number of memory-mapped files of a hierarchy.
-const MAX_MAPPED_FILES: usize = 1024;
 /// Maximum size in bytes of the shard indexes in the cache.
 const MAX_INDEX_BYTES: usize = 64 << 20;
 
@@ -38,9 +36,7 @@ pub struct ZarrHierarchy {
     folders: Vec<(PathBuf, Vec<Source>)>,
     warnings: Vec<String>,
     indexes: Mutex<ShardIndexCache>,
-    /// The memory-mapped files of chunks and shards, each with its identity when it was located.
-    /// The process-wide pool limits how many of them are open.
-    files: Mutex<HashMap<PathBuf, (Identity, Arc<Storage>)>>,
+    mapped_files: MappedFiles,
 }
 
 /// A cache of shard indexes, by array and shard.
@@ -51,15 +47,6 @@ pub struct ZarrHierarchy {
 struct ShardIndexCache {
     kept: HashMap<(usize, Vec<u64>), (Identity, Arc<ShardIndex>)>,
     bytes: usize,
-}
-
-/// The location of a chunk's stored bytes.
-struct ChunkLocation {
-    path: PathBuf,
-    /// The identity of the file when the chunk was located.
-    file: Identity,
-    offset: u64,
-    length: u64,
 }
 
 impl ZarrHierarchy {
@@ -92,7 +79,7 @@ impl ZarrHierarchy {
             folders: Vec::new(),
             warnings,
             indexes: Mutex::default(),
-            files: Mutex::default(),
+            mapped_files: MappedFiles::default(),
         };
         let mut texts = 0;
         for node in nodes {
@@ -314,35 +301,16 @@ impl ZarrHierarchy {
             PlainChunk::Raw => Payload::Raw(stored.offset),
         };
         let place = || ErrorLocation::chunk(self.root.path(), &self.arrays[array].name, chunk);
-        let storage = self.storage(&stored).map_err(|error| error.at(&place()))?;
+        let storage = self
+            .mapped_files
+            .open(&stored)
+            .map_err(|error| error.at(&place()))?;
         // Checked after the file is opened, since it may belong to a hierarchy that replaced this
         // one.
         self.root.check_unchanged(&self.folders[array].1)?;
         // The file may have been replaced by a shorter one since the chunk was located.
         let is_same = storage.length() == stored.file.length;
         Ok(is_same.then_some((payload, stored.length, storage)))
-    }
-
-    /// Opens the file of a chunk, unless it is open.
-    fn storage(&self, stored: &ChunkLocation) -> Result<Arc<Storage>> {
-        let lock = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((identity, storage)) = lock().get(&stored.path)
-            && *identity == stored.file
-        {
-            return Ok(Arc::clone(storage));
-        }
-        let storage = Arc::new(Storage::open(&stored.path)?);
-        let kept = (stored.file.clone(), Arc::clone(&storage));
-        let mut files = lock();
-        let old = match files.len() < MAX_MAPPED_FILES {
-            true => Default::default(),
-            false => std::mem::take(&mut *files),
-        };
-        let replaced = files.insert(stored.path.clone(), kept);
-        // Files are closed without the lock, which other readers wait for.
-        drop(files);
-        drop((old, replaced));
-        Ok(storage)
     }
 
     /// Returns the number of bytes that a chunk takes in its file; 0 for an absent chunk.
@@ -409,7 +377,7 @@ impl ZarrHierarchy {
         let Some(stored) = self.locate(array, chunk)? else {
             return Ok(false);
         };
-        read_range(&stored, place, &mut context.stored)?;
+        stored.read(place, &mut context.stored)?;
         let cells = ChunkLayout {
             shape: &described.chunk_shape,
             data_type: described.zarrs.data_type(),
@@ -459,12 +427,7 @@ impl ZarrHierarchy {
         let identity = Identity::of(&metadata);
         let broken = |found: String| {
             let place = ErrorLocation::chunk(self.root.path(), &self.arrays[array].name, chunk);
-            Error::malformed(
-                place,
-                "shard index",
-                format!("broken ({found})"),
-                "the offset and length of each chunk",
-            )
+            broken_index(place, &found)
         };
         let index = self.index(array, shards, &shard, &grid, &path, identity.clone())?;
         let mut ordinal = 0;
@@ -498,14 +461,7 @@ impl ZarrHierarchy {
             return Ok(Arc::clone(index));
         }
         let place = || ErrorLocation::dataset(path, &self.arrays[array].name);
-        let broken = |found: String| {
-            Error::malformed(
-                place(),
-                "shard index",
-                format!("broken ({found})"),
-                "the offset and length of each chunk",
-            )
-        };
+        let broken = |found: String| broken_index(place(), &found);
         let (offset, size) = shards.index_range(grid, length).map_err(broken)?;
         let stored = ChunkLocation {
             path: path.to_path_buf(),
@@ -514,7 +470,7 @@ impl ZarrHierarchy {
             length: size,
         };
         let mut bytes = Vec::new();
-        read_range(&stored, place, &mut bytes)?;
+        stored.read(place, &mut bytes)?;
         let index = Arc::new(shards.index(bytes).map_err(broken)?);
         let mut indexes = lock();
         if indexes.bytes + index.bytes() > MAX_INDEX_BYTES {
@@ -533,40 +489,7 @@ impl ZarrHierarchy {
     }
 }
 
-/// Reads stored bytes, replacing the contents of a buffer.
-fn read_range(
-    stored: &ChunkLocation,
-    place: impl Fn() -> ErrorLocation,
-    bytes: &mut Vec<u8>,
-) -> Result<()> {
-    if stored.length > MAX_CHUNK_BYTES {
-        let found = format!("{} bytes", stored.length);
-        return Err(Error::malformed(
-            place(),
-            "stored chunk",
-            found,
-            format!("at most {MAX_CHUNK_BYTES} bytes"),
-        ));
-    }
-    let io = |action| {
-        let place = place();
-        move |error| Error::io(&stored.path, action)(error).at(&place)
-    };
-    let mut file = handles::open(&stored.path, &SHARED).map_err(io("open"))?;
-    if stored.offset > 0 {
-        file.seek(SeekFrom::Start(stored.offset))
-            .map_err(io("read"))?;
-    }
-    // The buffer keeps its length from chunk to chunk, so only the bytes beyond it are cleared
-    // here.
-    bytes.resize(stored.length as usize, 0);
-    match file.read_exact(bytes) {
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(Error::malformed(
-            place(),
-            "stored chunk",
-            format!("fewer than {} bytes", stored.length),
-            format!("{} bytes, its length when it was located", stored.length),
-        )),
-        read => read.map_err(io("read")),
-    }
+fn broken_index(place: ErrorLocation, found: &str) -> Error {
+    let expected = "the offset and length of each chunk";
+    Error::malformed(place, "shard index", format!("broken ({found})"), expected)
 }

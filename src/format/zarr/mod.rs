@@ -19,6 +19,7 @@
 
 mod array;
 mod cells;
+mod chunk_files;
 mod codecs;
 mod file;
 mod hierarchy;
