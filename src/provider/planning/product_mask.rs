@@ -8,10 +8,10 @@ use arrow::buffer::BooleanBuffer;
 use arrow::compute::take;
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 
 use crate::error::Error;
 use crate::grid::{Axis, ChunkGrid, IndexSet, IndexSetBuilder, Selection};
@@ -240,16 +240,7 @@ fn evaluate(
         Field::new(axis.name(), axis.data_type(), false)
     });
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    let predicate = Arc::clone(predicate)
-        .transform_up(|expr| {
-            let Some(column) = expr.downcast_ref::<Column>() else {
-                return Ok(Transformed::no(expr));
-            };
-            let position = dimensions.partition_point(|axis| *axis < column.index());
-            let column = Column::new(column.name(), position);
-            Ok(Transformed::yes(Arc::new(column) as Arc<dyn PhysicalExpr>))
-        })
-        .data()?;
+    let predicate = reassign_expr_columns(Arc::clone(predicate), &schema)?;
     let mut coordinates = Vec::with_capacity(dimensions.len());
     for (axis, candidates) in dimensions.iter().zip(candidates) {
         let indices = candidates.ranges().flatten();

@@ -1,6 +1,6 @@
 //! Prunes blocks by their statistics: a block is skipped if no row of it can satisfy a predicate.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -129,7 +129,12 @@ pub(crate) fn prune_blocks(
         let all = blocks.blocks(steps.clone())?;
         // The indices into `all` of the blocks that survive.
         let mut left: Vec<usize> = (0..all.len()).collect();
+        let mut is_index_wanted = false;
         for evidence in &evidence {
+            // Most predicates, such as `value > 300`, search for no value.
+            if *evidence == Evidence::ValueIndex && !is_index_wanted {
+                continue;
+            }
             let some: Vec<u64> = left.iter().map(|index| all[*index]).collect();
             let some_of = |is_one: &dyn Fn(Evidence) -> bool| -> Vec<usize> {
                 let columns = columns.iter().filter(|(_, of_column)| is_one(*of_column));
@@ -143,14 +148,16 @@ pub(crate) fn prune_blocks(
             let containers = Containers {
                 blocks: blocks.list().as_ref(),
                 table: schema,
-                numbers: &some,
+                ordinals: &some,
                 options,
                 searched: some_of(&is_searched),
                 statistics: blocks.list().statistics(&columns, &some, options)?,
                 columns,
+                is_index_wanted: Cell::default(),
                 failure: RefCell::default(),
             };
             let mut kept = containers.keeps(&predicate)?.into_iter();
+            is_index_wanted |= containers.is_index_wanted.get();
             let before = left.len();
             left.retain(|_| kept.next().unwrap_or(true));
             *pruned.counts.of(*evidence) += (before - left.len()) as u64;
@@ -207,13 +214,15 @@ struct Containers<'a> {
     blocks: &'a dyn BlockList,
     table: &'a SchemaRef,
     /// The ordinals of the blocks.
-    numbers: &'a [u64],
+    ordinals: &'a [u64],
     options: &'a ReadOptions,
     /// The columns of `statistics`.
     columns: Vec<usize>,
     /// The columns whose values may be searched.
     searched: Vec<usize>,
     statistics: BlockStatistics,
+    /// `true` if the predicate searches for values of a column that may not be searched yet.
+    is_index_wanted: Cell<bool>,
     /// The last error. The methods of [`PruningStatistics`] cannot return errors.
     failure: RefCell<Option<DataFusionError>>,
 }
@@ -221,13 +230,13 @@ struct Containers<'a> {
 impl Containers<'_> {
     /// Returns one value per block: `true` if the block may have a row that satisfies the
     /// predicate.
-    fn keeps(self, predicate: &PruningPredicate) -> Result<Vec<bool>> {
-        let kept = predicate.prune(&self);
-        if let Some(failure) = self.failure.into_inner() {
+    fn keeps(&self, predicate: &PruningPredicate) -> Result<Vec<bool>> {
+        let kept = predicate.prune(self);
+        if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
         // A predicate that fails on bounds need not fail on any row.
-        Ok(kept.unwrap_or_else(|_| vec![true; self.numbers.len()]))
+        Ok(kept.unwrap_or_else(|_| vec![true; self.ordinals.len()]))
     }
 
     fn column(&self, column: &Column) -> Option<&ColumnBounds> {
@@ -249,7 +258,7 @@ impl PruningStatistics for Containers<'_> {
     }
 
     fn num_containers(&self) -> usize {
-        self.numbers.len()
+        self.ordinals.len()
     }
 
     fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
@@ -263,11 +272,12 @@ impl PruningStatistics for Containers<'_> {
     fn contained(&self, column: &Column, values: &HashSet<ScalarValue>) -> Option<BooleanArray> {
         let number = self.table.index_of(&column.name).ok()?;
         if !self.searched.contains(&number) {
+            self.is_index_wanted.set(true);
             return None;
         }
         let contained = self
             .blocks
-            .contained(number, self.numbers, values, self.options);
+            .contained(number, self.ordinals, values, self.options);
         contained.unwrap_or_else(|error| {
             self.failure.replace(Some(error));
             None
@@ -377,7 +387,7 @@ impl Pruner {
             return Ok(*known);
         }
         let steps = step..end.min(step.saturating_add(LOOKAHEAD)).max(step + 1);
-        let numbers = self.blocks.blocks(steps)?;
+        let ordinals = self.blocks.blocks(steps)?;
         let list = self.blocks.list().as_ref();
         let columns = collect_columns(predicate.orig_expr()).into_iter();
         let columns = columns.filter_map(|column| self.table.index_of(column.name()).ok());
@@ -386,11 +396,12 @@ impl Pruner {
         let containers = Containers {
             blocks: list,
             table: &self.table,
-            numbers: &numbers,
+            ordinals: &ordinals,
             options: &self.options,
-            statistics: list.statistics(&columns, &numbers, &self.options)?,
+            statistics: list.statistics(&columns, &ordinals, &self.options)?,
             searched: columns.clone(),
             columns,
+            is_index_wanted: Cell::default(),
             failure: RefCell::default(),
         };
         self.known = containers.keeps(predicate)?;

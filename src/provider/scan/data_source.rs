@@ -12,7 +12,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::{DataSource, OpenArgs};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::projection::ProjectionExprs;
-use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::utils::reassign_expr_columns;
 use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
 };
@@ -23,12 +23,11 @@ use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 
 use crate::provider::planning::pruning::Pruner;
 use crate::provider::planning::sorted_blocks::{SortedBlocks, sorted};
-use crate::provider::plans::below::replace_columns;
 use crate::provider::scan::block_queue::{BlockQueue, SharedBlocks};
 use crate::provider::scan::fetching::BlockFetcher;
 use crate::provider::scan::metrics::ScanMetrics;
 use crate::provider::scan::stream::{self, OutputColumn, RowFilter};
-use crate::provider::scan::{ArrayScan, ScanPlan};
+use crate::provider::scan::{ArrayScan, ScanPlan, column_indices};
 
 impl DataSource for ArrayScan {
     fn open(
@@ -77,25 +76,15 @@ impl DataSource for ArrayScan {
         // The columns of the filter, then the output columns that the filter does not read.
         let (mut filter, mut filtered, mut columns) = (None, Vec::new(), Vec::new());
         if let Some(predicate) = &self.plan.filter {
-            let indices: BTreeSet<usize> = collect_columns(predicate)
-                .iter()
-                .map(Column::index)
-                .collect();
-            let indices: Vec<usize> = indices.into_iter().collect();
-            filtered = indices
-                .iter()
-                .map(|index| self.plan.columns[*index])
-                .collect();
+            let indices = column_indices(std::slice::from_ref(predicate));
+            let indices: Vec<usize> = indices.collect();
+            let of_table = indices.iter().map(|index| self.plan.columns[*index]);
+            filtered = of_table.collect();
+            let schema = Arc::new(self.read_schema.project(&indices)?);
             filter = Some(RowFilter {
                 reader: reader(&filtered)?,
-                schema: Arc::new(self.read_schema.project(&indices)?),
-                predicate: replace_columns(predicate, &|index| {
-                    let number = indices.iter().position(|other| *other == index)?;
-                    Some(Arc::new(Column::new(
-                        self.read_schema.field(index).name(),
-                        number,
-                    )))
-                })?,
+                predicate: reassign_expr_columns(Arc::clone(predicate), &schema)?,
+                schema,
             });
         }
         let mut output = Vec::with_capacity(self.plan.projection.len());

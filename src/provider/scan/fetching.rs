@@ -25,10 +25,20 @@ pub(crate) struct BlockFetcher {
     /// The index of the partition among those that share the queue.
     partition: usize,
     pruner: Option<Pruner>,
-    /// The blocks taken from the queue: the step, the end of the range of steps that the step
-    /// belongs to, and the ordinal of each.
-    taken: VecDeque<(u64, u64, u64, PendingBlock)>,
+    /// The blocks taken from the queue, in the order in which they are read.
+    taken: VecDeque<TakenBlock>,
     in_flight: InFlight,
+}
+
+/// A block that was taken from the queue.
+struct TakenBlock {
+    /// The step in which the block is read.
+    step: u64,
+    /// The end of the range of steps that the step belongs to.
+    end: u64,
+    /// The ordinal of the block.
+    block: u64,
+    pending: PendingBlock,
 }
 
 /// The next block of a partition.
@@ -68,9 +78,8 @@ impl BlockFetcher {
     /// Returns the next block, once it is fetched.
     pub async fn next(&mut self) -> Result<NextBlock> {
         self.in_flight.release();
-        let is_started = |(.., pending): &(_, _, _, PendingBlock)| {
-            matches!(pending, PendingBlock::Started { .. })
-        };
+        // Nothing is taken behind a block that is read in place, or that waits for memory.
+        let is_started = |taken: &TakenBlock| taken.pending.is_started();
         while self.taken.back().is_none_or(is_started) && self.in_flight.has_room() {
             let Some((step, end)) = self.queue.take(self.partition) else {
                 break;
@@ -82,17 +91,22 @@ impl BlockFetcher {
             let list = self.blocks.list();
             let fetch = list.fetch(block, &self.columns, &self.options);
             let pending = self.in_flight.start(fetch)?;
-            self.taken.push_back((step, end, block, pending));
+            self.taken.push_back(TakenBlock {
+                step,
+                end,
+                block,
+                pending,
+            });
         }
-        let Some((step, end, block, pending)) = self.taken.pop_front() else {
+        let Some(next) = self.taken.pop_front() else {
             return Ok(NextBlock::End);
         };
-        let fetched = self.in_flight.arrive(pending).await?;
+        let fetched = self.in_flight.arrive(next.pending).await?;
         // The filter may have changed while the block was in flight.
-        if fetched.is_some() && !self.keeps(step, end)? {
+        if fetched.is_some() && !self.keeps(next.step, next.end)? {
             return Ok(NextBlock::Pruned);
         }
-        Ok(NextBlock::Block(block, fetched))
+        Ok(NextBlock::Block(next.block, fetched))
     }
 
     /// Fetches further columns of the current block; `None` if they are read in place.
@@ -108,11 +122,12 @@ impl BlockFetcher {
         // The blocks that are fetched ahead give way.
         let mut others = self.taken.iter_mut().rev();
         while !self.in_flight.has_memory(fetch.bytes) {
-            let Some((.., block, pending)) = others.next() else {
+            let Some(other) = others.next() else {
                 break;
             };
-            if let Some(fetch) = list.fetch(*block, &self.columns, &self.options) {
-                let started = std::mem::replace(pending, PendingBlock::Waiting(fetch));
+            if let Some(fetch) = list.fetch(other.block, &self.columns, &self.options) {
+                let waiting = PendingBlock::Waiting(fetch);
+                let started = std::mem::replace(&mut other.pending, waiting);
                 self.in_flight.cancel(started);
             }
         }

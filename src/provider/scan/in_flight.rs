@@ -28,13 +28,20 @@ pub(crate) struct InFlight {
 pub(crate) enum PendingBlock {
     /// The block is read in place.
     InPlace,
-    /// The fetch has not started, because memory is short.
+    /// The fetch has not started, because enough others are in flight or memory is short.
     Waiting(Fetch),
     /// The fetch has started.
     Started {
         task: SpawnedTask<Result<FetchedBlock>>,
         bytes: usize,
     },
+}
+
+impl PendingBlock {
+    /// Returns `true` if the fetch has started.
+    pub fn is_started(&self) -> bool {
+        matches!(self, Self::Started { .. })
+    }
 }
 
 impl InFlight {

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::utils::reassign_expr_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
-use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::filter_pushdown::PushedDown;
 
 use crate::provider::planning::pruning;
-use crate::provider::plans::below::replace_columns;
 use crate::provider::scan::{ArrayScan, ScanPlan, column_indices, project};
 
 /// The maximum number of blocks that are searched for the last rows of a scan.
@@ -53,43 +52,34 @@ impl ArrayScan {
         &self,
         projection: Vec<usize>,
     ) -> Result<Option<Self>> {
-        let table = self.source.schema();
-        let mut columns = projection.clone();
-        let move_to = |filter: &Arc<dyn PhysicalExpr>, old: &[usize], new: &[usize]| {
-            replace_columns(filter, &|index| {
-                let column = old.get(index)?;
-                let index = new.iter().position(|other| other == column)?;
-                Some(Arc::new(Column::new(table.field(*column).name(), index)))
-            })
-        };
-        let mut filter = None;
-        if let Some(old) = &self.plan.filter {
-            for column in column_indices(std::slice::from_ref(old)) {
-                if !columns.contains(&self.plan.columns[column]) {
-                    columns.push(self.plan.columns[column]);
-                }
-            }
-            filter = Some(move_to(old, &self.plan.columns, &columns)?);
+        let plan = self.plan.as_ref();
+        let mut needed = column_indices(plan.dynamic_filter.as_slice());
+        if !needed.all(|column| projection.contains(&plan.projection[column])) {
+            return Ok(None);
         }
-        let dynamic_filter = match &self.plan.dynamic_filter {
-            Some(old) => {
-                let mut needed = column_indices(std::slice::from_ref(old));
-                if !needed.all(|column| projection.contains(&self.plan.projection[column])) {
-                    return Ok(None);
-                }
-                Some(move_to(old, &self.plan.projection, &projection)?)
+        let mut columns = projection.clone();
+        for column in column_indices(plan.filter.as_slice()) {
+            if !columns.contains(&plan.columns[column]) {
+                columns.push(plan.columns[column]);
             }
-            None => None,
+        }
+        let schema = project(self.source.schema(), &projection)?;
+        let read_schema = project(self.source.schema(), &columns)?;
+        // The names of a table's columns are distinct.
+        let move_to = |filter: &Option<Arc<dyn PhysicalExpr>>, schema| {
+            let filter = filter.iter().map(Arc::clone).next();
+            let moved = filter.map(|filter| reassign_expr_columns(filter, schema));
+            moved.transpose()
         };
         let mut scan = self.with_plan(ScanPlan {
-            filter,
-            dynamic_filter,
+            filter: move_to(&plan.filter, &read_schema)?,
+            dynamic_filter: move_to(&plan.dynamic_filter, &schema)?,
             projection,
             columns,
-            ..self.plan.as_ref().clone()
+            ..plan.clone()
         });
-        scan.read_schema = project(table, &scan.plan.columns)?;
-        scan.schema = project(table, &scan.plan.projection)?;
+        scan.read_schema = read_schema;
+        scan.schema = schema;
         scan.column_statistics = Arc::default();
         Ok(Some(scan))
     }
@@ -115,10 +105,13 @@ impl ArrayScan {
         }
         let (mut applied, mut dynamic) = (Vec::new(), Vec::new());
         let answers = filters.iter().map(|filter| {
-            if pruning::is_dynamic(filter) && !is_volatile(filter) {
+            if is_volatile(filter) {
+                return PushedDown::No;
+            }
+            if pruning::is_dynamic(filter) {
                 dynamic.push(Arc::clone(filter));
             }
-            if pruning::has_dynamic_filter(filter) || is_volatile(filter) {
+            if pruning::has_dynamic_filter(filter) {
                 return PushedDown::No;
             }
             applied.push(Arc::clone(filter));

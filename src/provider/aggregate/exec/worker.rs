@@ -122,7 +122,7 @@ impl Batch {
     /// Returns `true` if every chunk of the batch is being fetched.
     fn is_fetched(&self) -> bool {
         let mut pending = self.pending.iter();
-        pending.all(|pending| matches!(pending, PendingBlock::Started { .. }))
+        pending.all(PendingBlock::is_started)
     }
 }
 
