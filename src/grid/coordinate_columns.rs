@@ -14,9 +14,9 @@ use crate::grid::coordinates::Coordinates;
 use crate::grid::index_set::IndexSet;
 
 /// The longest period, in rows, whose columns are kept.
-const MOST_ROWS: u64 = 1 << 18;
+const MAX_ROWS: u64 = 1 << 18;
 /// The maximum number of batches that a period is cut into.
-const MOST_BATCHES: u64 = 1 << 10;
+const MAX_BATCHES: u64 = 1 << 10;
 
 /// Builds the coordinate columns of the rows of one window after another.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl CoordinateColumns {
         let is_worthwhile = |axis: &usize| {
             let lap = lap_of(axis);
             // A period that occurs only once in this window may have occurred in the previous one.
-            lap > 0 && lap <= MOST_ROWS && (lap <= cells.rows() / 2 || count - *axis <= unchanged)
+            lap > 0 && lap <= MAX_ROWS && (lap <= cells.rows() / 2 || count - *axis <= unchanged)
         };
         let first = (0..count).find(is_worthwhile);
         let lap = first.as_ref().map_or(0, lap_of);
@@ -130,7 +130,7 @@ impl CoordinateColumns {
         } else {
             // Batches of about equal length, so that the last one is not a small remainder.
             let parts = self.lap.div_ceil(max_rows);
-            (parts <= MOST_BATCHES).then(|| BatchCut::Parts(self.lap.div_ceil(parts)))
+            (parts <= MAX_BATCHES).then(|| BatchCut::Parts(self.lap.div_ceil(parts)))
         }
     }
 }

@@ -181,10 +181,10 @@ impl Steps {
 
     /// Returns the indices whose coordinates lie between two stored numbers, both included.
     pub fn indices_within(&self, min: i128, max: i128) -> Range<u64> {
-        let Some((least, greatest)) = self.bounds() else {
+        let Some((lowest, highest)) = self.bounds() else {
             return 0..0;
         };
-        let (min, max) = (min.max(least), max.min(greatest));
+        let (min, max) = (min.max(lowest), max.min(highest));
         if min > max {
             return 0..0;
         }

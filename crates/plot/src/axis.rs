@@ -6,7 +6,7 @@ use super::text;
 use super::ticks::{self, Round};
 
 /// The maximum number of ticks of an axis.
-const MOST_TICKS: usize = 12;
+const MAX_TICKS: usize = 12;
 
 /// A labelled mark on an axis.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,7 +107,7 @@ impl Axis {
             return (self.texts(texts, length, size, gap), self.title.clone());
         }
         let mut last = (Vec::new(), self.title.clone());
-        for count in (1..=MOST_TICKS).rev() {
+        for count in (1..=MAX_TICKS).rev() {
             let (ticks, title) = self.about(count);
             let fits = labels_fit(&ticks, length, size, gap);
             if fits && (ticks.len() > 1 || count == 1) {

@@ -6,7 +6,7 @@ use super::text;
 use super::ticks::Round;
 
 /// The maximum number of bins chosen by [`width`].
-const MOST_BINS: usize = 80;
+const MAX_BINS: usize = 80;
 /// The minimum number of bins, unless there are few values.
 const FEWEST_BINS: usize = 8;
 /// The maximum number of values sampled to choose the bin width.
@@ -99,7 +99,7 @@ fn edges(column: &Column, axis: &Axis, low: f64, high: f64) -> Vec<f64> {
         }
         Scale::Times(_) if width > 86_400.0 => (width / 86_400.0).ceil() * 86_400.0,
         // A small range of integers gets one bin per integer.
-        _ if is_integer && high - low < MOST_BINS as f64 / 2.0 => 1.0,
+        _ if is_integer && high - low < MAX_BINS as f64 / 2.0 => 1.0,
         _ if is_integer => Round::Integer.up(width),
         _ => Round::Decimal.up(width),
     };
@@ -108,7 +108,7 @@ fn edges(column: &Column, axis: &Axis, low: f64, high: f64) -> Vec<f64> {
     let shift = if is_each { 0.5 } else { 0.0 };
     let first = ((low + shift) / width).floor();
     let last = ((high + shift) / width).floor() + 1.0;
-    let count = (last - first).clamp(1.0, 2.0 * MOST_BINS as f64) as usize;
+    let count = (last - first).clamp(1.0, 2.0 * MAX_BINS as f64) as usize;
     let edge = |edge: usize| (first + edge as f64) * width - shift;
     (0..=count).map(edge).collect()
 }
@@ -134,7 +134,7 @@ fn width(column: &Column, low: f64, high: f64) -> f64 {
     let rows = column.values.iter().filter(|value| !value.is_nan()).count() as f64;
     let chosen = 2.0 * (quantile(0.75) - quantile(0.25)) / rows.cbrt();
     let fewest = (FEWEST_BINS as f64).min(rows.sqrt().ceil());
-    let (finest, coarsest) = ((high - low) / MOST_BINS as f64, (high - low) / fewest);
+    let (finest, coarsest) = ((high - low) / MAX_BINS as f64, (high - low) / fewest);
     if chosen > 0.0 {
         chosen.clamp(finest, coarsest)
     } else {

@@ -31,7 +31,7 @@ use lines::{Lines, MAX_LINES};
 use std::path::Path;
 
 /// The maximum number of texts on a second axis that become one line each without being asked for.
-const MOST_TEXTS: usize = 8;
+const MAX_TEXTS: usize = 8;
 
 /// A kind of chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -269,7 +269,7 @@ impl Chart {
                 );
                 let one_line_each = |texts: &Column, x: &Column| {
                     let most = match kind {
-                        None => MOST_TEXTS,
+                        None => MAX_TEXTS,
                         Some(ChartKind::Lines) => MAX_LINES,
                         Some(_) => return false,
                     };

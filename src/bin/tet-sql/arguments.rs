@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The maximum width of the option list.
-const MOST_COLUMNS: usize = 80;
+const MAX_COLUMNS: usize = 80;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -151,7 +151,7 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Lists the options of a command in lines of at most [`MOST_COLUMNS`] characters.
+/// Lists the options of a command in lines of at most [`MAX_COLUMNS`] characters.
 fn options(command: &clap::Command) -> String {
     let mut text = String::new();
     let mut width = usize::MAX;
@@ -171,7 +171,7 @@ fn options(command: &clap::Command) -> String {
                 .for_each(|value| option += &format!(" {value}"));
         }
         width = width.saturating_add(option.len());
-        if width > MOST_COLUMNS {
+        if width > MAX_COLUMNS {
             text += if text.is_empty() { "" } else { "\n" };
             width = option.len();
         }
@@ -207,10 +207,7 @@ mod tests {
         ] {
             assert!(text.contains(option), "{option}: {text}");
         }
-        assert!(
-            text.lines().all(|line| line.len() <= MOST_COLUMNS),
-            "{text}"
-        );
+        assert!(text.lines().all(|line| line.len() <= MAX_COLUMNS), "{text}");
     }
 
     #[test]

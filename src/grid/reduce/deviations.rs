@@ -13,7 +13,7 @@ use crate::grid::reduce::kernel_input::{KernelInput, prefetch};
 const TILE: usize = 256;
 /// The maximum number of rows that are processed at once. With few rows, merging would dominate the
 /// cost.
-const MOST_ROWS: usize = 64;
+const MAX_ROWS: usize = 64;
 /// The number of cells of a row that are read in two passes.
 const LOOK: usize = 4096;
 /// The number of partial sums per row.
@@ -59,7 +59,7 @@ pub fn deviation_columns<C: Cell, K: Keep<C>>(
     keep: K,
     deviations: &mut [Deviation],
 ) {
-    piece.for_each_rows::<MOST_ROWS, MOST_ROWS>(|group, rows| {
+    piece.for_each_rows::<MAX_ROWS, MAX_ROWS>(|group, rows| {
         for at in (0..piece.length).step_by(TILE) {
             let width = (piece.length - at).min(TILE);
             let mut counts = [0u64; TILE];
@@ -108,7 +108,7 @@ pub fn deviation_rows<C: Cell, K: Keep<C>>(
     keep: K,
     deviations: &mut [Deviation],
 ) {
-    piece.for_each_rows::<MOST_ROWS, MOST_ROWS>(|group, rows| {
+    piece.for_each_rows::<MAX_ROWS, MAX_ROWS>(|group, rows| {
         for row in rows {
             for cells in row.chunks(LOOK) {
                 let mut deviation = None;

@@ -7,11 +7,11 @@ use crate::grid::reduce::sums::{Sums, add_kept, add_rest, exception, run, settle
 
 /// The maximum number of rows per partial sum of a column, well below the 65,535 that its counter
 /// holds.
-const MOST_ROWS: usize = 4096;
+const MAX_ROWS: usize = 4096;
 /// The number of partial sums per row: as many as fit in a register.
 const LANES: usize = 8;
 /// The maximum number of rows of one base that are summed together.
-const MOST_STARTS: usize = 64;
+const MAX_STARTS: usize = 64;
 
 /// Sums by row where [`KernelInput::has_short_rows`].
 #[inline(always)]
@@ -20,7 +20,7 @@ pub fn sum_short_rows<C: SumInto<T>, T, K: Keep<C>>(
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    for starts in piece.starts.chunks(MOST_STARTS) {
+    for starts in piece.starts.chunks(MAX_STARTS) {
         let mut all = piece.bases();
         while let Some((bases, count)) = all.next() {
             // The lines of `add_rows` are cache lines of 64 bytes.
@@ -45,7 +45,7 @@ pub fn sum_short_columns<C: SumInto<T>, T, K: Keep<C>>(
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    for starts in piece.starts.chunks(MOST_ROWS) {
+    for starts in piece.starts.chunks(MAX_ROWS) {
         let mut all = piece.bases();
         while let Some((bases, count)) = all.next() {
             add_columns::<C, T, K>(starts, &bases[..count], piece, keep, sums);
@@ -111,7 +111,7 @@ fn add_narrow<C: SumInto<T>, T, K: Keep<C>>(
     for base in bases {
         let mut sum = C::Partial::default();
         // A 16-bit counter holds the cells of one row, or of several short ones.
-        const { assert!(MEDIUM <= u16::MAX as usize && MOST_STARTS * SHORT <= u16::MAX as usize) };
+        const { assert!(MEDIUM <= u16::MAX as usize && MAX_STARTS * SHORT <= u16::MAX as usize) };
         let mut count = C::Count::default();
         for start in starts {
             let cells = &start[base.offset..][..piece.length];
@@ -206,7 +206,7 @@ fn add_row<C: SumInto<T>, T, K: Keep<C>>(
     keep: K,
     sums: &mut Sums<'_, T>,
 ) {
-    let mut rows: [&[C::Bytes]; MOST_STARTS] = [&[]; MOST_STARTS];
+    let mut rows: [&[C::Bytes]; MAX_STARTS] = [&[]; MAX_STARTS];
     for (row, start) in rows.iter_mut().zip(starts) {
         *row = &start[base.offset..][..piece.length];
     }

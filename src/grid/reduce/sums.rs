@@ -13,7 +13,7 @@ use crate::grid::reduce::short_rows::{sum_short_columns, sum_short_rows};
 const WIDTH: usize = 32;
 /// The maximum number of rows that columns are summed over before the totals are updated. More rows
 /// mean fewer loads and stores of totals.
-const MOST_ROWS: usize = 16;
+const MAX_ROWS: usize = 16;
 /// The number of columns whose partial sums are collected before they are added to the totals.
 /// Totals are two or four times as wide as cells: if both were updated in one loop, vectors of
 /// cells would have only as many lanes as vectors of totals.
@@ -160,7 +160,7 @@ pub fn sum_columns<C: SumInto<T>, T, K: Keep<C>>(
     }
     let mut tile = [C::Partial::default(); TILE];
     let mut counts = [C::Count::default(); TILE];
-    piece.for_each_rows::<STREAMS, MOST_ROWS>(|group, rows| {
+    piece.for_each_rows::<STREAMS, MAX_ROWS>(|group, rows| {
         for start in (0..piece.length).step_by(TILE) {
             let width = (piece.length - start).min(TILE);
             let whole = width / WIDTH * WIDTH;
@@ -223,7 +223,7 @@ fn sum_few_columns<C: SumInto<T>, T, K: Keep<C>>(
     sums: &mut Sums<'_, T>,
 ) {
     let length = piece.length.min(WIDTH);
-    piece.for_each_rows::<STREAMS, MOST_ROWS>(|group, rows| {
+    piece.for_each_rows::<STREAMS, MAX_ROWS>(|group, rows| {
         let mut lanes = Lanes::<C, T>::new();
         for row in rows {
             lanes.add_rest(&row[..length], keep);

@@ -15,7 +15,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::provider::aggregate::exec::operator::ArrayAggregateExec;
 use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
-use crate::provider::aggregate::plan::groups::{MOST_GROUPS, never_fail};
+use crate::provider::aggregate::plan::groups::{MAX_GROUPS, never_fail};
 use crate::provider::aggregate::plan::program::Presence;
 use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::plans::below::{InlinedInput, below_exchange};
@@ -210,7 +210,7 @@ fn over_scan(
     let cells = blocks.rows().at_most();
     let is_small = operator.groups().is_some_and(|groups| {
         groups <= FEW_GROUPS
-            || (groups <= MOST_GROUPS as u64
+            || (groups <= MAX_GROUPS as u64
                 && cells.is_none_or(|cells| groups <= cells.saturating_mul(SPARSE)))
     });
     Ok(is_small.then(|| Arc::new(operator) as Arc<dyn ExecutionPlan>))

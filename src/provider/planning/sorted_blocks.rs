@@ -12,7 +12,7 @@ use crate::provider::planning::planned_blocks::PlannedBlocks;
 use crate::provider::planning::pruning::segments;
 
 /// The maximum number of blocks that are sorted.
-const MOST_BLOCKS: u64 = 1 << 17;
+const MAX_BLOCKS: u64 = 1 << 17;
 
 /// Sorted blocks, and the range of steps that each partition reads.
 pub(crate) struct SortedBlocks {
@@ -47,7 +47,7 @@ fn by_bounds(
     columns: &[(usize, SortOptions)],
     options: &ReadOptions,
 ) -> Result<Option<Vec<u64>>> {
-    let Some(count) = blocks.count().filter(|count| *count <= MOST_BLOCKS) else {
+    let Some(count) = blocks.count().filter(|count| *count <= MAX_BLOCKS) else {
         return Ok(None);
     };
     let mut comparators = Vec::new();

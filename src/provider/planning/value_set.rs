@@ -17,9 +17,9 @@ use crate::grid::{Steps, stored_limits};
 use crate::provider::planning::value_range::{Domain, ValueRange, around_single, of_double};
 
 /// The maximum number of ranges of a set of cell values, intermediate results included.
-const MOST_CELL_RANGES: usize = 64;
+const MAX_CELL_RANGES: usize = 64;
 /// The maximum number of ranges of a set of coordinates, intermediate results included.
-const MOST_COORDINATE_RANGES: usize = 1 << 20;
+const MAX_COORDINATE_RANGES: usize = 1 << 20;
 
 /// The values that satisfy a predicate over one column.
 ///
@@ -46,7 +46,7 @@ impl ValueSet {
     ) -> Option<(usize, Self)> {
         let solver = Solver {
             domain: &|column| cell_type(column).map(Domain::of_cells),
-            most_ranges: MOST_CELL_RANGES,
+            most_ranges: MAX_CELL_RANGES,
         };
         solver.solve(predicate)
     }
@@ -63,7 +63,7 @@ impl ValueSet {
         };
         let solver = Solver {
             domain: &|_| Some(domain.clone()),
-            most_ranges: MOST_COORDINATE_RANGES,
+            most_ranges: MAX_COORDINATE_RANGES,
         };
         Some(solver.solve(predicate)?.1.ranges)
     }
@@ -190,14 +190,14 @@ impl Solver<'_> {
             (Some(literal), None) => (self.operand(right)?, binary.op().swap()?, literal),
             _ => return None,
         };
-        let (least, greatest) = operand.around(&literal)?;
+        let (ceiling, floor) = operand.around(&literal)?;
         let (min, max) = (operand.domain.min, operand.domain.max);
         let range = match op {
-            Operator::Eq | Operator::NotEq => (least, greatest),
-            Operator::GtEq => (least, max),
-            Operator::LtEq => (min, greatest),
-            Operator::Gt => (greatest.saturating_add(1), max),
-            Operator::Lt => (min, least.saturating_sub(1)),
+            Operator::Eq | Operator::NotEq => (ceiling, floor),
+            Operator::GtEq => (ceiling, max),
+            Operator::LtEq => (min, floor),
+            Operator::Gt => (floor.saturating_add(1), max),
+            Operator::Lt => (min, ceiling.saturating_sub(1)),
             _ => return None,
         };
         let set = ValueSet::new(operand.domain, vec![range], None);
@@ -263,8 +263,8 @@ impl Operand {
             _ => {
                 let number = stored_number(literal)?;
                 let remainder = i128::from(number.rem_euclid(self.factor) > 0);
-                let greatest = number.div_euclid(self.factor);
-                return Some((greatest + remainder, greatest));
+                let floor = number.div_euclid(self.factor);
+                return Some((floor + remainder, floor));
             }
         };
         if number.is_nan() {

@@ -22,7 +22,7 @@ use crate::provider::scan::ArrayScan;
 
 /// The maximum number of expression nodes that substituting projections may produce. Stacked
 /// projections that use each other's columns more than once double the expressions at every level.
-const MOST_NODES: usize = 4096;
+const MAX_NODES: usize = 4096;
 
 /// The rows of a plan node, expressed in the columns of a node below.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl InlinedInput<Arc<dyn ExecutionPlan>> {
                     .iter()
                     .map(|projected| Arc::clone(&projected.expr))
                     .collect();
-                if below.size_over(&inner) > MOST_NODES {
+                if below.size_over(&inner) > MAX_NODES {
                     return Ok(None);
                 }
                 below.replace(&|number| inner.get(number).cloned())?;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::grid::{ChunkGrid, ChunkSelection, IndexSet, Selection};
 
 /// The maximum number of selected chunks along an axis that are stored in a list.
-const MOST_ALONG: u64 = 1 << 20;
+const MAX_ALONG: u64 = 1 << 20;
 
 /// The selected chunks along each axis of a grid, as lists.
 #[derive(Debug)]
@@ -38,14 +38,14 @@ pub(crate) struct WalkedChunk {
 
 impl ChunkWalk {
     /// Creates a walk over the selected chunks of a grid. `None` if the grid has 2^64 chunks or
-    /// more, if no chunk is selected, or more than [`MOST_ALONG`] along an axis.
+    /// more, if no chunk is selected, or more than [`MAX_ALONG`] along an axis.
     pub fn try_new(
         grid: &ChunkGrid,
         chunks: &ChunkSelection,
         selection: &Selection,
     ) -> Option<Self> {
         let mut counts = chunks.axes().iter().map(IndexSet::count);
-        if grid.count().is_none() || !counts.all(|count| (1..=MOST_ALONG).contains(&count)) {
+        if grid.count().is_none() || !counts.all(|count| (1..=MAX_ALONG).contains(&count)) {
             return None;
         }
         let mut stride = 1;

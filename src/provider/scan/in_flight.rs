@@ -10,7 +10,7 @@ use crate::provider::source::{Fetch, FetchedBlock};
 /// The maximum number of blocks that a partition of a scan, or a worker of an aggregate, fetches at
 /// a time. The number starts at one and doubles after every block, so that few blocks are fetched
 /// in vain if a limit or a dynamic filter ends the query early.
-const MOST_IN_FLIGHT: usize = 8;
+const MAX_IN_FLIGHT: usize = 8;
 
 /// The fetches of one partition or worker. Their bytes are reserved in the memory pool until the
 /// block has been read.
@@ -123,7 +123,7 @@ impl InFlight {
             PendingBlock::Started { task, bytes } => {
                 let joined = task.join().await;
                 self.count -= 1;
-                self.depth = (self.depth * 2).min(MOST_IN_FLIGHT);
+                self.depth = (self.depth * 2).min(MAX_IN_FLIGHT);
                 let failed = |error| DataFusionError::ExecutionJoin(Box::new(error));
                 (bytes, joined.map_err(failed)??)
             }

@@ -13,11 +13,11 @@ use crate::provider::planning::pruning;
 use crate::provider::scan::{ArrayScan, ScanPlan, column_indices, project};
 
 /// The maximum number of blocks that are searched for the last rows of a scan.
-const MOST_LAST_BLOCKS: u64 = 1024;
+const MAX_LAST_BLOCKS: u64 = 1024;
 
 impl ArrayScan {
     /// Returns a scan of the last blocks only, which have at least `rows` rows, in one partition;
-    /// `None` if the scan filters or limits rows, or if it takes more than [`MOST_LAST_BLOCKS`]
+    /// `None` if the scan filters or limits rows, or if it takes more than [`MAX_LAST_BLOCKS`]
     /// blocks.
     pub(in crate::provider) fn of_last_rows(&self, rows: usize) -> Result<Option<Self>> {
         let plan = self.plan.as_ref();
@@ -33,7 +33,7 @@ impl ArrayScan {
                 return Ok(None);
             };
             found = found.saturating_add(rows);
-            if count - first > MOST_LAST_BLOCKS {
+            if count - first > MAX_LAST_BLOCKS {
                 return Ok(None);
             }
         }

@@ -15,7 +15,7 @@ const PLANS: usize = 64;
 /// The maximum length of the text of a cached statement, in bytes.
 const LONGEST: usize = 2048;
 /// The maximum number of operators, columns and expressions of a cached plan.
-const MOST_PARTS: usize = 2000;
+const MAX_PARTS: usize = 2000;
 
 /// The most recently used plans.
 #[derive(Debug, Default)]
@@ -66,12 +66,12 @@ fn is_small(plan: &LogicalPlan) -> bool {
     let mut parts = 0;
     let visited = plan.apply_with_subqueries(|plan| {
         parts += 1 + plan.schema().fields().len() + plan.expressions().len();
-        Ok(match parts <= MOST_PARTS {
+        Ok(match parts <= MAX_PARTS {
             true => TreeNodeRecursion::Continue,
             false => TreeNodeRecursion::Stop,
         })
     });
-    visited.is_ok() && parts <= MOST_PARTS
+    visited.is_ok() && parts <= MAX_PARTS
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
         for number in 0..=PLANS {
             assert_eq!(plans.get(&text(number)).is_some(), number != 1, "{number}");
         }
-        let columns: Vec<_> = (0..MOST_PARTS).map(|number| number.to_string()).collect();
+        let columns: Vec<_> = (0..MAX_PARTS).map(|number| number.to_string()).collect();
         let long = format!("SELECT {}", columns.join(", "));
         let statement = Statement::plan(&session, &long).await.unwrap();
         plans.keep("short", &statement);

@@ -13,7 +13,7 @@ use crate::{Chart, Content};
 use std::collections::BTreeMap;
 
 /// The maximum number of points with a tooltip.
-const MOST_PLACES: usize = 5000;
+const MAX_PLACES: usize = 5000;
 
 /// Lays out a chart.
 pub fn scene(chart: &Chart) -> Result<Scene, String> {
@@ -98,7 +98,7 @@ impl Page {
                 });
             }
         }
-        let step = texts.len().div_ceil(MOST_PLACES).max(1);
+        let step = texts.len().div_ceil(MAX_PLACES).max(1);
         let places = texts.into_values().step_by(step).map(|(x, values)| {
             (
                 self.x(&lines.x, x),

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use tet_sql::provider::sql::budget::parse;
 
 /// The maximum number of tables of a schema that are listed.
-const MOST_TABLES: usize = 12;
+const MAX_TABLES: usize = 12;
 
 /// Functions of other systems and their equivalents here.
 const EQUIVALENTS: [(&str, &str); 31] = [
@@ -267,12 +267,12 @@ fn schema_advice(missing: &TableReference, listed: &[Listed]) -> Option<String> 
     if tables.is_empty() {
         return None;
     }
-    let more = if tables.len() > MOST_TABLES {
+    let more = if tables.len() > MAX_TABLES {
         ", ..."
     } else {
         ""
     };
-    let shown = tables[..tables.len().min(MOST_TABLES)].join(", ");
+    let shown = tables[..tables.len().min(MAX_TABLES)].join(", ");
     Some(format!(
         "; {table} is a schema with the tables {shown}{more}"
     ))

@@ -15,8 +15,8 @@ use tet_sql::grid::{Axis, CoordinateKey, SortedCoordinates, WrittenTime};
 use tet_sql::provider::plans::lineage::origin;
 
 /// The maximum number of coordinates that are searched for one dimension.
-const MOST_COORDINATES: u64 = 1 << 20;
-const MOST_HINTS: usize = 8;
+const MAX_COORDINATES: u64 = 1 << 20;
+const MAX_HINTS: usize = 8;
 /// The names of axes whose coordinates repeat every 360 degrees.
 const LONGITUDES: [&str; 3] = ["lon", "long", "longitude"];
 
@@ -31,7 +31,7 @@ pub fn hints(plan: &LogicalPlan) -> Vec<String> {
         node.apply_expressions(|expression| {
             expression.apply(|expression| {
                 for comparison in Comparison::all_of(expression) {
-                    if hints.len() == MOST_HINTS {
+                    if hints.len() == MAX_HINTS {
                         return Ok(TreeNodeRecursion::Stop);
                     }
                     let dimension = dimensions.find(&inputs, comparison.column);
@@ -203,7 +203,7 @@ struct Target {
 impl Searched {
     /// Returns `None` if the dimension has labels, no coordinates, or too many coordinates.
     fn of(name: &str, axes: &[&Axis]) -> Option<Self> {
-        let is_long = |axis: &&Axis| axis.length() > MOST_COORDINATES / axes.len() as u64;
+        let is_long = |axis: &&Axis| axis.length() > MAX_COORDINATES / axes.len() as u64;
         let coordinates = match axes.iter().any(is_long) {
             true => None,
             false => SortedCoordinates::try_new(axes).ok().flatten(),

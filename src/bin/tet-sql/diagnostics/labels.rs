@@ -7,10 +7,10 @@ use datafusion::error::DataFusionError;
 use tet_sql::grid::Axis;
 
 /// The maximum number of labels of an axis that are read.
-const MOST_LABELS: u64 = 1 << 16;
+const MAX_LABELS: u64 = 1 << 16;
 
 /// The maximum number of times of an axis that are read.
-const MOST_TIMES: u64 = 1 << 20;
+const MAX_TIMES: u64 = 1 << 20;
 
 /// Returns the coordinates of an axis of times or dates as text, unless there are too many.
 pub fn times_of_axis(axis: &Axis) -> Option<Vec<String>> {
@@ -18,7 +18,7 @@ pub fn times_of_axis(axis: &Axis) -> Option<Vec<String>> {
         axis.data_type(),
         DataType::Timestamp(..) | DataType::Date32 | DataType::Date64
     );
-    if !is_time || axis.length() > MOST_TIMES {
+    if !is_time || axis.length() > MAX_TIMES {
         return None;
     }
     texts(&axis.coordinates().ok()?.slice(0..axis.length())).ok()
@@ -30,7 +30,7 @@ pub fn of_axis(axis: &Axis) -> Option<Vec<String>> {
         axis.data_type(),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
     );
-    if !is_text || axis.length() > MOST_LABELS {
+    if !is_text || axis.length() > MAX_LABELS {
         return None;
     }
     let labels: ArrayRef = axis.coordinates().ok()?.slice(0..axis.length());

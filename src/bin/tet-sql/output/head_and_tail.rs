@@ -25,7 +25,7 @@ use tokio::time::{Instant, timeout_at};
 /// rows.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The maximum number of rows that are sorted completely to find the last ones.
-const MOST_SORTED: usize = 1 << 20;
+const MAX_SORTED: usize = 1 << 20;
 /// Operators that pass rows on as they arrive.
 const STREAMED: [&str; 7] = [
     "CoalesceBatchesExec",
@@ -101,7 +101,7 @@ impl Reader<'_> {
             };
             return Ok(ends);
         }
-        let is_small = rows.get_value().is_some_and(|rows| *rows <= MOST_SORTED);
+        let is_small = rows.get_value().is_some_and(|rows| *rows <= MAX_SORTED);
         if is_sorted(plan.as_ref()) && !is_small {
             return self.first(frame, limit).await;
         }

@@ -14,7 +14,7 @@ use tet_sql::FormatRegistry;
 use tet_sql_plot::{Characters, Chart, ChartKind, Colours};
 
 /// The maximum number of rows that a chart is drawn from.
-const MOST_ROWS: usize = 4 << 20;
+const MAX_ROWS: usize = 4 << 20;
 /// The size of a chart, in columns and lines, if standard output is not a terminal.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 /// The lines of a terminal that stay free for the prompt and the text below it.
@@ -61,10 +61,10 @@ pub async fn chart(
     while let Some(batch) = stream.next().await {
         let batch = batch?;
         rows += batch.num_rows();
-        if rows > MOST_ROWS {
+        if rows > MAX_ROWS {
             return Err(Failure::message(format!(
                 "the result has more than {} rows, too many to draw: reduce it with GROUP BY or LIMIT",
-                grouped(MOST_ROWS)
+                grouped(MAX_ROWS)
             ))
             .into());
         }

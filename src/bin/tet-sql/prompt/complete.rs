@@ -8,10 +8,10 @@ use crate::prompt::scope::{self, CursorContext};
 use datafusion::sql::sqlparser::dialect::Dialect;
 
 /// The maximum number of labels that are offered.
-const MOST_LABELS: usize = 1000;
+const MAX_LABELS: usize = 1000;
 /// The maximum number of times that are listed one by one. More times are listed by their common
 /// prefixes.
-const MOST_TIMES: usize = 24;
+const MAX_TIMES: usize = 24;
 /// The lengths of times that are cut after the year, month, day, hour, minute and second.
 const TIME_LENGTHS: [usize; 6] = [4, 7, 10, 13, 16, 19];
 
@@ -176,7 +176,7 @@ impl Names {
             .filter(|(dimension, _)| same(dimension, column))
             .flat_map(|(_, labels)| labels)
             .filter(|label| label.to_lowercase().starts_with(&word));
-        let mut labels: Vec<String> = labels.take(MOST_LABELS).cloned().collect();
+        let mut labels: Vec<String> = labels.take(MAX_LABELS).cloned().collect();
         labels.sort();
         labels.dedup();
         let mut found = quoted(labels, true);
@@ -201,7 +201,7 @@ impl Names {
             .into_iter()
             .filter(|length| *length > word.len())
         {
-            if times.len() <= MOST_TIMES {
+            if times.len() <= MAX_TIMES {
                 break;
             }
             let mut parts: Vec<&str> = times

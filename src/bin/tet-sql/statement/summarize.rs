@@ -23,9 +23,9 @@ use tet_sql::grid::Axis;
 
 /// The maximum number of cells of an array whose values are read row by row for quantiles and
 /// distinct counts.
-const MOST_ROWS: u64 = 10_000_000;
+const MAX_ROWS: u64 = 10_000_000;
 /// The maximum number of coordinates of an axis that are summarized in memory.
-const MOST_COORDINATES: u64 = 1 << 20;
+const MAX_COORDINATES: u64 = 1 << 20;
 /// The keywords that a query begins with.
 const QUERIES: [&str; 4] = ["SELECT", "WITH", "VALUES", "FROM"];
 /// The columns of the result.
@@ -113,11 +113,11 @@ fn of_array(
     let rows = schema.fields().iter().map(|field| {
         let (name, data_type) = (field.name(), field.data_type());
         match axes.iter().find(|axis| axis.name() == name) {
-            Some(axis) if axis.length() > 0 && axis.length() <= MOST_COORDINATES => {
+            Some(axis) if axis.length() > 0 && axis.length() <= MAX_COORDINATES => {
                 of_axis(axis, data_type, cells)
             }
             Some(_) => Ok(of_column(name, data_type, false)),
-            None => Ok(of_column(name, data_type, cells <= MOST_ROWS)),
+            None => Ok(of_column(name, data_type, cells <= MAX_ROWS)),
         }
     });
     rows.collect()

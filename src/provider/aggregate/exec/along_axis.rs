@@ -43,9 +43,9 @@ pub(crate) struct AlongAxis<'a> {
     /// The index of the table's column.
     column: usize,
     /// The classes of grids with the same selected coordinates along the axis.
-    same: GridClasses,
+    classes: GridClasses,
     /// The groups along the axis, if the query groups by it.
-    grouped: Option<&'a GroupAxis>,
+    group_axis: Option<&'a GroupAxis>,
     /// The grids, by their groups along all other axes.
     grids: Vec<GroupedGrids>,
 }
@@ -107,9 +107,9 @@ impl<'a> AlongAxis<'a> {
     pub fn try_new(job: &'a Job, column: usize) -> Result<Self> {
         let parts: Vec<&GridSelection> = job.grid_selections().map(|part| &part.part).collect();
         let mut axes = job.groups.axes().iter();
-        let grouped = axes.find(|axis| axis.column == column);
-        let same = match grouped {
-            Some(axis) => axis.same.clone(),
+        let group_axis = axes.find(|axis| axis.column == column);
+        let classes = match group_axis {
+            Some(axis) => axis.classes.clone(),
             None => GridClasses::of(column, &parts)?,
         };
         let selections = parts.iter().map(|part| (&part.selection, &part.selection));
@@ -118,8 +118,8 @@ impl<'a> AlongAxis<'a> {
             job,
             parts,
             column,
-            same,
-            grouped,
+            classes,
+            group_axis,
         })
     }
 
@@ -134,8 +134,8 @@ impl<'a> AlongAxis<'a> {
             Reduced::Sum | Reduced::Average => Some(field.data_type()),
             _ => None,
         };
-        let mut totals = Vec::with_capacity(self.same.firsts.len());
-        for number in 0..self.same.firsts.len() {
+        let mut totals = Vec::with_capacity(self.classes.firsts.len());
+        for number in 0..self.classes.firsts.len() {
             let along = self.along(number)?;
             let mut of_class = Vec::new();
             for ranks in segments(along.count()) {
@@ -147,7 +147,7 @@ impl<'a> AlongAxis<'a> {
             totals.push(of_class);
         }
         let groups = self.job.groups.count();
-        let stride = self.grouped.map_or(0, |axis| axis.stride);
+        let stride = self.group_axis.map_or(0, |axis| axis.stride);
         let mut counts = vec![0u64; groups];
         let (mut floats, mut integers) = match sum_type {
             None => (Vec::new(), Vec::new()),
@@ -157,7 +157,7 @@ impl<'a> AlongAxis<'a> {
         for grids in &self.grids {
             let mut classes: BTreeMap<usize, u64> = BTreeMap::new();
             for (part, times) in &grids.parts {
-                let of_class = self.same.of_part[*part].map(|class| classes.entry(class));
+                let of_class = self.classes.of_part[*part].map(|class| classes.entry(class));
                 if let Some(entry) = of_class {
                     let sum = entry.or_default();
                     *sum = sum.saturating_add(*times);
@@ -209,14 +209,14 @@ impl<'a> AlongAxis<'a> {
     ) -> Result<SharedResults> {
         let (sets, of_groups) = self.sets(&memory).await?;
         // For each class of grids, the sets that contain a grid of the class.
-        let mut with: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.same.firsts.len()];
+        let mut with: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.classes.firsts.len()];
         for (set, members) in sets.iter().enumerate() {
             let grids = members.iter().flat_map(|member| &self.grids[*member].parts);
-            for class in grids.filter_map(|(part, _)| self.same.of_part[*part]) {
+            for class in grids.filter_map(|(part, _)| self.classes.of_part[*part]) {
                 with[class].insert(set);
             }
         }
-        let count = self.grouped.map_or(1, |axis| axis.count);
+        let count = self.group_axis.map_or(1, |axis| axis.count);
         let all = sets.len() * count;
         let (is_grouped, schema) = (self.job.program.is_grouped(), &self.job.schema);
         let before = memory.size();
@@ -252,7 +252,7 @@ impl<'a> AlongAxis<'a> {
         Ok(SharedResults {
             values,
             of_groups,
-            axis: self.grouped.map(|axis| (axis.stride, axis.count)),
+            axis: self.group_axis.map(|axis| (axis.stride, axis.count)),
             _memory: memory,
         })
     }
@@ -266,7 +266,7 @@ impl<'a> AlongAxis<'a> {
         if self.grids.len() <= 1 {
             return Ok((vec![(0..self.grids.len()).collect()], None));
         }
-        let axis = self.grouped.map(|axis| (axis.stride, axis.count));
+        let axis = self.group_axis.map(|axis| (axis.stride, axis.count));
         let groups = self.job.groups.count() / axis.map_or(1, |(_, count)| count);
         // A set is another set with one more member. The first is the empty set.
         let mut nodes: Vec<(u32, usize)> = vec![(0, 0)];
@@ -274,7 +274,7 @@ impl<'a> AlongAxis<'a> {
         for (member, grids) in self.grids.iter().enumerate() {
             let mut extended: HashMap<u32, u32> = HashMap::new();
             grids.counts.for_each(|group, _| {
-                let set = &mut of_groups[without(group, axis)];
+                let set = &mut of_groups[without_axis(group, axis)];
                 let before = *set;
                 *set = *extended.entry(before).or_insert_with(|| {
                     nodes.push((before, member));
@@ -308,7 +308,7 @@ impl<'a> AlongAxis<'a> {
 
     /// Returns the coordinates that all grids of a class share.
     fn along(&self, number: usize) -> Result<SelectedCoordinates<'_>> {
-        SelectedCoordinates::of(self.parts[self.same.firsts[number]], self.column)
+        SelectedCoordinates::of(self.parts[self.classes.firsts[number]], self.column)
     }
 
     /// Evaluates the filter and the arguments of an aggregate on the coordinates with these ranks.
@@ -339,7 +339,7 @@ impl<'a> AlongAxis<'a> {
         let positions = (0..(ranks.end - ranks.start) as usize).filter(is_kept);
         Ok(AxisRows {
             arguments: arguments.collect::<Result<_>>()?,
-            groups: match self.grouped.map(|axis| &axis.ordinals[number]) {
+            groups: match self.group_axis.map(|axis| &axis.ordinals[number]) {
                 Some(ordinals) => positions
                     .map(|position| ordinals.of(ranks.start as usize + position))
                     .collect(),
@@ -394,7 +394,7 @@ fn segments(count: u64) -> impl Iterator<Item = Range<u64>> {
 
 /// Returns the index of a group among the groups along all axes but one, which is given by its
 /// stride and its number of groups.
-fn without(group: usize, axis: Option<(usize, usize)>) -> usize {
+fn without_axis(group: usize, axis: Option<(usize, usize)>) -> usize {
     axis.map_or(group, |(stride, count)| {
         group / (stride * count) * stride + group % stride
     })
@@ -429,7 +429,7 @@ impl SharedResults {
     ) -> Result<ArrayRef> {
         let result = |group: usize| {
             let sets = self.of_groups.as_ref();
-            let set = sets.map_or(0, |sets| sets[without(group, self.axis)] as usize);
+            let set = sets.map_or(0, |sets| sets[without_axis(group, self.axis)] as usize);
             let along = |(stride, count)| set * count + group / stride % count;
             self.axis.map_or(set, along) as u64
         };

@@ -26,7 +26,7 @@ use crate::provider::scan::ArrayScan;
 use crate::provider::scan::metrics::ScanMetrics;
 
 /// The maximum number of bytes of all workers' results together, if there is more than one worker.
-const MOST_BYTES: usize = 1 << 30;
+const MAX_BYTES: usize = 1 << 30;
 
 /// One execution of the operator.
 pub(crate) struct Run {
@@ -132,7 +132,7 @@ impl Run {
     ) -> Result<(Vec<MemoryReservation>, MemoryReservation)> {
         let bytes = job.bytes()?;
         let answer = job.answer_bytes();
-        let affordable = (MOST_BYTES / bytes.max(1)).max(1);
+        let affordable = (MAX_BYTES / bytes.max(1)).max(1);
         let mut workers = workers.min(affordable);
         loop {
             match self.reserve_for(bytes, workers, answer) {

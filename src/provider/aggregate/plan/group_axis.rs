@@ -29,7 +29,7 @@ pub(crate) struct GroupAxis {
     /// The difference between the group indices of neighbouring groups along the axis.
     pub stride: usize,
     /// The classes of grids with the same selected coordinates along the axis.
-    pub same: GridClasses,
+    pub classes: GridClasses,
     /// For each class of grids, the group ordinal of each selected index.
     pub ordinals: Vec<Ordinals>,
 }
@@ -60,17 +60,17 @@ impl GroupAxis {
         expressions: &[&Arc<dyn PhysicalExpr>],
         parts: &[&GridSelection],
     ) -> Result<Self> {
-        let same = GridClasses::of(column, parts)?;
+        let classes = GridClasses::of(column, parts)?;
         let mut axis = Self {
             column,
             values: Vec::new(),
             count: 0,
             stride: 0,
-            ordinals: Vec::with_capacity(same.firsts.len()),
-            same,
+            ordinals: Vec::with_capacity(classes.firsts.len()),
+            classes,
         };
         let is_bare = |expr: &&Arc<dyn PhysicalExpr>| expr.downcast_ref::<Column>().is_some();
-        if let [first] = axis.same.firsts[..]
+        if let [first] = axis.classes.firsts[..]
             && expressions.iter().all(is_bare)
             && let Some(axis_of_grid) = parts[first].grid.axes().get(column)
             && axis_of_grid.monotonicity()? != Monotonicity::None
@@ -84,9 +84,9 @@ impl GroupAxis {
         }
         let mut converter: Option<RowConverter> = None;
         let mut known: HashMap<Box<[u8]>, u32> = HashMap::new();
-        let mut evaluated = Vec::with_capacity(axis.same.firsts.len());
+        let mut evaluated = Vec::with_capacity(axis.classes.firsts.len());
         let mut firsts: Vec<(usize, usize)> = Vec::new();
-        for (number, first) in axis.same.firsts.iter().enumerate() {
+        for (number, first) in axis.classes.firsts.iter().enumerate() {
             let along = SelectedCoordinates::of(parts[*first], column)?;
             let coordinates = along.coordinates(0..along.count())?;
             let values = evaluate(expressions, along.name, coordinates)?;
@@ -136,7 +136,7 @@ impl GroupAxis {
     /// Returns the group ordinal of each selected index of a grid; `None` if the grid has no
     /// selected cells.
     pub fn ordinals(&self, part: usize) -> Option<&Ordinals> {
-        Some(&self.ordinals[self.same.of_part[part]?])
+        Some(&self.ordinals[self.classes.of_part[part]?])
     }
 
     /// Returns the terms of the group index along the axis, for some selected indices of a grid.

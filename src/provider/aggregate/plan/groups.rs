@@ -20,9 +20,9 @@ use crate::provider::plans::below::may_fail;
 use crate::provider::source::GridSelection;
 
 /// The maximum number of groups of an aggregation. DataFusion's own plan computes larger ones.
-pub(crate) const MOST_GROUPS: usize = 1 << 26;
+pub(crate) const MAX_GROUPS: usize = 1 << 26;
 /// The maximum number of coordinates on which expressions are evaluated while a query is planned.
-const MOST_TRIED: u64 = 1 << 20;
+const MAX_TRIED: u64 = 1 << 20;
 
 /// The groups of an aggregation: the cross product of the groups along the single axes.
 ///
@@ -88,7 +88,7 @@ pub(crate) fn most_groups(columns: &[usize], parts: &[GridSelection]) -> Option<
 }
 
 /// Returns `true` if none of these expressions, each over one of `columns`, fails on a selected
-/// coordinate. Evaluates the expressions on at most [`MOST_TRIED`] coordinates; beyond that only
+/// coordinate. Evaluates the expressions on at most [`MAX_TRIED`] coordinates; beyond that only
 /// checks which operations the expressions consist of.
 pub(crate) fn never_fail(
     expressions: &[Arc<dyn PhysicalExpr>],
@@ -99,7 +99,7 @@ pub(crate) fn never_fail(
         let Ok(along) = SelectedCoordinates::of(part, column) else {
             return true;
         };
-        if along.count() > MOST_TRIED {
+        if along.count() > MAX_TRIED {
             return may_fail(expr);
         }
         let coordinates = along.coordinates(0..along.count());
@@ -119,7 +119,7 @@ impl Groups {
     ///
     /// # Errors
     /// Fails if coordinates cannot be read, an expression fails, or there are more than
-    /// [`MOST_GROUPS`] groups.
+    /// [`MAX_GROUPS`] groups.
     pub fn try_new(
         expressions: &[Arc<dyn PhysicalExpr>],
         columns: &[usize],
@@ -155,8 +155,8 @@ impl Groups {
         for axis in order.into_iter().rev() {
             axes[axis].stride = count;
             count = match count.checked_mul(axes[axis].count) {
-                Some(count) if count <= MOST_GROUPS => count,
-                _ => return resources_err!("there are more than {MOST_GROUPS} groups"),
+                Some(count) if count <= MAX_GROUPS => count,
+                _ => return resources_err!("there are more than {MAX_GROUPS} groups"),
             };
         }
         Ok(Self {
@@ -364,7 +364,7 @@ impl<'a> AxisCounts<'a> {
     /// Returns the index into `distinct` for a grid.
     fn place(&mut self, part: usize, selection: &Selection, wanted: &'a Selection) -> usize {
         let set = wanted.axes().get(self.axis.column);
-        let key = (self.axis.same.of_part[part], set);
+        let key = (self.axis.classes.of_part[part], set);
         *self.known.entry(key).or_insert_with(|| {
             let indices = set.into_iter().flat_map(IndexSet::ranges);
             let counts = index_counts(&self.axis.terms(part, selection, indices));

@@ -25,7 +25,7 @@ use crate::provider::source::CellFormat;
 
 /// The maximum number of bounds of one reduction. A reduction scans all cells once per bound, so
 /// beyond this limit the predicate is evaluated row by row.
-const MOST_BOUNDS: usize = 8;
+const MAX_BOUNDS: usize = 8;
 
 /// A reduction of the cells of one attribute to one result per group.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,7 +107,7 @@ impl CountedValues {
             true => set.other_bounds(),
             false => set.bounds(),
         };
-        (bounds.len() <= MOST_BOUNDS).then_some(bounds)
+        (bounds.len() <= MAX_BOUNDS).then_some(bounds)
     }
 }
 
