@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The result type of the format layer.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The file, dataset and chunk that an error is about.
+/// The file, and the dataset, chunk or other part of the file, that an error is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorLocation {
     /// The path of the file.
@@ -17,6 +17,8 @@ pub struct ErrorLocation {
     pub dataset: Option<String>,
     /// The chunk's indices in the chunk grid, if the error concerns a single chunk.
     pub chunk: Option<Vec<u64>>,
+    /// The part of the file, in the words of its format, such as `row group 3, page 1`.
+    pub part: Option<String>,
 }
 
 impl ErrorLocation {
@@ -26,6 +28,7 @@ impl ErrorLocation {
             path: path.to_path_buf(),
             dataset: None,
             chunk: None,
+            part: None,
         }
     }
 
@@ -44,6 +47,14 @@ impl ErrorLocation {
             ..Self::dataset(path, dataset)
         }
     }
+
+    /// Locates an error that concerns one part of a file, in the words of its format.
+    pub fn part(path: &Path, part: impl Into<String>) -> Self {
+        Self {
+            part: Some(part.into()),
+            ..Self::file(path)
+        }
+    }
 }
 
 impl fmt::Display for ErrorLocation {
@@ -54,6 +65,9 @@ impl fmt::Display for ErrorLocation {
         }
         if let Some(chunk) = &self.chunk {
             write!(f, ", chunk {chunk:?}")?;
+        }
+        if let Some(part) = &self.part {
+            write!(f, ", {part}")?;
         }
         Ok(())
     }

@@ -5,6 +5,8 @@ pub mod array;
 mod foreign;
 pub mod io;
 pub mod npy;
+#[cfg(feature = "tatami")]
+pub mod tatami;
 pub mod tet;
 #[cfg(feature = "zarr")]
 pub mod zarr;

@@ -9,6 +9,8 @@ pub mod packages;
 pub mod reference;
 pub mod registered;
 pub mod repairs;
+#[cfg(feature = "tatami")]
+pub mod tatami;
 pub mod writer;
 #[cfg(feature = "zarr")]
 pub mod zarr;

@@ -1,0 +1,230 @@
+//! Encodings of lists of `u32`: bit packing, group varint, and bit packing with exceptions (PFORDELTA).
+
+use crate::format::tatami::bytes::{Cursor, put_varint};
+use crate::format::tatami::fault::Fault;
+
+/// Returns the number of bytes of `count` packed values.
+pub fn packed_bytes(count: usize, width: u32) -> usize {
+    (count * width as usize).div_ceil(8)
+}
+
+/// Returns the number of bits of `value`, at least 1.
+pub fn bit_width(value: u32) -> u32 {
+    (32 - value.leading_zeros()).max(1)
+}
+
+/// Fills `out` with packed values of `width` bits each, lowest bits first. Returns the bytes after them.
+pub fn read_packed(cursor: &mut Cursor<'_>, width: u32, out: &mut [u32]) -> Result<(), Fault> {
+    if !(1..=32).contains(&width) {
+        return Err(Fault::new("bit width", width, "1 to 32"));
+    }
+    let bytes = cursor.take("packed values", packed_bytes(out.len(), width))?;
+    unpack(bytes, width as usize, out);
+    Ok(())
+}
+
+/// Unpacks from exactly [`packed_bytes`] bytes.
+fn unpack(bytes: &[u8], width: usize, out: &mut [u32]) {
+    let mask = (1u64 << width) - 1;
+    // The fast path reads values through eight-byte words inside `bytes`. A value begins in the first byte
+    // of its word, so it needs at most 7 + 32 bits.
+    let whole = match bytes.len().checked_sub(8) {
+        Some(last) => ((last * 8 + 7) / width + 1).min(out.len()),
+        None => 0,
+    };
+    let (whole, tail) = out.split_at_mut(whole);
+    let mut bit = 0;
+    for value in whole {
+        let word = bytes
+            .get(bit >> 3..)
+            .and_then(|rest| rest.first_chunk())
+            .copied();
+        *value = ((u64::from_le_bytes(word.unwrap_or_default()) >> (bit & 7)) & mask) as u32;
+        bit += width;
+    }
+    let rest = bytes.get(bit >> 3..).unwrap_or_default();
+    let mut padded = [0; 24];
+    padded[..rest.len()].copy_from_slice(rest);
+    bit &= 7;
+    for value in tail {
+        let word = padded
+            .get(bit >> 3..)
+            .and_then(|rest| rest.first_chunk())
+            .copied();
+        *value = ((u64::from_le_bytes(word.unwrap_or_default()) >> (bit & 7)) & mask) as u32;
+        bit += width;
+    }
+}
+
+/// Appends the low `width` bits of each value, lowest bits first.
+pub fn put_packed(out: &mut Vec<u8>, width: u32, values: &[u32]) {
+    let mask = (1u64 << width) - 1;
+    let (mut word, mut bits) = (0u64, 0);
+    for &value in values {
+        word |= (u64::from(value) & mask) << bits;
+        bits += width;
+        while bits >= 8 {
+            out.push(word as u8);
+            word >>= 8;
+            bits -= 8;
+        }
+    }
+    if bits > 0 {
+        out.push(word as u8);
+    }
+}
+
+/// Fills `out` with values in group varint encoding: a control byte per four values holds their lengths.
+pub fn read_group_varint(cursor: &mut Cursor<'_>, out: &mut [u32]) -> Result<(), Fault> {
+    for group in out.chunks_mut(4) {
+        let mut control = cursor.byte("group varint")?;
+        for value in group {
+            let length = usize::from(control & 3) + 1;
+            control >>= 2;
+            let mut bytes = [0; 4];
+            bytes[..length].copy_from_slice(cursor.take("group varint", length)?);
+            *value = u32::from_le_bytes(bytes);
+        }
+    }
+    Ok(())
+}
+
+/// Appends values in group varint encoding.
+pub fn put_group_varint(out: &mut Vec<u8>, values: &[u32]) {
+    for group in values.chunks(4) {
+        let control = out.len();
+        out.push(0);
+        for (index, &value) in group.iter().enumerate() {
+            let length = bit_width(value).div_ceil(8) as usize;
+            out[control] |= (length as u8 - 1) << (2 * index);
+            out.extend_from_slice(&value.to_le_bytes()[..length]);
+        }
+    }
+}
+
+/// Fills `out`, of at most 256 values, with values in PFORDELTA encoding.
+pub fn read_pfor(cursor: &mut Cursor<'_>, out: &mut [u32]) -> Result<(), Fault> {
+    let [width, exceptions] = cursor.array("pfor header")?;
+    // The exceptions come before the packed values, which they overwrite.
+    let mut after = cursor.clone();
+    for _ in 0..exceptions {
+        after.byte("pfor exception")?;
+        after.varint("pfor exception")?;
+    }
+    read_packed(&mut after, u32::from(width), out)?;
+    for _ in 0..exceptions {
+        let position = usize::from(cursor.byte("pfor exception")?);
+        let value = cursor.varint("pfor exception")?;
+        let value = u32::try_from(value)
+            .map_err(|_| Fault::new("pfor exception", value, "at most 32 bits"))?;
+        let count = out.len();
+        *out.get_mut(position).ok_or_else(|| {
+            Fault::new(
+                "position of a pfor exception",
+                position,
+                format!("less than {count}"),
+            )
+        })? = value;
+    }
+    *cursor = after;
+    Ok(())
+}
+
+/// Appends at most 256 values in PFORDELTA encoding, with the width that takes the fewest bytes. The limit
+/// follows from the index of an exception, which is a single byte.
+pub fn put_pfor(out: &mut Vec<u8>, values: &[u32]) {
+    // The bytes of exceptions by the width of the value, then by the chosen width.
+    let mut bytes_of_width = [0; 33];
+    let mut most = 1;
+    for &value in values {
+        let width = bit_width(value);
+        bytes_of_width[width as usize] += 1 + width.div_ceil(7) as usize;
+        most = most.max(width);
+    }
+    let (mut best, mut best_bytes, mut exceptions) = (most, usize::MAX, 0);
+    for width in (1..=most).rev() {
+        let bytes = packed_bytes(values.len(), width) + exceptions;
+        // The narrowest of equally good widths.
+        if bytes <= best_bytes {
+            (best, best_bytes) = (width, bytes);
+        }
+        exceptions += bytes_of_width[width as usize];
+    }
+    let is_exception = |value: u32| bit_width(value) > best;
+    let count = values.iter().filter(|&&value| is_exception(value)).count();
+    // 256 values are never all exceptions: the largest width has none.
+    out.extend_from_slice(&[best as u8, count as u8]);
+    for (position, &value) in values.iter().enumerate() {
+        if is_exception(value) {
+            out.push(position as u8);
+            put_varint(out, u64::from(value));
+        }
+    }
+    put_packed(out, best, values);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_round_trip_in_every_encoding() {
+        let mut state = 1u64;
+        let mut random = move || {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 33) as u32
+        };
+        for width in 1..=32 {
+            for count in [0, 1, 2, 3, 4, 5, 7, 8, 9, 31, 127, 128, 255, 256] {
+                let values: Vec<u32> = (0..count)
+                    .map(|_| match random() % 20 {
+                        0 => random().wrapping_mul(3),
+                        _ => random().wrapping_mul(3) >> (32 - width),
+                    })
+                    .collect();
+                let low: Vec<u32> = values
+                    .iter()
+                    .map(|&v| (u64::from(v) % (1 << width)) as u32)
+                    .collect();
+                let mut out = vec![0; count];
+                let mut bytes = Vec::new();
+                put_packed(&mut bytes, width, &values);
+                let mut cursor = Cursor::new(&bytes);
+                read_packed(&mut cursor, width, &mut out).unwrap();
+                assert_eq!((&out, cursor.remaining()), (&low, 0));
+                for encoding in 0..2 {
+                    let mut bytes = Vec::new();
+                    match encoding {
+                        0 => put_group_varint(&mut bytes, &values),
+                        _ => put_pfor(&mut bytes, &values),
+                    }
+                    let mut read = |bytes: &[u8]| {
+                        let mut cursor = Cursor::new(bytes);
+                        match encoding {
+                            0 => read_group_varint(&mut cursor, &mut out)?,
+                            _ => read_pfor(&mut cursor, &mut out)?,
+                        }
+                        assert_eq!(cursor.remaining(), 0);
+                        Ok::<_, Fault>(out.clone())
+                    };
+                    assert_eq!(read(&bytes).unwrap(), values);
+                    for length in 0..bytes.len() {
+                        assert!(read(&bytes[..length]).is_err());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn widths_and_positions_are_checked() {
+        let mut out = [0; 4];
+        assert!(read_packed(&mut Cursor::new(&[0; 99]), 33, &mut out).is_err());
+        assert!(read_pfor(&mut Cursor::new(&[0, 0, 0]), &mut out).is_err());
+        assert!(read_pfor(&mut Cursor::new(&[1, 1, 4, 9, 0]), &mut out).is_err());
+        read_pfor(&mut Cursor::new(&[1, 1, 3, 9, 0b0101]), &mut out).unwrap();
+        assert_eq!(out, [1, 0, 1, 9]);
+    }
+}

@@ -1,0 +1,250 @@
+//! Collections: several files that a manifest lists with their rows and zones. A manifest is a log of
+//! added and removed members.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::{Error, ErrorLocation, Result};
+use crate::format::tatami::bounds::ValueBounds;
+use crate::format::tatami::bytes::Cursor;
+use crate::format::tatami::checks::check_bounds;
+use crate::format::tatami::fault::Fault;
+use crate::format::tatami::header::check_crc;
+use crate::format::tatami::row_group::Bounds;
+use crate::format::tatami::types::ColumnType;
+
+/// The file name of a manifest.
+pub const MANIFEST_NAME: &str = "tatami.manifest";
+/// The first four bytes of a manifest.
+pub const MANIFEST_MAGIC: [u8; 4] = *b"TMAN";
+
+/// The largest manifest that is read, in bytes.
+pub const MAX_MANIFEST_BYTES: u64 = 1 << 30;
+
+pub(super) const MANIFEST_VERSION: u8 = 1;
+pub(super) const RECORD_ADD: u8 = 1;
+pub(super) const RECORD_REMOVE: u8 = 2;
+pub(super) const RECORD_SET_TIER: u8 = 3;
+
+/// The bounds of a column over a whole file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberZone {
+    /// The name of the column.
+    pub column: String,
+    /// The type of the column.
+    pub column_type: ColumnType,
+    /// The bounds.
+    pub bounds: Bounds,
+}
+
+impl MemberZone {
+    /// Returns the bounds of the values of the column, nulls excluded.
+    pub fn value_bounds(&self) -> ValueBounds<'_> {
+        ValueBounds::new(self.column_type, Some(&self.bounds))
+    }
+}
+
+/// A member of a collection: one file, as the manifest describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// The path, relative to the directory of the manifest.
+    pub path: PathBuf,
+    /// The identifier of the member.
+    pub uuid: [u8; 16],
+    /// The number of rows.
+    pub rows: u64,
+    /// The length of the file in bytes.
+    pub bytes: u64,
+    /// The bounds of the sort key, if there is one.
+    pub sort_key: Option<MemberZone>,
+    /// The zones of columns.
+    pub zones: Vec<MemberZone>,
+    /// The storage tier, a number chosen by the program that manages the collection.
+    pub tier: u8,
+    /// The names of the web crawls that the rows come from.
+    pub crawls: Vec<String>,
+    /// The creation time in milliseconds since 1970-01-01, or 0.
+    pub created_ms: u64,
+    /// The checksum of the file's footer.
+    pub footer_crc: u32,
+}
+
+/// A collection: the live members of a manifest, which were added and not removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Collection {
+    path: PathBuf,
+    members: Vec<Member>,
+}
+
+impl Collection {
+    /// Reads a manifest. The log ends before the first record that is cut off or has a wrong checksum, since
+    /// such a record is left by an interrupted append.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, is not a manifest of version 1, or has a complete record that
+    /// breaks a rule of the format.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let length = std::fs::metadata(path)
+            .map_err(Error::io(path, "open"))?
+            .len();
+        let place = || ErrorLocation::part(path, "manifest");
+        if length > MAX_MANIFEST_BYTES {
+            let expected = format!("at most {MAX_MANIFEST_BYTES}");
+            return Err(Fault::new("length in bytes", length, expected).at(place()));
+        }
+        let bytes = std::fs::read(path).map_err(Error::io(path, "read"))?;
+        let members = parse(&bytes).map_err(|fault| fault.at(place()))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            members,
+        })
+    }
+
+    /// The path of the manifest.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The live members, in the order in which they were added.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Returns the path of a member's file.
+    pub fn member_path(&self, member: &Member) -> PathBuf {
+        match self.path.parent() {
+            Some(directory) => directory.join(&member.path),
+            None => member.path.clone(),
+        }
+    }
+}
+
+/// Returns the live members of a manifest.
+pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Member>, Fault> {
+    let mut log = Cursor::new(bytes);
+    let magic = log.array::<4>("magic")?;
+    let version = log.byte("version")?;
+    if (magic, version) != (MANIFEST_MAGIC, MANIFEST_VERSION) {
+        let found = format!("{:?} version {version}", magic.escape_ascii().to_string());
+        return Err(Fault::new("magic", found, "\"TMAN\" version 1"));
+    }
+    let mut members: Vec<Member> = Vec::new();
+    while let Ok((kind, body)) = next_record(&mut log) {
+        let mut body = Cursor::new(body);
+        match kind {
+            RECORD_ADD => {
+                let member = Member::parse(&mut body)?;
+                match members.iter_mut().find(|other| other.uuid == member.uuid) {
+                    Some(other) => *other = member,
+                    None => members.push(member),
+                }
+            }
+            RECORD_REMOVE => {
+                let uuid = body.array("removed member")?;
+                members.retain(|member| member.uuid != uuid);
+            }
+            RECORD_SET_TIER => {
+                let uuid = body.array("member")?;
+                let tier = body.byte("tier")?;
+                for member in members.iter_mut().filter(|member| member.uuid == uuid) {
+                    member.tier = tier;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(members)
+}
+
+/// Reads the next record. Fails at the end of the log.
+pub(super) fn next_record<'a>(log: &mut Cursor<'a>) -> Result<(u8, &'a [u8]), Fault> {
+    let record = log.rest();
+    let kind = log.byte("record kind")?;
+    let body = log.byte_string("record length")?;
+    let checked = &record[..record.len() - log.remaining()];
+    check_crc("record checksum", checked, log.u32("record checksum")?)?;
+    Ok((kind, body))
+}
+
+impl Member {
+    fn parse(body: &mut Cursor<'_>) -> Result<Self, Fault> {
+        let path = PathBuf::from(text("member path", body)?);
+        if !is_inside(&path) {
+            let expected = "a path inside the directory of the manifest";
+            return Err(Fault::new("member path", path.display(), expected));
+        }
+        let uuid = body.array("member uuid")?;
+        let rows = body.varint("number of rows")?;
+        let bytes = body.varint("length in bytes")?;
+        let sort_column = text("sort column", body)?;
+        let sort_type = body.byte("sort type")?;
+        let sort_bounds = Bounds::parse(body)?;
+        let sort_key = match sort_column.is_empty() {
+            true => None,
+            false => Some(zone(sort_column, sort_type, sort_bounds)?),
+        };
+        let count = body.count("number of zones", 4)?;
+        let mut zones = Vec::with_capacity(count);
+        for _ in 0..count {
+            let column = text("zone column", body)?;
+            let id = body.byte("zone type")?;
+            zones.push(zone(column, id, Bounds::parse(body)?)?);
+        }
+        let tier = body.byte("tier")?;
+        let count = body.count("number of crawls", 1)?;
+        let mut crawls = Vec::with_capacity(count);
+        for _ in 0..count {
+            crawls.push(text("crawl", body)?);
+        }
+        Ok(Self {
+            path,
+            uuid,
+            rows,
+            bytes,
+            sort_key,
+            zones,
+            tier,
+            crawls,
+            created_ms: body.varint("created")?,
+            footer_crc: body.u32("footer checksum")?,
+        })
+    }
+}
+
+/// Returns `true` if the path of a member lies inside the directory of the manifest.
+pub(super) fn is_inside(path: &Path) -> bool {
+    let mut parts = path.components();
+    !path.as_os_str().is_empty()
+        && parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+fn text(field: &'static str, body: &mut Cursor<'_>) -> Result<String, Fault> {
+    let bytes = body.byte_string(field)?;
+    let text = std::str::from_utf8(bytes);
+    text.map(str::to_string).map_err(|_| {
+        Fault::new(
+            field,
+            format!("{:?}", bytes.escape_ascii().to_string()),
+            "UTF-8",
+        )
+    })
+}
+
+fn zone(column: String, id: u8, bounds: Bounds) -> Result<MemberZone, Fault> {
+    let column_type = ColumnType::from_id(id).ok_or_else(|| {
+        Fault::new(
+            "zone type",
+            format!("{id} for {column:?}"),
+            "a type from 0 to 15",
+        )
+    })?;
+    // The zone of a column without values has empty bounds.
+    if !(bounds.min.is_empty() && bounds.max.is_empty()) {
+        check_bounds(column_type, &bounds)?;
+    }
+    Ok(MemberZone {
+        column,
+        column_type,
+        bounds,
+    })
+}

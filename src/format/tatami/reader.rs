@@ -1,0 +1,210 @@
+//! [`PageReader`]: decodes pages and the blobs of their rows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::format::tatami::bitmap::{Validity, bit, count_set};
+use crate::format::tatami::blobs::DecodedRun;
+use crate::format::tatami::decode::{PageParts, append_page, encoding};
+use crate::format::tatami::fault::Fault;
+use crate::format::tatami::file::TatamiFile;
+use crate::format::tatami::pages::Page;
+use crate::format::tatami::payload::Decompressor;
+use crate::format::tatami::ranges::RangeBuffer;
+use crate::format::tatami::types::ColumnType;
+use crate::format::tatami::values::{ColumnValues, Values};
+
+/// Reads the pages of a file. Give each thread its own reader. A reader reuses its buffers, and keeps the
+/// last decoded blob run of each column.
+#[derive(Debug)]
+pub struct PageReader {
+    file: Arc<TatamiFile>,
+    range: RangeBuffer,
+    decompressor: Decompressor,
+    runs: HashMap<usize, DecodedRun>,
+    blob_range: RangeBuffer,
+}
+
+impl PageReader {
+    /// Creates a reader.
+    pub fn new(file: &Arc<TatamiFile>) -> Self {
+        Self {
+            file: Arc::clone(file),
+            range: RangeBuffer::default(),
+            decompressor: Decompressor::default(),
+            runs: HashMap::new(),
+            blob_range: RangeBuffer::default(),
+        }
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<TatamiFile> {
+        &self.file
+    }
+
+    /// Creates empty buffers for the values of a column.
+    ///
+    /// # Errors
+    /// Fails if the file has no such column.
+    pub fn buffers(&self, column: usize) -> Result<ColumnValues> {
+        self.file.column_type(column).map(ColumnValues::new)
+    }
+
+    /// Appends the values of a page to `out`: of all rows, or of the `selected` ones. Selected rows are
+    /// counted from the start of the page, in ascending order. Strings and blobs of other rows are not
+    /// copied, and blob runs without a selected row are not decoded.
+    ///
+    /// # Errors
+    /// Fails if the page cannot be read or breaks a rule of the format, if the type or the encoding has
+    /// no defined layout, or if the byte strings in `out` would exceed 2 GiB. Clear `out` after an error.
+    pub fn read(
+        &mut self,
+        group: usize,
+        column: usize,
+        page: usize,
+        selected: Option<&[u32]>,
+        out: &mut ColumnValues,
+    ) -> Result<()> {
+        let column_type = self.file.column_type(column)?;
+        if out.column_type() != column_type {
+            let message = format!("a {column_type} column is read as {}", out.column_type());
+            return Err(Error::invalid(self.file.path(), message));
+        }
+        let (stored, page) = self.page(group, column, page, selected)?;
+        if column_type == ColumnType::BlobRef {
+            return self.read_blobs(group, column, stored, page, selected, out);
+        }
+        let payload = payload(&mut self.range, &mut self.decompressor, &self.file, &stored)?;
+        payload
+            .and_then(|payload| append_page(&stored.header, payload, selected, out))
+            .map_err(|fault| self.file.page_error(group, column, page, fault))
+    }
+
+    /// Appends the validity of the rows of a page, without decoding their values.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_validity(
+        &mut self,
+        group: usize,
+        column: usize,
+        page: usize,
+        selected: Option<&[u32]>,
+        out: &mut Validity,
+    ) -> Result<()> {
+        let (stored, page) = self.page(group, column, page, selected)?;
+        let rows = stored.header.values as usize;
+        if stored.header.nulls == 0 {
+            out.push_page(None, rows, selected);
+            return Ok(());
+        }
+        let payload = payload(&mut self.range, &mut self.decompressor, &self.file, &stored)?;
+        payload
+            .and_then(|payload| PageParts::split(&stored.header, payload))
+            .map(|parts| out.push_page(parts.validity, rows, selected))
+            .map_err(|fault| self.file.page_error(group, column, page, fault))
+    }
+
+    /// Returns a page, after checking the selected rows.
+    fn page(
+        &self,
+        group: usize,
+        column: usize,
+        page: usize,
+        selected: Option<&[u32]>,
+    ) -> Result<(Page, usize)> {
+        let pages = self.file.pages(group, column)?;
+        let Some(stored) = pages.get(page) else {
+            let message = format!("row group {group}, column {column} has no page {page}");
+            return Err(Error::invalid(self.file.path(), message));
+        };
+        if let Some(selected) = selected {
+            let ascends = selected.is_sorted_by(|a, b| a < b);
+            if !ascends
+                || selected
+                    .last()
+                    .is_some_and(|row| *row >= stored.header.values)
+            {
+                let rows = stored.header.values;
+                let message = format!("selected rows must ascend and be less than {rows}");
+                return Err(Error::invalid(self.file.path(), message));
+            }
+        }
+        Ok((*stored, page))
+    }
+
+    fn read_blobs(
+        &mut self,
+        group: usize,
+        column: usize,
+        stored: Page,
+        page: usize,
+        selected: Option<&[u32]>,
+        out: &mut ColumnValues,
+    ) -> Result<()> {
+        let file = &self.file;
+        let (blobs, directory) = file.blobs(column)?;
+        let payload = payload(&mut self.range, &mut self.decompressor, file, &stored)?;
+        let parts = payload
+            .and_then(|payload| {
+                encoding(&stored.header, ColumnType::BlobRef)?;
+                let parts = PageParts::split(&stored.header, payload)?;
+                match parts.encoded.len() {
+                    0 => Ok(parts),
+                    left => Err(Fault::new(
+                        "page payload",
+                        format!("{left} bytes after the validity bitmap"),
+                        "no further bytes",
+                    )),
+                }
+            })
+            .map_err(|fault| file.page_error(group, column, page, fault))?;
+        let Values::Variable { offsets, data } = &mut out.values else {
+            return Err(Error::invalid(
+                file.path(),
+                "blobs are read into other buffers",
+            ));
+        };
+        let run = self.runs.entry(column).or_default();
+        let mut value = directory.group_start(group) + stored.present_before;
+        let mut next = 0;
+        let mut push = |row: usize| {
+            value += match parts.validity {
+                Some(validity) => count_set(validity, next, row),
+                None => row - next,
+            } as u64;
+            next = row;
+            if parts.validity.is_none_or(|validity| bit(validity, row)) {
+                let range = &mut self.blob_range;
+                let is_whole = selected.is_none();
+                let bytes = run.value(file, blobs, directory, value, is_whole, range)?;
+                data.extend_from_slice(bytes);
+            }
+            let end = i32::try_from(data.len()).map_err(|_| {
+                let found = format!("{} bytes of blobs in a batch", data.len());
+                let expected = format!("at most {}; read fewer rows at a time", i32::MAX);
+                file.page_error(group, column, page, Fault::new("blobs", found, expected))
+            })?;
+            offsets.push(end);
+            Ok::<_, Error>(())
+        };
+        match selected {
+            None => (0..parts.rows).try_for_each(&mut push)?,
+            Some(rows) => rows.iter().try_for_each(|row| push(*row as usize))?,
+        }
+        out.validity.push_page(parts.validity, parts.rows, selected);
+        Ok(())
+    }
+}
+
+/// Reads and decompresses the payload of a page.
+fn payload<'a>(
+    range: &'a mut RangeBuffer,
+    decompressor: &'a mut Decompressor,
+    file: &TatamiFile,
+    page: &Page,
+) -> Result<Result<&'a [u8], Fault>> {
+    let stored = range.read(file.storage(), file.access(), page.payload())?;
+    Ok(decompressor.payload(&page.header, stored))
+}

@@ -1,0 +1,12 @@
+//! Tests of `.tatami` files, with files and query results of the reference implementation.
+//!
+//! `tests/data/tatami/README.md` describes the files.
+
+mod corpus;
+mod data;
+mod hostile;
+mod predicate;
+mod pruning;
+mod search;
+mod variants;
+mod writing;

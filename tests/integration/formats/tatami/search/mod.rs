@@ -1,0 +1,7 @@
+//! Search segments.
+
+mod builder;
+pub mod corpus;
+mod generated;
+mod hostile;
+mod segments;
