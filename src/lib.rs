@@ -100,9 +100,11 @@
 //! | feature | default | adds |
 //! | --- | --- | --- |
 //! | `zarr` | yes | reading and writing Zarr directories |
+//! | `tatami` | yes | reading and writing `.tatami` files of documents, and search in them |
 //! | `cli` | yes | the `tet-sql` command, `sql`, `parquet`, and DataFusion's function packages |
 //! | `sql` | by `cli` | statement budgets; units and descriptions in `information_schema` |
 //! | `parquet` | by `cli` | Parquet files that keep column attributes, and safe pruning with NaN |
+//! | `proto` | yes | [`ArrayPlanCodec`], which encodes physical plans for other processes |
 //! | `serve` | yes | `tet-sql serve`, an Arrow Flight SQL server; includes `cli` |
 //!
 //! If you embed the crate, turn the default features off and choose DataFusion's features yourself.
@@ -128,6 +130,8 @@ pub use provider::catalog::session::{ArraySessionExt, RegisteredDirectory, enabl
 pub use provider::catalog::settings::config::ArraySettings;
 pub use provider::catalog::settings::options::ArrayOptions;
 pub use provider::catalog::table::ArrayTable;
+#[cfg(feature = "proto")]
+pub use provider::codec::ArrayPlanCodec;
 pub use provider::source::container::{Container, ContainerSummary, TableEntry, TableRole};
 #[cfg(feature = "sql")]
 pub use provider::sql::using_keys::create_logical_plan;

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Debug, Formatter};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
@@ -12,8 +13,10 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use futures::future::BoxFuture;
+use tet_sql::ArrayOptions;
 use tet_sql::provider::catalog::description::TableDescription;
 use tet_sql::provider::catalog::settings::options::ReadOptions;
+use tet_sql::provider::source::recipe::{Recipe, TableRecipe};
 use tet_sql::provider::source::{
     Availability, BlockList, BlockReader, BlockSource, BlockStatistics, ColumnBounds, ColumnKind,
     Fetch, FetchedBlock, ReadCounts, RowCount, SelectedBlocks,
@@ -124,6 +127,17 @@ impl BlockSource for Points {
             kept: None,
             residual: Vec::new(),
         })
+    }
+
+    fn recipe(&self) -> Result<Option<Recipe>> {
+        // Another process needs a format of this name, which knows the points.
+        Ok(Some(Recipe::Table(TableRecipe {
+            format: self.format().to_string(),
+            path: PathBuf::from("memory"),
+            table: self.name().to_string(),
+            options: ArrayOptions::new(),
+            identity: None,
+        })))
     }
 
     fn describe(&self) -> Result<TableDescription> {

@@ -152,6 +152,31 @@ impl SortedCoordinates {
         }))
     }
 
+    /// Returns the distinct coordinates of an axis with these coordinates.
+    ///
+    /// # Errors
+    /// Fails if the coordinates have no distance to each other.
+    #[cfg(feature = "proto")]
+    pub(crate) fn of(coordinates: Coordinates) -> Result<Self, ArrowError> {
+        let sorted = match coordinates {
+            Coordinates::Steps(steps) => Some(Self {
+                length: steps.length(),
+                coordinates: Coordinates::Steps(steps.ascending()),
+                keys: Vec::new(),
+            }),
+            Coordinates::Values(values) => Self::sort(&[values])?,
+        };
+        sorted.ok_or_else(|| {
+            ArrowError::InvalidArgumentError("coordinates without distances".to_string())
+        })
+    }
+
+    /// Returns the coordinates in ascending order.
+    #[cfg(feature = "proto")]
+    pub(crate) fn coordinates(&self) -> &Coordinates {
+        &self.coordinates
+    }
+
     /// Returns the Arrow type of the coordinates.
     pub fn data_type(&self) -> DataType {
         self.coordinates.data_type().clone()

@@ -11,6 +11,8 @@
 
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "proto")]
+use crate::support::encoded::Encoded;
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -26,10 +28,18 @@ use tet_sql::{ArrayOptions, ArraySessionExt, ArraySettings, create_logical_plan,
 /// The minimum size in bytes of a partition in the command's sessions, which is DataFusion's
 /// default.
 const DEFAULT_MIN_PARTITION_BYTES: usize = 10 << 20;
+/// What cannot be encoded: listings of the session itself, and files that are being written.
+#[cfg(feature = "proto")]
+const NOT_ENCODED: [&str; 3] = [
+    "it lists the session itself",
+    "DataSinkExec cannot be encoded",
+    "StreamingTableExec cannot be encoded",
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queries() {
-    run(&query_files(), DEFAULT_MIN_PARTITION_BYTES, is_completing()).await;
+    let open = || Database::open(DEFAULT_MIN_PARTITION_BYTES);
+    run(&query_files(), open, is_completing()).await;
 }
 
 /// Files as small as these are scanned in a single partition by default. With as many partitions as
@@ -42,7 +52,21 @@ async fn queries_over_many_partitions() {
     }
     let mut paths = query_files();
     paths.retain(|path| !path.ends_with("explain.slt"));
-    run(&paths, 1, false).await;
+    run(&paths, || Database::open(1), false).await;
+}
+
+/// Every plan is encoded, and decoded in another session, before it runs or is explained.
+#[cfg(feature = "proto")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_over_decoded_plans() {
+    if !is_completing() {
+        let open = || async {
+            let database = Database::open(DEFAULT_MIN_PARTITION_BYTES).await?;
+            Encoded::add_to(&database.ctx, &NOT_ENCODED);
+            Ok(database)
+        };
+        run(&query_files(), open, false).await;
+    }
 }
 
 fn is_completing() -> bool {
@@ -62,10 +86,14 @@ fn query_files() -> Vec<PathBuf> {
     paths
 }
 
-async fn run(paths: &[PathBuf], least_partition: usize, complete: bool) {
+async fn run<F: Future<Output = Result<Database>>>(
+    paths: &[PathBuf],
+    open: impl Fn() -> F,
+    complete: bool,
+) {
     let mut failures = Vec::new();
     for path in paths {
-        let mut runner = Runner::new(|| async { Database::open(least_partition).await });
+        let mut runner = Runner::new(|| async { open().await });
         runner.with_column_validator(strict_column_validator);
         runner.with_normalizer(normalize);
         runner.with_validator(is_equal);

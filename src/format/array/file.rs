@@ -11,6 +11,7 @@ use crate::format::array::metadata::DatasetMetadata;
 use crate::format::array::metadata::memory_budget::MemoryBudget;
 use crate::format::array::metadata::provenance::{FileMetadata, HistoryRow};
 use crate::format::array::statistics::{ChunkStatistics, ValueIndex};
+use crate::format::io::identity::FileIdentity;
 use crate::format::io::storage::{Access, Storage};
 
 /// An open file of n-dimensional arrays ("datasets"), each cut into a regular grid of chunks.
@@ -90,6 +91,12 @@ pub trait ArrayFile: Debug + Send + Sync {
     fn listed_chunks(&self) -> Option<u64> {
         None
     }
+
+    /// Returns the identity of the file as far as a dataset depends on it.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, or has changed since it was opened.
+    fn identity(&self, dataset: &Dataset) -> Result<FileIdentity>;
 
     /// Returns how a chunk is stored.
     ///

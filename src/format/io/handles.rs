@@ -160,6 +160,11 @@ impl PooledFile {
         self.identity.length
     }
 
+    /// The time of the last change when the file was first opened.
+    pub fn modified(&self) -> Option<SystemTime> {
+        self.identity.modified
+    }
+
     /// Returns the open file, reopening it if the pool has closed it.
     ///
     /// # Errors

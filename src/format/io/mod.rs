@@ -2,6 +2,7 @@
 //! construction.
 
 pub(crate) mod handles;
+pub mod identity;
 pub mod storage;
 pub(crate) mod target;
 pub(crate) mod unfinished;

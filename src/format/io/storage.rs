@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use memmap2::{Mmap, MmapOptions};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::handles::{self, Handle, Pool, PooledFile};
+use crate::format::io::identity::FileIdentity;
 
 /// The way in which the bytes of a file are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Access {
     /// Through a memory map, without copying. If another process truncates the mapped file, this
     /// process is killed by a bus error.
@@ -57,6 +59,9 @@ pub struct Storage {
     advised: OnceLock<Vec<AtomicU64>>,
 }
 
+/// The numbers of bytes at the start and at the end of a file whose checksum is part of its identity.
+/// Headers and footers are in these bytes.
+const IDENTIFYING_BYTES: [u64; 2] = [4 << 10, 64 << 10];
 /// Length below which a range is not advised: systems read this far ahead by themselves.
 const MIN_ADVISED_BYTES: usize = 256 << 10;
 /// Bytes of the file per bit of [`Storage::advised`].
@@ -85,6 +90,22 @@ impl Storage {
     /// The length in bytes when the file was opened.
     pub fn length(&self) -> u64 {
         self.file.length()
+    }
+
+    /// Returns the identity of the file as it was when it was opened.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read.
+    pub(crate) fn identity(&self) -> Result<FileIdentity> {
+        let [first, last] = IDENTIFYING_BYTES.map(|bytes| bytes.min(self.length()));
+        let first = self.read_range(Access::Pread, 0..first)?;
+        let last = self.read_range(Access::Pread, self.length() - last..self.length())?;
+        let content = [first.as_slice(), &last];
+        Ok(FileIdentity::new(
+            self.length(),
+            self.file.modified(),
+            content,
+        ))
     }
 
     /// Returns a memory map of the whole file.

@@ -10,6 +10,7 @@ use crate::format::array::{
     ArrayFile, Categories, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
     checked_product,
 };
+use crate::format::io::identity::FileIdentity;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::npy::element::{Element, NpyKind};
 use crate::format::npy::header::{Header, MAX_HEADER};
@@ -66,6 +67,7 @@ const MISSING_TEXT: i64 = -1;
 #[derive(Debug)]
 pub struct NpyFile {
     path: PathBuf,
+    file: Arc<Storage>,
     access: Access,
     datasets: Vec<Dataset>,
     /// The index of the first dataset of each name.
@@ -106,6 +108,7 @@ impl NpyFile {
         let storage = Arc::new(Storage::open(path)?);
         let mut file = Self {
             path: path.to_path_buf(),
+            file: Arc::clone(&storage),
             access,
             datasets: Vec::new(),
             by_name: HashMap::new(),
@@ -336,6 +339,10 @@ impl ArrayFile for NpyFile {
             stored_bytes,
             payload,
         })
+    }
+
+    fn identity(&self, _dataset: &Dataset) -> Result<FileIdentity> {
+        self.file.identity()
     }
 
     fn storage(&self, dataset: &Dataset) -> Result<Arc<Storage>> {

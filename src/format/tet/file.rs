@@ -9,6 +9,7 @@ use crate::format::array::{
     ArrayFile, ChunkStatistics, Dataset, DatasetMetadata, FileMetadata, HistoryRow, MemoryBudget,
     Payload, StoredChunk, ValueIndex,
 };
+use crate::format::io::identity::FileIdentity;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tet::footer::{Footer, read_footer};
 use crate::format::tet::index::{ChunkIndex, ChunkRow, Codec, StoredRow};
@@ -345,6 +346,10 @@ impl ArrayFile for TetFile {
                 Codec::Zstd => Payload::Zstd(row.payload_offset),
             },
         })
+    }
+
+    fn identity(&self, _dataset: &Dataset) -> Result<FileIdentity> {
+        self.storage.identity()
     }
 
     fn storage(&self, _dataset: &Dataset) -> Result<Arc<Storage>> {

@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{
     ArrayFile, Dataset, DatasetMetadata, DecodeContext, Payload, StoredChunk,
 };
+use crate::format::io::identity::FileIdentity;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::zarr::MAX_CHUNK_BYTES;
 use crate::format::zarr::hierarchy::ZarrHierarchy;
@@ -94,6 +95,10 @@ impl ArrayFile for ZarrFile {
     fn layout_version(&self) -> Option<u32> {
         let first = self.folder.arrays().first()?;
         Some(first.zarr_version().into())
+    }
+
+    fn identity(&self, dataset: &Dataset) -> Result<FileIdentity> {
+        self.folder.identity(self.number(dataset)?)
     }
 
     fn chunk(&self, dataset: &Dataset, chunk: &[u64], _access: Access) -> Result<StoredChunk> {

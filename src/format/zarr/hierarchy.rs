@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::array::{DecodeContext, Payload};
 use crate::format::io::handles::Identity;
+use crate::format::io::identity::FileIdentity;
 use crate::format::io::storage::Storage;
 use crate::format::zarr::array::ZarrArray;
 use crate::format::zarr::chunk_files::{ChunkLocation, MappedFiles};
@@ -311,6 +312,14 @@ impl ZarrHierarchy {
         // The file may have been replaced by a shorter one since the chunk was located.
         let is_same = storage.length() == stored.file.length;
         Ok(is_same.then_some((payload, stored.length, storage)))
+    }
+
+    /// Returns the identity of an array's metadata documents.
+    ///
+    /// # Errors
+    /// Fails if a document cannot be read, or has changed since the hierarchy was opened.
+    pub(super) fn identity(&self, array: usize) -> Result<FileIdentity> {
+        self.root.identity(&self.folders[array].1)
     }
 
     /// Returns the number of bytes that a chunk takes in its file; 0 for an absent chunk.

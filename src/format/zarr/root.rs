@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::handles::{self, Identity, SHARED};
+use crate::format::io::identity::FileIdentity;
 use crate::format::zarr::metadata::json::is_absent;
 
 /// The treatment of symbolic links that lead out of a hierarchy.
@@ -131,6 +132,24 @@ impl Root {
             }
             Err(error) => Err(Error::io(&path, "read")(error)),
         }
+    }
+
+    /// Returns the identity of these documents.
+    ///
+    /// # Errors
+    /// Fails if a document cannot be read, or has changed since it was first read.
+    pub fn identity(&self, documents: &[Source]) -> Result<FileIdentity> {
+        let mut contents = Vec::new();
+        for (path, read) in documents {
+            if read.is_some() {
+                contents.push(std::fs::read(path).map_err(Error::io(path, "read"))?);
+            }
+        }
+        self.check_unchanged(documents)?;
+        let length = contents.iter().map(|content| content.len() as u64).sum();
+        // The time of change tells nothing more, since the checksum is of all bytes.
+        let contents = contents.iter().map(Vec::as_slice);
+        Ok(FileIdentity::new(length, None, contents))
     }
 
     /// Checks that the path still leads to this directory, and that its documents are unchanged.

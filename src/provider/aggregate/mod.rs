@@ -7,7 +7,7 @@
 
 pub mod exec;
 pub mod plan;
-mod rule;
+pub(crate) mod rule;
 
 pub use exec::operator::ArrayAggregateExec;
 pub use rule::ArrayAggregates;

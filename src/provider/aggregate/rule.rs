@@ -82,29 +82,45 @@ fn replace(
     plan: &Arc<dyn ExecutionPlan>,
     node: &AggregateExec,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let whole: Option<Arc<dyn ExecutionPlan>> = match node.mode() {
-        AggregateMode::Final | AggregateMode::FinalPartitioned => {
-            match below_exchange(node.input()).downcast_ref::<AggregateExec>() {
-                Some(first) if *first.mode() == AggregateMode::Partial => {
-                    one(first, plan, Stage::Whole)?
-                }
-                _ => None,
-            }
-        }
-        AggregateMode::Single | AggregateMode::SinglePartitioned => one(node, plan, Stage::Whole)?,
-        AggregateMode::Partial => return partial(plan, node),
-        AggregateMode::PartialReduce => None,
-    };
-    let Some(whole) = whole else {
+    if *node.mode() == AggregateMode::Partial {
+        return partial(plan, node);
+    }
+    let Some(whole) = operator(plan, Stage::Whole)? else {
         return Ok(None);
     };
-    let whole = in_order(whole, node)?;
+    let whole = in_order(Arc::new(whole), node)?;
     // If the rule runs late, the parent may rely on how the rows are distributed over partitions.
     Ok(Some(match &node.properties().partitioning {
         Partitioning::UnknownPartitioning(_) => whole,
         spread if spread.partition_count() == 1 => whole,
         spread => Arc::new(RepartitionExec::try_new(whole, spread.clone())?),
     }))
+}
+
+/// Returns the operator that computes this stage of the aggregation `plan` over a single scan; `None`
+/// if the aggregation cannot be computed in array space.
+pub(crate) fn operator(
+    plan: &Arc<dyn ExecutionPlan>,
+    stage: Stage,
+) -> Result<Option<ArrayAggregateExec>> {
+    let Some(node) = plan.downcast_ref::<AggregateExec>() else {
+        return Ok(None);
+    };
+    // The node whose input is rows.
+    let first = match (stage, node.mode()) {
+        (Stage::Whole, AggregateMode::Final | AggregateMode::FinalPartitioned) => {
+            let below = below_exchange(node.input()).downcast_ref::<AggregateExec>();
+            below.filter(|first| *first.mode() == AggregateMode::Partial)
+        }
+        (Stage::Whole, AggregateMode::Single | AggregateMode::SinglePartitioned)
+        | (Stage::Partial, AggregateMode::Partial) => Some(node),
+        _ => None,
+    };
+    let Some((first, aggregation)) = first.and_then(|first| Some((first, Aggregation::of(first)?)))
+    else {
+        return Ok(None);
+    };
+    over_scan(first.input(), &aggregation, plan, stage)
 }
 
 /// Sorts the rows of `plan` like those of `node` if necessary, since the parent of `node` may rely
@@ -122,19 +138,6 @@ fn in_order(plan: Arc<dyn ExecutionPlan>, node: &AggregateExec) -> Result<Arc<dy
     Ok(Arc::new(sorted))
 }
 
-/// Replaces an aggregation over a single scan. `first` is the node whose input is rows; `plan` is
-/// the node whose output is produced.
-fn one(
-    first: &AggregateExec,
-    plan: &Arc<dyn ExecutionPlan>,
-    stage: Stage,
-) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let Some(aggregation) = Aggregation::of(first) else {
-        return Ok(None);
-    };
-    over_scan(first.input(), &aggregation, plan, stage)
-}
-
 /// Replaces the partial stage of an aggregation over one scan or over a union of several.
 fn partial(
     plan: &Arc<dyn ExecutionPlan>,
@@ -147,15 +150,15 @@ fn partial(
         return Ok(None);
     };
     let Some(union) = below.node.downcast_ref::<UnionExec>() else {
-        let one = one(node, plan, Stage::Partial)?;
-        return one.map(|one| in_order(one, node)).transpose();
+        let one = operator(plan, Stage::Partial)?;
+        return one.map(|one| in_order(Arc::new(one), node)).transpose();
     };
     let aggregation = aggregation.over(&below)?;
     let mut inputs = Vec::with_capacity(union.inputs().len());
     for input in union.inputs() {
         let alone = with_input(plan, &below.node, input)?;
         match over_scan(input, &aggregation, &alone, Stage::Partial)? {
-            Some(operator) => inputs.push(in_order(operator, node)?),
+            Some(operator) => inputs.push(in_order(Arc::new(operator), node)?),
             None => return Ok(None),
         }
     }
@@ -185,7 +188,7 @@ fn over_scan(
     aggregation: &Aggregation,
     plan: &Arc<dyn ExecutionPlan>,
     stage: Stage,
-) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+) -> Result<Option<ArrayAggregateExec>> {
     let Some(below) = InlinedInput::of_scan(input)? else {
         return Ok(None);
     };
@@ -213,7 +216,7 @@ fn over_scan(
             || (groups <= MAX_GROUPS as u64
                 && cells.is_none_or(|cells| groups <= cells.saturating_mul(SPARSE)))
     });
-    Ok(is_small.then(|| Arc::new(operator) as Arc<dyn ExecutionPlan>))
+    Ok(is_small.then_some(operator))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ pub(crate) mod location;
 pub mod many_files;
 pub(crate) mod names;
 pub(crate) mod open;
+#[cfg(feature = "proto")]
+pub(crate) mod reopen;
 pub mod schema;
 pub mod session;
 pub mod settings;

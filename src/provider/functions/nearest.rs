@@ -69,13 +69,22 @@ pub(crate) struct NearestCoordinate {
 }
 
 impl NearestCoordinate {
+    /// The start of the name of every such function.
+    pub const PREFIX: &str = "nearest_";
+
+    /// The sorted coordinates of the axis.
+    #[cfg(feature = "proto")]
+    pub fn coordinates(&self) -> &SortedCoordinates {
+        &self.coordinates
+    }
+
     pub fn new(dimension: &str, coordinates: Arc<SortedCoordinates>) -> Self {
         let target = match coordinates.data_type() {
             data_type if data_type.is_numeric() => DataType::Float64,
             _ => DataType::Timestamp(TimeUnit::Microsecond, None),
         };
         Self {
-            name: format!("nearest_{dimension}"),
+            name: format!("{}{dimension}", Self::PREFIX),
             signature: Signature::user_defined(Volatility::Immutable),
             target,
             coordinates,

@@ -13,7 +13,10 @@ use crate::provider::catalog::location::Location;
 use crate::provider::catalog::url_catalogs::without_urls;
 
 /// Returns the only argument of a function, which must be the name of a table as a text literal.
-pub(super) fn table_name<'a>(function: &str, arguments: &'a [Expr]) -> Result<&'a str> {
+pub(in crate::provider) fn table_name<'a>(
+    function: &str,
+    arguments: &'a [Expr],
+) -> Result<&'a str> {
     if let [Expr::Literal(value, _)] = arguments
         && let Some(Some(text)) = value.try_as_str()
     {
@@ -36,7 +39,7 @@ pub(super) fn table_name<'a>(function: &str, arguments: &'a [Expr]) -> Result<&'
 /// catalog, or else a path to arrays, with the dataset after a `#`.
 ///
 /// Table functions are planned synchronously, so a catalog must find the table without waiting.
-pub(super) fn table(
+pub(in crate::provider) fn table(
     function: &str,
     session: &dyn Session,
     text: &str,

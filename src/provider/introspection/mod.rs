@@ -167,8 +167,8 @@ mod column_attributes;
 #[cfg(feature = "sql")]
 mod information_schema;
 mod listing;
-mod lookup;
-mod scan;
+pub(in crate::provider) mod lookup;
+pub(in crate::provider) mod scan;
 mod tables;
 
 use std::sync::Arc;

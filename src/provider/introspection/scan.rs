@@ -15,9 +15,14 @@ use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExp
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::stream;
+#[cfg(feature = "proto")]
+use {
+    datafusion::common::not_impl_err, datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
+    datafusion_proto::protobuf::PhysicalPlanNode,
+};
 
 /// Rows that are computed while they are read.
-pub(super) trait RowSource: Debug + Send + Sync + 'static {
+pub(in crate::provider) trait RowSource: Debug + Send + Sync + 'static {
     /// The name in EXPLAIN: `tet_chunks(temperature)`.
     fn label(&self) -> String;
 
@@ -30,7 +35,7 @@ pub(super) trait RowSource: Debug + Send + Sync + 'static {
 
 /// The columns and rows to read from a [`RowSource`].
 #[derive(Debug, Clone)]
-pub(super) struct Request {
+pub(in crate::provider) struct Request {
     /// Indices into the columns of the table.
     pub columns: Vec<usize>,
     /// The schema of these columns.
@@ -42,10 +47,10 @@ pub(super) struct Request {
 }
 
 /// An iterator over batches, which computes each batch on demand.
-pub(super) type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
+pub(in crate::provider) type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 /// Builds a batch from columns. The row count is explicit because `columns` may be empty.
-pub(super) fn batch(
+pub(in crate::provider) fn batch(
     schema: &SchemaRef,
     columns: Vec<ArrayRef>,
     rows: usize,
@@ -59,7 +64,7 @@ pub(super) fn batch(
 
 /// A scan of a [`RowSource`] in a single partition.
 #[derive(Debug, Clone)]
-pub(super) struct RowScan {
+pub(in crate::provider) struct RowScan {
     source: Arc<dyn RowSource>,
     columns: Vec<usize>,
     schema: SchemaRef,
@@ -162,6 +167,17 @@ impl DataSource for RowScan {
         // The source already computes only the requested columns, and expressions run above the
         // scan.
         Ok(None)
+    }
+
+    #[cfg(feature = "proto")]
+    fn try_to_proto(
+        &self,
+        _context: &ExecutionPlanEncodeCtx<'_>,
+    ) -> Result<Option<PhysicalPlanNode>> {
+        not_impl_err!(
+            "{} cannot be encoded: it lists the session itself",
+            self.source.label()
+        )
     }
 
     fn apply_expressions(

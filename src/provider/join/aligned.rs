@@ -14,6 +14,7 @@ use crate::provider::catalog::description::{
     AttributeDescription, ChunkDescription, TableDescription,
 };
 use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
     Availability, CellFormat, ColumnBounds, Fetch, FetchedBlock, GridSource, ReadCounts,
     WindowReader,
@@ -43,6 +44,8 @@ pub struct AlignedGrids {
     read: Vec<usize>,
     /// The windows by which the attributes are read.
     grid: ChunkGrid,
+    /// The grids, before any is replaced by one that suits reading only some attributes.
+    originals: Arc<[Arc<dyn GridSource>]>,
 }
 
 impl AlignedGrids {
@@ -63,6 +66,7 @@ impl AlignedGrids {
             sources: sources.collect(),
             read: (0..attributes.len()).collect(),
             attributes,
+            originals: grids.into(),
         }
     }
 
@@ -377,6 +381,19 @@ impl GridSource for AlignedGrids {
             })
             .collect::<Result<_>>()?;
         Ok(Box::new(AlignedReader { readers, ready: 0 }))
+    }
+
+    fn recipe(&self) -> Result<Option<Recipe>> {
+        let grids = self.originals.iter().map(|grid| grid.recipe());
+        let grids = grids.collect::<Result<Option<Vec<_>>>>()?;
+        let attributes = self.attributes.iter();
+        let attributes = attributes.map(|field| (field.name().clone(), field.is_nullable()));
+        Ok(grids.map(|grids| Recipe::Aligned {
+            name: self.name.clone(),
+            grids,
+            attributes: attributes.collect(),
+            read: self.read.clone(),
+        }))
     }
 
     fn describe_attributes(&self) -> Vec<AttributeDescription> {

@@ -22,10 +22,9 @@ use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::join::aligned::{AlignedGrids, grid_of_largest};
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
 use crate::provider::plans::below::{InlinedInput, may_fail, replace_columns};
-use crate::provider::scan::grid_blocks::GridBlocks;
 use crate::provider::scan::grid_table::GridTable;
-use crate::provider::scan::{ArrayScan, ScanPlan};
-use crate::provider::source::{BlockSource, GridSelection, GridSource};
+use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
+use crate::provider::source::{BlockSource, GridSelection, GridSource, SelectedBlocks};
 
 /// Replaces joins of two arrays on all of their dimensions by one scan of both, if their
 /// coordinates are equal. Chunks with the same cells are read together, and nothing is hashed.
@@ -146,9 +145,9 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
     {
         return Ok(None);
     }
-    let Some(selection) = rows_of_both(kind, &left.part.selection, &right.part.selection) else {
+    if !outputs_both(kind, &left.part.selection, &right.part.selection) {
         return Ok(None);
-    };
+    }
 
     let grids = [&left, &right].map(|side| Arc::clone(&side.part.grid));
     if grid_of_largest(&grids).is_none() {
@@ -219,6 +218,25 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         output = projection.iter().map(|n| Arc::clone(&output[*n])).collect();
     }
 
+    let mut filters = Vec::new();
+    for (side, change) in [
+        (
+            &left,
+            &of_left as &dyn Fn(&Arc<dyn PhysicalExpr>) -> Result<_>,
+        ),
+        (&right, &of_right),
+    ] {
+        let own = &side.below.node.plan().selected_by.filters;
+        for filter in own {
+            filters.push(change(filter)?);
+        }
+    }
+    let selected_by = SelectArguments {
+        filters,
+        columns: (0..schema.fields().len()).collect(),
+    };
+    let SelectedBlocks { blocks, kept, .. } =
+        source.select(&selected_by.filters, &selected_by.columns)?;
     let projection = columns_in(output.iter().chain(&conjuncts));
     let plan = ScanPlan {
         columns: projection.clone(),
@@ -228,12 +246,12 @@ fn zip(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn Exe
         fetch: None,
         partitions: Vec::new(),
         options,
+        selected_by,
     };
-    let blocks = Arc::new(GridBlocks::new(&grid, selection));
     let predicate = (!conjuncts.is_empty()).then(|| conjunction(conjuncts.iter().cloned()));
     let scan = ArrayScan::of_blocks(
         source,
-        PlannedBlocks::new(blocks, BlockOrder::All),
+        PlannedBlocks::new(blocks, kept.map_or(BlockOrder::All, BlockOrder::Ascending)),
         predicate.as_ref(),
         plan,
         config,
@@ -342,17 +360,16 @@ fn have_same_axes(left: &[Axis], right: &[Axis]) -> bool {
     })
 }
 
-/// Returns the cells whose rows the join outputs; `None` if an outer join would output cells that
-/// are selected on one side only.
-fn rows_of_both(kind: JoinType, left: &Selection, right: &Selection) -> Option<Selection> {
+/// Returns `true` if the join outputs just the cells that are selected on both sides, and none that
+/// is selected on one side only.
+fn outputs_both(kind: JoinType, left: &Selection, right: &Selection) -> bool {
     let both = left.intersect(right);
-    let is_taken = match kind {
+    match kind {
         JoinType::Left => both == *left,
         JoinType::Right => both == *right,
         JoinType::Full => both == *left && both == *right,
         _ => true,
-    };
-    is_taken.then_some(both)
+    }
 }
 
 /// Returns the attributes of both grids under distinct names, nullable where the join may fill in

@@ -52,6 +52,12 @@ impl PlannedBlocks {
         &self.list
     }
 
+    /// Returns the blocks that are read, and their order.
+    #[cfg(feature = "proto")]
+    pub fn order(&self) -> &BlockOrder {
+        &self.order
+    }
+
     /// Keeps only the blocks of these steps.
     pub fn keep(&self, steps: &IndexSet) -> Result<Self> {
         let order = match &self.order {

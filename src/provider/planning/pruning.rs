@@ -22,11 +22,14 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, conjunction_opt, split_conjunction};
 use datafusion::physical_expr_common::physical_expr::snapshot_physical_expr;
 use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
+use serde::{Deserialize, Serialize};
 
 use crate::grid::{IndexSet, IndexSetBuilder};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::planned_blocks::PlannedBlocks;
-use crate::provider::source::{BlockList, BlockSource, BlockStatistics, ColumnBounds, ColumnKind};
+use crate::provider::source::{
+    BlockList, BlockSource, BlockStatistics, ColumnBounds, ColumnKind, PruningLabels,
+};
 
 /// The number of blocks pruned at a time.
 const SEGMENT: usize = 32 << 10;
@@ -49,7 +52,7 @@ pub(crate) struct Pruned {
 }
 
 /// The number of blocks that were ruled out, by the evidence that ruled them out first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PrunedCounts {
     /// Ruled out by known columns.
     pub known: u64,
@@ -62,6 +65,15 @@ pub(crate) struct PrunedCounts {
 }
 
 impl PrunedCounts {
+    /// Returns the counts with the names of what ruled out the blocks.
+    pub fn labelled(self, labels: PruningLabels) -> [(&'static str, u64); 3] {
+        [
+            (labels.bounds, self.bounds),
+            (labels.zone_map, self.zone_map),
+            (labels.value_index, self.value_index),
+        ]
+    }
+
     fn of(&mut self, evidence: Evidence) -> &mut u64 {
         match evidence {
             Evidence::Known => &mut self.known,

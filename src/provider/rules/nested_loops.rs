@@ -21,7 +21,14 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
     replace_children_if_necessary,
 };
+#[cfg(feature = "proto")]
+use {
+    datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
+    datafusion_proto::protobuf::PhysicalPlanNode,
+};
 
+#[cfg(feature = "proto")]
+use crate::provider::codec::Operator;
 use crate::provider::rules::operators::ReplaceOperators;
 
 /// The operators of a recursive query, which cannot be executed again on their own.
@@ -50,13 +57,18 @@ fn with_restarts(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Executi
             | JoinType::LeftMark
     );
     let partitions = right.output_partitioning().partition_count();
-    let build_side = BuildSideExec {
-        restarts: !(emits_build_rows && partitions > 1 || is_recursive(&left)?),
-        has_started: AtomicBool::new(false),
-        input: left,
-    };
-    let children: Vec<Arc<dyn ExecutionPlan>> = vec![Arc::new(build_side), right];
+    let restarts = !(emits_build_rows && partitions > 1 || is_recursive(&left)?);
+    let children = vec![build_side(left, restarts), right];
     replace_children_if_necessary(Arc::clone(plan), children).map(Some)
+}
+
+/// Returns a [`BuildSideExec`] over a build side.
+pub(crate) fn build_side(input: Arc<dyn ExecutionPlan>, restarts: bool) -> Arc<dyn ExecutionPlan> {
+    Arc::new(BuildSideExec {
+        input,
+        restarts,
+        has_started: AtomicBool::new(false),
+    })
 }
 
 fn is_recursive(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
@@ -115,11 +127,7 @@ impl ExecutionPlan for BuildSideExec {
         _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self {
-                input,
-                restarts: self.restarts,
-                has_started: AtomicBool::new(false),
-            })),
+            (Some(input), true) => Ok(build_side(input, self.restarts)),
             _ => internal_err!("BuildSideExec has one child"),
         }
     }
@@ -149,5 +157,17 @@ impl ExecutionPlan for BuildSideExec {
             ));
         }
         reset_plan_states(Arc::clone(&self.input))?.execute(partition, context)
+    }
+
+    #[cfg(feature = "proto")]
+    fn try_to_proto(
+        &self,
+        context: &ExecutionPlanEncodeCtx<'_>,
+    ) -> Result<Option<PhysicalPlanNode>> {
+        let restarts = self.restarts;
+        let input = context.encode_child(&self.input)?;
+        Operator::BuildSide { restarts }
+            .encode(vec![input])
+            .map(Some)
     }
 }

@@ -21,6 +21,12 @@ use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 
+#[cfg(feature = "proto")]
+use {
+    crate::provider::codec::Operator, datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
+    datafusion_proto::protobuf::PhysicalPlanNode,
+};
+
 use crate::provider::planning::pruning::Pruner;
 use crate::provider::planning::sorted_blocks::{SortedBlocks, sorted};
 use crate::provider::scan::block_queue::{BlockQueue, SharedBlocks};
@@ -70,8 +76,9 @@ impl DataSource for ArrayScan {
             let table = self.source.schema();
             Pruner::new(&self.blocks, table, &self.schema, filter, options)
         });
-        let batch_size = context.session_config().batch_size();
         let list = self.blocks.list();
+        let batch_size = context.session_config().batch_size();
+        let batch_size = list.batch_rows(&self.plan.columns, batch_size);
         let reader = |columns: &[usize]| list.reader(columns, batch_size, options);
         // The columns of the filter, then the output columns that the filter does not read.
         let (mut filter, mut filtered, mut columns) = (None, Vec::new(), Vec::new());
@@ -271,5 +278,15 @@ impl DataSource for ArrayScan {
             }
         }
         Ok(TreeNodeRecursion::Continue)
+    }
+
+    #[cfg(feature = "proto")]
+    fn try_to_proto(
+        &self,
+        context: &ExecutionPlanEncodeCtx<'_>,
+    ) -> Result<Option<PhysicalPlanNode>> {
+        let (scan, expressions) = self.encoded()?;
+        let inputs = context.encode_children(&expressions)?;
+        Operator::Scan(Box::new(scan)).encode(inputs).map(Some)
     }
 }

@@ -52,11 +52,7 @@ impl ArrayScan {
         let read = self.blocks_read();
         let count = |count: Option<u64>| count.map_or("2^64 or more".into(), |n| n.to_string());
         parts.push(("chunks", format!("{} of {}", count(read), count(total))));
-        for (name, count) in [
-            ("pruned_by_bounds", self.pruned.bounds),
-            ("pruned_by_zone_map", self.pruned.zone_map),
-            ("pruned_by_value_index", self.pruned.value_index),
-        ] {
+        for (name, count) in self.pruned.labelled(list.pruning_labels()) {
             if count > 0 {
                 parts.push((name, count.to_string()));
             }

@@ -11,6 +11,7 @@ use crate::provider::catalog::description::TableDescription;
 use crate::provider::planning::product_mask::kept_chunks;
 use crate::provider::planning::pushdown::Pushdown;
 use crate::provider::scan::grid_blocks::GridBlocks;
+use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
     BlockSource, ColumnKind, DIMENSION, GridSource, SelectedBlocks, for_columns,
 };
@@ -87,6 +88,10 @@ impl BlockSource for GridTable {
             blocks: Arc::new(GridBlocks::new(&grid, selection)),
             residual,
         })
+    }
+
+    fn recipe(&self) -> Result<Option<Recipe>> {
+        self.grid.recipe()
     }
 
     fn describe(&self) -> Result<TableDescription> {

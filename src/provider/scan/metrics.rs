@@ -5,7 +5,7 @@ use datafusion::physical_plan::metrics::{
 };
 
 use crate::provider::planning::pruning::PrunedCounts;
-use crate::provider::source::ReadCounts;
+use crate::provider::source::{PruningLabels, ReadCounts};
 
 /// The metrics of one partition of a scan.
 ///
@@ -56,19 +56,24 @@ impl ScanMetrics {
 
     /// Sets the metrics that are known before reading. Call it for one partition only, since
     /// DataFusion adds up partitions.
-    pub fn set_plan(&self, total: Option<u64>, read: Option<u64>, pruned: PrunedCounts) {
+    pub fn set_plan(
+        &self,
+        total: Option<u64>,
+        read: Option<u64>,
+        pruned: PrunedCounts,
+        labels: PruningLabels,
+    ) {
         let [total, read] = [total, read].map(|count| count.unwrap_or(u64::MAX));
         let others = pruned.bounds + pruned.zone_map + pruned.value_index;
         self.chunks_total.add(total as usize);
         self.chunks_pruned_by_slice
             .add(total.saturating_sub(read).saturating_sub(others) as usize);
-        self.chunks_pruned_by_zone_map.add(pruned.zone_map as usize);
-        for (name, count) in [
-            ("chunks_pruned_by_bounds", pruned.bounds),
-            ("chunks_pruned_by_value_index", pruned.value_index),
-        ] {
-            // Few sources have such blocks, so metrics that are zero are left out.
-            if count > 0 {
+        for (label, count) in pruned.labelled(labels) {
+            if label == PruningLabels::default().zone_map {
+                self.chunks_pruned_by_zone_map.add(count as usize);
+            } else if count > 0 {
+                // Few sources have such blocks, so metrics that are zero are left out.
+                let name = format!("chunks_{label}");
                 let counter = MetricBuilder::new(&self.set).counter(name, self.partition);
                 counter.add(count as usize);
             }

@@ -5,6 +5,8 @@ pub(crate) mod block_queue;
 pub(crate) mod chunk_walk;
 mod data_source;
 mod description;
+#[cfg(feature = "proto")]
+pub(crate) mod encoded;
 mod fetching;
 pub(crate) mod grid_blocks;
 pub(crate) mod grid_reader;
@@ -78,6 +80,17 @@ pub struct ScanPlan {
     pub partitions: Vec<Range<u64>>,
     /// The options for reading values.
     pub options: ReadOptions,
+    /// The arguments with which the source selected the blocks.
+    pub selected_by: SelectArguments,
+}
+
+/// The arguments of [`BlockSource::select`].
+#[derive(Debug, Clone)]
+pub struct SelectArguments {
+    /// The filters, over the table's columns.
+    pub filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// The columns, as indices of the table's columns.
+    pub columns: Vec<usize>,
 }
 
 /// A scan over the selected blocks of a table.
@@ -132,8 +145,15 @@ impl ArrayScan {
         let SelectedBlocks {
             blocks,
             kept,
-            residual,
+            mut residual,
         } = source.select(&all, &read)?;
+        if source.grids().is_empty() {
+            // DataFusion leaves filters without columns to the scan.
+            let constant = all
+                .iter()
+                .filter(|filter| collect_columns(filter).is_empty());
+            residual.extend(constant.cloned());
+        }
         let blocks =
             PlannedBlocks::new(blocks, kept.map_or(BlockOrder::All, BlockOrder::Ascending));
         let predicate = conjunction_opt(filters.inexact);
@@ -155,6 +175,10 @@ impl ArrayScan {
             fetch: limit,
             partitions: Vec::new(),
             options,
+            selected_by: SelectArguments {
+                filters: all,
+                columns: read,
+            },
         };
         Self::of_blocks(
             source,
@@ -238,7 +262,8 @@ impl ArrayScan {
         } else {
             PrunedCounts::default()
         };
-        metrics.set_plan(self.blocks.list().total(), read, pruned);
+        let list = self.blocks.list();
+        metrics.set_plan(list.total(), read, pruned, list.pruning_labels());
     }
 
     /// Cuts the blocks into partitions. Each partition is a range of blocks, so it keeps the order

@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use crate::grid::IndexSet;
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{BlockStatistics, GridSelection, GridSource, RowCount};
 
 /// A table as a list of blocks of rows.
@@ -37,7 +38,7 @@ use crate::provider::source::{BlockStatistics, GridSelection, GridSource, RowCou
 /// BlockReader   open(block), advance()       decodes the block
 ///               read(rows, kept)             returns the columns of some of its rows
 /// ```
-pub trait BlockSource: Debug + Send + Sync {
+pub trait BlockSource: Any + Debug + Send + Sync {
     /// The short name of the format, as EXPLAIN shows it: `tet`.
     fn format(&self) -> &'static str;
 
@@ -82,8 +83,21 @@ pub trait BlockSource: Debug + Send + Sync {
         columns: &[usize],
     ) -> Result<SelectedBlocks>;
 
+    /// Returns how to open the table again in another process; `None` if that is impossible. Plans
+    /// that scan the table can then be encoded.
+    fn recipe(&self) -> Result<Option<Recipe>> {
+        Ok(None)
+    }
+
     /// Describes the table for introspection. May look up the index entry of every block.
     fn describe(&self) -> Result<TableDescription>;
+}
+
+impl dyn BlockSource {
+    /// Returns the source as a `T`; `None` if the source is of another type.
+    pub fn downcast_ref<T: BlockSource>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
 }
 
 /// The kind of a column: where its values come from, and so how a filter on the column is used.
@@ -107,7 +121,8 @@ pub struct SelectedBlocks {
     /// The blocks that may hold a row satisfying the filters; `None` if all of `blocks` may.
     pub kept: Option<IndexSet>,
     /// Filters without columns or over one known column that could not be evaluated without
-    /// reading. The scan must apply them to its rows.
+    /// reading. The scan must apply them to its rows. Sources without grids need not return filters
+    /// without columns.
     pub residual: Vec<Arc<dyn PhysicalExpr>>,
 }
 
@@ -146,6 +161,11 @@ pub trait BlockList: Debug + Send + Sync {
     /// The selection as EXPLAIN shows it: `[lat: 3 of 10, lon: all]`.
     fn slice(&self) -> Option<String> {
         None
+    }
+
+    /// The names of what prunes blocks, in EXPLAIN and in metrics.
+    fn pruning_labels(&self) -> PruningLabels {
+        PruningLabels::default()
     }
 
     /// Statistics of one column over the selected rows of all blocks. Reads no values.
@@ -203,6 +223,12 @@ pub trait BlockList: Debug + Send + Sync {
         None
     }
 
+    /// Returns the number of rows of a batch of these columns: at most `rows`, and fewer if the values
+    /// are large.
+    fn batch_rows(&self, _columns: &[usize], rows: usize) -> usize {
+        rows
+    }
+
     /// Creates a reader of these columns, with its own buffers. A batch has at most `max_rows`
     /// rows.
     fn reader(
@@ -211,6 +237,27 @@ pub trait BlockList: Debug + Send + Sync {
         max_rows: usize,
         options: &ReadOptions,
     ) -> Result<Box<dyn BlockReader>>;
+}
+
+/// The names of what prunes blocks, in EXPLAIN; metrics have them with `chunks_` in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PruningLabels {
+    /// The bounds of [located](ColumnKind::Located) columns.
+    pub bounds: &'static str,
+    /// The statistics of [stored](ColumnKind::Stored) columns.
+    pub zone_map: &'static str,
+    /// [`BlockList::contained`].
+    pub value_index: &'static str,
+}
+
+impl Default for PruningLabels {
+    fn default() -> Self {
+        Self {
+            bounds: "pruned_by_bounds",
+            zone_map: "pruned_by_zone_map",
+            value_index: "pruned_by_value_index",
+        }
+    }
 }
 
 /// The availability of a column's statistics.

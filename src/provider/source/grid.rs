@@ -16,6 +16,7 @@ use crate::provider::catalog::description::{
     AttributeDescription, ChunkDescription, TableDescription,
 };
 use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{Availability, ColumnBounds, Fetch, FetchedBlock, ReadCounts};
 
 /// The storage format of an attribute whose cells are plain numbers: little-endian and contiguous.
@@ -148,6 +149,12 @@ pub trait GridSource: Debug + Send + Sync {
         attributes: &[usize],
         options: &ReadOptions,
     ) -> Result<Box<dyn WindowReader>>;
+
+    /// Returns how to open the array again in another process, as a table that consists of this
+    /// grid; `None` if that is impossible.
+    fn recipe(&self) -> Result<Option<Recipe>> {
+        Ok(None)
+    }
 
     /// Describes the encoding and the meaning of the attributes. Reads nothing from the file.
     fn describe_attributes(&self) -> Vec<AttributeDescription>;

@@ -10,11 +10,12 @@
 mod block;
 pub mod container;
 mod grid;
+pub mod recipe;
 mod statistics;
 
 pub use block::{
-    Availability, BlockList, BlockReader, BlockSource, ColumnKind, Fetch, FetchedBlock, ReadCounts,
-    SelectedBlocks,
+    Availability, BlockList, BlockReader, BlockSource, ColumnKind, Fetch, FetchedBlock,
+    PruningLabels, ReadCounts, SelectedBlocks,
 };
 pub(crate) use grid::for_columns;
 pub use grid::{CellFormat, GridSelection, GridSource, WindowReader};

@@ -33,7 +33,7 @@ use tempfile::TempDir;
 /// The number of blocks that are not run, by page and kind, with the reason for each.
 const NOT_RUN: [(&str, &str, usize); 10] = [
     // Diagrams.
-    ("docs/architecture.md", "text", 4),
+    ("docs/architecture.md", "text", 5),
     // Cargo commands, and commands on the reader's files.
     ("README.md", "sh", 4),
     // An excerpt of `examples/embed.rs`, which is compiled.

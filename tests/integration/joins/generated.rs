@@ -16,6 +16,8 @@ use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 use tetration::catalog::embed_indexes_in_tet;
 
 use crate::cells;
+#[cfg(feature = "proto")]
+use crate::support::encoded::Encoded;
 use crate::support::sql::{register_rows, rows, write};
 use crate::tables::exploded::Random;
 
@@ -115,6 +117,10 @@ async fn session_under_test(path: &Path, parquet: &Path, setting: usize) -> Sess
     let location = parquet.display();
     let sql = format!("CREATE EXTERNAL TABLE parquet STORED AS PARQUET LOCATION '{location}'");
     rows(&ctx, &sql).await;
+    #[cfg(feature = "proto")]
+    if is(32) {
+        Encoded::add_to(&ctx, &[]);
+    }
     ctx
 }
 
@@ -339,7 +345,7 @@ async fn joins_of_same_named_columns_answer_as_with_unique_names() {
     );
     rows(&truth, &copy).await;
     let mut sessions = Vec::new();
-    for setting in [0, 1, 3, 5, 9, 11, 19, 25, 27] {
+    for setting in [0, 1, 3, 5, 9, 11, 19, 25, 27, 35, 41] {
         sessions.push((setting, session_under_test(&path, &parquet, setting).await));
     }
     let number = |name: &str, default: u64| {

@@ -1,6 +1,7 @@
 //! The block source of the example `sparse_blocks`, which has no axes and is registered with public
 //! types only. The expected answers come from the same rows in memory.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Float64Array, RecordBatch, StringArray};
@@ -11,12 +12,18 @@ use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
-use tet_sql::{ArrayOptions, ArrayTable, enable_arrays};
+use tet_sql::provider::source::BlockSource;
+use tet_sql::{
+    ArrayOptions, ArrayTable, Candidate, Container, Error, Format, FormatRegistry, TableEntry,
+    enable_arrays,
+};
 
 #[path = "../../../examples/sparse_blocks/points.rs"]
 pub mod points;
 
 use crate::support::clock::Clock;
+#[cfg(feature = "proto")]
+use crate::support::encoded::Encoded;
 use points::{Points, Store};
 
 type Row = (f64, f64, Option<&'static str>);
@@ -49,8 +56,72 @@ fn rows() -> Vec<Row> {
     rows
 }
 
+/// The format of points in memory: the only table of any path.
+#[derive(Debug)]
+struct PointsFormat(Points);
+
+impl Format for PointsFormat {
+    fn name(&self) -> &'static str {
+        "points"
+    }
+
+    fn keywords(&self) -> &'static [&'static str] {
+        &["POINTS"]
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn recognises(&self, _candidate: &Candidate<'_>) -> bool {
+        false
+    }
+
+    fn open(
+        &self,
+        _path: &Path,
+        _options: &ArrayOptions,
+        _session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        Ok(Arc::new(PointsContainer {
+            points: Arc::new(self.0.clone()),
+            tables: vec![TableEntry::new("points")],
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct PointsContainer {
+    points: Arc<Points>,
+    tables: Vec<TableEntry>,
+}
+
+impl Container for PointsContainer {
+    fn format(&self) -> &'static str {
+        "points"
+    }
+
+    fn location(&self) -> &str {
+        "memory"
+    }
+
+    fn path(&self) -> Option<&Path> {
+        None
+    }
+
+    fn tables(&self) -> &[TableEntry] {
+        &self.tables
+    }
+
+    fn table(&self, name: &str) -> Result<Option<Arc<dyn BlockSource>>, Error> {
+        Ok((name == "points").then(|| Arc::clone(&self.points) as _))
+    }
+}
+
 fn session(points: Points, partitions: usize) -> SessionContext {
+    let formats = FormatRegistry::default().with_format(Arc::new(PointsFormat(points.clone())));
     let config = SessionConfig::new()
+        .with_extension(Arc::new(formats))
         .with_target_partitions(partitions)
         .set_u64("datafusion.optimizer.repartition_file_min_size", 1);
     let ctx = enable_arrays(SessionContext::new_with_config(config), ArrayOptions::new());
@@ -81,8 +152,16 @@ async fn text(ctx: &SessionContext, sql: &str) -> String {
 
 #[tokio::test]
 async fn queries_agree_with_the_rows_in_memory() {
-    for partitions in [1, 3] {
-        let ctx = session(Points::new(&blocks(), None), partitions);
+    let points = |partitions| session(Points::new(&blocks(), None), partitions);
+    #[cfg_attr(not(feature = "proto"), expect(unused_mut))]
+    let mut sessions = vec![points(1), points(3)];
+    #[cfg(feature = "proto")]
+    {
+        let encoded = points(3);
+        Encoded::add_to(&encoded, &[]);
+        sessions.push(encoded);
+    }
+    for ctx in sessions {
         for sql in [
             "SELECT * FROM t ORDER BY x, y",
             "SELECT count(*) FROM t",

@@ -2,6 +2,8 @@
 
 pub mod cells;
 pub mod clock;
+#[cfg(feature = "proto")]
+pub mod encoded;
 pub mod memory;
 pub mod npy;
 pub mod sql;

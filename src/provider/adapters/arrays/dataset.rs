@@ -19,6 +19,7 @@ use crate::provider::catalog::description::{
 };
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::planning::axis_bounds::axis_range;
+use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{
     Availability, CellFormat, ColumnBounds, DATASET, GridSource, WindowReader,
 };
@@ -38,6 +39,7 @@ pub struct ArrayDataset {
     attributes: Vec<FieldRef>,
     fill_text: Option<String>,
     warnings: Vec<String>,
+    options: Arc<ArrayOptions>,
 }
 
 impl ArrayDataset {
@@ -90,6 +92,7 @@ impl ArrayDataset {
                 .and_then(|_| fill_text(metadata).map(str::to_string)),
             array: Arc::new(array),
             warnings,
+            options: Arc::new(options.clone()),
         })
     }
 
@@ -217,6 +220,19 @@ impl GridSource for ArrayDataset {
     ) -> Result<Box<dyn WindowReader>> {
         let array = Arc::clone(&self.array);
         Ok(Box::new(StoredWindowReader::new(array, options)))
+    }
+
+    fn recipe(&self) -> Result<Option<Recipe>> {
+        let file = self.file();
+        let identity = file.identity(self.dataset())?;
+        let recipe = Recipe::in_file(
+            file.format(),
+            file.path(),
+            self.name(),
+            &self.options,
+            identity,
+        );
+        Ok(Some(recipe?))
     }
 
     fn describe_attributes(&self) -> Vec<AttributeDescription> {

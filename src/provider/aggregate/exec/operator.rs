@@ -20,6 +20,15 @@ use datafusion::physical_plan::{
 };
 use futures::TryStreamExt;
 
+#[cfg(feature = "proto")]
+use {
+    crate::provider::attributes::plain,
+    crate::provider::codec::{Operator, carrier},
+    arrow::datatypes::SchemaRef,
+    datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
+    datafusion_proto::protobuf::PhysicalPlanNode,
+};
+
 use crate::provider::aggregate::exec::run::Run;
 use crate::provider::aggregate::plan::aggregation::{Aggregation, Stage};
 use crate::provider::aggregate::plan::groups::most_groups;
@@ -141,6 +150,21 @@ impl ArrayAggregateExec {
             dynamic_filter: conjunction_opt(all),
             ..self.clone()
         }))
+    }
+
+    /// Returns the columns of the table, without attributes.
+    #[cfg(feature = "proto")]
+    pub(crate) fn table_schema(&self) -> SchemaRef {
+        plain(self.scan.source().schema())
+    }
+
+    /// Returns the operator with this dynamic filter over the table's columns in place of its own.
+    #[cfg(feature = "proto")]
+    pub(crate) fn with_dynamic_filter(self, dynamic_filter: Option<Arc<dyn PhysicalExpr>>) -> Self {
+        Self {
+            dynamic_filter,
+            ..self
+        }
     }
 
     /// Returns the chunks that will be read, and how each aggregate is computed.
@@ -323,5 +347,16 @@ impl ExecutionPlan for ArrayAggregateExec {
             statistics.num_rows = Precision::Inexact(groups);
         }
         Ok(Arc::new(statistics))
+    }
+
+    #[cfg(feature = "proto")]
+    fn try_to_proto(
+        &self,
+        context: &ExecutionPlanEncodeCtx<'_>,
+    ) -> Result<Option<PhysicalPlanNode>> {
+        let dynamic_filter = carrier(&self.dynamic_filter, &self.table_schema())?;
+        let inputs = context.encode_children([&self.engine, &dynamic_filter])?;
+        let stage = self.stage;
+        Operator::Aggregate { stage }.encode(inputs).map(Some)
     }
 }

@@ -11,11 +11,12 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use serde::{Deserialize, Serialize};
 
 use crate::provider::plans::below::{InlinedInput, replace_columns};
 
 /// The stage of DataFusion's aggregation that the operator replaces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stage {
     /// The operator emits partial states, which DataFusion merges with others.
     Partial,

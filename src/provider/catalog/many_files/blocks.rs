@@ -14,7 +14,7 @@ use crate::grid::{Axis, IndexSet, IndexSetBuilder};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{
     Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, Fetch, FetchedBlock,
-    GridSelection, ReadCounts, RowCount,
+    GridSelection, PruningLabels, ReadCounts, RowCount,
 };
 
 /// The maximum number of files whose zone maps are merged into statistics of the whole table.
@@ -135,6 +135,11 @@ impl ManyFileBlocks {
 impl BlockList for ManyFileBlocks {
     fn total(&self) -> Option<u64> {
         self.total
+    }
+
+    fn pruning_labels(&self) -> PruningLabels {
+        let first = self.parts.first();
+        first.map_or_else(PruningLabels::default, |part| part.blocks.pruning_labels())
     }
 
     fn count(&self) -> Option<u64> {
@@ -302,6 +307,12 @@ impl BlockList for ManyFileBlocks {
         let (part, block) = self.locate(block).ok()?;
         let columns: Vec<usize> = self.in_files(columns).collect();
         self.parts[part].blocks.fetch(block, &columns, options)
+    }
+
+    fn batch_rows(&self, columns: &[usize], rows: usize) -> usize {
+        let inner: Vec<usize> = self.in_files(columns).collect();
+        let parts = self.parts.iter();
+        parts.fold(rows, |rows, part| part.blocks.batch_rows(&inner, rows))
     }
 
     fn reader(

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::StringArray;
+use arrow::array::{AsArray, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{Result, plan_err};
 use datafusion::physical_expr::PhysicalExpr;
@@ -22,6 +22,7 @@ use crate::provider::catalog::open::open_table;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::planning::axis_filter::evaluate;
 use crate::provider::planning::pushdown::only_column;
+use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{BlockSource, ColumnKind, GridSource, SelectedBlocks};
 
 /// The name of the column with each row's file.
@@ -74,7 +75,14 @@ impl FileTable {
         for (member, path) in others.iter().zip(&files[1..]) {
             check_same(first.as_ref(), member.as_ref(), &files[0], path)?;
         }
-        let mut fields = first.schema().fields().to_vec();
+        let fields = first.schema().fields().iter().enumerate();
+        let mut fields: Vec<_> = fields
+            .map(|(column, field)| {
+                let mut members = members.iter().map(|member| member.schema().field(column));
+                let is_nullable = members.any(Field::is_nullable);
+                Arc::new(Field::clone(field).with_nullable(is_nullable))
+            })
+            .collect();
         if has_file_column {
             if fields.iter().any(|field| field.name() == FILE) {
                 return plan_err!(
@@ -96,6 +104,11 @@ impl FileTable {
             schema: Arc::new(Schema::new(fields)),
             members,
         })
+    }
+
+    /// The tables, one per file.
+    pub fn members(&self) -> &[Arc<dyn BlockSource>] {
+        &self.members
     }
 
     /// Returns the files that satisfy the filters over the column `file`.
@@ -129,12 +142,14 @@ fn check_same(
             .collect();
         fields.join(", ")
     };
-    let kinds = |source: &dyn BlockSource| -> Vec<ColumnKind> {
+    // Filters on known columns are exact.
+    let are_known = |source: &dyn BlockSource| -> Vec<bool> {
         let columns = 0..source.schema().fields().len();
-        columns.map(|column| source.column_kind(column)).collect()
+        let kinds = columns.map(|column| source.column_kind(column));
+        kinds.map(|kind| kind == ColumnKind::Known).collect()
     };
     let (expected, found) = (text(first), text(other));
-    if expected == found && kinds(first) == kinds(other) {
+    if expected == found && are_known(first) == are_known(other) {
         return Ok(());
     }
     Err(Error::malformed(
@@ -228,6 +243,22 @@ impl BlockSource for FileTable {
             blocks: Arc::new(blocks),
             residual,
         })
+    }
+
+    fn recipe(&self) -> Result<Option<Recipe>> {
+        let files = self.files.coordinates()?;
+        let paths = files.slice(0..self.members.len() as u64);
+        let paths = paths.as_string::<i32>().iter().flatten();
+        let files = self.members.iter().zip(paths).map(|(member, path)| {
+            let recipe = member.recipe()?;
+            Ok(recipe.map(|recipe| (PathBuf::from(path), recipe)))
+        });
+        let files = files.collect::<Result<Option<Vec<_>>>>()?;
+        Ok(files.map(|files| Recipe::Files {
+            location: self.location.clone(),
+            files,
+            has_file_column: self.has_file_column,
+        }))
     }
 
     fn describe(&self) -> Result<TableDescription> {

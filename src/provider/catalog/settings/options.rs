@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, plan_err};
+use serde::{Deserialize, Serialize};
 
 use crate::format::io::storage::Access;
 use crate::format::tet::OpenOptions;
@@ -22,7 +23,7 @@ use crate::provider::catalog::settings::unpack::Unpack;
 /// let options = ArrayOptions::new().with_dataset("temperature").with_access(Access::Pread);
 /// assert_eq!(options.dataset.as_deref(), Some("temperature"));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ArrayOptions {
     /// The dataset to read. If unset, the only dataset of the file. Ignored when a whole file is
@@ -276,7 +277,7 @@ impl ArrayOptions {
 }
 
 /// The options of a scan, resolved from those of the table and of the session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ReadOptions {
     /// Memory map or positioned reads.
     pub access: Access,

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::format::array::Dtype;
 
 /// The setting `tet.unpack`: when to unpack values to Float64 by the CF attributes `scale_factor`
@@ -14,7 +16,7 @@ use crate::format::array::Dtype;
 /// assert_eq!("never".parse(), Ok(Unpack::Never));
 /// assert_eq!(Unpack::default().to_string(), "auto");
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Unpack {
     /// Unpacks integers if the format's attributes describe the stored cells, as in Zarr. The
     /// attributes of `.tet` files do not: converters copy them from data that is unpacked already.

@@ -19,6 +19,8 @@ use super::array::TestArray;
 use super::axis::TestAxis;
 use super::column::TestColumn;
 use super::random::Random;
+#[cfg(feature = "proto")]
+use crate::support::encoded::Encoded;
 
 /// The number of cells of a small array, at most. Joins multiply the rows.
 const MAX_CELLS: usize = 250;
@@ -192,6 +194,10 @@ impl Case {
             let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), vec![few]).unwrap();
             ctx.register_table(format!("few_{}", column.name), memory(batch))
                 .unwrap();
+        }
+        #[cfg(feature = "proto")]
+        if is_enabled && random.chance(50) {
+            Encoded::add_to(&ctx, &[]);
         }
         Session {
             ctx,

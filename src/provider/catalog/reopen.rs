@@ -1,0 +1,110 @@
+//! Opens tables again from their recipes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::datatypes::Field;
+use datafusion::common::{Result, plan_err};
+use datafusion::prelude::SessionConfig;
+
+use crate::error::Error;
+use crate::provider::adapters::registry::FormatRegistry;
+use crate::provider::catalog::many_files::FileTable;
+use crate::provider::join::aligned::AlignedGrids;
+use crate::provider::scan::grid_table::GridTable;
+use crate::provider::source::recipe::{Recipe, TableRecipe};
+use crate::provider::source::{BlockSource, GridSource};
+
+/// Opens the table of a recipe with the formats of a session.
+///
+/// # Errors
+/// Returns an error if a file cannot be opened, or was replaced or changed since the recipe was
+/// created.
+pub(crate) fn open(recipe: &Recipe, session: &SessionConfig) -> Result<Arc<dyn BlockSource>> {
+    match recipe {
+        Recipe::Table(recipe) => open_table(recipe, session),
+        Recipe::Files {
+            location,
+            files,
+            has_file_column,
+        } => {
+            let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
+            let members = files.iter().map(|(_, recipe)| open(recipe, session));
+            let members = members.collect::<Result<_>>()?;
+            let table = FileTable::new(location, &paths, members, *has_file_column)?;
+            Ok(Arc::new(table))
+        }
+        Recipe::Aligned {
+            name,
+            grids,
+            attributes,
+            read,
+        } => {
+            let grids = grids.iter().map(|recipe| only_grid(recipe, session));
+            let grids = grids.collect::<Result<Vec<_>>>()?;
+            let shapes = grids.iter().map(|grid| grid.chunk_grid().shape());
+            let have_same_shape = shapes
+                .clone()
+                .all(|shape| Some(shape) == shapes.clone().next());
+            let columns: usize = grids.iter().map(|grid| grid.attributes().len()).sum();
+            let fields = grids.iter().flat_map(|grid| grid.attributes());
+            let fields = fields.zip(attributes).map(|(field, (name, is_nullable))| {
+                let field = Field::with_name(field.as_ref().clone(), name);
+                Arc::new(field.with_nullable(*is_nullable))
+            });
+            let fields: Vec<_> = fields.collect();
+            let is_whole = columns == attributes.len() && !grids.is_empty();
+            if !is_whole
+                || !have_same_shape
+                || read.iter().any(|attribute| *attribute >= fields.len())
+            {
+                return plan_err!("the recipe of {name} does not match its grids");
+            }
+            let all = AlignedGrids::new(name.clone(), &grids, fields);
+            let grid = all.for_attributes(read).unwrap_or_else(|| Arc::new(all));
+            Ok(Arc::new(GridTable::new(grid)))
+        }
+    }
+}
+
+fn only_grid(recipe: &Recipe, session: &SessionConfig) -> Result<Arc<dyn GridSource>> {
+    let table = open(recipe, session)?;
+    match table.grids().as_slice() {
+        [grid] => Ok(Arc::clone(grid)),
+        grids => plan_err!(
+            "the table {} consists of {} grids, expected one",
+            table.name(),
+            grids.len()
+        ),
+    }
+}
+
+fn open_table(recipe: &TableRecipe, session: &SessionConfig) -> Result<Arc<dyn BlockSource>> {
+    let TableRecipe {
+        path, table: name, ..
+    } = recipe;
+    let formats = FormatRegistry::of(session);
+    let mut formats = formats.formats().iter();
+    let Some(format) = formats.find(|format| format.name() == recipe.format) else {
+        return plan_err!(
+            "{}: the session has no format {}; add it to its FormatRegistry",
+            path.display(),
+            recipe.format
+        );
+    };
+    let container = format.open(path, &recipe.options, session)?;
+    let Some(table) = container.table(name)? else {
+        return Err(Error::invalid(path, format!("has no table {name:?}")).into());
+    };
+    if let Some(identity) = &recipe.identity {
+        let now = match table.recipe()? {
+            Some(Recipe::Table(now)) => now.identity,
+            _ => None,
+        };
+        match now {
+            Some(now) => now.check(path, identity)?,
+            None => return plan_err!("{}: cannot be checked for changes", path.display()),
+        }
+    }
+    Ok(table)
+}
