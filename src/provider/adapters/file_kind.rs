@@ -27,6 +27,9 @@ pub enum FileKind {
     Json,
     /// `.arrow` and `.feather`: Arrow's IPC file format.
     Arrow,
+    /// `.tatami`: documents.
+    #[cfg(feature = "tatami")]
+    Tatami,
 }
 
 /// File name extensions of the formats.
@@ -43,6 +46,8 @@ const EXTENSIONS: &[(&str, FileKind)] = &[
     ("jsonl", FileKind::Json),
     ("arrow", FileKind::Arrow),
     ("feather", FileKind::Arrow),
+    #[cfg(feature = "tatami")]
+    ("tatami", FileKind::Tatami),
 ];
 
 impl FileKind {
@@ -76,7 +81,12 @@ impl FileKind {
 
     /// Returns `true` if files of this format hold arrays rather than rows.
     pub fn is_array(self) -> bool {
-        !matches!(self, Self::Parquet | Self::Csv | Self::Json | Self::Arrow)
+        match self {
+            Self::Tet | Self::Npy => true,
+            #[cfg(feature = "zarr")]
+            Self::Zarr => true,
+            _ => false,
+        }
     }
 
     /// Returns the limits of an array format on one dataset. Other formats have none.
@@ -86,7 +96,7 @@ impl FileKind {
             Self::Npy => npy::LIMITS,
             #[cfg(feature = "zarr")]
             Self::Zarr => zarr::LIMITS,
-            Self::Parquet | Self::Csv | Self::Json | Self::Arrow => Limits {
+            _ => Limits {
                 dimensions: usize::MAX,
                 attributes: usize::MAX,
                 text_bytes: usize::MAX,
@@ -106,6 +116,8 @@ impl FileKind {
             Self::Csv => "CSV",
             Self::Json => "JSON",
             Self::Arrow => "ARROW",
+            #[cfg(feature = "tatami")]
+            Self::Tatami => "TATAMI",
         }
     }
 }

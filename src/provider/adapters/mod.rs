@@ -3,3 +3,5 @@
 pub mod arrays;
 pub(crate) mod file_kind;
 pub mod registry;
+#[cfg(feature = "tatami")]
+pub(in crate::provider) mod tatami;

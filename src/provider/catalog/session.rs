@@ -13,6 +13,8 @@ use datafusion::prelude::SessionContext;
 
 use crate::error::Error;
 use crate::provider::adapters::registry::FormatRegistry;
+#[cfg(feature = "tatami")]
+use crate::provider::adapters::tatami;
 use crate::provider::attributes::AttributedResults;
 use crate::provider::catalog::external::{ArrayTableFactory, ArrayUrlFactory, RegularFilesFactory};
 use crate::provider::catalog::schema::ArraySchema;
@@ -20,6 +22,8 @@ use crate::provider::catalog::settings::config::ArraySettings;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::table::ArrayTable;
 use crate::provider::catalog::url_catalogs::UrlCatalogs;
+#[cfg(feature = "tatami")]
+use crate::provider::copy::DocumentFormatFactory;
 use crate::provider::copy::{ArrayFormatFactory, RowFormatFactory};
 use crate::provider::functions;
 use crate::provider::functions::bounded::bounded;
@@ -178,6 +182,8 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     let ours = ours.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
     let of_rows = RowFormatFactory::all(&ctx.state()).into_iter();
     let of_rows = of_rows.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
+    #[cfg(feature = "tatami")]
+    let of_rows = of_rows.chain([Arc::new(DocumentFormatFactory) as _]);
     for format in ours.chain(of_rows) {
         // Registering with `overwrite` never fails.
         let _ = ctx.state_ref().write().register_file_format(format, true);
@@ -194,6 +200,8 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
         ctx.register_udf(function);
     }
     introspection::register(&ctx);
+    #[cfg(feature = "tatami")]
+    tatami::register(&ctx);
     listing.session_store().with_state(ctx.state_weak_ref());
     ctx
 }

@@ -37,6 +37,8 @@ use datafusion_proto::protobuf::physical_plan_node::PhysicalPlanType;
 use datafusion_proto::protobuf::{PhysicalExtensionNode, PhysicalPlanNode};
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "tatami")]
+use crate::provider::adapters::tatami::search::EncodedSearch;
 use crate::provider::aggregate::plan::aggregation::Stage;
 use crate::provider::aggregate::rule;
 use crate::provider::catalog::reopen;
@@ -133,6 +135,16 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                     None => plan_err!("an encoded aggregation does not run in array space"),
                 }
             }
+            #[cfg(feature = "tatami")]
+            (Operator::Search(search), [filter]) => {
+                let session = context.session_config();
+                let tables = search
+                    .tables
+                    .iter()
+                    .map(|table| reopen::open(table, session));
+                let tables = tables.collect::<Result<Vec<_>>>()?;
+                Ok(search.decode(tables, filter)?.into_exec())
+            }
             (Operator::BuildSide { restarts }, [input]) => {
                 Ok(build_side(Arc::clone(input), restarts))
             }
@@ -189,6 +201,8 @@ pub(in crate::provider) enum Operator {
     BuildSide {
         restarts: bool,
     },
+    #[cfg(feature = "tatami")]
+    Search(Box<EncodedSearch>),
 }
 
 impl Operator {

@@ -185,8 +185,9 @@ pub async fn convert(
 /// Returns `true` if an existing file or directory holds arrays, `false` if it holds rows. The name
 /// decides only if the content is not recognized.
 fn holds_arrays(path: &Path) -> Result<bool> {
-    if FormatRegistry::default().recognise(path).is_some() {
-        return Ok(true);
+    if let Some(format) = FormatRegistry::default().recognise(path) {
+        // Documents are rows.
+        return Ok(format.name() != "tatami");
     }
     match FileKind::by_name(path) {
         Some(kind) => Ok(kind.is_array()),

@@ -172,7 +172,7 @@ impl FileFormat for ArrayFormat {
 }
 
 /// Converts the location of a `COPY` to a local path.
-fn local_path(location: &str) -> Result<PathBuf> {
+pub(super) fn local_path(location: &str) -> Result<PathBuf> {
     if !location.contains("://") {
         return Ok(PathBuf::from(location));
     }

@@ -18,6 +18,8 @@ mod axes;
 mod chunk_lookup;
 mod columns;
 mod dataset_metadata;
+#[cfg(feature = "tatami")]
+mod documents;
 mod format;
 mod lineage;
 mod measure;
@@ -29,6 +31,8 @@ mod target;
 
 #[cfg(feature = "cli")]
 pub(in crate::provider) use axes::FinishedAxis;
+#[cfg(feature = "tatami")]
+pub(in crate::provider) use documents::DocumentFormatFactory;
 pub use format::ArrayFormatFactory;
 #[cfg(feature = "cli")]
 pub(in crate::provider) use options::Spelling;

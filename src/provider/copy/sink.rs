@@ -228,7 +228,7 @@ impl DataSink for ArraySink {
 
 /// Cancels the writing thread when the statement's future is dropped. A blocking thread cannot be
 /// aborted from outside.
-struct CancelOnDrop(Arc<AtomicBool>);
+pub(super) struct CancelOnDrop(pub Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {

@@ -9,6 +9,8 @@ use tet_sql::format::tet::repair::anatomy::Anatomy;
 
 use super::Failure;
 use super::arguments::InfoArguments;
+#[cfg(feature = "tatami")]
+use super::documents;
 use super::lines::{clean, row, table, write_json};
 use super::listing::{ChunkLine, chunk_table, chunk_values, dataset_table, dataset_values};
 use super::other;
@@ -18,7 +20,7 @@ const SOME_LABELS: usize = 8;
 
 /// The sections to show.
 pub struct Sections {
-    layout: bool,
+    pub layout: bool,
     pub datasets: bool,
     pub metadata: bool,
     pub chunks: bool,
@@ -49,6 +51,10 @@ pub fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<bool, Fa
         0 => u64::MAX,
         rows => rows,
     };
+    #[cfg(feature = "tatami")]
+    if let Some(file) = documents::open(&arguments.file)? {
+        return documents::info(&file, &sections, most, arguments.json, output);
+    }
     if let Some(file) = other::open(&arguments.file, "info")? {
         return other::info(&file, &sections, most, arguments.json, output);
     }

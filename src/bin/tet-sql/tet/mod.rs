@@ -13,6 +13,8 @@
 mod arguments;
 mod cancel;
 mod convert;
+#[cfg(feature = "tatami")]
+mod documents;
 mod info;
 mod lines;
 mod listing;

@@ -8,11 +8,17 @@ use tet_sql::format::tet::verify::{Report, Severity, VerifyOptions, verify, veri
 
 use super::Failure;
 use super::arguments::VerifyArguments;
+#[cfg(feature = "tatami")]
+use super::documents;
 use super::lines::{clean, shape, write_json};
 use super::other;
 
 /// Checks a file and writes the findings. Returns `true` if the file is sound.
 pub fn run(arguments: &VerifyArguments, output: &mut dyn Write) -> Result<bool, Failure> {
+    #[cfg(feature = "tatami")]
+    if let Some(file) = documents::open(&arguments.file)? {
+        return documents::check(&file, arguments.deep, arguments.json, output);
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let options = VerifyOptions {
         deep: arguments.deep,

@@ -17,6 +17,8 @@ use crate::format::zarr::{
 use crate::provider::adapters::arrays::container::ArrayContainer;
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::{Candidate, Format};
+#[cfg(feature = "tatami")]
+use crate::provider::adapters::tatami::TatamiFormat;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::container::Container;
 
@@ -30,6 +32,8 @@ pub(in crate::provider) fn built_in() -> Vec<Arc<dyn Format>> {
         #[cfg(feature = "zarr")]
         Arc::new(ZarrFormat),
         Arc::new(NpyFormat),
+        #[cfg(feature = "tatami")]
+        Arc::new(TatamiFormat),
     ]
 }
 
@@ -208,7 +212,7 @@ pub(in crate::provider) fn create_file(
                 ZarrWriteOptions { version },
             )?)
         }
-        FileKind::Parquet | FileKind::Csv | FileKind::Json | FileKind::Arrow => {
+        _ => {
             let message = "the file extension is that of a row format, not of an array format";
             return Err(Error::invalid(path, message));
         }

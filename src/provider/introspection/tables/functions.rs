@@ -16,7 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 pub(crate) const NAME: &str = "tet_functions";
 
 /// Name, signature and description of functions of this crate.
-const KNOWN: [(&str, &str, &str); 14] = [
+const KNOWN: &[(&str, &str, &str)] = &[
     (
         "arg_max",
         "arg_max(x, value)",
@@ -31,6 +31,12 @@ const KNOWN: [(&str, &str, &str); 14] = [
         "histogram",
         "histogram(value, low, high, bins)",
         "The number of values in each of several bins of equal width.",
+    ),
+    #[cfg(feature = "tatami")]
+    (
+        "matches",
+        "matches(text, 'words')",
+        "True if a text contains all of the words.",
     ),
     (
         "norm_l1",
@@ -47,6 +53,18 @@ const KNOWN: [(&str, &str, &str); 14] = [
         "quantile",
         "quantile(value, fraction)",
         "The value below which a fraction of all values lies.",
+    ),
+    #[cfg(feature = "tatami")]
+    (
+        "tatami_search",
+        "tatami_search('table', 'words')",
+        "Documents that contain any of the words, the best first.",
+    ),
+    #[cfg(feature = "tatami")]
+    (
+        "tatami_terms",
+        "tatami_terms('table')",
+        "Indexed words, and the number of documents that contain each.",
     ),
     (
         "tet_attributes",

@@ -8,5 +8,8 @@ mod hostile;
 mod predicate;
 mod pruning;
 mod search;
+mod sql;
+mod sql_copy;
+mod sql_search;
 mod variants;
 mod writing;

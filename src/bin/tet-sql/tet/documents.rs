@@ -1,0 +1,241 @@
+//! `.tatami` files in `tet info` and `tet verify`.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use tet_sql::Access;
+use tet_sql::format::tatami::search::Segment;
+use tet_sql::format::tatami::{Codec, Encoding, TatamiFile, is_tatami, verify};
+
+use super::Failure;
+use super::info::Sections;
+use super::lines::{clean, row, table, write_json};
+
+/// Opens a `.tatami` file. Returns `None` for any other file.
+pub fn open(path: &Path) -> Result<Option<Arc<TatamiFile>>, Failure> {
+    let mut start = [0; 4];
+    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let has_start =
+        is_file && File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok());
+    match has_start && is_tatami(&start) {
+        true => Ok(Some(Arc::new(TatamiFile::open(path, Access::Pread)?))),
+        false => Ok(None),
+    }
+}
+
+/// Writes a description of a file, with at most `max_pages` pages.
+pub fn info(
+    file: &TatamiFile,
+    sections: &Sections,
+    max_pages: u64,
+    is_json: bool,
+    output: &mut dyn Write,
+) -> Result<bool, Failure> {
+    let pages = match sections.chunks {
+        true => pages(file, max_pages)?,
+        false => Vec::new(),
+    };
+    let segment = Segment::open(file)?;
+    if is_json {
+        let mut value = Map::new();
+        let mut put = |key: &str, part: Value| value.insert(key.to_string(), part);
+        put("path", json!(file.path().display().to_string()));
+        put("format", json!("tatami"));
+        put("rows", json!(file.rows()));
+        put("row_groups", json!(file.row_groups().len()));
+        if let Some(segment) = &segment {
+            put(
+                "search",
+                json!({ "documents": segment.documents(), "terms": segment.terms() }),
+            );
+        }
+        if sections.datasets {
+            put("columns", listed(&columns(file)));
+        }
+        if sections.metadata {
+            put("metadata", json!(file.footer().key_values));
+        }
+        if sections.chunks {
+            put("pages", listed(&pages));
+        }
+        if sections.layout {
+            put("regions", listed(&regions(file)?));
+        }
+        write_json(output, &Value::Object(value))?;
+        return Ok(true);
+    }
+    let path = clean(&file.path().display().to_string());
+    let (rows, groups) = (file.rows(), file.row_groups().len());
+    writeln!(output, "{path}: tatami, {rows} rows, {groups} row groups")?;
+    if let Some(segment) = segment {
+        let (documents, terms) = (segment.documents(), segment.terms());
+        writeln!(output, "search index: {documents} documents, {terms} terms")?;
+    }
+    if sections.datasets {
+        table(output, &columns(file))?;
+    }
+    if sections.metadata {
+        writeln!(output, "metadata")?;
+        let pairs = file.footer().key_values.iter();
+        let pairs: Vec<_> = pairs
+            .map(|(key, value)| vec![clean(key), clean(value)])
+            .collect();
+        table(output, &pairs)?;
+    }
+    if sections.chunks {
+        writeln!(output, "pages")?;
+        table(output, &pages)?;
+    }
+    if sections.layout {
+        writeln!(output, "regions")?;
+        table(output, &regions(file)?)?;
+    }
+    Ok(true)
+}
+
+/// Converts a table to JSON: one object per row, with the cells of the first row as keys.
+fn listed(rows: &[Vec<String>]) -> Value {
+    let Some((header, rows)) = rows.split_first() else {
+        return json!([]);
+    };
+    let rows = rows.iter().map(|row| {
+        let cells = header
+            .iter()
+            .cloned()
+            .zip(row.iter().map(|cell| json!(cell)));
+        Value::Object(cells.collect())
+    });
+    rows.collect()
+}
+
+fn columns(file: &TatamiFile) -> Vec<Vec<String>> {
+    let mut lines = vec![row([
+        "column", "type", "nullable", "sorted", "bloom", "values", "nulls", "bytes",
+    ])];
+    let sort_key = file.schema().sort_key();
+    for (column, field) in file.schema().fields.iter().enumerate() {
+        let chunks = file
+            .row_groups()
+            .iter()
+            .filter_map(|group| group.chunks.get(column));
+        let mut sums = [0u64; 3];
+        let mut has_bloom = false;
+        for chunk in chunks {
+            has_bloom |= chunk.bloom.is_some();
+            for (sum, part) in sums
+                .iter_mut()
+                .zip([chunk.values, chunk.nulls, chunk.stored_bytes])
+            {
+                *sum = sum.saturating_add(part);
+            }
+        }
+        let blobs = file
+            .footer()
+            .blobs
+            .iter()
+            .filter(|blobs| blobs.column == column);
+        let blobs = blobs
+            .flat_map(|blobs| &blobs.runs)
+            .map(|run| run.stored_size);
+        sums[2] = blobs.fold(sums[2], u64::saturating_add);
+        let yes = |is_so| if is_so { "yes" } else { "" }.to_string();
+        let mut line = vec![
+            clean(&field.name),
+            field.column_type.to_string(),
+            yes(field.is_nullable()),
+            yes(sort_key == Some(column)),
+            yes(has_bloom),
+        ];
+        line.extend(sums.map(|sum| sum.to_string()));
+        lines.push(line);
+    }
+    lines
+}
+
+fn pages(file: &TatamiFile, max_pages: u64) -> Result<Vec<Vec<String>>, Failure> {
+    let mut lines = vec![row([
+        "group",
+        "column",
+        "first_row",
+        "rows",
+        "nulls",
+        "encoding",
+        "codec",
+        "offset",
+        "stored",
+        "raw",
+    ])];
+    for group in 0..file.row_groups().len() {
+        for (column, field) in file.schema().fields.iter().enumerate() {
+            for page in file.pages(group, column)? {
+                if lines.len() as u64 > max_pages {
+                    return Ok(lines);
+                }
+                let header = &page.header;
+                let encoding = Encoding::from_id(header.encoding);
+                let codec = Codec::from_id(header.codec);
+                lines.push(vec![
+                    group.to_string(),
+                    clean(&field.name),
+                    page.first_row.to_string(),
+                    header.values.to_string(),
+                    header.nulls.to_string(),
+                    encoding.map_or(header.encoding.to_string(), |known| {
+                        known.name().to_string()
+                    }),
+                    codec.map_or(header.codec.to_string(), |known| known.name().to_string()),
+                    page.offset.to_string(),
+                    header.stored_size.to_string(),
+                    header.raw_size.to_string(),
+                ]);
+            }
+        }
+    }
+    Ok(lines)
+}
+
+fn regions(file: &TatamiFile) -> Result<Vec<Vec<String>>, Failure> {
+    let mut lines = vec![row(["offset", "bytes", "content"])];
+    for region in file.regions()? {
+        lines.push(vec![
+            region.offset.to_string(),
+            region.length.to_string(),
+            region.kind.to_string(),
+        ]);
+    }
+    Ok(lines)
+}
+
+/// Checks a file and writes the problems. Returns `true` if there are none.
+pub fn check(
+    file: &Arc<TatamiFile>,
+    is_deep: bool,
+    is_json: bool,
+    output: &mut dyn Write,
+) -> Result<bool, Failure> {
+    let problems: Vec<String> = verify(file, is_deep)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let is_sound = problems.is_empty();
+    if is_json {
+        let path = file.path().display().to_string();
+        let report = json!({ "path": path, "ok": is_sound, "deep": is_deep, "findings": problems });
+        write_json(output, &report)?;
+        return Ok(is_sound);
+    }
+    for problem in &problems {
+        writeln!(output, "  error: {}", clean(problem))?;
+    }
+    let verdict = if is_sound { "sound" } else { "NOT SOUND" };
+    let path = clean(&file.path().display().to_string());
+    let (rows, groups) = (file.rows(), file.row_groups().len());
+    writeln!(
+        output,
+        "{path}: {verdict}; {rows} rows, {groups} row groups"
+    )?;
+    Ok(is_sound)
+}

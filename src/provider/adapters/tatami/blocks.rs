@@ -1,0 +1,302 @@
+//! The pages and row groups of a `.tatami` file as blocks.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, UInt64Array};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, Result, ScalarValue};
+
+use crate::format::tatami::{ColumnChunk, TatamiFile, ValueBounds};
+use crate::provider::adapters::tatami::reader::DocumentReader;
+use crate::provider::adapters::tatami::table::{BytesAs, TextOptions, blob_batch_rows};
+use crate::provider::adapters::tatami::values::{scalar, to_scalar};
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::source::{
+    Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, PruningLabels, RowCount,
+};
+
+/// The rows of one page of each column, if the pages of all columns cover the same rows, or else the rows
+/// of a whole row group.
+#[derive(Debug, Clone)]
+pub(super) struct PageBlock {
+    pub group: usize,
+    /// The rows, counted from the start of the row group.
+    pub rows: Range<u64>,
+}
+
+/// The blocks of a `.tatami` file.
+#[derive(Debug)]
+pub(super) struct DocumentBlocks {
+    file: Arc<TatamiFile>,
+    schema: SchemaRef,
+    /// For each column of the table, its index in the file.
+    columns: Arc<[usize]>,
+    text: TextOptions,
+    blocks: Arc<[PageBlock]>,
+}
+
+impl DocumentBlocks {
+    pub fn new(
+        file: Arc<TatamiFile>,
+        schema: SchemaRef,
+        columns: Arc<[usize]>,
+        text: TextOptions,
+        blocks: Vec<PageBlock>,
+    ) -> Self {
+        Self {
+            file,
+            schema,
+            columns,
+            text,
+            blocks: blocks.into(),
+        }
+    }
+
+    fn block(&self, block: u64) -> &PageBlock {
+        &self.blocks[block as usize]
+    }
+
+    fn chunk(&self, group: usize, column: usize) -> &ColumnChunk {
+        &self.file.row_groups()[group].chunks[self.columns[column]]
+    }
+
+    /// Returns `true` if texts of the table may differ from the stored bytes, which zones and Bloom
+    /// filters are about.
+    fn is_changed(&self, column: usize) -> Result<bool> {
+        let column_type = self.file.column_type(self.columns[column])?;
+        Ok(self.text.of(column_type) == BytesAs::LossyText)
+    }
+
+    fn is_whole_group(&self, block: &PageBlock) -> bool {
+        block.rows.end - block.rows.start == self.file.row_groups()[block.group].rows
+    }
+
+    /// Returns the bounds of a column in a block: from the page index if there is an entry for exactly
+    /// these rows, or else from the zone of the row group.
+    fn bounds(&self, block: &PageBlock, column: usize) -> Result<ValueBounds<'_>> {
+        let stored = self.columns[column];
+        if self.is_changed(column)? {
+            return Ok(ValueBounds::new(self.file.column_type(stored)?, None));
+        }
+        if Some(stored) == self.file.schema().sort_key()
+            && !self.is_whole_group(block)
+            && let Some(entries) = self.file.page_index(block.group)?
+        {
+            let pages = self.file.pages(block.group, stored)?;
+            let page = pages.iter().position(|page| page.rows() == block.rows);
+            if let Some(entry) = page.and_then(|page| entries.get(page)) {
+                let column_type = self.file.column_type(stored)?;
+                return Ok(entry.value_bounds(column_type));
+            }
+        }
+        Ok(self.file.bounds(block.group, stored)?)
+    }
+
+    /// Returns the number of nulls of a column in a block, if it is known without reading pages.
+    fn nulls(&self, block: &PageBlock, column: usize) -> Result<Option<u64>> {
+        let chunk = self.chunk(block.group, column);
+        if chunk.nulls == 0 || self.is_whole_group(block) {
+            return Ok(Some(chunk.nulls));
+        }
+        let pages = self.file.pages(block.group, self.columns[column])?;
+        let page = pages.iter().find(|page| page.rows() == block.rows);
+        Ok(page.map(|page| page.header.nulls.into()))
+    }
+
+    fn column_bounds(&self, column: usize, blocks: &[u64]) -> Result<Option<ColumnBounds>> {
+        let data_type = self.schema.field(column).data_type();
+        let (mut min, mut max, mut nulls) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_exact = true;
+        for block in blocks {
+            let block = self.block(*block);
+            let bounds = self.bounds(block, column)?;
+            min.push(scalar(bounds.lower, data_type)?);
+            // NaN counts as greater than all numbers, so it may exceed the upper bound.
+            let upper = bounds.upper.filter(|_| !bounds.may_have_nan);
+            max.push(scalar(upper, data_type)?);
+            nulls.push(self.nulls(block, column)?);
+            is_exact &= bounds.is_exact && self.is_whole_group(block);
+        }
+        if blocks.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(ColumnBounds {
+            min: ScalarValue::iter_to_array(min)?,
+            max: ScalarValue::iter_to_array(max)?,
+            nulls: UInt64Array::from(nulls),
+            sums: None,
+            is_exact,
+        }))
+    }
+}
+
+impl BlockList for DocumentBlocks {
+    fn total(&self) -> Option<u64> {
+        Some(self.blocks.len() as u64)
+    }
+
+    fn count(&self) -> Option<u64> {
+        self.total()
+    }
+
+    fn rows(&self) -> RowCount {
+        RowCount::Exact(self.file.rows())
+    }
+
+    fn rows_in(&self, blocks: &[u64]) -> Result<RowCount> {
+        let rows = blocks.iter().map(|block| &self.block(*block).rows);
+        Ok(RowCount::Exact(
+            rows.map(|rows| rows.end - rows.start).sum(),
+        ))
+    }
+
+    fn is_read(&self, columns: &[usize]) -> bool {
+        !columns.is_empty()
+    }
+
+    fn block_bytes(&self, block: u64, _options: &ReadOptions) -> Result<u64> {
+        let PageBlock { group, rows } = self.block(block);
+        let group = &self.file.row_groups()[*group];
+        let proportional = |bytes: u64| {
+            let bytes = u128::from(bytes) * u128::from(rows.end - rows.start);
+            (bytes / u128::from(group.rows.max(1))) as u64
+        };
+        Ok(proportional(group.total_bytes))
+    }
+
+    fn pruning_labels(&self) -> PruningLabels {
+        PruningLabels {
+            bounds: "pruned_by_page_index",
+            value_index: "pruned_by_bloom",
+            ..PruningLabels::default()
+        }
+    }
+
+    fn column_statistics(&self, column: usize, _options: &ReadOptions) -> Result<ColumnStatistics> {
+        let mut statistics = ColumnStatistics::new_unknown();
+        let groups = 0..self.file.row_groups().len();
+        let nulls: u64 = groups
+            .clone()
+            .map(|group| self.chunk(group, column).nulls)
+            .sum();
+        statistics.null_count = Precision::Exact(nulls as usize);
+        let data_type = self.schema.field(column).data_type();
+        let mut all: Option<(ScalarValue, ScalarValue)> = None;
+        for group in groups {
+            let chunk = self.chunk(group, column);
+            if chunk.values == chunk.nulls {
+                continue;
+            }
+            if self.is_changed(column)? {
+                return Ok(statistics);
+            }
+            let bounds = self.file.bounds(group, self.columns[column])?;
+            let (min, max) = (
+                scalar(bounds.lower, data_type)?,
+                scalar(bounds.upper, data_type)?,
+            );
+            if !bounds.is_exact || min.is_null() || max.is_null() {
+                return Ok(statistics);
+            }
+            all = Some(match all {
+                None => (min, max),
+                Some((all_min, all_max)) => (
+                    if min < all_min { min } else { all_min },
+                    if max > all_max { max } else { all_max },
+                ),
+            });
+        }
+        if let Some((min, max)) = all {
+            statistics.min_value = Precision::Exact(min);
+            statistics.max_value = Precision::Exact(max);
+        }
+        Ok(statistics)
+    }
+
+    fn availability(&self, column: usize, options: &ReadOptions) -> Availability {
+        let has_zone = |group| self.chunk(group, column).zone.is_some();
+        Availability {
+            is_known: options.zone_maps && (0..self.file.row_groups().len()).any(has_zone),
+            unusable: None,
+        }
+    }
+
+    fn statistics(
+        &self,
+        columns: &[usize],
+        blocks: &[u64],
+        _options: &ReadOptions,
+    ) -> Result<BlockStatistics> {
+        let rows = blocks.iter().map(|block| {
+            let rows = &self.block(*block).rows;
+            Some(rows.end - rows.start)
+        });
+        let columns = columns
+            .iter()
+            .map(|column| self.column_bounds(*column, blocks));
+        Ok(BlockStatistics {
+            rows: rows.collect(),
+            columns: columns.collect::<Result<_>>()?,
+        })
+    }
+
+    fn contained(
+        &self,
+        column: usize,
+        blocks: &[u64],
+        values: &HashSet<ScalarValue>,
+        _options: &ReadOptions,
+    ) -> Result<Option<BooleanArray>> {
+        let stored = self.columns[column];
+        let is_changed = self.is_changed(column)?;
+        // A value that has no stored form cannot be looked up, so no block can be ruled out.
+        let searched: Option<Vec<_>> = values.iter().map(to_scalar).collect();
+        let Some(searched) = searched.filter(|_| !is_changed) else {
+            return Ok(None);
+        };
+        // The blocks of a row group share its Bloom filter.
+        let mut last: Option<(usize, Option<bool>)> = None;
+        let mut contained = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let group = self.block(*block).group;
+            let answer = match last {
+                Some((of_group, answer)) if of_group == group => answer,
+                _ => {
+                    let mut may_contain = self.file.bloom(group, stored)?.is_none();
+                    for value in &searched {
+                        may_contain = may_contain || self.file.may_contain(group, stored, value)?;
+                    }
+                    (!may_contain).then_some(false)
+                }
+            };
+            last = Some((group, answer));
+            contained.push(answer);
+        }
+        Ok(Some(BooleanArray::from(contained)))
+    }
+
+    fn batch_rows(&self, columns: &[usize], rows: usize) -> usize {
+        let stored = columns.iter().map(|column| self.columns[*column]);
+        rows.min(blob_batch_rows(&self.file, stored))
+    }
+
+    fn reader(
+        &self,
+        columns: &[usize],
+        max_rows: usize,
+        _options: &ReadOptions,
+    ) -> Result<Box<dyn BlockReader>> {
+        let columns = columns.iter().map(|column| self.columns[*column]);
+        let reader = DocumentReader::try_new(
+            &self.file,
+            columns.collect(),
+            Arc::clone(&self.blocks),
+            self.text,
+            max_rows,
+        );
+        Ok(Box::new(reader?))
+    }
+}

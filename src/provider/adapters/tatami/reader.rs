@@ -1,0 +1,181 @@
+//! Reads the blocks of a `.tatami` file.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::compute::filter;
+use datafusion::common::{Result, internal_err};
+
+use crate::format::tatami::{ColumnType, ColumnValues, PageReader, TatamiFile};
+use crate::provider::adapters::tatami::blocks::PageBlock;
+use crate::provider::adapters::tatami::table::TextOptions;
+use crate::provider::adapters::tatami::values::{invalid_text, to_array};
+use crate::provider::source::{BlockReader, FetchedBlock, ReadCounts};
+
+/// Reads blocks of a `.tatami` file. Pages are decoded once per block. Blobs are read only for the
+/// selected rows.
+pub(super) struct DocumentReader {
+    file: Arc<TatamiFile>,
+    pages: PageReader,
+    blocks: Arc<[PageBlock]>,
+    columns: Vec<Column>,
+    text: TextOptions,
+    max_rows: u64,
+    block: PageBlock,
+    counts: ReadCounts,
+}
+
+/// A column that is read.
+struct Column {
+    /// The index of the column in the file.
+    stored: usize,
+    column_type: ColumnType,
+    values: ColumnValues,
+    /// The values of the current block. `None` until they are decoded, and always for blobs.
+    decoded: Option<ArrayRef>,
+}
+
+impl DocumentReader {
+    pub fn try_new(
+        file: &Arc<TatamiFile>,
+        columns: Vec<usize>,
+        blocks: Arc<[PageBlock]>,
+        text: TextOptions,
+        max_rows: usize,
+    ) -> Result<Self> {
+        let pages = PageReader::new(file);
+        let columns = columns.into_iter().map(|stored| {
+            let values = pages.buffers(stored)?;
+            Ok(Column {
+                stored,
+                column_type: values.column_type(),
+                values,
+                decoded: None,
+            })
+        });
+        Ok(Self {
+            columns: columns.collect::<Result<_>>()?,
+            file: Arc::clone(file),
+            pages,
+            blocks,
+            text,
+            max_rows: max_rows.max(1) as u64,
+            block: PageBlock {
+                group: 0,
+                rows: 0..0,
+            },
+            counts: ReadCounts::default(),
+        })
+    }
+
+    /// Decodes the values of a column as an array: the `rows`, counted from the start of the row group,
+    /// for which `kept` is `true`.
+    fn decode(
+        &mut self,
+        column: usize,
+        rows: &Range<u64>,
+        kept: Option<&BooleanArray>,
+    ) -> Result<ArrayRef> {
+        let start = Instant::now();
+        let Self {
+            file,
+            pages,
+            columns,
+            block,
+            text,
+            counts,
+            ..
+        } = self;
+        let column = &mut columns[column];
+        column.values.clear();
+        for (number, page) in file.pages(block.group, column.stored)?.iter().enumerate() {
+            let of_page = page.rows();
+            let wanted = of_page.start.max(rows.start)..of_page.end.min(rows.end);
+            if wanted.is_empty() {
+                continue;
+            }
+            let is_kept =
+                |row: u64| kept.is_none_or(|kept| kept.value((row - rows.start) as usize));
+            let selected: Option<Vec<u32>> = (kept.is_some() || wanted != of_page).then(|| {
+                let wanted = wanted.clone().filter(|row| is_kept(*row));
+                wanted.map(|row| (row - of_page.start) as u32).collect()
+            });
+            if selected.as_ref().is_some_and(Vec::is_empty) {
+                continue;
+            }
+            counts.bytes += u64::from(page.header.stored_size);
+            pages.read(
+                block.group,
+                column.stored,
+                number,
+                selected.as_deref(),
+                &mut column.values,
+            )?;
+        }
+        let array = to_array(&mut column.values, text)?;
+        counts.decode_time += start.elapsed();
+        match array {
+            Ok(array) => Ok(array),
+            Err(_) => invalid_text(file, column.stored),
+        }
+    }
+}
+
+impl BlockReader for DocumentReader {
+    fn open(&mut self, block: u64, _fetched: Option<FetchedBlock>) -> Result<()> {
+        let Some(block) = self.blocks.get(block as usize) else {
+            return internal_err!("there is no block {block}");
+        };
+        self.block = block.clone();
+        for column in &mut self.columns {
+            column.decoded = None;
+        }
+        self.counts.chunks += u64::from(!self.columns.is_empty());
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        let next = self.columns.iter().position(|column| {
+            column.decoded.is_none() && column.column_type != ColumnType::BlobRef
+        });
+        if let Some(next) = next {
+            let rows = self.block.rows.clone();
+            self.columns[next].decoded = Some(self.decode(next, &rows, None)?);
+        }
+        let mut columns = self.columns.iter();
+        Ok(columns
+            .all(|column| column.decoded.is_some() || column.column_type == ColumnType::BlobRef))
+    }
+
+    fn rows(&self) -> u64 {
+        self.block.rows.end - self.block.rows.start
+    }
+
+    fn batch(&self, first: u64) -> Range<u64> {
+        first..self.rows().min(first.saturating_add(self.max_rows))
+    }
+
+    fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let start = self.block.rows.start;
+        let in_group = start + rows.start..start + rows.end;
+        let (first, count) = (rows.start as usize, (rows.end - rows.start) as usize);
+        let columns = 0..self.columns.len();
+        let columns = columns.map(|column| {
+            let Some(decoded) = &self.columns[column].decoded else {
+                return self.decode(column, &in_group, kept);
+            };
+            let slice = decoded.slice(first, count);
+            Ok(match kept {
+                Some(kept) => filter(&slice, kept)?,
+                None => slice,
+            })
+        });
+        columns.collect()
+    }
+
+    fn counts(&self) -> ReadCounts {
+        self.counts
+    }
+}

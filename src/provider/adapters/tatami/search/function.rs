@@ -1,0 +1,253 @@
+//! The table functions `tatami_search('t', 'words')` and `tatami_terms('t')`.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{DFSchema, Result, plan_datafusion_err, plan_err};
+use datafusion::logical_expr::expr_rewriter::unnormalize_col;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::conjunction_opt;
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::format::tatami::search::Mode;
+use crate::provider::adapters::tatami::search::scan::SearchScan;
+use crate::provider::adapters::tatami::search::terms::TermRows;
+use crate::provider::adapters::tatami::table::DocumentTable;
+use crate::provider::attributes::plain;
+use crate::provider::catalog::many_files::FileTable;
+use crate::provider::catalog::table::ArrayTable;
+use crate::provider::introspection::lookup;
+use crate::provider::introspection::scan::RowScan;
+use crate::provider::source::BlockSource;
+
+/// `tatami_search('t', 'words' [, mode])`: the documents that contain any or all of the words, with their
+/// scores.
+#[derive(Debug)]
+pub(in crate::provider) struct Search;
+
+impl Search {
+    /// The name of the function.
+    pub const NAME: &'static str = "tatami_search";
+}
+
+impl TableFunctionImpl for Search {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let texts = texts(args.exprs());
+        let (table, words, mode) = match texts.as_deref() {
+            Some([table, words]) => (table, words, Ok(Mode::default())),
+            Some([table, words, mode]) => (table, words, mode.parse::<Mode>()),
+            _ => {
+                return plan_err!(
+                    "{} takes the name of a table, words, and optionally a mode, as in SELECT * FROM {}('t', \
+                     'red bicycle', mode => 'all')",
+                    Self::NAME,
+                    Self::NAME
+                );
+            }
+        };
+        let mode = mode.map_err(|message| plan_datafusion_err!("{}: {message}", Self::NAME))?;
+        let documents = documents(Self::NAME, &args, table)?;
+        let mut fields = documents[0].schema().fields().iter();
+        if let Some(taken) = fields.find(|field| OWN.contains(&field.name().as_str())) {
+            return plan_err!(
+                "{}: the table {table} has a column {}, which the result adds",
+                Self::NAME,
+                taken.name()
+            );
+        }
+        Ok(Arc::new(SearchTable {
+            schema: result_schema(&documents),
+            name: table.clone(),
+            documents,
+            words: words.clone(),
+            mode,
+        }))
+    }
+}
+
+/// `tatami_terms('t')`: the indexed words, with the number of documents that contain each.
+#[derive(Debug)]
+pub(in crate::provider) struct Terms;
+
+impl Terms {
+    /// The name of the function.
+    pub const NAME: &'static str = "tatami_terms";
+}
+
+impl TableFunctionImpl for Terms {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let table = lookup::table_name(Self::NAME, args.exprs())?.to_string();
+        let documents = documents(Self::NAME, &args, &table)?;
+        let schema = Schema::new(vec![
+            Field::new("path", DataType::Utf8, false),
+            Field::new("term", DataType::Utf8, false),
+            Field::new("documents", DataType::UInt64, false),
+        ]);
+        Ok(Arc::new(TermTable {
+            label: format!("{}({table})", Self::NAME),
+            documents,
+            schema: Arc::new(schema),
+        }))
+    }
+}
+
+/// The columns that the result adds to those of the table.
+const OWN: [&str; 2] = ["score", "doc"];
+
+/// Returns the columns of the result of a search in these tables, which have the same columns.
+pub(super) fn result_schema(tables: &[Arc<DocumentTable>]) -> SchemaRef {
+    let is_nullable = |column| {
+        let mut tables = tables.iter().map(|table| table.schema().field(column));
+        tables.any(Field::is_nullable)
+    };
+    let first = tables
+        .iter()
+        .flat_map(|table| table.schema().fields())
+        .enumerate();
+    let columns = tables
+        .first()
+        .map_or(0, |table| table.schema().fields().len());
+    let fields = first
+        .take(columns)
+        .map(|(column, field)| Arc::new(Field::clone(field).with_nullable(is_nullable(column))));
+    let own = [
+        Arc::new(Field::new(OWN[0], DataType::Float32, false)),
+        Arc::new(Field::new(OWN[1], DataType::UInt64, false)),
+    ];
+    plain(&Schema::new(fields.chain(own).collect::<Vec<_>>()))
+}
+
+/// Returns the arguments as texts; `None` if one is not a text literal.
+fn texts(arguments: &[Expr]) -> Option<Vec<String>> {
+    let text = |argument: &Expr| match argument {
+        Expr::Literal(value, _) => value.try_as_str().flatten().map(str::to_string),
+        _ => None,
+    };
+    arguments.iter().map(text).collect()
+}
+
+/// Returns the tables of the files that make up a table. Fails if a file is not a `.tatami` file, or has
+/// no search segment.
+fn documents(
+    function: &str,
+    args: &TableFunctionArgs,
+    name: &str,
+) -> Result<Vec<Arc<DocumentTable>>> {
+    let table = lookup::table(function, args.session(), name)?;
+    let source = table.downcast_ref::<ArrayTable>().map(ArrayTable::source);
+    let members = match source {
+        Some(source) => match source.downcast_ref::<FileTable>() {
+            Some(files) => files.members().to_vec(),
+            None => vec![Arc::clone(source)],
+        },
+        None => Vec::new(),
+    };
+    let documents = members.into_iter().map(DocumentTable::of_source);
+    let documents: Option<Vec<_>> = documents.collect();
+    match documents.filter(|documents| !documents.is_empty()) {
+        Some(documents) => {
+            for table in &documents {
+                if table.segment()?.is_none() {
+                    let path = table.file().path().display();
+                    return plan_err!(
+                        "{function}: {path} has no search index; COPY writes one with the option search"
+                    );
+                }
+            }
+            Ok(documents)
+        }
+        None => plan_err!("{function}: {name} is not a table of .tatami files"),
+    }
+}
+
+/// The result of `tatami_search`.
+#[derive(Debug)]
+struct SearchTable {
+    name: String,
+    documents: Vec<Arc<DocumentTable>>,
+    schema: SchemaRef,
+    words: String,
+    mode: Mode,
+}
+
+#[async_trait]
+impl TableProvider for SearchTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let answers = filters.iter().map(|filter| match filter.is_volatile() {
+            true => TableProviderFilterPushDown::Unsupported,
+            false => TableProviderFilterPushDown::Exact,
+        });
+        Ok(answers.collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = DFSchema::try_from(self.schema.as_ref().clone())?;
+        let filters = filters
+            .iter()
+            .map(|filter| state.create_physical_expr(unnormalize_col(filter.clone()), &schema));
+        let filter = conjunction_opt(filters.collect::<Result<Vec<_>>>()?);
+        let projection = projection
+            .cloned()
+            .unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let scan = SearchScan::try_new(
+            self.name.clone(),
+            self.documents.clone(),
+            Arc::clone(&self.schema),
+            (self.words.clone(), self.mode),
+            projection,
+            filter,
+            limit,
+        )?;
+        Ok(scan.into_exec())
+    }
+}
+
+/// The result of `tatami_terms`.
+#[derive(Debug)]
+struct TermTable {
+    label: String,
+    documents: Vec<Arc<DocumentTable>>,
+    schema: SchemaRef,
+}
+
+#[async_trait]
+impl TableProvider for TermTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        _state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let rows = Arc::new(TermRows::new(self.label.clone(), self.documents.clone()));
+        let scan = RowScan::try_new(rows, &self.schema, projection, limit)?;
+        Ok(scan.into_exec())
+    }
+}

@@ -1,0 +1,176 @@
+//! The predicate `matches(column, 'words')`.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BooleanArray};
+use arrow::datatypes::DataType;
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+};
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, split_conjunction};
+
+use crate::format::tatami::SEARCH_COLUMNS_KEY;
+use crate::format::tatami::search::{Mode, WordFilter, words};
+use crate::grid::{IndexSet, IndexSetBuilder};
+use crate::provider::adapters::tatami::blocks::PageBlock;
+use crate::provider::adapters::tatami::table::DocumentTable;
+use crate::provider::source::BlockSource;
+
+/// The indexed columns of segments that do not name them, as the reference implementation writes. The
+/// column `snippet` of such segments is not among them: it may be cut off within a word.
+const STOCK: [&str; 3] = ["body", "title", "url"];
+
+/// `matches(text, words [, mode])`: `true` if the text contains all of the words, or with the mode
+/// `'any'`, at least one. Texts are split into words as for a search segment: runs of letters and
+/// digits, in lower case.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(in crate::provider) struct Matches {
+    signature: Signature,
+}
+
+impl Matches {
+    const NAME: &'static str = "matches";
+
+    pub fn new() -> Self {
+        let types = [DataType::Utf8, DataType::Binary].into_iter();
+        let signatures = types.flat_map(|text| {
+            let two = vec![text, DataType::Utf8];
+            let three = [two.as_slice(), &[DataType::Utf8]].concat();
+            [TypeSignature::Exact(two), TypeSignature::Exact(three)]
+        });
+        Self {
+            signature: Signature::one_of(signatures.collect(), Volatility::Immutable),
+        }
+    }
+}
+
+/// Returns a text argument; `None` if it is null.
+fn constant(value: &ScalarValue, argument: &str) -> Result<Option<String>> {
+    match value.try_as_str() {
+        Some(text) => Ok(text.map(str::to_string)),
+        None => plan_err!("{}: {argument} is {value}, expected text", Matches::NAME),
+    }
+}
+
+impl ScalarUDFImpl for Matches {
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let (text, query, mode) = match args.args.as_slice() {
+            [text, ColumnarValue::Scalar(query)] => (text, query, Some("all".to_string())),
+            [
+                text,
+                ColumnarValue::Scalar(query),
+                ColumnarValue::Scalar(mode),
+            ] => (text, query, constant(mode, "the mode")?),
+            _ => return exec_err!("{}: the words and the mode must be constant", Self::NAME),
+        };
+        let (Some(query), Some(mode)) = (constant(query, "the second argument")?, mode) else {
+            return Ok(ColumnarValue::Scalar(ScalarValue::Boolean(None)));
+        };
+        let mode: Mode = match mode.parse() {
+            Ok(mode) => mode,
+            Err(message) => return plan_err!("{}: {message}", Self::NAME),
+        };
+        let mut filter = WordFilter::new(&query, mode);
+        let texts = text.to_array(rows)?;
+        let matches: BooleanArray = match texts.data_type() {
+            DataType::Utf8 => {
+                let texts = texts.as_string::<i32>().iter();
+                texts
+                    .map(|text| text.map(|text| filter.matches(text.as_bytes())))
+                    .collect()
+            }
+            DataType::Binary => {
+                let texts = texts.as_binary::<i32>().iter();
+                texts
+                    .map(|text| text.map(|text| filter.matches(text)))
+                    .collect()
+            }
+            other => return exec_err!("{}: cannot search values of type {other}", Self::NAME),
+        };
+        Ok(ColumnarValue::Array(Arc::new(matches)))
+    }
+}
+
+/// Returns the blocks that may hold a document satisfying the filters, according to the postings of the
+/// search segment. Returns `None` if no filter searches an indexed column.
+pub(in crate::provider::adapters::tatami) fn matching_blocks(
+    table: &DocumentTable,
+    filters: &[Arc<dyn PhysicalExpr>],
+    blocks: &[PageBlock],
+) -> Result<Option<IndexSet>> {
+    let mut kept: Option<IndexSet> = None;
+    for filter in filters.iter().flat_map(split_conjunction) {
+        let Some((query, mode)) = searched(table, filter) else {
+            continue;
+        };
+        // Matches exclude deleted documents, but a scan returns them.
+        let Some(segment) = table.segment()?.filter(|segment| segment.live().is_none()) else {
+            continue;
+        };
+        let mut matches = segment.matches(&query, mode)?;
+        let mut documents = Vec::new();
+        let mut found = IndexSetBuilder::new(blocks.len() as u64);
+        let groups = table.file().row_groups();
+        let mut block = 0;
+        while matches.next_batch(&mut documents)? {
+            for hit in documents.drain(..) {
+                let row = u64::from(hit.document);
+                while let Some(PageBlock { group, rows }) = blocks.get(block) {
+                    let first = groups[*group].first_row;
+                    if row < first + rows.end {
+                        found.push(block as u64..block as u64 + 1);
+                        break;
+                    }
+                    block += 1;
+                }
+            }
+        }
+        let found = found.finish();
+        kept = Some(match kept {
+            Some(kept) => kept.intersect(&found),
+            None => found,
+        });
+    }
+    Ok(kept)
+}
+
+/// Returns the words and the mode of a filter, if it is a call of `matches` on an indexed column.
+fn searched(table: &DocumentTable, filter: &Arc<dyn PhysicalExpr>) -> Option<(String, Mode)> {
+    let function = filter.downcast_ref::<ScalarFunctionExpr>()?;
+    let inner: &dyn Any = function.fun().inner().as_ref();
+    inner.downcast_ref::<Matches>()?;
+    let text = |argument: &Arc<dyn PhysicalExpr>| {
+        let literal = argument.downcast_ref::<Literal>()?;
+        literal.value().try_as_str().flatten().map(str::to_string)
+    };
+    let (column, query, mode) = match function.args() {
+        [column, query] => (column, text(query)?, Mode::All),
+        [column, query, mode] => (column, text(query)?, text(mode)?.parse().ok()?),
+        _ => return None,
+    };
+    let column = column.downcast_ref::<Column>()?;
+    let name = table.schema().fields().get(column.index())?.name().as_str();
+    let mut pairs = table.file().footer().key_values.iter();
+    let is_indexed = match pairs.find(|(key, _)| key == SEARCH_COLUMNS_KEY) {
+        Some((_, columns)) => columns.split(',').any(|column| column == name),
+        None => STOCK.contains(&name),
+    };
+    // Without words, the index cannot tell which documents match.
+    (is_indexed && !words(&query).is_empty()).then_some((query, mode))
+}

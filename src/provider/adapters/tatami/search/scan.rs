@@ -1,0 +1,324 @@
+//! The scan of `tatami_search`.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Formatter};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float32Array, RecordBatch, UInt64Array};
+use arrow::compute::{SortOptions, concat, take};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::cast::as_boolean_array;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::datasource::source::{DataSource, DataSourceExec};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::projection::ProjectionExprs;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+use datafusion::physical_expr::{
+    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
+};
+use datafusion::physical_plan::DisplayFormatType;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+
+#[cfg(feature = "proto")]
+use {
+    crate::provider::codec::Operator, datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
+    datafusion_proto::protobuf::PhysicalPlanNode,
+};
+
+use crate::format::tatami::search::{Hit, Mode};
+use crate::provider::adapters::tatami::rows::RowReader;
+use crate::provider::adapters::tatami::search::hits::MergedHits;
+use crate::provider::adapters::tatami::table::DocumentTable;
+use crate::provider::introspection::scan::batch;
+
+/// The number of hits in the first batch if there is no limit. Each further batch has twice as many, so
+/// that a query that stops early reads few documents.
+const FIRST_HITS: usize = 32;
+
+/// A scan of the documents that a search finds, by descending score. The columns of the filter are read
+/// first; the other columns are read only for documents that satisfy the filter.
+#[derive(Debug, Clone)]
+pub(in crate::provider) struct SearchScan {
+    pub(super) name: String,
+    pub(super) documents: Vec<Arc<DocumentTable>>,
+    /// The columns of the files, then `score` and `doc`.
+    pub(super) table: SchemaRef,
+    pub(super) words: String,
+    pub(super) mode: Mode,
+    /// The output columns, as indices of the table's columns.
+    pub(super) projection: Vec<usize>,
+    /// The predicate over the table's columns.
+    pub(super) filter: Option<Arc<dyn PhysicalExpr>>,
+    pub(super) fetch: Option<usize>,
+    schema: SchemaRef,
+}
+
+impl SearchScan {
+    pub(super) fn try_new(
+        name: String,
+        documents: Vec<Arc<DocumentTable>>,
+        table: SchemaRef,
+        (words, mode): (String, Mode),
+        projection: Vec<usize>,
+        filter: Option<Arc<dyn PhysicalExpr>>,
+        fetch: Option<usize>,
+    ) -> Result<Self> {
+        Ok(Self {
+            schema: Arc::new(table.project(&projection)?),
+            name,
+            documents,
+            table,
+            words,
+            mode,
+            projection,
+            filter,
+            fetch,
+        })
+    }
+
+    pub fn into_exec(self) -> Arc<DataSourceExec> {
+        DataSourceExec::from_data_source(self)
+    }
+}
+
+impl DataSource for SearchScan {
+    fn open(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("partition {partition} requested from a scan with 1 partition");
+        }
+        let largest = context.session_config().batch_size().max(1);
+        let rows = self
+            .documents
+            .iter()
+            .map(|table| table.blob_batch_rows(&self.projection));
+        let largest = rows.min().map_or(largest, |rows| largest.min(rows));
+        let first = self.fetch.map_or(FIRST_HITS, |fetch| match self.filter {
+            Some(_) => fetch.max(FIRST_HITS),
+            None => fetch,
+        });
+        let filter = match &self.filter {
+            Some(filter) => {
+                let columns = collect_columns(filter);
+                let columns: BTreeSet<usize> = columns.iter().map(Column::index).collect();
+                let columns: Vec<usize> = columns.into_iter().collect();
+                let schema = Arc::new(self.table.project(&columns)?);
+                let filter = reassign_expr_columns(Arc::clone(filter), &schema)?;
+                Some(Filter {
+                    columns,
+                    schema,
+                    filter,
+                })
+            }
+            None => None,
+        };
+        let readers = self.documents.iter().map(|table| table.row_reader());
+        let search = Running {
+            hits: MergedHits::try_new(&self.documents, &self.words, self.mode, first)?,
+            readers: readers.collect(),
+            scan: self.clone(),
+            filter,
+            next: first.clamp(1, largest),
+            largest,
+            left: self.fetch.unwrap_or(usize::MAX),
+        };
+        let batches = futures::stream::try_unfold(search, |mut search| async move {
+            loop {
+                match search.batch()? {
+                    Some(batch) if batch.num_rows() > 0 => return Ok(Some((batch, search))),
+                    // Many hits may not satisfy the filter. Other tasks run in between.
+                    Some(_) => tokio::task::yield_now().await,
+                    None => return Ok(None),
+                }
+            }
+        });
+        let schema = Arc::clone(&self.schema);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
+        let names = self.schema.fields().iter();
+        let names: Vec<_> = names.map(|field| field.name().as_str()).collect();
+        write!(
+            f,
+            "tatami={}, search='{}', mode={}, projection=[{}]",
+            self.name,
+            self.words,
+            self.mode,
+            names.join(", ")
+        )?;
+        if let Some(filter) = &self.filter {
+            write!(f, ", filter={filter}")?;
+        }
+        match self.fetch {
+            Some(fetch) => write!(f, ", k={fetch}"),
+            None => Ok(()),
+        }
+    }
+
+    fn output_partitioning(&self) -> Partitioning {
+        Partitioning::UnknownPartitioning(1)
+    }
+
+    fn eq_properties(&self) -> EquivalenceProperties {
+        let fields = self.table.fields().len();
+        // Within one file, equal scores are ordered by document. Across files, row numbers repeat.
+        let mut keys = vec![(fields - 2, true)];
+        if self.documents.len() == 1 {
+            keys.push((fields - 1, false));
+        }
+        let mut ordering = Vec::new();
+        for (column, descending) in keys {
+            let Some(number) = self.projection.iter().position(|other| *other == column) else {
+                break;
+            };
+            let name = self.table.field(column).name();
+            ordering.push(PhysicalSortExpr::new(
+                Arc::new(Column::new(name, number)),
+                SortOptions {
+                    descending,
+                    nulls_first: descending,
+                },
+            ));
+        }
+        EquivalenceProperties::new_with_orderings(Arc::clone(&self.schema), [ordering])
+    }
+
+    fn partition_statistics(&self, _partition: Option<usize>) -> Result<Arc<Statistics>> {
+        Ok(Arc::new(Statistics::new_unknown(&self.schema)))
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
+        Some(Arc::new(Self {
+            fetch: limit,
+            ..self.clone()
+        }))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+
+    fn try_swapping_with_projection(
+        &self,
+        _projection: &ProjectionExprs,
+    ) -> Result<Option<Arc<dyn DataSource>>> {
+        Ok(None)
+    }
+
+    #[cfg(feature = "proto")]
+    fn try_to_proto(
+        &self,
+        context: &ExecutionPlanEncodeCtx<'_>,
+    ) -> Result<Option<PhysicalPlanNode>> {
+        let (search, filter) = self.encoded()?;
+        let filter = context.encode_child(&filter)?;
+        Operator::Search(Box::new(search))
+            .encode(vec![filter])
+            .map(Some)
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        match &self.filter {
+            Some(filter) => f(filter),
+            None => Ok(TreeNodeRecursion::Continue),
+        }
+    }
+}
+
+/// A search that is running.
+struct Running {
+    scan: SearchScan,
+    hits: MergedHits,
+    readers: Vec<RowReader>,
+    filter: Option<Filter>,
+    /// The number of hits of the next batch.
+    next: usize,
+    largest: usize,
+    /// The number of rows left until the limit is reached.
+    left: usize,
+}
+
+/// A predicate, with the columns that it refers to.
+struct Filter {
+    columns: Vec<usize>,
+    schema: SchemaRef,
+    filter: Arc<dyn PhysicalExpr>,
+}
+
+impl Running {
+    /// Returns the documents of the next hits that satisfy the filter, perhaps none. `None` at the end.
+    fn batch(&mut self) -> Result<Option<RecordBatch>> {
+        let mut hits = match self.left {
+            0 => return Ok(None),
+            _ => self.hits.take(self.next)?,
+        };
+        if hits.is_empty() {
+            return Ok(None);
+        }
+        self.next = (self.next * 2).min(self.largest);
+        if let Some(filter) = &self.filter {
+            let columns = columns(&mut self.readers, &self.scan, &filter.columns, &hits)?;
+            let rows = batch(&filter.schema, columns, hits.len())?;
+            let mask = filter.filter.evaluate(&rows)?.into_array(hits.len())?;
+            let mut mask = as_boolean_array(&mask)?.iter();
+            hits.retain(|_| mask.next() == Some(Some(true)));
+        }
+        hits.truncate(self.left);
+        self.left -= hits.len();
+        if hits.is_empty() {
+            return Ok(Some(RecordBatch::new_empty(Arc::clone(&self.scan.schema))));
+        }
+        let columns = columns(&mut self.readers, &self.scan, &self.scan.projection, &hits)?;
+        batch(&self.scan.schema, columns, hits.len()).map(Some)
+    }
+}
+
+/// Reads columns of the table for these hits, in the order of the hits.
+fn columns(
+    readers: &mut [RowReader],
+    scan: &SearchScan,
+    columns: &[usize],
+    hits: &[(usize, Hit)],
+) -> Result<Vec<ArrayRef>> {
+    // Documents are read in the order of the file, and then put into the order of the hits.
+    let mut order: Vec<usize> = (0..hits.len()).collect();
+    order.sort_unstable_by_key(|index| (hits[*index].0, hits[*index].1.document));
+    let mut indices = vec![0u64; hits.len()];
+    for (read, index) in order.iter().enumerate() {
+        indices[*index] = read as u64;
+    }
+    let indices = UInt64Array::from(indices);
+    let stored = scan.table.fields().len() - 2;
+    let column = |column: &usize| -> Result<ArrayRef> {
+        if *column == stored {
+            let scores = hits.iter().map(|(_, hit)| hit.score);
+            return Ok(Arc::new(Float32Array::from_iter_values(scores)));
+        }
+        if *column > stored {
+            let documents = hits.iter().map(|(_, hit)| u64::from(hit.document));
+            return Ok(Arc::new(UInt64Array::from_iter_values(documents)));
+        }
+        let mut parts: Vec<ArrayRef> = Vec::new();
+        for (number, reader) in readers.iter_mut().enumerate() {
+            let of_file = order.iter().map(|index| &hits[*index]);
+            let of_file = of_file.filter(|(file, _)| *file == number);
+            let documents: Vec<u64> = of_file.map(|(_, hit)| hit.document.into()).collect();
+            if !documents.is_empty() {
+                let column = scan.documents[number].stored_column(*column)?;
+                parts.push(reader.read(column, &documents)?);
+            }
+        }
+        let parts: Vec<_> = parts.iter().map(AsRef::as_ref).collect();
+        Ok(take(&concat(&parts)?, &indices, None)?)
+    };
+    columns.iter().map(column).collect()
+}

@@ -1,0 +1,176 @@
+//! `tatami_search`, `tatami_terms` and `matches`.
+
+use arrow::array::AsArray;
+use arrow::datatypes::{Float32Type, UInt64Type};
+use datafusion::prelude::SessionContext;
+
+use super::search::corpus::{json_lines, path};
+use crate::support::sql::{error, rows, session};
+
+async fn open(name: &str) -> SessionContext {
+    let ctx = session();
+    let path = path(&format!("{name}.tatami"));
+    let sql = format!(
+        "CREATE EXTERNAL TABLE t STORED AS TATAMI LOCATION '{}'",
+        path.display()
+    );
+    rows(&ctx, &sql).await;
+    ctx
+}
+
+/// Runs a search. Returns the row number of each hit, and its score as bits, to compare it exactly.
+async fn hits(ctx: &SessionContext, sql: &str) -> Vec<(u64, u32)> {
+    let batches = ctx.sql(sql).await.unwrap().collect().await.unwrap();
+    let hits = batches.iter().flat_map(|batch| {
+        let documents = batch
+            .column_by_name("doc")
+            .unwrap()
+            .as_primitive::<UInt64Type>();
+        let scores = batch
+            .column_by_name("score")
+            .unwrap()
+            .as_primitive::<Float32Type>();
+        let scores = scores.values().iter().map(|score| score.to_bits());
+        documents.values().iter().copied().zip(scores)
+    });
+    hits.collect()
+}
+
+#[tokio::test]
+async fn searches_have_the_hits_and_scores_of_the_reference() {
+    for name in ["full", "deleted", "merged", "large_snippet", "one_doc"] {
+        let ctx = open(name).await;
+        let lines = json_lines(&format!("{name}.queries.jsonl"));
+        for line in lines.iter().skip(1).step_by(3) {
+            let (query, k) = (line[0].as_str().unwrap(), line[1].as_u64().unwrap());
+            let expected: Vec<(u64, u32)> = line[2]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|hit| {
+                    let bits = u32::from_str_radix(hit[1].as_str().unwrap(), 16).unwrap();
+                    (hit[0].as_u64().unwrap(), bits)
+                })
+                .collect();
+            let query = query.replace('\'', "''");
+            let sql = format!("SELECT doc, score FROM tatami_search('t', '{query}') LIMIT {k}");
+            assert_eq!(hits(&ctx, &sql).await, expected, "{name}: {query:?}, {k}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn hits_have_the_columns_of_their_documents() {
+    let ctx = open("full").await;
+    // `doc` is the row number of the document in a scan.
+    rows(
+        &ctx,
+        "CREATE TABLE numbered AS SELECT row_number() OVER () - 1 AS n, * FROM t",
+    )
+    .await;
+    for query in ["com", "example org", "the rust"] {
+        for filter in ["true", "norm_title > 2", "title LIKE '%a%'"] {
+            let columns = "s.score, s.doc, s.doc_id, s.url, s.title, s.body";
+            let found = rows(
+                &ctx,
+                &format!("SELECT {columns} FROM tatami_search('t', '{query}') s WHERE {filter}"),
+            )
+            .await;
+            let expected = rows(
+                &ctx,
+                &format!(
+                    "SELECT s.score, s.doc, n.doc_id, n.url, n.title, n.body FROM tatami_search('t', '{query}') s \
+                     JOIN numbered n ON n.n = s.doc WHERE n.{} ORDER BY s.score DESC, s.doc",
+                    filter.replace("true", "n >= 0")
+                ),
+            )
+            .await;
+            assert_eq!(found, expected, "{query}, {filter}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn limits_and_filters_are_part_of_the_search() {
+    let ctx = open("full").await;
+    let sql = "EXPLAIN SELECT title FROM tatami_search('t', 'com') WHERE norm_title > 2 LIMIT 10";
+    let plan = rows(&ctx, sql).await.join("\n");
+    assert!(plan.contains("search='com', mode=any"), "{plan}");
+    assert!(
+        plan.contains("norm_title") && plan.contains("k=10"),
+        "{plan}"
+    );
+    assert!(!plan.contains("FilterExec"), "{plan}");
+    let sql =
+        "EXPLAIN SELECT title FROM tatami_search('t', 'com') ORDER BY score DESC, doc LIMIT 3";
+    let plan = rows(&ctx, sql).await.join("\n");
+    assert!(plan.contains("k=3") && !plan.contains("SortExec"), "{plan}");
+}
+
+#[tokio::test]
+async fn terms_are_listed_with_their_documents() {
+    let ctx = open("full").await;
+    let expected = json_lines("full.postings.jsonl");
+    let found = rows(&ctx, "SELECT count(*) FROM tatami_terms('t')").await;
+    assert_eq!(found, [expected.len().to_string()]);
+    for line in expected.iter().step_by(17) {
+        let (term, count) = (line["t"].as_str().unwrap(), &line["df"]);
+        let term = term.replace('\'', "''");
+        let sql = format!("SELECT documents FROM tatami_terms('t') WHERE term = '{term}'");
+        assert_eq!(rows(&ctx, &sql).await, [count.to_string()], "{term}");
+    }
+}
+
+#[tokio::test]
+async fn matches_filters_documents_and_prunes_by_postings() {
+    let ctx = open("snippet_groups").await;
+    rows(&ctx, "CREATE TABLE copy AS SELECT * FROM t").await;
+    for predicate in [
+        "matches(title, 'a')",
+        "matches(url, 'example')",
+        "matches(title, 'rust arrays')",
+        "matches(title, 'rust arrays', 'any')",
+        "matches(snippet, 'com')",
+        "matches(title, 'nosuchword')",
+    ] {
+        let of = |table: &str| format!("SELECT count(*) FROM {table} WHERE {predicate}");
+        assert_eq!(
+            rows(&ctx, &of("t")).await,
+            rows(&ctx, &of("copy")).await,
+            "{predicate}"
+        );
+    }
+    let sql = "EXPLAIN SELECT title FROM t WHERE matches(title, 'nosuchword')";
+    let plan = rows(&ctx, sql).await.join("\n");
+    assert!(plan.contains("chunks=0 of"), "{plan}");
+}
+
+#[tokio::test]
+async fn wrong_searches_are_refused() {
+    let ctx = open("full").await;
+    for (sql, expected) in [
+        (
+            "SELECT * FROM tatami_search('t', 'a', 'phrase')",
+            "positions|not where",
+        ),
+        (
+            "SELECT * FROM tatami_search('t', 'a', 'some')",
+            "expected any or all",
+        ),
+        (
+            "SELECT * FROM tatami_search('t')",
+            "takes the name of a table",
+        ),
+        ("SELECT * FROM tatami_search('nosuch', 'a')", "not found"),
+        (
+            "SELECT * FROM tatami_terms('t', 'a')",
+            "takes the name of a table",
+        ),
+    ] {
+        let text = error(&ctx, sql).await;
+        assert!(
+            expected.split('|').any(|part| text.contains(part)),
+            "{sql}: {text}"
+        );
+    }
+}
