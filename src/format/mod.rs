@@ -8,6 +8,8 @@ pub mod npy;
 #[cfg(feature = "tatami")]
 pub mod tatami;
 pub mod tet;
+#[cfg(feature = "tiledb")]
+pub mod tiledb;
 #[cfg(feature = "zarr")]
 pub mod zarr;
 

@@ -11,6 +11,8 @@ pub mod registered;
 pub mod repairs;
 #[cfg(feature = "tatami")]
 pub mod tatami;
+#[cfg(feature = "tiledb")]
+pub mod tiledb;
 pub mod writer;
 #[cfg(feature = "zarr")]
 pub mod zarr;

@@ -1,0 +1,359 @@
+//! Open arrays.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::error::{Error, ErrorLocation, Result};
+use crate::format::io::storage::Access;
+use crate::format::tiledb::codecs::EncryptionKey;
+use crate::format::tiledb::commits::{Commits, Delete};
+use crate::format::tiledb::dense::{Grid, IndexBox, Window};
+use crate::format::tiledb::enumeration::Enumeration;
+use crate::format::tiledb::fault::Fault;
+use crate::format::tiledb::files;
+use crate::format::tiledb::fragment::{Field, FieldKind, Fragment};
+use crate::format::tiledb::metadata::{self, MetadataValue};
+use crate::format::tiledb::names::{Stamp, TimeWindow};
+use crate::format::tiledb::schema::{DimensionLabel, Schema};
+use crate::format::tiledb::value::Interval;
+
+/// Options for opening an array or a group.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    /// The first timestamp to read, in milliseconds since 1970.
+    pub timestamp_start: u64,
+    /// The last timestamp to read, in milliseconds since 1970; by default, the current time.
+    pub timestamp_end: Option<u64>,
+    /// The key of an encrypted array or group.
+    pub key: Option<EncryptionKey>,
+}
+
+impl OpenOptions {
+    /// The window of time to read.
+    pub(crate) fn window(&self) -> TimeWindow {
+        let now = || {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+        };
+        TimeWindow {
+            start: self.timestamp_start,
+            end: self.timestamp_end.unwrap_or_else(now),
+        }
+    }
+}
+
+/// An open array.
+///
+/// Opening reads the schemas, the commits and the footers of fragments. All other metadata is read
+/// on first use.
+#[derive(Debug)]
+pub struct TileDbArray {
+    path: PathBuf,
+    window: TimeWindow,
+    key: Option<EncryptionKey>,
+    schema_name: String,
+    schema: Arc<Schema>,
+    fragments: Vec<Fragment>,
+    deletes: Vec<Delete>,
+    grid: Option<Grid>,
+    /// The cells of each fragment of a dense array.
+    boxes: Vec<Option<IndexBox>>,
+    enumerations: OnceLock<BTreeMap<String, Arc<Enumeration>>>,
+}
+
+/// Finds schemas by name, and reads each once.
+struct Schemas<'a> {
+    directory: PathBuf,
+    key: Option<&'a EncryptionKey>,
+    known: HashMap<String, Arc<Schema>>,
+}
+
+impl Schemas<'_> {
+    fn get(&mut self, name: &str) -> Result<Arc<Schema>> {
+        if let Some(schema) = self.known.get(name) {
+            return Ok(Arc::clone(schema));
+        }
+        if !files::is_entry_name(name) {
+            let location = ErrorLocation::file(&self.directory);
+            let expected = "the name of a file";
+            return Err(Error::malformed(
+                location,
+                "schema name",
+                format!("{name:?}"),
+                expected,
+            ));
+        }
+        let path = self.directory.join(name);
+        let payload = files::read_generic(&path, self.key)?;
+        let schema = Schema::parse(&payload);
+        let schema = Arc::new(schema.map_err(|fault| fault.at(ErrorLocation::file(&path)))?);
+        self.known.insert(name.to_string(), Arc::clone(&schema));
+        Ok(schema)
+    }
+}
+
+impl TileDbArray {
+    /// Returns `true` if a directory is that of an array.
+    pub fn recognises(path: &Path) -> bool {
+        path.join("__schema").is_dir() || path.join("__array_schema.tdb").is_file()
+    }
+
+    /// Opens the array in a directory.
+    ///
+    /// # Errors
+    /// Fails if there is no array, if its schema, a commit or the footer of a fragment cannot be
+    /// read, if the key is wrong or missing, and if the format version is not supported.
+    pub fn open(path: &Path, options: &OpenOptions, access: Access) -> Result<Self> {
+        let window = options.window();
+        let key = options.key.as_ref();
+        let at = |fault: Fault| fault.at(ErrorLocation::file(path));
+        let directory = path.join("__schema");
+        let mut names = files::list(&directory)?;
+        names.retain(|name| Stamp::parse(name).is_some());
+        let is_past =
+            |name: &&String| Stamp::parse(name).is_some_and(|stamp| stamp.last <= window.end);
+        // Before its first schema, an array has the first one.
+        let Some(schema_name) = names.iter().rfind(is_past).or(names.first()).cloned() else {
+            let fault = match path.join("__array_schema.tdb").is_file() {
+                true => Fault::new("format version", "less than 10", "10 to 23"),
+                false => Fault::new("path", "no TileDB array", "a directory with __schema"),
+            };
+            return Err(at(fault));
+        };
+        let mut schemas = Schemas {
+            directory,
+            key,
+            known: HashMap::new(),
+        };
+        let schema = schemas.get(&schema_name)?;
+        let commits = Commits::read(path, window, schema.is_sparse, key)?;
+        let mut fragments = Vec::with_capacity(commits.fragments.len());
+        for committed in commits.fragments {
+            let fragment = Fragment::open(committed, access, key, |name| {
+                let of_fragment = schemas.get(name)?;
+                match has_same_space(&schema, &of_fragment) {
+                    true => Ok(of_fragment),
+                    false => Err(at(Fault::new(
+                        "schema of a fragment",
+                        format!("{name} with other dimensions"),
+                        format!("the dimensions of {schema_name}"),
+                    ))),
+                }
+            })?;
+            fragments.push(fragment);
+        }
+        let mut array = Self {
+            path: path.to_path_buf(),
+            window,
+            key: options.key.clone(),
+            schema_name,
+            fragments,
+            deletes: commits.deletes,
+            grid: None,
+            boxes: Vec::new(),
+            enumerations: OnceLock::new(),
+            schema,
+        };
+        if !array.schema.is_sparse {
+            let grid = Grid::new(&array.schema).map_err(at)?;
+            for fragment in &array.fragments {
+                let bounds = fragment.domain().map(|domain| grid.index_box(domain));
+                array.boxes.push(bounds.transpose().map_err(at)?);
+            }
+            array.grid = Some(grid);
+        }
+        Ok(array)
+    }
+
+    /// The path as given to [`Self::open`].
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The window of time that is read.
+    pub fn window_of_time(&self) -> TimeWindow {
+        self.window
+    }
+
+    /// The schema at the end of the window of time.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// The name of the file of [`Self::schema`].
+    pub fn schema_name(&self) -> &str {
+        &self.schema_name
+    }
+
+    /// The fragments in the window of time, in the order in which they overwrite each other.
+    pub fn fragments(&self) -> &[Fragment] {
+        &self.fragments
+    }
+
+    /// The deletes in the window of time, in order.
+    pub fn deletes(&self) -> &[Delete] {
+        &self.deletes
+    }
+
+    /// Returns the grid of a dense array.
+    pub fn grid(&self) -> Result<&Grid> {
+        let sparse = || Error::invalid(&self.path, "a sparse array has no grid of cells");
+        self.grid.as_ref().ok_or_else(sparse)
+    }
+
+    /// The cells of each fragment of a dense array; `None` for fragments without cells.
+    pub fn fragment_boxes(&self) -> &[Option<IndexBox>] {
+        &self.boxes
+    }
+
+    /// Returns the box that all cells of a dense array lie in that were ever written, or `None` if
+    /// there are none.
+    pub fn written_box(&self) -> Option<IndexBox> {
+        let union = |a: IndexBox, b: &IndexBox| IndexBox {
+            ranges: a
+                .ranges
+                .iter()
+                .zip(&b.ranges)
+                .map(|(a, b)| a.start.min(b.start)..a.end.max(b.end))
+                .collect(),
+        };
+        let mut boxes = self.boxes.iter().flatten();
+        let first = boxes.next()?.clone();
+        Some(boxes.fold(first, union))
+    }
+
+    /// Finds the sources of a box of cells of a dense array, which must be within one space tile.
+    pub fn window(&self, cells: IndexBox) -> Result<Window> {
+        Window::new(self, cells)
+    }
+
+    /// Returns an attribute of the array's schema in a fragment, or `None` if the fragment has no
+    /// such attribute, or one of another kind. Its cells then have the fill value.
+    pub fn attribute_in(&self, fragment: usize, attribute: usize) -> Result<Option<Field>> {
+        let (Some(fragment), Some(wanted)) = (
+            self.fragments.get(fragment),
+            self.schema.attributes.get(attribute),
+        ) else {
+            let message = format!("has no attribute {attribute} in fragment {fragment}");
+            return Err(Error::invalid(&self.path, message));
+        };
+        let Some(index) = fragment.schema().attribute_index(&wanted.name) else {
+            return Ok(None);
+        };
+        let found = &fragment.schema().attributes[index];
+        let is_same = found.datatype == wanted.datatype
+            && found.cell_values == wanted.cell_values
+            && (wanted.is_nullable || !found.is_nullable);
+        match is_same {
+            true => fragment.field(FieldKind::Attribute(index)).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Returns the number of cells of a sparse array that count, if it follows from the footers of
+    /// fragments: no cell is deleted, outside of the window of time, or possibly overwritten.
+    pub fn sparse_cells(&self) -> Option<u64> {
+        let is_whole = |fragment: &Fragment| {
+            let (first, last) = fragment.timestamps();
+            let is_inside = self.window.start <= first && last <= self.window.end;
+            let keeps_versions = fragment.has_timestamps() && !self.schema.allows_duplicates;
+            !fragment.has_deletes() && !keeps_versions && (is_inside || !fragment.has_timestamps())
+        };
+        if !self.schema.is_sparse
+            || !self.deletes.is_empty()
+            || !self.fragments.iter().all(is_whole)
+        {
+            return None;
+        }
+        if !self.schema.allows_duplicates {
+            let domains: Vec<_> = self.fragments.iter().filter_map(Fragment::domain).collect();
+            let meet = |a: &[Interval], b: &[Interval]| a.iter().zip(b).all(|(a, b)| a.meets(b));
+            let mut pairs = (0..domains.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+            if pairs.any(|(a, b)| meet(domains[a], domains[b])) {
+                return None;
+            }
+        }
+        let cells = self.fragments.iter().map(Fragment::sparse_cells);
+        cells.into_iter().try_fold(0u64, u64::checked_add)
+    }
+
+    /// Returns the enumeration of an attribute, if it has one.
+    pub fn enumeration(&self, attribute: usize) -> Result<Option<Arc<Enumeration>>> {
+        let attribute = self.schema.attributes.get(attribute);
+        let Some(name) = attribute.and_then(|attribute| attribute.enumeration.as_ref()) else {
+            return Ok(None);
+        };
+        let enumerations = match self.enumerations.get() {
+            Some(enumerations) => enumerations,
+            None => {
+                let read = self.read_enumerations()?;
+                self.enumerations.get_or_init(|| read)
+            }
+        };
+        match enumerations.get(name) {
+            Some(enumeration) => Ok(Some(Arc::clone(enumeration))),
+            None => {
+                let location =
+                    ErrorLocation::part(&self.path, format!("schema {}", self.schema_name));
+                let expected = "an enumeration of the schema";
+                Err(Error::malformed(
+                    location,
+                    "enumeration name",
+                    format!("{name:?}"),
+                    expected,
+                ))
+            }
+        }
+    }
+
+    fn read_enumerations(&self) -> Result<BTreeMap<String, Arc<Enumeration>>> {
+        let directory = self.path.join("__schema").join("__enumerations");
+        let mut enumerations = BTreeMap::new();
+        for (name, file) in &self.schema.enumerations {
+            let path = directory.join(file);
+            let at = |fault: Fault| fault.at(ErrorLocation::file(&path));
+            if !files::is_entry_name(file) {
+                let expected = "the name of a file";
+                return Err(at(Fault::new(
+                    "enumeration file",
+                    format!("{file:?}"),
+                    expected,
+                )));
+            }
+            let payload = files::read_generic(&path, self.key.as_ref())?;
+            let enumeration = Enumeration::parse(&payload).map_err(at)?;
+            enumerations.insert(name.clone(), Arc::new(enumeration));
+        }
+        Ok(enumerations)
+    }
+
+    /// Reads the metadata of the array as of the end of the window of time.
+    pub fn metadata(&self) -> Result<BTreeMap<String, MetadataValue>> {
+        metadata::read(&self.path, self.window, self.key.as_ref())
+    }
+
+    /// Returns the path of the array of a dimension label, or `None` if it is not below the array's
+    /// directory.
+    pub fn label_path(&self, label: &DimensionLabel) -> Option<PathBuf> {
+        let parts = || label.location.split('/').filter(|part| !part.is_empty());
+        let is_below =
+            label.is_relative && parts().count() > 0 && parts().all(files::is_entry_name);
+        is_below.then(|| parts().fold(self.path.clone(), |path, part| path.join(part)))
+    }
+}
+
+/// Returns `true` if cells of both schemas have the same coordinates and the same place.
+fn has_same_space(a: &Schema, b: &Schema) -> bool {
+    let is_same_order = a.tile_order == b.tile_order && a.cell_order == b.cell_order;
+    a.is_sparse == b.is_sparse
+        && (a.is_sparse || is_same_order)
+        && a.dimensions.len() == b.dimensions.len()
+        && a.dimensions.iter().zip(&b.dimensions).all(|(a, b)| {
+            a.name == b.name
+                && a.datatype == b.datatype
+                && a.domain == b.domain
+                && a.extent == b.extent
+        })
+}

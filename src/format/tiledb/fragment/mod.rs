@@ -1,0 +1,480 @@
+//! Fragments: the cells of one write, or of several writes that were consolidated.
+
+mod field;
+pub(crate) mod footer;
+mod rtree;
+mod statistics;
+mod summary;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use crate::error::{Error, ErrorLocation, Result};
+use crate::format::io::storage::{Access, Storage};
+use crate::format::tiledb::codecs::{Codecs, EncryptionKey, Steps};
+use crate::format::tiledb::commits::Committed;
+use crate::format::tiledb::datatype::{CellValues, Datatype};
+use crate::format::tiledb::dense::Grid;
+use crate::format::tiledb::fault::{Decoded, Fault};
+use crate::format::tiledb::files::Region;
+use crate::format::tiledb::names::Stamp;
+use crate::format::tiledb::pipeline::{Filter, Pipeline};
+use crate::format::tiledb::schema::Schema;
+use crate::format::tiledb::tile::{GENERIC_HEADER_BYTES, GenericHeader};
+use crate::format::tiledb::value::Interval;
+use footer::Footer;
+
+pub(crate) use field::FileKind;
+pub use field::{Field, FieldKind};
+pub use rtree::{Coordinates, TileBounds};
+pub use statistics::{FieldStatistics, TileValues};
+pub use summary::TileSummary;
+
+/// Maximum length of a footer in bytes.
+const MAX_FOOTER_BYTES: u64 = 1 << 28;
+/// Length of the end of a metadata file that is read at once.
+const TAIL_BYTES: u64 = 4096;
+/// Maximum number of cells in a tile.
+pub(crate) const MAX_TILE_CELLS: u64 = 1 << 31;
+
+/// A fragment of an array. Opening reads its footer; all other metadata is read on first use.
+#[derive(Debug)]
+pub struct Fragment {
+    name: String,
+    stamp: Stamp,
+    directory: PathBuf,
+    schema: Arc<Schema>,
+    footer: Footer,
+    metadata: Storage,
+    access: Access,
+    key: Option<EncryptionKey>,
+    /// The number of data tiles.
+    tiles: u64,
+    /// The number of cells in a tile, except for the last tile of a sparse fragment.
+    tile_cells: u64,
+    slots: Vec<Slot>,
+    bounds: OnceLock<Arc<TileBounds>>,
+    processed: OnceLock<Vec<String>>,
+}
+
+/// The files of one field and the positions of its tiles.
+#[derive(Debug, Default)]
+struct Slot {
+    fixed: TileFile,
+    variable: TileFile,
+    validity: TileFile,
+    variable_sizes: OnceLock<Vec<u64>>,
+}
+
+#[derive(Debug, Default)]
+struct TileFile {
+    storage: OnceLock<Storage>,
+    offsets: OnceLock<Vec<u64>>,
+}
+
+impl Fragment {
+    /// Opens a fragment. `schema` finds the schema with a name.
+    pub(crate) fn open(
+        committed: Committed,
+        access: Access,
+        key: Option<&EncryptionKey>,
+        schema: impl FnOnce(&str) -> Result<Arc<Schema>>,
+    ) -> Result<Self> {
+        let path = committed.directory.join("__fragment_metadata.tdb");
+        let metadata = Storage::open(&path)?;
+        let at = |fault: Fault| fault.at(ErrorLocation::part(&path, "footer"));
+        // Most footers are read together with their length, at the end of the file.
+        let tail = metadata.length().min(TAIL_BYTES);
+        let tail =
+            metadata.read_range(Access::Pread, metadata.length() - tail..metadata.length())?;
+        let Some((rest, length)) = tail.split_last_chunk::<8>() else {
+            let found = format!("{} bytes", metadata.length());
+            return Err(at(Fault::new("file length", found, "at least 8 bytes")));
+        };
+        let (end, length) = (metadata.length() - 8, u64::from_le_bytes(*length));
+        if length > end.min(MAX_FOOTER_BYTES) {
+            let expected = format!("at most {} bytes", end.min(MAX_FOOTER_BYTES));
+            return Err(at(Fault::new("footer length", length, expected)));
+        }
+        let bytes = match rest.len().checked_sub(length as usize) {
+            Some(start) => rest[start..].to_vec(),
+            None => metadata.read_range(Access::Pread, end - length..end)?,
+        };
+        let schema = schema(&footer::schema_name(&bytes).map_err(at)?)?;
+        let footer = Footer::parse(&bytes, &schema).map_err(at)?;
+        let (tiles, tile_cells) = if schema.is_sparse {
+            (footer.sparse_tiles, schema.capacity)
+        } else {
+            let grid = Grid::new(&schema).map_err(at)?;
+            let tiles = match &footer.domain {
+                Some(domain) => grid.tile_box(&grid.index_box(domain).map_err(at)?).cells(),
+                None => Some(0),
+            };
+            let too_many = || at(Fault::new("non-empty domain", "too large", "fewer tiles"));
+            (tiles.ok_or_else(too_many)?, grid.tile_cells())
+        };
+        let slots = std::iter::repeat_with(Slot::default).take(footer.file_sizes.len());
+        Ok(Self {
+            name: committed.name,
+            stamp: committed.stamp,
+            directory: committed.directory,
+            slots: slots.collect(),
+            schema,
+            footer,
+            metadata,
+            access,
+            key: key.cloned(),
+            tiles,
+            tile_cells,
+            bounds: OnceLock::new(),
+            processed: OnceLock::new(),
+        })
+    }
+
+    /// The name of the fragment.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The directory of the fragment.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The first and the last timestamp of the writes, in milliseconds since 1970.
+    pub fn timestamps(&self) -> (u64, u64) {
+        (self.stamp.first, self.stamp.last)
+    }
+
+    /// The format version.
+    pub fn version(&self) -> u32 {
+        self.footer.version
+    }
+
+    /// The schema with which the fragment was written.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// The smallest and largest coordinate of each dimension, or `None` if there are no cells. In a
+    /// dense fragment, all cells of this box were written.
+    pub fn domain(&self) -> Option<&[Interval]> {
+        self.footer.domain.as_deref()
+    }
+
+    /// The number of data tiles.
+    pub fn tiles(&self) -> u64 {
+        self.tiles
+    }
+
+    /// Returns the number of cells in a tile, with the padding of dense tiles.
+    pub fn cells(&self, tile: u64) -> u64 {
+        if self.schema.is_sparse && self.tiles.checked_sub(1) == Some(tile) {
+            self.footer.last_tile_cells
+        } else {
+            self.tile_cells
+        }
+    }
+
+    /// The number of cells of a sparse fragment, including duplicates and deleted cells.
+    ///
+    /// Saturates at `u64::MAX`.
+    pub fn sparse_cells(&self) -> u64 {
+        match self.tiles {
+            0 => 0,
+            tiles => (tiles - 1)
+                .saturating_mul(self.tile_cells)
+                .saturating_add(self.footer.last_tile_cells),
+        }
+    }
+
+    /// Returns `true` if each cell has its own timestamp.
+    pub fn has_timestamps(&self) -> bool {
+        self.footer.has_timestamps
+    }
+
+    /// Returns `true` if each cell has the time at which it was deleted.
+    pub fn has_deletes(&self) -> bool {
+        self.footer.has_deletes
+    }
+
+    /// Returns the total size of the data files in bytes, as the footer states it.
+    pub fn stored_bytes(&self) -> u64 {
+        let footer = &self.footer;
+        let files = [
+            &footer.file_sizes,
+            &footer.variable_file_sizes,
+            &footer.validity_file_sizes,
+        ];
+        files
+            .into_iter()
+            .flatten()
+            .fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
+    /// Returns the attribute or, in a sparse fragment, the dimension with a name.
+    ///
+    /// # Errors
+    /// Fails if the field has a filter that cannot be decoded.
+    pub fn field_named(&self, name: &str) -> Result<Option<Field>> {
+        if let Some(index) = self.schema.attribute_index(name) {
+            return self.field(FieldKind::Attribute(index)).map(Some);
+        }
+        match self.schema.dimension_index(name) {
+            Some(index) if self.schema.is_sparse => {
+                self.field(FieldKind::Dimension(index)).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns a field, ready to be read.
+    ///
+    /// # Errors
+    /// Fails if the fragment has no such field, or if the field has a filter that cannot be decoded.
+    pub fn field(&self, kind: FieldKind) -> Result<Field> {
+        let schema = &self.schema;
+        let (attributes, dimensions) = (schema.attributes.len(), schema.dimensions.len());
+        let missing = || Error::invalid(&self.directory, format!("the fragment has no {kind:?}"));
+        let first = 1 + attributes + dimensions;
+        let (slot, name, datatype, cell_values, is_nullable, filters) = match kind {
+            FieldKind::Attribute(index) => {
+                let attribute = schema.attributes.get(index).ok_or_else(missing)?;
+                let (datatype, values) = (attribute.datatype, attribute.cell_values);
+                let is_nullable = attribute.is_nullable;
+                (
+                    index,
+                    &attribute.name,
+                    datatype,
+                    values,
+                    is_nullable,
+                    &attribute.filters,
+                )
+            }
+            FieldKind::Dimension(index) => {
+                let dimension = schema.dimensions.get(index).ok_or_else(missing)?;
+                if !schema.is_sparse {
+                    return Err(missing());
+                }
+                let (datatype, values) = (dimension.datatype, dimension.cell_values);
+                (
+                    1 + attributes + index,
+                    &dimension.name,
+                    datatype,
+                    values,
+                    false,
+                    &dimension.filters,
+                )
+            }
+            FieldKind::Timestamps | FieldKind::DeleteTimes => {
+                let is_deletes = kind == FieldKind::DeleteTimes;
+                let exists = if is_deletes {
+                    self.has_deletes()
+                } else {
+                    self.has_timestamps()
+                };
+                if !exists {
+                    return Err(missing());
+                }
+                let slot = first + usize::from(is_deletes && self.has_timestamps());
+                let values = CellValues::Fixed(1);
+                (
+                    slot,
+                    &String::new(),
+                    Datatype::Uint64,
+                    values,
+                    false,
+                    &schema.coordinate_filters,
+                )
+            }
+        };
+        let steps = |filters: &Pipeline, datatype, cell_bytes, holds_offsets| {
+            let pipeline = match &self.key {
+                Some(_) => &filters.followed_by(Filter::Aes256Gcm),
+                None => filters,
+            };
+            let version = self.footer.version;
+            let steps = Steps::new(pipeline, datatype, cell_bytes, holds_offsets, version);
+            let part = format!("field {name:?}");
+            steps.map_err(|fault| fault.at(ErrorLocation::part(&self.directory, part)))
+        };
+        let (cell_bytes, fixed, variable) = match cell_values {
+            CellValues::Fixed(values) => {
+                let bytes = (values as usize).saturating_mul(datatype.size());
+                (bytes, Some(steps(filters, datatype, bytes, false)?), None)
+            }
+            CellValues::Variable => {
+                let holds_offsets = filters.holds_offsets(datatype, self.footer.version);
+                let offsets = match holds_offsets {
+                    true => None,
+                    false => Some(steps(&schema.offset_filters, Datatype::Uint64, 8, false)?),
+                };
+                (
+                    8,
+                    offsets,
+                    Some(steps(filters, datatype, datatype.size(), holds_offsets)?),
+                )
+            }
+        };
+        let validity = match is_nullable {
+            true => Some(steps(&schema.validity_filters, Datatype::Uint8, 1, false)?),
+            false => None,
+        };
+        Ok(Field {
+            kind,
+            name: name.clone(),
+            datatype,
+            cell_values,
+            is_nullable,
+            slot,
+            cell_bytes,
+            fixed,
+            variable,
+            validity,
+        })
+    }
+
+    /// Returns the bounding boxes of the tiles of a sparse fragment.
+    ///
+    /// # Errors
+    /// Fails if the fragment is dense, and if the R-tree cannot be read.
+    pub fn bounds(&self) -> Result<&Arc<TileBounds>> {
+        if !self.schema.is_sparse {
+            return Err(Error::invalid(
+                &self.directory,
+                "a dense fragment has no R-tree",
+            ));
+        }
+        if let Some(bounds) = self.bounds.get() {
+            return Ok(bounds);
+        }
+        let bounds = self.generic(self.footer.r_tree, "R-tree", |payload| {
+            TileBounds::parse(payload, &self.schema, self.tiles)
+        })?;
+        Ok(self.bounds.get_or_init(|| Arc::new(bounds)))
+    }
+
+    /// Returns the paths of deletes, relative to the array, that were applied when the fragment was
+    /// written.
+    pub fn processed_deletes(&self) -> Result<&[String]> {
+        if let Some(markers) = self.processed.get() {
+            return Ok(markers);
+        }
+        let markers = match self.footer.processed_deletes {
+            Some(offset) => {
+                let part = "processed deletes";
+                self.generic(offset, part, statistics::parse_processed_deletes)?
+            }
+            None => Vec::new(),
+        };
+        Ok(self.processed.get_or_init(|| markers))
+    }
+
+    /// Returns the part of a data file with a tile.
+    pub(crate) fn tile_range(
+        &self,
+        field: &Field,
+        file: FileKind,
+        tile: u64,
+    ) -> Result<(&Storage, std::ops::Range<u64>)> {
+        let slot = self.slot(field)?;
+        let footer = &self.footer;
+        let (files, positions, sizes, part) = match file {
+            FileKind::Fixed => (
+                &slot.fixed,
+                &footer.tile_offsets,
+                &footer.file_sizes,
+                "tile offsets",
+            ),
+            FileKind::Variable => (
+                &slot.variable,
+                &footer.variable_tile_offsets,
+                &footer.variable_file_sizes,
+                "variable tile offsets",
+            ),
+            FileKind::Validity => (
+                &slot.validity,
+                &footer.validity_tile_offsets,
+                &footer.validity_file_sizes,
+                "validity tile offsets",
+            ),
+        };
+        let offsets = self.tile_list(&files.offsets, positions[field.slot], part)?;
+        let missing = || Error::invalid(&self.directory, format!("has no tile {tile}"));
+        let tile = usize::try_from(tile).map_err(|_| missing())?;
+        let start = *offsets.get(tile).ok_or_else(missing)?;
+        let end = offsets.get(tile + 1).copied().unwrap_or(sizes[field.slot]);
+        let storage = match files.storage.get() {
+            Some(storage) => storage,
+            None => {
+                let opened = Storage::open(&self.directory.join(field.file_name(file)))?;
+                files.storage.get_or_init(|| opened)
+            }
+        };
+        Ok((storage, start..end))
+    }
+
+    /// Returns the files of a field. All lists of the footer have as many slots.
+    fn slot(&self, field: &Field) -> Result<&Slot> {
+        let foreign = || Error::invalid(&self.directory, "the field is one of another fragment");
+        self.slots.get(field.slot).ok_or_else(foreign)
+    }
+
+    /// Returns the decoded size of the values of variable length of a tile.
+    pub(crate) fn variable_bytes(&self, field: &Field, tile: u64) -> Result<u64> {
+        let sizes = &self.slot(field)?.variable_sizes;
+        let position = self.footer.variable_tile_sizes[field.slot];
+        let sizes = self.tile_list(sizes, position, "variable tile sizes")?;
+        let size = usize::try_from(tile).ok().and_then(|tile| sizes.get(tile));
+        let missing = || Error::invalid(&self.directory, format!("has no tile {tile}"));
+        size.copied().ok_or_else(missing)
+    }
+
+    /// Returns a list with one number per tile, which is read on first use.
+    fn tile_list<'a>(
+        &self,
+        list: &'a OnceLock<Vec<u64>>,
+        position: u64,
+        part: &str,
+    ) -> Result<&'a Vec<u64>> {
+        if let Some(list) = list.get() {
+            return Ok(list);
+        }
+        let numbers = self.generic(position, part, |payload| {
+            let numbers = statistics::parse_list(payload)?;
+            match numbers.len() as u64 == self.tiles {
+                true => Ok(numbers),
+                false => Err(Fault::new("number of tiles", numbers.len(), self.tiles)),
+            }
+        })?;
+        Ok(list.get_or_init(|| numbers))
+    }
+
+    /// Reads and parses a generic tile of the metadata file.
+    fn generic<T>(
+        &self,
+        offset: u64,
+        part: &str,
+        parse: impl FnOnce(&[u8]) -> Decoded<T>,
+    ) -> Result<T> {
+        let location = || ErrorLocation::part(self.metadata.path(), part);
+        let header_end = offset.saturating_add(GENERIC_HEADER_BYTES as u64);
+        let mut region = Region::default();
+        let header = region.read(&self.metadata, self.access, offset..header_end)?;
+        let header = GenericHeader::parse(header).map_err(|fault| fault.at(location()))?;
+        let end = header_end.saturating_add(header.body_bytes());
+        let body = region.read(&self.metadata, self.access, header_end..end)?;
+        let payload = header.decode(&mut Codecs::default(), self.key.as_ref(), body);
+        payload
+            .and_then(|payload| parse(&payload))
+            .map_err(|fault| fault.at(location()))
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        self.access
+    }
+
+    pub(crate) fn key(&self) -> Option<&EncryptionKey> {
+        self.key.as_ref()
+    }
+}

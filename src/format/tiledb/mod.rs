@@ -1,0 +1,79 @@
+//! TileDB arrays and groups, read without the TileDB library.
+//!
+//! A TileDB array is a directory. Each write adds a *fragment*, a directory of its own; a commit file
+//! makes it count. Cells of a dense array fill a grid of *space tiles*, and a fragment overwrites the
+//! cells of older ones. Cells of a sparse array have coordinates and are stored in *data tiles* of
+//! some number of cells.
+//!
+//! ```text
+//! TileDbArray   schema, fragments, deletes        __schema, __commits
+//!   Fragment    fields, tiles, bounds, statistics __fragments/<name>/__fragment_metadata.tdb
+//!     TileReader   cells of one field in one tile   a0.tdb, a0_var.tdb, a0_validity.tdb, d0.tdb, ...
+//!   DenseReader    cells of one attribute in a window, fragments laid over each other
+//!   SparseReader   cells of one data tile, and which of them count
+//! TileDbGroup   members                           __group
+//! ```
+//!
+//! Format versions 10 to 23 are read. Opening an array reads schemas, commits and footers; everything
+//! else is read on first use.
+
+mod array;
+mod buffers;
+mod bytes;
+mod codecs;
+mod commits;
+mod condition;
+mod datatype;
+mod dense;
+mod dense_reader;
+mod enumeration;
+mod fault;
+mod files;
+mod fragment;
+mod group;
+mod keys;
+mod metadata;
+mod names;
+mod pipeline;
+mod reader;
+mod schema;
+mod sparse;
+mod tile;
+mod value;
+
+pub use array::{OpenOptions, TileDbArray};
+pub use buffers::TileBuffers;
+pub use codecs::EncryptionKey;
+pub use commits::Delete;
+pub use condition::{Condition, Operator};
+pub use datatype::{CellValues, Datatype, Layout, Representation};
+pub use dense::{Grid, IndexBox, Window, WindowRegion, WindowSource};
+pub use dense_reader::DenseReader;
+pub use enumeration::Enumeration;
+pub use fragment::{
+    Coordinates, Field, FieldKind, FieldStatistics, Fragment, TileBounds, TileSummary, TileValues,
+};
+pub use group::{GroupMember, TileDbGroup};
+pub use metadata::MetadataValue;
+pub use names::TimeWindow;
+pub use pipeline::{Filter, Pipeline};
+pub use reader::TileReader;
+pub use schema::{Attribute, DataOrder, Dimension, DimensionLabel, Schema};
+pub use sparse::SparseReader;
+pub use value::{Interval, Scalar};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_move_between_threads() {
+        fn is_send<T: Send>() {}
+        fn is_sync<T: Sync>() {}
+        is_send::<TileReader>();
+        is_send::<DenseReader>();
+        is_send::<SparseReader>();
+        is_send::<TileDbArray>();
+        is_sync::<TileDbArray>();
+    }
+}
