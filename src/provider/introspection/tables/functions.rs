@@ -35,7 +35,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     #[cfg(feature = "tatami")]
     (
         "matches",
-        "matches(text, 'words')",
+        "matches(text, 'words', 'all' | 'any')",
         "True if a text contains all of the words.",
     ),
     (
@@ -57,7 +57,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     #[cfg(feature = "tatami")]
     (
         "tatami_search",
-        "tatami_search('table', 'words')",
+        "tatami_search('table', 'words', 'any' | 'all')",
         "Documents that contain any of the words, the best first.",
     ),
     #[cfg(feature = "tatami")]

@@ -41,7 +41,7 @@ impl TableFunctionImpl for Search {
             _ => {
                 return plan_err!(
                     "{} takes the name of a table, words, and optionally a mode, as in SELECT * FROM {}('t', \
-                     'red bicycle', mode => 'all')",
+                     'red bicycle', 'all')",
                     Self::NAME,
                     Self::NAME
                 );
