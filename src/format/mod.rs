@@ -2,6 +2,8 @@
 //! this module depends on Arrow, DataFusion or SQL.
 
 pub mod array;
+#[cfg(any(feature = "tatami", feature = "tiledb"))]
+mod fault;
 mod foreign;
 pub mod io;
 pub mod npy;

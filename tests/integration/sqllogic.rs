@@ -28,7 +28,7 @@ use tet_sql::{ArrayOptions, ArraySessionExt, ArraySettings, create_logical_plan,
 /// The minimum size in bytes of a partition in the command's sessions, which is DataFusion's
 /// default.
 const DEFAULT_MIN_PARTITION_BYTES: usize = 10 << 20;
-/// What cannot be encoded: listings of the session itself, and files that are being written.
+/// Parts of the errors of plans that are not encoded: they list the session itself, or write files.
 #[cfg(feature = "proto")]
 const NOT_ENCODED: [&str; 3] = [
     "it lists the session itself",

@@ -1,7 +1,7 @@
 //! Encodings of lists of `u32`: bit packing, group varint, and bit packing with exceptions (PFORDELTA).
 
+use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, put_varint};
-use crate::format::tatami::fault::Fault;
 
 /// Returns the number of bytes of `count` packed values.
 pub fn packed_bytes(count: usize, width: u32) -> usize {

@@ -1,8 +1,8 @@
 //! The values of blob columns, which are stored in runs apart from the pages.
 
 use crate::error::Result;
+use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, MAX_VARINT_BYTES};
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::file::TatamiFile;
 use crate::format::tatami::footer::{BlobColumn, BlobRun, Footer};
 use crate::format::tatami::payload::PartialPayload;

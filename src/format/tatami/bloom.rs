@@ -1,8 +1,8 @@
 //! Bloom filters of column chunks.
 
 use crate::error::Result;
+use crate::format::fault::Fault;
 use crate::format::tatami::bounds::Scalar;
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::footer::BLOOM_KIND;
 use crate::format::tatami::ranges::{IndexRecord, RangeBuffer};
 use crate::format::tatami::types::ColumnType;

@@ -1,6 +1,6 @@
 //! Little-endian fields, variable-length integers and byte strings with their lengths.
 
-use crate::format::tatami::fault::Fault;
+use crate::format::fault::Fault;
 
 /// The maximum length of a variable-length integer of 64 bits, in bytes.
 pub const MAX_VARINT_BYTES: usize = 10;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::format::tatami::fault::Fault;
+use crate::format::fault::Fault;
 use crate::format::tatami::footer::{Extent, Footer};
 use crate::format::tatami::header::HEADER_BYTES;
 use crate::format::tatami::pages::MAX_PAGE_ROWS;

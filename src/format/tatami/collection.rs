@@ -4,10 +4,10 @@
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::fault::Fault;
 use crate::format::tatami::bounds::ValueBounds;
 use crate::format::tatami::bytes::Cursor;
 use crate::format::tatami::checks::check_bounds;
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::header::check_crc;
 use crate::format::tatami::row_group::Bounds;
 use crate::format::tatami::types::ColumnType;

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::fault::Fault;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tatami::blobs::BlobDirectory;
 use crate::format::tatami::bloom::BloomFilter;
 use crate::format::tatami::bounds::{Scalar, ValueBounds};
 use crate::format::tatami::byte_map::RegionKind;
 use crate::format::tatami::checks;
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::footer::{BlobColumn, Extent, Footer};
 use crate::format::tatami::header::{
     FileHeader, HEADER_BYTES, MAGIC, TRAILER_BYTES, Trailer, check_crc,

@@ -1,7 +1,7 @@
 //! The footer: a list of tagged sections that describe everything else in the file.
 
+use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, put_byte_string, put_varint};
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::row_group::{RowGroup, one_based};
 use crate::format::tatami::schema::Schema;
 

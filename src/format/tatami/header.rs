@@ -1,7 +1,7 @@
 //! The file header, which is the first 64 bytes, and the trailer, which is the last 12 bytes.
 
+use crate::format::fault::Fault;
 use crate::format::tatami::bytes::Cursor;
-use crate::format::tatami::fault::Fault;
 
 /// The first and the last four bytes of a file.
 pub const MAGIC: [u8; 4] = *b"TAT1";

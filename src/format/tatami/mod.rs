@@ -28,7 +28,6 @@ mod checks;
 mod collection;
 mod decode;
 mod encoding;
-mod fault;
 mod file;
 mod footer;
 mod header;
@@ -46,6 +45,7 @@ mod values;
 mod verify;
 mod writer;
 
+pub use crate::format::fault::Fault;
 pub use bitmap::{Bitmap, Validity};
 pub use bloom::{BLOOM_HEADER_BYTES, BloomFilter, MAX_BLOOM_PROBES, bloom_bits, bloom_hash};
 pub use bounds::{Scalar, ValueBounds};
@@ -53,7 +53,6 @@ pub use byte_map::{Region, RegionKind};
 pub use collection::{
     Collection, MANIFEST_MAGIC, MANIFEST_NAME, MAX_MANIFEST_BYTES, Member, MemberZone,
 };
-pub use fault::Fault;
 pub use file::{TatamiFile, is_tatami};
 pub use footer::{
     BLOOM_KIND, BlobColumn, BlobRun, BloomRef, DictionaryRef, Extent, Footer, Inverted,

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::error::Result;
+use crate::format::fault::Fault;
 use crate::format::io::storage::{Access, Storage};
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::record::{RECORD_HEADER_BYTES, RecordHeader};
 use crate::format::tatami::row_group::ColumnChunk;
 

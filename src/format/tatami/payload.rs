@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use zstd::zstd_safe::{self, DCtx, InBuffer, OutBuffer, ResetDirective};
 
-use crate::format::tatami::fault::Fault;
+use crate::format::fault::Fault;
 use crate::format::tatami::header::check_crc;
 use crate::format::tatami::record::RecordHeader;
 use crate::format::tatami::types::Codec;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use memmap2::Mmap;
 
 use crate::error::{Error, ErrorLocation, Result};
+use crate::format::fault::Fault;
 use crate::format::io::storage::{Access, Storage};
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::footer::Extent;
 use crate::format::tatami::header::check_crc;
 use crate::format::tatami::record::{KIND_INDEX, RECORD_HEADER_BYTES, RecordHeader};

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::format::fault::Fault;
 use crate::format::tatami::bitmap::{Validity, bit, count_set};
 use crate::format::tatami::blobs::DecodedRun;
 use crate::format::tatami::decode::{PageParts, append_page, encoding};
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::file::TatamiFile;
 use crate::format::tatami::pages::Page;
 use crate::format::tatami::payload::Decompressor;

@@ -1,8 +1,8 @@
 //! The header of a record: a data page, page index, blob run, dictionary, Bloom filter or part of the
 //! inverted index.
 
+use crate::format::fault::Fault;
 use crate::format::tatami::bytes::Cursor;
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::types::{Codec, Encoding};
 
 /// The length of a record's header in bytes.

@@ -1,7 +1,7 @@
 //! Row groups and their column chunks, as the footer describes them.
 
+use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, put_byte_string, put_varint};
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::record::RECORD_HEADER_BYTES;
 
 const GROUP_HAS_SORT_BOUNDS: u8 = 1;

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, put_byte_string, put_varint};
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::types::ColumnType;
 
 /// Field flag: the column may have nulls.

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
+use crate::format::fault::Fault;
 use crate::format::tatami::blobs::DecodedRun;
 use crate::format::tatami::bounds::Scalar;
 use crate::format::tatami::byte_map::RegionKind;
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::file::TatamiFile;
 use crate::format::tatami::header::{FLAG_BLOBS, FLAG_DICTIONARIES, FLAG_INDEXES, FLAG_SORTED};
 use crate::format::tatami::payload::Decompressor;

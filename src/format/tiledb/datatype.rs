@@ -219,7 +219,7 @@ impl fmt::Display for Layout {
 /// The number of values per cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CellValues {
-    /// The same number in each cell, at least 1.
+    /// Every cell has this number of values, at least 1.
     Fixed(u32),
     /// Any number, different from cell to cell.
     Variable,

@@ -42,10 +42,8 @@ pub(crate) fn open(recipe: &Recipe, session: &SessionConfig) -> Result<Arc<dyn B
         } => {
             let grids = grids.iter().map(|recipe| only_grid(recipe, session));
             let grids = grids.collect::<Result<Vec<_>>>()?;
-            let shapes = grids.iter().map(|grid| grid.chunk_grid().shape());
-            let have_same_shape = shapes
-                .clone()
-                .all(|shape| Some(shape) == shapes.clone().next());
+            let shape = |grid: &Arc<dyn GridSource>| grid.chunk_grid().shape().to_vec();
+            let have_same_shape = grids.windows(2).all(|two| shape(&two[0]) == shape(&two[1]));
             let columns: usize = grids.iter().map(|grid| grid.attributes().len()).sum();
             let fields = grids.iter().flat_map(|grid| grid.attributes());
             let fields = fields.zip(attributes).map(|(field, (name, is_nullable))| {

@@ -17,8 +17,8 @@ struct Axis {
     /// The coordinates, as one list. Empty if they are evenly spaced; its type is still used.
     #[prost(message, optional, tag = 1)]
     values: Option<protobuf::ScalarValue>,
-    /// Of evenly spaced coordinates, the first coordinate, the step and the number of coordinates, in
-    /// decimal digits. Empty for other coordinates.
+    /// The start, the step and the number of evenly spaced coordinates, in decimal digits. Empty for
+    /// other coordinates.
     #[prost(string, repeated, tag = 2)]
     steps: Vec<String>,
 }

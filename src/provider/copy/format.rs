@@ -1,7 +1,8 @@
-//! The array formats as DataFusion file formats: `COPY ... STORED AS TET`, or `COPY` to a path that
-//! ends in `.tet`, and likewise for Zarr.
+//! The formats of this crate as DataFusion file formats: `COPY ... STORED AS TET`, or `COPY` to a path that
+//! ends in `.tet`, and likewise for the others.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::datasource::physical_plan::{
     FileScanConfig, FileSinkConfig, FileSource, JsonSource,
 };
-use datafusion::datasource::sink::DataSinkExec;
+use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::object_store::{ObjectMeta, ObjectStore};
@@ -73,40 +74,84 @@ impl FileFormatFactory for ArrayFormatFactory {
         _state: &dyn Session,
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        Ok(Arc::new(ArrayFormat {
+        Ok(Arc::new(CopyFormat(ArrayTarget {
             kind: self.kind,
             options: self.defaults.clone().parse(format_options, self.kind)?,
-        }))
+        })))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(ArrayFormat {
+        Arc::new(CopyFormat(ArrayTarget {
             kind: self.kind,
             options: self.defaults.clone(),
-        })
+        }))
     }
 }
 
+/// A format that `COPY` writes to one local file or directory.
+pub(super) trait CopyTarget: Debug + Send + Sync + 'static {
+    /// The error for reading a file as a DataFusion listing table.
+    const NOT_LISTED: &'static str;
+    /// The error for the compression of a whole file.
+    const COMPRESSED: &'static str;
+    /// The error for PARTITIONED BY, without the path.
+    const PARTITIONED: &'static str;
+
+    /// The file name extension.
+    fn extension(&self) -> String;
+
+    /// Creates the sink for the rows of `input`, whose columns are those of `schema`, and the order in
+    /// which the rows have to arrive.
+    fn sink(
+        &self,
+        path: PathBuf,
+        schema: &SchemaRef,
+        input: &Arc<dyn ExecutionPlan>,
+    ) -> Result<(Arc<dyn DataSink>, Option<LexRequirement>)>;
+}
+
+/// A [`CopyTarget`] as DataFusion's file format.
+#[derive(Debug)]
+pub(super) struct CopyFormat<T>(pub T);
+
 #[derive(Debug, Clone)]
-struct ArrayFormat {
+struct ArrayTarget {
     kind: FileKind,
     options: CopyOptions,
 }
 
-/// The error for reading an array file as a DataFusion listing table.
-const NOT_LISTED: &str = "array files cannot be read as listing tables; use CREATE EXTERNAL TABLE ... STORED AS \
-                          TET, or FROM 'file.tet'";
+impl CopyTarget for ArrayTarget {
+    const NOT_LISTED: &'static str = "array files cannot be read as listing tables; use CREATE EXTERNAL TABLE ... \
+                                      STORED AS TET, or FROM 'file.tet'";
+    const COMPRESSED: &'static str = "arrays compress their chunks: OPTIONS (compression 'zstd')";
+    const PARTITIONED: &'static str = "an array is written as one file, without PARTITIONED BY";
+
+    fn extension(&self) -> String {
+        self.kind.stored_as().to_lowercase()
+    }
+
+    fn sink(
+        &self,
+        path: PathBuf,
+        schema: &SchemaRef,
+        input: &Arc<dyn ExecutionPlan>,
+    ) -> Result<(Arc<dyn DataSink>, Option<LexRequirement>)> {
+        let options = self.options.clone();
+        let sink = ArraySink::try_new(self.kind, path, Arc::clone(schema), input, options)?;
+        Ok((Arc::new(sink), None))
+    }
+}
 
 #[async_trait]
-impl FileFormat for ArrayFormat {
+impl<T: CopyTarget> FileFormat for CopyFormat<T> {
     fn get_ext(&self) -> String {
-        self.kind.stored_as().to_lowercase()
+        self.0.extension()
     }
 
     fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
         match compression.is_compressed() {
             false => Ok(self.get_ext()),
-            true => plan_err!("arrays compress their chunks: OPTIONS (compression 'zstd')"),
+            true => plan_err!("{}", T::COMPRESSED),
         }
     }
 
@@ -120,7 +165,7 @@ impl FileFormat for ArrayFormat {
         _store: &Arc<dyn ObjectStore>,
         _objects: &[ObjectMeta],
     ) -> Result<SchemaRef> {
-        not_impl_err!("{NOT_LISTED}")
+        not_impl_err!("{}", T::NOT_LISTED)
     }
 
     async fn infer_stats(
@@ -130,7 +175,7 @@ impl FileFormat for ArrayFormat {
         _table_schema: SchemaRef,
         _object: &ObjectMeta,
     ) -> Result<Statistics> {
-        not_impl_err!("{NOT_LISTED}")
+        not_impl_err!("{}", T::NOT_LISTED)
     }
 
     async fn create_physical_plan(
@@ -138,7 +183,7 @@ impl FileFormat for ArrayFormat {
         _state: &dyn Session,
         _conf: FileScanConfig,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        not_impl_err!("{NOT_LISTED}")
+        not_impl_err!("{}", T::NOT_LISTED)
     }
 
     async fn create_writer_physical_plan(
@@ -149,19 +194,13 @@ impl FileFormat for ArrayFormat {
         order_requirements: Option<LexRequirement>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if conf.insert_op != InsertOp::Append || !conf.table_partition_cols.is_empty() {
-            return plan_err!(
-                "{}: an array is written as one file, without PARTITIONED BY",
-                conf.original_url
-            );
+            return plan_err!("{}: {}", conf.original_url, T::PARTITIONED);
         }
         let path = local_path(&conf.original_url)?;
-        let schema = Arc::clone(conf.output_schema());
-        let sink = ArraySink::try_new(self.kind, path, schema, &input, self.options.clone())?;
-        Ok(Arc::new(DataSinkExec::new(
-            input,
-            Arc::new(sink),
-            order_requirements,
-        )))
+        let (sink, order) = self.0.sink(path, conf.output_schema(), &input)?;
+        // An ORDER BY of the query takes precedence.
+        let order = order_requirements.or(order);
+        Ok(Arc::new(DataSinkExec::new(input, sink, order)))
     }
 
     /// Returns a placeholder. DataFusion never reads from it, because
@@ -172,7 +211,7 @@ impl FileFormat for ArrayFormat {
 }
 
 /// Converts the location of a `COPY` to a local path.
-pub(super) fn local_path(location: &str) -> Result<PathBuf> {
+fn local_path(location: &str) -> Result<PathBuf> {
     if !location.contains("://") {
         return Ok(PathBuf::from(location));
     }

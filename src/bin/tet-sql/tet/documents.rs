@@ -1,14 +1,13 @@
 //! `.tatami` files in `tet info` and `tet verify`.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tet_sql::Access;
 use tet_sql::format::tatami::search::Segment;
 use tet_sql::format::tatami::{Codec, Encoding, TatamiFile, is_tatami, verify};
+use tet_sql::{Access, Candidate};
 
 use super::Failure;
 use super::info::Sections;
@@ -16,11 +15,7 @@ use super::lines::{clean, row, table, write_json};
 
 /// Opens a `.tatami` file. Returns `None` for any other file.
 pub fn open(path: &Path) -> Result<Option<Arc<TatamiFile>>, Failure> {
-    let mut start = [0; 4];
-    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
-    let has_start =
-        is_file && File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok());
-    match has_start && is_tatami(&start) {
+    match is_tatami(Candidate::new(path).start()) {
         true => Ok(Some(Arc::new(TatamiFile::open(path, Access::Pread)?))),
         false => Ok(None),
     }

@@ -1,10 +1,10 @@
 //! The encodings of integers. All work on values of 64 bits, sign-extended for signed types, which are
 //! truncated to the width of the column.
 
+use crate::format::fault::Fault;
 use crate::format::tatami::bytes::Cursor;
 use crate::format::tatami::encoding::Word;
 use crate::format::tatami::encoding::packing::{packed_bytes, unpack};
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::types::Encoding;
 
 /// The number of values that are unpacked at a time.

@@ -9,8 +9,8 @@ use lru::LruCache;
 use zstd::bulk::Decompressor;
 
 use crate::error::{Error, Result};
+use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, MAX_VARINT_BYTES};
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::ranges::{IndexRecord, RangeBuffer};
 use crate::format::tatami::search::entries::{Entries, Layout, TermEntry, out_of_order};
 

@@ -1,7 +1,7 @@
 //! The entries of a block of terms.
 
+use crate::format::fault::Fault;
 use crate::format::tatami::bytes::Cursor;
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::search::postings::Posting;
 
 /// A term of the dictionary.

@@ -7,8 +7,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::Result;
+use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, MAX_VARINT_BYTES};
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::ranges::{IndexRecord, RangeBuffer};
 
 /// The number of lists between two offsets that are kept in memory.

@@ -1,8 +1,8 @@
 //! The bitset of documents that are not deleted.
 
 use crate::error::Result;
+use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, put_varint};
-use crate::format::tatami::fault::Fault;
 use crate::format::tatami::ranges::{IndexRecord, RangeBuffer};
 
 /// The documents of a segment that are not deleted.

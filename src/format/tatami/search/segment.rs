@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorLocation, Result};
-use crate::format::tatami::fault::Fault;
+use crate::format::fault::Fault;
 use crate::format::tatami::file::TatamiFile;
 use crate::format::tatami::footer::Extent;
 use crate::format::tatami::header::FLAG_BLOCK_TREE;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::format::tatami::fault::Fault;
+use crate::format::fault::Fault;
 use crate::format::tatami::search::dictionary::TermDictionary;
 use crate::format::tatami::search::entries::{Entries, TermEntry};
 

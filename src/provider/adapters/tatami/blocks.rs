@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue};
 
-use crate::format::tatami::{ColumnChunk, TatamiFile, ValueBounds};
+use crate::format::tatami::{ColumnChunk, Page, TatamiFile, ValueBounds};
 use crate::provider::adapters::tatami::reader::DocumentReader;
 use crate::provider::adapters::tatami::table::{BytesAs, TextOptions, blob_batch_rows};
 use crate::provider::adapters::tatami::values::{scalar, to_scalar};
@@ -23,6 +23,8 @@ use crate::provider::source::{
 #[derive(Debug, Clone)]
 pub(super) struct PageBlock {
     pub group: usize,
+    /// The index of the page in its row group; 0 for a whole row group.
+    pub page: usize,
     /// The rows, counted from the start of the row group.
     pub rows: Range<u64>,
 }
@@ -74,6 +76,17 @@ impl DocumentBlocks {
         block.rows.end - block.rows.start == self.file.row_groups()[block.group].rows
     }
 
+    /// Returns the page of a column that holds exactly the rows of a block; `None` if there is none, or
+    /// if the block is a whole row group.
+    fn page(&self, block: &PageBlock, column: usize) -> Result<Option<&Page>> {
+        if self.is_whole_group(block) {
+            return Ok(None);
+        }
+        let pages = self.file.pages(block.group, self.columns[column])?;
+        let page = pages.get(block.page);
+        Ok(page.filter(|page| page.rows() == block.rows))
+    }
+
     /// Returns the bounds of a column in a block: from the page index if there is an entry for exactly
     /// these rows, or else from the zone of the row group.
     fn bounds(&self, block: &PageBlock, column: usize) -> Result<ValueBounds<'_>> {
@@ -82,15 +95,11 @@ impl DocumentBlocks {
             return Ok(ValueBounds::new(self.file.column_type(stored)?, None));
         }
         if Some(stored) == self.file.schema().sort_key()
-            && !self.is_whole_group(block)
+            && self.page(block, column)?.is_some()
             && let Some(entries) = self.file.page_index(block.group)?
+            && let Some(entry) = entries.get(block.page)
         {
-            let pages = self.file.pages(block.group, stored)?;
-            let page = pages.iter().position(|page| page.rows() == block.rows);
-            if let Some(entry) = page.and_then(|page| entries.get(page)) {
-                let column_type = self.file.column_type(stored)?;
-                return Ok(entry.value_bounds(column_type));
-            }
+            return Ok(entry.value_bounds(self.file.column_type(stored)?));
         }
         Ok(self.file.bounds(block.group, stored)?)
     }
@@ -101,8 +110,7 @@ impl DocumentBlocks {
         if chunk.nulls == 0 || self.is_whole_group(block) {
             return Ok(Some(chunk.nulls));
         }
-        let pages = self.file.pages(block.group, self.columns[column])?;
-        let page = pages.iter().find(|page| page.rows() == block.rows);
+        let page = self.page(block, column)?;
         Ok(page.map(|page| page.header.nulls.into()))
     }
 
@@ -158,7 +166,7 @@ impl BlockList for DocumentBlocks {
     }
 
     fn block_bytes(&self, block: u64, _options: &ReadOptions) -> Result<u64> {
-        let PageBlock { group, rows } = self.block(block);
+        let PageBlock { group, rows, .. } = self.block(block);
         let group = &self.file.row_groups()[*group];
         let proportional = |bytes: u64| {
             let bytes = u128::from(bytes) * u128::from(rows.end - rows.start);

@@ -11,7 +11,7 @@ use datafusion::common::{Result, internal_err};
 use crate::format::tatami::{ColumnType, ColumnValues, PageReader, TatamiFile};
 use crate::provider::adapters::tatami::blocks::PageBlock;
 use crate::provider::adapters::tatami::table::TextOptions;
-use crate::provider::adapters::tatami::values::{invalid_text, to_array};
+use crate::provider::adapters::tatami::values::to_array;
 use crate::provider::source::{BlockReader, FetchedBlock, ReadCounts};
 
 /// Reads blocks of a `.tatami` file. Pages are decoded once per block. Blobs are read only for the
@@ -64,6 +64,7 @@ impl DocumentReader {
             max_rows: max_rows.max(1) as u64,
             block: PageBlock {
                 group: 0,
+                page: 0,
                 rows: 0..0,
             },
             counts: ReadCounts::default(),
@@ -114,12 +115,9 @@ impl DocumentReader {
                 &mut column.values,
             )?;
         }
-        let array = to_array(&mut column.values, text)?;
+        let array = to_array(&mut column.values, text, file, column.stored);
         counts.decode_time += start.elapsed();
-        match array {
-            Ok(array) => Ok(array),
-            Err(_) => invalid_text(file, column.stored),
-        }
+        array
     }
 }
 

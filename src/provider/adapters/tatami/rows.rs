@@ -7,7 +7,7 @@ use datafusion::common::Result;
 
 use crate::format::tatami::{PageReader, TatamiFile};
 use crate::provider::adapters::tatami::table::TextOptions;
-use crate::provider::adapters::tatami::values::{invalid_text, to_array};
+use crate::provider::adapters::tatami::values::to_array;
 
 /// Reads single documents of a file. Only the pages and blob runs that hold these documents are read.
 #[derive(Debug)]
@@ -55,9 +55,6 @@ impl RowReader {
                     .read(group, column, number, Some(&selected), &mut values)?;
             }
         }
-        match to_array(&mut values, &self.text)? {
-            Ok(array) => Ok(array),
-            Err(_) => invalid_text(&self.file, column),
-        }
+        to_array(&mut values, &self.text, &self.file, column)
     }
 }

@@ -228,8 +228,9 @@ impl BlockSource for DocumentTable {
             let pages = self.file.aligned_pages(group, &stored)?;
             let pages: Vec<Range<u64>> =
                 pages.unwrap_or_else(|| std::iter::once(0..row_group.rows).collect());
-            let of_group = pages.into_iter().filter(|rows| !rows.is_empty());
-            blocks.extend(of_group.map(|rows| PageBlock { group, rows }));
+            let pages = pages.into_iter().enumerate();
+            let of_group = pages.filter(|(_, rows)| !rows.is_empty());
+            blocks.extend(of_group.map(|(page, rows)| PageBlock { group, page, rows }));
         }
         let kept = search::matching_blocks(self, filters, &blocks)?;
         Ok(SelectedBlocks {

@@ -89,14 +89,16 @@ pub(super) fn to_scalar(value: &ScalarValue) -> Option<Scalar<'_>> {
     })
 }
 
-/// Moves decoded values into an array, and leaves empty buffers.
+/// Moves the decoded values of a column of the file into an array, and leaves empty buffers.
 ///
 /// # Errors
-/// Returns the row of the first text that is not valid UTF-8, counted from the start of `values`.
+/// Returns an error if a text is not valid UTF-8.
 pub(super) fn to_array(
     values: &mut ColumnValues,
     text: &TextOptions,
-) -> Result<Result<ArrayRef, usize>> {
+    file: &TatamiFile,
+    column: usize,
+) -> Result<ArrayRef> {
     let column_type = values.column_type();
     let rows = values.rows();
     let (validity, values) = values.take();
@@ -143,18 +145,21 @@ pub(super) fn to_array(
             match text.of(column_type) {
                 BytesAs::Binary => Arc::new(array),
                 BytesAs::LossyText => Arc::new(lossy(&array)),
-                BytesAs::Text => return Ok(strict(array).map(|array| Arc::new(array) as _)),
+                BytesAs::Text => match StringArray::try_from_binary(array) {
+                    Ok(array) => Arc::new(array),
+                    Err(_) => return invalid_text(file, column),
+                },
             }
         }
         (column_type, _) => {
             return internal_err!("{column_type} values are in buffers of another type");
         }
     };
-    Ok(Ok(array))
+    Ok(array)
 }
 
 /// Returns the error for text that is not valid UTF-8.
-pub(super) fn invalid_text<T>(file: &TatamiFile, column: usize) -> Result<T> {
+fn invalid_text<T>(file: &TatamiFile, column: usize) -> Result<T> {
     let name = file
         .schema()
         .fields
@@ -176,14 +181,6 @@ fn numbers<T: ArrowPrimitiveType, W: arrow::datatypes::ArrowNativeType>(
     let count = words.len();
     let values = ScalarBuffer::new(Buffer::from_vec(words), 0, count);
     Arc::new(PrimitiveArray::<T>::new(values, nulls))
-}
-
-fn strict(array: BinaryArray) -> Result<StringArray, usize> {
-    let invalid = |array: &BinaryArray| {
-        let mut values = array.iter();
-        values.position(|value| value.is_some_and(|value| std::str::from_utf8(value).is_err()))
-    };
-    StringArray::try_from_binary(array.clone()).map_err(|_| invalid(&array).unwrap_or(0))
 }
 
 fn lossy(array: &BinaryArray) -> StringArray {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::{AsArray, StringArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::{Result, plan_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::prelude::SessionConfig;
@@ -75,14 +75,8 @@ impl FileTable {
         for (member, path) in others.iter().zip(&files[1..]) {
             check_same(first.as_ref(), member.as_ref(), &files[0], path)?;
         }
-        let fields = first.schema().fields().iter().enumerate();
-        let mut fields: Vec<_> = fields
-            .map(|(column, field)| {
-                let mut members = members.iter().map(|member| member.schema().field(column));
-                let is_nullable = members.any(Field::is_nullable);
-                Arc::new(Field::clone(field).with_nullable(is_nullable))
-            })
-            .collect();
+        let schemas: Vec<&SchemaRef> = members.iter().map(|member| member.schema()).collect();
+        let mut fields = common_fields(&schemas);
         if has_file_column {
             if fields.iter().any(|field| field.name() == FILE) {
                 return plan_err!(
@@ -126,6 +120,17 @@ impl FileTable {
         }
         Ok(selected)
     }
+}
+
+/// Returns the columns of tables that have the same columns. A column is nullable if it is in any table.
+pub(in crate::provider) fn common_fields(schemas: &[&SchemaRef]) -> Vec<FieldRef> {
+    let first = schemas.iter().take(1).flat_map(|schema| schema.fields());
+    let fields = first.enumerate().map(|(column, field)| {
+        let mut all = schemas.iter().map(|schema| schema.field(column));
+        let is_nullable = all.any(Field::is_nullable);
+        Arc::new(Field::clone(field).with_nullable(is_nullable))
+    });
+    fields.collect()
 }
 
 /// Checks that the columns agree in names, types and kinds. Their attributes may differ.

@@ -16,7 +16,7 @@ use crate::provider::adapters::tatami::search::scan::SearchScan;
 use crate::provider::adapters::tatami::search::terms::TermRows;
 use crate::provider::adapters::tatami::table::DocumentTable;
 use crate::provider::attributes::plain;
-use crate::provider::catalog::many_files::FileTable;
+use crate::provider::catalog::many_files::{FileTable, common_fields};
 use crate::provider::catalog::table::ArrayTable;
 use crate::provider::introspection::lookup;
 use crate::provider::introspection::scan::RowScan;
@@ -98,25 +98,13 @@ const OWN: [&str; 2] = ["score", "doc"];
 
 /// Returns the columns of the result of a search in these tables, which have the same columns.
 pub(super) fn result_schema(tables: &[Arc<DocumentTable>]) -> SchemaRef {
-    let is_nullable = |column| {
-        let mut tables = tables.iter().map(|table| table.schema().field(column));
-        tables.any(Field::is_nullable)
-    };
-    let first = tables
-        .iter()
-        .flat_map(|table| table.schema().fields())
-        .enumerate();
-    let columns = tables
-        .first()
-        .map_or(0, |table| table.schema().fields().len());
-    let fields = first
-        .take(columns)
-        .map(|(column, field)| Arc::new(Field::clone(field).with_nullable(is_nullable(column))));
+    let schemas: Vec<&SchemaRef> = tables.iter().map(|table| table.schema()).collect();
     let own = [
         Arc::new(Field::new(OWN[0], DataType::Float32, false)),
         Arc::new(Field::new(OWN[1], DataType::UInt64, false)),
     ];
-    plain(&Schema::new(fields.chain(own).collect::<Vec<_>>()))
+    let fields = common_fields(&schemas).into_iter().chain(own);
+    plain(&Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// Returns the arguments as texts; `None` if one is not a text literal.

@@ -131,7 +131,7 @@ pub(in crate::provider::adapters::tatami) fn matching_blocks(
         while matches.next_batch(&mut documents)? {
             for hit in documents.drain(..) {
                 let row = u64::from(hit.document);
-                while let Some(PageBlock { group, rows }) = blocks.get(block) {
+                while let Some(PageBlock { group, rows, .. }) = blocks.get(block) {
                     let first = groups[*group].first_row;
                     if row < first + rows.end {
                         found.push(block as u64..block as u64 + 1);

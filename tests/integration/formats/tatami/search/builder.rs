@@ -5,7 +5,7 @@ use tet_sql::format::tatami::search::{Mode, Segment, SegmentBuilder};
 use tet_sql::format::tatami::{HEADER_BYTES, RangeBuffer, TatamiFile};
 
 use super::corpus::{json_lines, open, path};
-use super::segments::{self, finish};
+use super::segments::{self, append, finish};
 
 /// Builds the segment of `documents.jsonl`.
 fn build(budget: usize) -> segments::File {
@@ -24,10 +24,8 @@ fn build(budget: usize) -> segments::File {
     // Of the rows that the reference wrote.
     assert_eq!(norms[0], [55, 1, 0, 8]);
     let mut bytes = vec![0; HEADER_BYTES as usize];
-    let parts = builder.finish(None).unwrap();
-    let inverted = parts
-        .write(&mut bytes, directory.path(), HEADER_BYTES)
-        .unwrap();
+    let mut parts = builder.finish(None).unwrap();
+    let inverted = append(&mut bytes, &mut parts);
     segments::File {
         bytes: finish(bytes, inverted, norms.len() as u64),
         inverted,

@@ -1,12 +1,14 @@
 //! Search segments made by the tests: files of a single column without pages, and the inverted index.
 
+use std::io::Read;
 use std::path::Path;
 
 use tet_sql::format::io::storage::Access;
-use tet_sql::format::tatami::search::{Segment, SegmentBuilder};
+use tet_sql::format::tatami::search::{Segment, SegmentBuilder, SegmentParts};
 use tet_sql::format::tatami::{
-    ColumnChunk, ColumnType, FLAG_BLOCK_TREE, FLAG_INDEXES, FLAG_SEARCH_SEGMENT, Field, FileHeader,
-    Footer, HEADER_BYTES, Inverted, MAX_PAGE_ROWS, RowGroup, Schema, Stats, TatamiFile, Trailer,
+    ColumnChunk, ColumnType, Extent, FLAG_BLOCK_TREE, FLAG_INDEXES, FLAG_SEARCH_SEGMENT, Field,
+    FileHeader, Footer, HEADER_BYTES, Inverted, KIND_INDEX, MAX_PAGE_ROWS, RecordHeader, RowGroup,
+    Schema, Stats, TatamiFile, Trailer,
 };
 
 /// The bytes of a file with an inverted index.
@@ -90,6 +92,38 @@ pub fn finish(mut bytes: Vec<u8>, inverted: Inverted, rows: u64) -> Vec<u8> {
     bytes
 }
 
+/// Appends the records of an index to the bytes of a file.
+pub fn append(bytes: &mut Vec<u8>, parts: &mut SegmentParts) -> Inverted {
+    let mut record = |payload: &mut dyn Read| {
+        let offset = bytes.len() as u64;
+        let mut content = Vec::new();
+        payload.read_to_end(&mut content).unwrap();
+        let size = content.len() as u32;
+        let header = RecordHeader {
+            kind: KIND_INDEX,
+            raw_size: size,
+            stored_size: size,
+            crc: crc32c::crc32c(&content),
+            ..RecordHeader::default()
+        };
+        bytes.extend_from_slice(&header.encode());
+        bytes.extend_from_slice(&content);
+        Extent {
+            offset,
+            length: size.into(),
+        }
+    };
+    let segment = parts.segment();
+    Inverted {
+        term_dictionary: record(segment.term_dictionary),
+        postings: record(segment.postings),
+        skips: record(segment.skips),
+        terms: segment.terms,
+        documents: segment.documents,
+        live: segment.live.map(record),
+    }
+}
+
 /// Builds a segment of documents of one text each.
 pub fn build(
     texts: impl Iterator<Item = Vec<u8>>,
@@ -103,13 +137,9 @@ pub fn build(
         builder.add([&text]).unwrap();
         rows += 1;
     }
-    let parts = builder.finish(is_live).unwrap();
+    let mut parts = builder.finish(is_live).unwrap();
     let mut bytes = vec![0; HEADER_BYTES as usize];
-    let length = parts.length();
-    let inverted = parts
-        .write(&mut bytes, directory.path(), HEADER_BYTES)
-        .unwrap();
-    assert_eq!(bytes.len() as u64, HEADER_BYTES + length);
+    let inverted = append(&mut bytes, &mut parts);
     File {
         bytes: finish(bytes, inverted, rows),
         inverted,
