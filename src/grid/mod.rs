@@ -3,6 +3,7 @@
 //! one.
 
 mod axis;
+mod cell_filter;
 mod cells;
 mod cf_time;
 mod chunk_grid;
@@ -18,6 +19,7 @@ mod steps;
 mod written_time;
 
 pub use axis::{Axis, AxisCoordinates, CoordinateSource, Monotonicity};
+pub use cell_filter::CellFilter;
 pub use cells::Cells;
 pub use cf_time::{CfTime, CfTimeError};
 pub use chunk_grid::{AxisChunks, ChunkGrid, Window};

@@ -37,7 +37,7 @@
 // Loops over lanes, which the compiler vectorizes, read best with an index.
 #![allow(clippy::needless_range_loop)]
 
-mod cell;
+pub(super) mod cell;
 mod deviations;
 mod extremes;
 mod group_counts;

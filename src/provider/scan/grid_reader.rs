@@ -1,15 +1,21 @@
 //! Reads the selected cells of a grid, chunk by chunk.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::compute::FilterBuilder;
 use datafusion::common::{Result, internal_err};
+use datafusion::physical_expr::PhysicalExpr;
 
 use crate::grid::{Cells, CoordinateColumns};
 use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::planning::cell_predicate::CellPredicate;
 use crate::provider::scan::grid_blocks::GridBlocks;
-use crate::provider::source::{BlockReader, FetchedBlock, ReadCounts, WindowReader};
+use crate::provider::source::{BlockReader, EvaluatedRows, FetchedBlock, ReadCounts, WindowReader};
+
+/// Values are gathered row by row if at most one row in this many is kept.
+const MIN_ROWS_PER_KEPT: usize = 8;
 
 /// Reads the blocks of a grid. Reads no chunk if no column is an attribute.
 pub(crate) struct GridReader {
@@ -20,6 +26,10 @@ pub(crate) struct GridReader {
     cells: Option<Cells>,
     coordinates: CoordinateColumns,
     runs: Vec<Range<u64>>,
+    /// The predicate of [`BlockReader::evaluate`] as filters of cells, once it was called; `None`
+    /// inside if there are none.
+    predicate: Option<Option<CellPredicate>>,
+    options: ReadOptions,
 }
 
 impl GridReader {
@@ -44,6 +54,8 @@ impl GridReader {
             cells: None,
             coordinates: CoordinateColumns::default(),
             runs: Vec::new(),
+            predicate: None,
+            options: *options,
         })
     }
 }
@@ -81,44 +93,92 @@ impl BlockReader for GridReader {
         }
     }
 
+    fn evaluate(
+        &mut self,
+        rows: Range<u64>,
+        predicate: &Arc<dyn PhysicalExpr>,
+    ) -> Result<Option<EvaluatedRows>> {
+        let (Some(cells), Some(values)) = (&self.cells, &mut self.values) else {
+            return Ok(None);
+        };
+        let columns = &self.columns;
+        let grid = self.blocks.grid();
+        let attribute = |column: usize| columns[column].checked_sub(grid.axes().len());
+        let predicate = match &mut self.predicate {
+            Some(known) => known,
+            unknown => unknown.insert(CellPredicate::try_new(predicate, |column| {
+                grid.cell_format(attribute(column)?, &self.options)
+            })?),
+        };
+        let Some(predicate) = predicate else {
+            return Ok(None);
+        };
+        self.runs.clear();
+        cells.runs(rows, &mut self.runs);
+        let kept = predicate.evaluate(|column, filter, kept| {
+            // The reader has only the attributes among the columns.
+            let before = columns[..column].iter();
+            let number = before
+                .filter(|column| **column >= grid.axes().len())
+                .count();
+            for run in &self.runs {
+                filter.test(values.cells(number, run.clone())?, kept);
+            }
+            Ok(())
+        })?;
+        Ok(Some(EvaluatedRows {
+            kept,
+            rest: predicate.rest.clone(),
+        }))
+    }
+
     fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let Some(cells) = &self.cells else {
             return internal_err!("no block is open");
         };
+        // Values of few rows are gathered; those of many rows are read whole and then filtered.
+        let few = kept.filter(|kept| kept.true_count() < kept.len() / MIN_ROWS_PER_KEPT);
         let mut values = Vec::new();
         if let Some(reader) = &mut self.values {
             self.runs.clear();
             cells.runs(rows.clone(), &mut self.runs);
+            if let Some(kept) = few {
+                self.runs = kept_runs(&self.runs, kept);
+            }
             values = reader.read(&self.runs)?;
         }
+        let filter = kept.map(|kept| {
+            let mut filter = FilterBuilder::new(kept);
+            if self.columns.len() > 1 {
+                filter = filter.optimize();
+            }
+            filter.build()
+        });
         let mut values = values.into_iter();
         let axes = self.blocks.grid().axes();
         let mut columns = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
-            columns.push(match axes.get(*column) {
-                Some(axis) => self.coordinates.column(
-                    cells,
-                    *column,
-                    axis.coordinates()?,
-                    rows.clone(),
-                    self.max_rows,
-                )?,
+            let (all, is_filtered) = match axes.get(*column) {
+                Some(axis) => {
+                    let coordinates = axis.coordinates()?;
+                    let rows = rows.clone();
+                    let max_rows = self.max_rows;
+                    let all =
+                        self.coordinates
+                            .column(cells, *column, coordinates, rows, max_rows)?;
+                    (all, false)
+                }
                 None => match values.next() {
-                    Some(values) => values,
+                    Some(values) => (values, few.is_some()),
                     None => return internal_err!("a window reader gave too few attributes"),
                 },
+            };
+            columns.push(match &filter {
+                Some(filter) if !is_filtered => filter.filter(&all)?,
+                _ => all,
             });
         }
-        let Some(kept) = kept else {
-            return Ok(columns);
-        };
-        let mut filter = FilterBuilder::new(kept);
-        if columns.len() > 1 {
-            filter = filter.optimize();
-        }
-        let filter = filter.build();
-        let columns = columns.iter().map(|column| Ok(filter.filter(column)?));
-        columns.collect()
+        Ok(columns)
     }
 
     fn counts(&self) -> ReadCounts {
@@ -126,5 +186,52 @@ impl BlockReader for GridReader {
             .as_ref()
             .map(|values| values.counts())
             .unwrap_or_default()
+    }
+}
+
+/// Returns the parts of ascending runs of cells that are kept. `kept` has one value per cell of the
+/// runs.
+fn kept_runs(runs: &[Range<u64>], kept: &BooleanArray) -> Vec<Range<u64>> {
+    let mut parts = Vec::new();
+    let mut runs = runs.iter();
+    let mut run = 0..0;
+    // The row of the first cell of the run.
+    let mut first = 0;
+    for (start, end) in kept.values().set_slices() {
+        let mut rows = start as u64..end as u64;
+        while !rows.is_empty() {
+            while first + (run.end - run.start) <= rows.start {
+                first += run.end - run.start;
+                match runs.next() {
+                    Some(next) => run = next.clone(),
+                    None => return parts,
+                }
+            }
+            let last = rows.end.min(first + (run.end - run.start));
+            parts.push(run.start + (rows.start - first)..run.start + (last - first));
+            rows.start = last;
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_cells_are_those_of_kept_rows() {
+        let runs = [2..5, 7..8, 10..16];
+        let cells: Vec<u64> = runs.iter().cloned().flatten().collect();
+        for pattern in 0..1 << cells.len() {
+            let kept: Vec<bool> = (0..cells.len())
+                .map(|row| pattern >> row & 1 == 1)
+                .collect();
+            let expected = cells.iter().zip(&kept).filter(|(_, kept)| **kept);
+            let expected: Vec<_> = expected.map(|(cell, _)| *cell).collect();
+            let parts = kept_runs(&runs, &BooleanArray::from(kept));
+            assert!(parts.windows(2).all(|two| two[0].end <= two[1].start));
+            assert_eq!(parts.into_iter().flatten().collect::<Vec<_>>(), expected);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions};
 use arrow::compute::{BatchCoalescer, FilterBuilder};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, internal_err};
@@ -46,6 +46,56 @@ pub(crate) struct RowFilter {
     pub predicate: Arc<dyn PhysicalExpr>,
     /// The schema of the columns of the reader.
     pub schema: SchemaRef,
+}
+
+impl RowFilter {
+    /// Returns the rows of a range that satisfy the predicate; `None` if no row does.
+    fn apply(&mut self, rows: Range<u64>) -> Result<Option<FilteredRows>> {
+        let mut rest = Some(Arc::clone(&self.predicate));
+        let mut kept = None;
+        if let Some(evaluated) = self.reader.evaluate(rows.clone(), &self.predicate)? {
+            if !evaluated.kept.has_true() {
+                return Ok(None);
+            }
+            (kept, rest) = (Some(evaluated.kept), evaluated.rest);
+        }
+        let mut columns = self.reader.read(rows.clone(), kept.as_ref())?;
+        if let Some(rest) = rest {
+            let count = match &kept {
+                Some(kept) => kept.true_count(),
+                None => (rows.end - rows.start) as usize,
+            };
+            let batch = batch(&self.schema, columns, count)?;
+            let mask = mask(&rest, &batch)?;
+            if !mask.has_true() {
+                return Ok(None);
+            }
+            let keep = FilterBuilder::new(&mask).optimize().build();
+            let left = batch.columns().iter();
+            let left = left.map(|column| Ok(keep.filter(column)?));
+            columns = left.collect::<Result<_>>()?;
+            kept = Some(match kept {
+                Some(kept) => kept_by_both(&kept, &mask),
+                None => mask,
+            });
+        }
+        Ok(kept.map(|kept| FilteredRows {
+            rows,
+            kept,
+            columns,
+        }))
+    }
+}
+
+/// Returns the rows of `first` whose value in `second` is `true`. `second` has one value for each
+/// row that `first` keeps.
+fn kept_by_both(first: &BooleanArray, second: &BooleanArray) -> BooleanArray {
+    let mut kept = BooleanBufferBuilder::new(first.len());
+    kept.append_n(first.len(), false);
+    for (number, row) in first.values().set_indices().enumerate() {
+        kept.set_bit(row, second.value(number));
+    }
+    BooleanArray::new(kept.finish(), None)
 }
 
 /// The reader that an output column comes from.
@@ -237,22 +287,10 @@ impl Scan {
                 return Ok(self.end_block());
             }
             open.next = rows.end;
-            let columns = filter.reader.read(rows.clone(), None)?;
-            let batch = batch(&filter.schema, columns, (rows.end - rows.start) as usize)?;
-            let kept = mask(&filter.predicate, &batch)?;
-            if kept.true_count() == 0 {
+            open.filtered = filter.apply(rows)?;
+            if open.filtered.is_none() {
                 return Ok(ScanStep::Working);
             }
-            let keep = FilterBuilder::new(&kept).optimize().build();
-            let columns = batch
-                .columns()
-                .iter()
-                .map(|column| Ok(keep.filter(column)?));
-            open.filtered = Some(FilteredRows {
-                columns: columns.collect::<Result<_>>()?,
-                rows,
-                kept,
-            });
         }
         let mut columns = Vec::new();
         if let Some(reader) = &mut request.reader {

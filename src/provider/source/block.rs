@@ -311,12 +311,32 @@ pub trait BlockReader: Send {
     /// reader.
     fn batch(&self, first: u64) -> Range<u64>;
 
+    /// Evaluates a predicate over the columns of the reader on the stored values of some rows, as
+    /// far as that is faster than on columns. `None` if it is not. Every call has the same
+    /// predicate.
+    fn evaluate(
+        &mut self,
+        _rows: Range<u64>,
+        _predicate: &Arc<dyn PhysicalExpr>,
+    ) -> Result<Option<EvaluatedRows>> {
+        Ok(None)
+    }
+
     /// Reads a range of rows of the current block, as one array per column. `kept` has one
     /// value per row of the range, without nulls, and leaves out the rows that are `false`.
     fn read(&mut self, rows: Range<u64>, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>>;
 
     /// Returns the counters of everything read since the reader was created.
     fn counts(&self) -> ReadCounts;
+}
+
+/// The result of [`BlockReader::evaluate`].
+#[derive(Debug)]
+pub struct EvaluatedRows {
+    /// One value per row, without nulls: `true` if the row satisfies the predicate but for `rest`.
+    pub kept: BooleanArray,
+    /// The part of the predicate that was not evaluated; `None` if all of it was.
+    pub rest: Option<Arc<dyn PhysicalExpr>>,
 }
 
 /// Counters of the chunks and bytes that a reader has read.

@@ -30,6 +30,13 @@ pub struct CellFormat {
     pub nan_is_null: bool,
 }
 
+impl CellFormat {
+    /// Returns `true` if no value of the column is NaN, which DataFusion orders above all numbers.
+    pub fn holds_numbers(self) -> bool {
+        self.nan_is_null || !self.cell_type.is_float()
+    }
+}
+
 /// A dense array: axes, chunks, and one or more attributes with a value per cell.
 ///
 /// Cells are read by [`Window`], a box of cells that is usually one chunk. A 4 x 6 array in chunks
@@ -226,8 +233,8 @@ pub trait WindowReader: Send {
     /// window can be read.
     fn advance(&mut self) -> Result<bool>;
 
-    /// The stored bytes of a range of cells, numbered in the row-major order of the window. The
-    /// attribute must have a [cell format](GridSource::cell_format), and [`Self::advance`] must
+    /// The stored bytes of a range of cells, numbered in the row-major order of the window.
+    /// `attribute` is an index among the attributes of the reader. The attribute must have a [cell format](GridSource::cell_format), and [`Self::advance`] must
     /// have returned `true`.
     fn cells(&mut self, attribute: usize, range: Range<u64>) -> Result<&[u8]>;
 

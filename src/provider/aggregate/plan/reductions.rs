@@ -70,7 +70,7 @@ impl CountedValues {
     pub fn of(predicate: &Arc<dyn PhysicalExpr>, columns: &Columns) -> Option<(usize, Self)> {
         let cell_type = |column: usize| {
             let format = columns.format(column)?;
-            is_reducible(format).then_some(format.cell_type)
+            format.holds_numbers().then_some(format.cell_type)
         };
         let (column, set) = ValueSet::of(&with_stand_ins(predicate).ok()?, &cell_type)?;
         let values = Self {
@@ -128,7 +128,7 @@ pub(crate) fn reduction_of(
 ) -> Option<ReductionPlan> {
     let format = columns
         .format(column)
-        .filter(|format| is_reducible(*format))?;
+        .filter(|format| format.holds_numbers())?;
     if let Some(values) = &values {
         values.bounds_of(&values.set)?;
     }
@@ -152,12 +152,6 @@ fn with_stand_ins(predicate: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalE
         Ok(Transformed::yes(lit(one)))
     })?;
     Ok(replaced.data)
-}
-
-/// Returns `true` if reductions and DataFusion's accumulators agree on cells of this format. They
-/// order NaN differently.
-fn is_reducible(format: CellFormat) -> bool {
-    format.nan_is_null || !format.cell_type.is_float()
 }
 
 /// Returns how an aggregate of a column is computed by a reduction, and the results that the

@@ -9,12 +9,13 @@ use arrow::compute::concat;
 use arrow::datatypes::{DataType, UInt64Type};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
+use datafusion::physical_expr::PhysicalExpr;
 
 use crate::grid::{Axis, IndexSet, IndexSetBuilder};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{
-    Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, Fetch, FetchedBlock,
-    GridSelection, PruningLabels, ReadCounts, RowCount,
+    Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, EvaluatedRows, Fetch,
+    FetchedBlock, GridSelection, PruningLabels, ReadCounts, RowCount,
 };
 
 /// The maximum number of files whose zone maps are merged into statistics of the whole table.
@@ -426,6 +427,18 @@ impl BlockReader for FileReader {
         match &self.open {
             Some((_, reader)) => reader.batch(first),
             None => first..first,
+        }
+    }
+
+    fn evaluate(
+        &mut self,
+        rows: Range<u64>,
+        predicate: &Arc<dyn PhysicalExpr>,
+    ) -> Result<Option<EvaluatedRows>> {
+        match self.file_index {
+            // The readers of the files have other column indices.
+            Some(_) => Ok(None),
+            None => self.reader()?.evaluate(rows, predicate),
         }
     }
 

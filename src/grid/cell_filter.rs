@@ -1,0 +1,199 @@
+//! Tests stored cells against ranges of numbers.
+
+use arrow::array::BooleanBufferBuilder;
+use multiversion::multiversion;
+
+use crate::grid::reduce::CellType;
+use crate::grid::reduce::cell::{Cell, Keep, Within};
+
+/// The number of cells that are tested at once: one word of bits.
+const WORD: usize = 64;
+
+/// A filter of stored cells by their numbers.
+///
+/// ```text
+/// value BETWEEN 2 AND 5        cells  1 2 7 5    fill 7, ranges [2, 5]
+///                              bits   0 1 0 1
+/// ```
+#[derive(Debug, Clone)]
+pub struct CellFilter {
+    cell_type: CellType,
+    ranges: Vec<(u64, u64)>,
+    fill: Option<u64>,
+    keeps_others: bool,
+}
+
+impl CellFilter {
+    /// Creates a filter that keeps the cells within any of `ranges`, whose ends are included and
+    /// are bit patterns of the cell type. NaN, and cells with the bits `fill`, are in no range. If
+    /// `keeps_others` is `true`, the filter keeps all other cells instead. `None` for f16 cells.
+    pub fn new(
+        cell_type: CellType,
+        ranges: Vec<(u64, u64)>,
+        fill: Option<u64>,
+        keeps_others: bool,
+    ) -> Option<Self> {
+        (cell_type != CellType::F16).then_some(Self {
+            cell_type,
+            ranges,
+            fill,
+            keeps_others,
+        })
+    }
+
+    /// Appends one bit per cell: `true` if the cell is kept.
+    pub fn test(&self, cells: &[u8], kept: &mut BooleanBufferBuilder) {
+        match self.cell_type {
+            // Refused on creation.
+            CellType::F16 => {}
+            CellType::F32 => self.test_as::<f32>(cells, kept),
+            CellType::F64 => self.test_as::<f64>(cells, kept),
+            CellType::I8 => self.test_as::<i8>(cells, kept),
+            CellType::I16 => self.test_as::<i16>(cells, kept),
+            CellType::I32 => self.test_as::<i32>(cells, kept),
+            CellType::I64 => self.test_as::<i64>(cells, kept),
+            CellType::U8 => self.test_as::<u8>(cells, kept),
+            CellType::U16 => self.test_as::<u16>(cells, kept),
+            CellType::U32 => self.test_as::<u32>(cells, kept),
+            CellType::U64 => self.test_as::<u64>(cells, kept),
+        }
+    }
+
+    fn test_as<C: Cell>(&self, cells: &[u8], kept: &mut BooleanBufferBuilder) {
+        let within = self.ranges.iter().map(|(min, max)| Within {
+            min: C::from_pattern(*min),
+            max: C::from_pattern(*max),
+        });
+        let within: Vec<_> = within.collect();
+        let cells = C::split(cells);
+        let mut bits = Vec::with_capacity(cells.len().div_ceil(WORD) * size_of::<u64>());
+        let fill = self.fill.map(C::from_pattern);
+        test_all(cells, &within, fill, self.keeps_others, &mut bits);
+        kept.append_packed_range(0..cells.len(), &bits);
+    }
+}
+
+#[multiversion(targets(
+    "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma",
+    "x86_64+avx2+fma"
+))]
+fn test_all<C: Cell>(
+    cells: &[C::Bytes],
+    within: &[Within<C>],
+    fill: Option<C>,
+    keeps_others: bool,
+    bits: &mut Vec<u8>,
+) {
+    let (words, rest) = cells.as_chunks::<WORD>();
+    for cells in words {
+        let mut kept = [0; WORD];
+        test_some(cells, within, fill, keeps_others, &mut kept);
+        bits.extend_from_slice(&packed(&kept).to_le_bytes());
+    }
+    if !rest.is_empty() {
+        let mut kept = [0; WORD];
+        test_some(rest, within, fill, keeps_others, &mut kept[..rest.len()]);
+        bits.extend_from_slice(&packed(&kept).to_le_bytes());
+    }
+}
+
+/// Sets the bytes of the cells that are kept to 1. All bytes are 0 before.
+#[inline(always)]
+fn test_some<C: Cell>(
+    cells: &[C::Bytes],
+    within: &[Within<C>],
+    fill: Option<C>,
+    keeps_others: bool,
+    kept: &mut [u8],
+) {
+    for within in within {
+        for (kept, cell) in kept.iter_mut().zip(cells) {
+            *kept |= u8::from(within.keeps(C::load(*cell)));
+        }
+    }
+    if let Some(fill) = fill {
+        for (kept, cell) in kept.iter_mut().zip(cells) {
+            *kept &= u8::from(!C::load(*cell).is_same(fill));
+        }
+    }
+    if keeps_others {
+        kept.iter_mut().for_each(|kept| *kept ^= 1);
+    }
+}
+
+/// Packs bytes that are 0 or 1 into the bits of a word, the first into the lowest bit.
+#[inline(always)]
+fn packed(bytes: &[u8; WORD]) -> u64 {
+    let mut word = 0;
+    for (index, eight) in bytes.as_chunks::<8>().0.iter().enumerate() {
+        // The product has byte `i` of the factor at bit `56 + i`, and nothing else at these bits.
+        let bits = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        word |= bits << (8 * index);
+    }
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(filter: &CellFilter, cells: &[u8]) -> Vec<bool> {
+        let mut bits = BooleanBufferBuilder::new(0);
+        // A prefix that is not a whole byte, as after an earlier run.
+        bits.append_n(3, false);
+        filter.test(cells, &mut bits);
+        bits.finish().iter().skip(3).collect()
+    }
+
+    #[test]
+    fn cells_are_tested_one_by_one() {
+        for length in [0, 1, 7, 63, 64, 65, 200] {
+            let cells: Vec<u16> = (0..length)
+                .map(|i: u16| i.wrapping_mul(40_503) % 50)
+                .collect();
+            let bytes: Vec<u8> = cells.iter().flat_map(|cell| cell.to_le_bytes()).collect();
+            for ranges in [vec![], vec![(3, 9)], vec![(0, 4), (20, 20), (31, 49)]] {
+                for fill in [None, Some(4), Some(30)] {
+                    for others in [false, true] {
+                        let filter =
+                            CellFilter::new(CellType::U16, ranges.clone(), fill, others).unwrap();
+                        let expected = cells.iter().map(|cell| {
+                            let cell = u64::from(*cell);
+                            let within =
+                                ranges.iter().any(|(min, max)| (min..=max).contains(&&cell));
+                            (within && fill != Some(cell)) != others
+                        });
+                        let expected: Vec<_> = expected.collect();
+                        assert_eq!(kept(&filter, &bytes), expected, "{filter:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nan_is_in_no_range() {
+        let cells = [
+            f32::NAN,
+            f32::NEG_INFINITY,
+            -0.0,
+            0.0,
+            1.5,
+            f32::INFINITY,
+            -f32::NAN,
+        ];
+        let bytes: Vec<u8> = cells.iter().flat_map(|cell| cell.to_le_bytes()).collect();
+        let bits = |min: f32, max: f32| (min.to_bits().into(), max.to_bits().into());
+        let all = vec![bits(f32::NEG_INFINITY, f32::INFINITY)];
+        let filter = |ranges, others| CellFilter::new(CellType::F32, ranges, None, others).unwrap();
+        let numbers = [false, true, true, true, true, true, false];
+        assert_eq!(kept(&filter(all.clone(), false), &bytes), numbers);
+        assert_eq!(
+            kept(&filter(all, true), &bytes),
+            numbers.map(|number| !number)
+        );
+        let zero = vec![bits(0.0, 0.0)];
+        let zeros = [false, false, true, true, false, false, false];
+        assert_eq!(kept(&filter(zero, false), &bytes), zeros);
+    }
+}
