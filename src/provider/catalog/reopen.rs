@@ -8,9 +8,12 @@ use datafusion::common::{Result, plan_err};
 use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
+use crate::grid::Axis;
 use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::many_files::FileTable;
 use crate::provider::join::aligned::AlignedGrids;
+use crate::provider::join::lookup::key_index_grid::KeyIndexGrid;
+use crate::provider::join::lookup::keys::KeyTerms;
 use crate::provider::scan::grid_table::GridTable;
 use crate::provider::source::recipe::{Recipe, TableRecipe};
 use crate::provider::source::{BlockSource, GridSource};
@@ -61,6 +64,24 @@ pub(crate) fn open(recipe: &Recipe, session: &SessionConfig) -> Result<Arc<dyn B
             let all = AlignedGrids::new(name.clone(), &grids, fields);
             let grid = all.for_attributes(read).unwrap_or_else(|| Arc::new(all));
             Ok(Arc::new(GridTable::new(grid)))
+        }
+        Recipe::KeyIndex { grid, terms } => {
+            let grid = only_grid(grid, session)?;
+            let lengths: Vec<u64> = grid.axes().iter().map(Axis::length).collect();
+            let are_whole = terms.iter().all(|(axes, terms)| {
+                let lengths = axes.iter().map(|axis| lengths.get(*axis).copied());
+                let count = lengths.reduce(|one, other| one?.checked_mul(other?));
+                count.flatten() == Some(terms.len() as u64)
+            });
+            if !are_whole {
+                return plan_err!("the recipe of {} does not match its grid", grid.name());
+            }
+            let terms = terms.iter().map(|(axes, terms)| KeyTerms {
+                axes: axes.clone(),
+                terms: terms.as_slice().into(),
+            });
+            let grid = KeyIndexGrid::new(&grid, terms.collect());
+            Ok(Arc::new(GridTable::new(Arc::new(grid))))
         }
     }
 }

@@ -44,6 +44,7 @@ use crate::provider::aggregate::rule;
 use crate::provider::catalog::reopen;
 use crate::provider::functions::completed_times::CompletedTimes;
 use crate::provider::functions::nearest::NearestCoordinate;
+use crate::provider::join::lookup;
 use crate::provider::rules::nested_loops::build_side;
 use crate::provider::scan::encoded::EncodedScan;
 
@@ -135,6 +136,14 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                     None => plan_err!("an encoded aggregation does not run in array space"),
                 }
             }
+            (Operator::LookupJoin, [replaced, build, probe, filter]) => {
+                let config = context.session_config().options();
+                let Some(operator) = lookup::rule::operator(replaced, config)? else {
+                    return plan_err!("an encoded join is not a lookup join");
+                };
+                let inputs = [Arc::clone(build), Arc::clone(probe)];
+                Ok(Arc::new(operator.with_dynamic_filter(inputs, filter)?))
+            }
             #[cfg(feature = "tatami")]
             (Operator::Search(search), [filter]) => {
                 let session = context.session_config();
@@ -201,6 +210,7 @@ pub(in crate::provider) enum Operator {
     BuildSide {
         restarts: bool,
     },
+    LookupJoin,
     #[cfg(feature = "tatami")]
     Search(Box<EncodedSearch>),
 }

@@ -1,4 +1,5 @@
 //! Joins of arrays in array space.
 
 pub mod aligned;
+pub mod lookup;
 pub mod zip;

@@ -85,13 +85,17 @@ impl PhysicalOptimizerRule for ZipJoins {
 }
 
 /// One input of a join: a scan of a single grid.
-struct Side {
-    below: InlinedInput<ArrayScan>,
-    part: GridSelection,
+pub(super) struct Side {
+    /// The scan, with the expressions that the input consists of.
+    pub below: InlinedInput<ArrayScan>,
+    /// The grid and its selected cells.
+    pub part: GridSelection,
 }
 
 impl Side {
-    fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+    /// Returns the input; `None` if it is anything but a scan of a single grid, with filters and
+    /// projections.
+    pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         let Some(below) = InlinedInput::of_scan(plan)? else {
             return Ok(None);
         };
@@ -297,7 +301,9 @@ fn narrow(
 }
 
 /// Returns the indices of the columns that expressions refer to, sorted.
-fn columns_in<'a>(expressions: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>) -> Vec<usize> {
+pub(super) fn columns_in<'a>(
+    expressions: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
+) -> Vec<usize> {
     let columns = expressions.flat_map(collect_columns);
     let numbers: BTreeSet<usize> = columns.map(|column| column.index()).collect();
     numbers.into_iter().collect()

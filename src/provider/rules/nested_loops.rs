@@ -71,7 +71,8 @@ pub(crate) fn build_side(input: Arc<dyn ExecutionPlan>, restarts: bool) -> Arc<d
     })
 }
 
-fn is_recursive(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+/// Returns `true` if a plan refers to the rows of a recursive query.
+pub(crate) fn is_recursive(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     plan.exists(|plan| Ok(RECURSIVE.contains(&plan.name())))
 }
 

@@ -11,6 +11,7 @@
 //!              ArrayProbeSides         corrects the sides that join_selection chose
 //!              ...
 //!              ZipJoins                before repartitioning hides scans below joins
+//!              LookupJoins             joins that are not zipped
 //!              ArrayAggregates         over scans and over zipped joins
 //!              EnsureRequirements
 //!              ...                     FilterPushdown takes the place of DataFusion's, in both phases
@@ -24,6 +25,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
 use crate::provider::aggregate::ArrayAggregates;
 use crate::provider::attributes::ResultAttributes;
+use crate::provider::join::lookup::LookupJoins;
 use crate::provider::join::zip::ZipJoins;
 #[cfg(feature = "parquet")]
 use crate::provider::parquet::INEXACT_FLOAT_BOUNDS;
@@ -62,6 +64,7 @@ pub(crate) fn add_physical_rules(rules: &mut Vec<PhysicalRule>) {
         (Position::First, Arc::new(INEXACT_FLOAT_BOUNDS)),
         (After(JOIN_SELECTION), Arc::new(ArrayProbeSides::new())),
         (Before(REQUIREMENTS), Arc::new(ZipJoins::new())),
+        (Before(REQUIREMENTS), Arc::new(LookupJoins::new())),
         (Before(REQUIREMENTS), Arc::new(ArrayAggregates::new())),
         (Last, Arc::new(SPILL_LONG_LIMITS)),
         (Last, Arc::new(RESTART_BUILD_SIDES)),

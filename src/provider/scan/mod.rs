@@ -239,6 +239,11 @@ impl ArrayScan {
         &self.plan
     }
 
+    /// Returns the schema of the output.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     /// Returns the table.
     pub fn source(&self) -> &Arc<dyn BlockSource> {
         &self.source

@@ -35,6 +35,13 @@ pub enum Recipe {
         /// The indices of the attributes that the plan will read, if known.
         read: Vec<usize>,
     },
+    /// The key indices of a grid's cells, for a join on expressions over its dimensions.
+    KeyIndex {
+        /// The recipe of the grid, whose table consists of a single grid.
+        grid: Box<Recipe>,
+        /// Axes, ascending, with the terms of all combinations of indices along them.
+        terms: Vec<(Vec<usize>, Vec<u32>)>,
+    },
 }
 
 /// Describes how to open a table of a container again.

@@ -110,6 +110,9 @@ async fn session_under_test(path: &Path, parquet: &Path, setting: usize) -> Sess
     if is(16) {
         rows(&ctx, "SET tet.zip_joins = false").await;
     }
+    if is(64) {
+        rows(&ctx, "SET tet.lookup_joins = false").await;
+    }
     ctx.register_array_file_as("f", path, ArrayOptions::new())
         .await
         .unwrap();
@@ -345,7 +348,7 @@ async fn joins_of_same_named_columns_answer_as_with_unique_names() {
     );
     rows(&truth, &copy).await;
     let mut sessions = Vec::new();
-    for setting in [0, 1, 3, 5, 9, 11, 19, 25, 27, 35, 41] {
+    for setting in [0, 1, 3, 5, 9, 11, 19, 25, 27, 35, 41, 65, 83] {
         sessions.push((setting, session_under_test(&path, &parquet, setting).await));
     }
     let number = |name: &str, default: u64| {

@@ -1,6 +1,8 @@
-//! Joins of tables that share column names, and joins with tables of unknown size.
+//! Joins of arrays in array space, joins of tables that share column names, and joins with tables of
+//! unknown size.
 
 mod generated;
+mod lookup;
 mod same_names;
 mod unknown_sizes;
 mod zip;

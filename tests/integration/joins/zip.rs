@@ -63,9 +63,13 @@ async fn is_zipped(ctx: &SessionContext, sql: &str) -> bool {
 
 /// DataFusion's own answer, sorted.
 async fn datafusion_answer(ctx: &SessionContext, sql: &str) -> Vec<String> {
-    rows(ctx, "SET tet.zip_joins = false").await;
+    for setting in ["zip_joins", "lookup_joins"] {
+        rows(ctx, &format!("SET tet.{setting} = false")).await;
+    }
     let mut answer = rows(ctx, sql).await;
-    rows(ctx, "SET tet.zip_joins = true").await;
+    for setting in ["zip_joins", "lookup_joins"] {
+        rows(ctx, &format!("SET tet.{setting} = true")).await;
+    }
     answer.sort();
     answer
 }

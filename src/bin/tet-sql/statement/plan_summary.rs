@@ -11,6 +11,7 @@ use datafusion::physical_plan::joins::{
 };
 use datafusion::physical_plan::sorts::sort::SortExec;
 use tet_sql::ArrayTable;
+use tet_sql::provider::join::lookup::ArrayLookupJoinExec;
 use tet_sql::provider::plans::planned_reads::{ComputedFrom, PlannedRead, planned_reads};
 
 /// Returns a sentence about a plan that has not run yet, or `None` if the query names no arrays.
@@ -123,6 +124,8 @@ fn add_steps(plan: &dyn ExecutionPlan, steps: &mut Vec<String>) {
         }
     } else if plan.downcast_ref::<HashJoinExec>().is_some() {
         steps.push("rows are joined by hash".to_owned());
+    } else if plan.downcast_ref::<ArrayLookupJoinExec>().is_some() {
+        steps.push("matches of cells are looked up by position".to_owned());
     } else if plan.downcast_ref::<SortMergeJoinExec>().is_some() {
         steps.push("sorted rows are merged".to_owned());
     } else if plan.downcast_ref::<NestedLoopJoinExec>().is_some() {

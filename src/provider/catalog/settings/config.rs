@@ -39,6 +39,10 @@ pub struct ArraySettings {
     /// `tet.zip_joins`: `true` to turn joins on all dimensions into one scan of both arrays, in a
     /// session created by [`enable_arrays`](crate::enable_arrays).
     pub zip_joins: bool,
+    /// `tet.lookup_joins`: `true` to look up the matches of an array's cells by their position, for
+    /// joins on expressions over dimensions, in a session created by
+    /// [`enable_arrays`](crate::enable_arrays).
+    pub lookup_joins: bool,
     /// `tet.max_...`: limits on statements and on the values that they produce.
     pub limits: Limits,
 }
@@ -54,6 +58,7 @@ impl Default for ArraySettings {
             zone_maps: true,
             array_aggregates: true,
             zip_joins: true,
+            lookup_joins: true,
             limits: Limits::default(),
         }
     }
@@ -84,6 +89,7 @@ impl ExtensionOptions for ArraySettings {
             "zone_maps" => ConfigField::set(&mut self.zone_maps, "", value),
             "array_aggregates" => ConfigField::set(&mut self.array_aggregates, "", value),
             "zip_joins" => ConfigField::set(&mut self.zip_joins, "", value),
+            "lookup_joins" => ConfigField::set(&mut self.lookup_joins, "", value),
             "access" => match value.parse() {
                 Ok(access) => {
                     self.access = access;
@@ -158,6 +164,11 @@ impl ExtensionOptions for ArraySettings {
                 "zip_joins",
                 self.zip_joins.to_string(),
                 "Whether joins of arrays on all dimensions become one scan of both arrays",
+            ),
+            entry(
+                "lookup_joins",
+                self.lookup_joins.to_string(),
+                "Whether joins of arrays on expressions over dimensions look up matches by position",
             ),
         ];
         entries.extend(self.limits.entries());

@@ -1,0 +1,333 @@
+//! The collected build side of a lookup join.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::{concat, concat_batches};
+use arrow::datatypes::{Schema, UInt32Type};
+use datafusion::common::{Result, ScalarValue, resources_datafusion_err};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{binary, in_list, lit};
+use datafusion::physical_expr::{PhysicalExpr, conjunction};
+use futures::TryStreamExt;
+
+use crate::provider::join::lookup::keys::{NO_KEY, ProbeKeys};
+use crate::provider::planning::axis_bounds::fold;
+
+/// The maximum number of values of a key that are listed in a predicate.
+const MAX_LISTED: usize = 1000;
+/// The row number that stands for no row.
+const NO_ROW: u32 = u32::MAX;
+
+/// The rows of the build side, and where the rows of each key index are.
+#[derive(Debug)]
+pub(super) struct BuildSide {
+    /// The rows.
+    pub rows: RecordBatch,
+    matches: Matches,
+    /// One bit per row, set once a row of the probe side matches; empty if nobody asks.
+    matched: Vec<AtomicU64>,
+    /// The number of partitions of the probe side that are not finished.
+    unfinished: AtomicUsize,
+    /// Where the keys of all rows lie; `None` if there are no rows, or only key indices.
+    pub bounds: Option<KeyBounds>,
+    /// Accounts for the memory of the rows and of `matches`.
+    _memory: MemoryReservation,
+}
+
+/// Where the keys of the build side come from.
+#[derive(Debug)]
+pub(super) enum BuildKeys {
+    /// Expressions over its columns.
+    Expressions(Vec<Arc<dyn PhysicalExpr>>),
+    /// The build side is an array, and its scan computes key indices, in this column.
+    KeyIndex(usize),
+}
+
+/// The rows of each key index.
+#[derive(Debug)]
+enum Matches {
+    /// At most one row each. Key indices without a row have [`NO_ROW`].
+    One {
+        rows: Vec<u32>,
+        /// `true` if every key index that a cell can have has a row.
+        is_total: bool,
+    },
+    /// The rows of key index `k` are `rows[offsets[k]..offsets[k + 1]]`.
+    Many { offsets: Vec<u32>, rows: Vec<u32> },
+}
+
+impl BuildSide {
+    /// Collects the rows of a stream, whose last columns are their keys or key indices.
+    ///
+    /// # Errors
+    /// Fails if the memory pool refuses, or if there are 2^32 - 1 or more rows.
+    pub async fn collect(
+        mut input: SendableRecordBatchStream,
+        keys: &BuildKeys,
+        probe: &ProbeKeys,
+        tracks_matches: bool,
+        partitions: usize,
+        memory: MemoryReservation,
+    ) -> Result<Self> {
+        let schema = input.schema();
+        let mut batches = Vec::new();
+        while let Some(batch) = input.try_next().await? {
+            memory.try_grow(batch.get_array_memory_size())?;
+            batches.push(batch);
+        }
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        if rows >= NO_ROW as usize {
+            return Err(resources_datafusion_err!(
+                "the build side of a join has {rows} rows; at most {} are possible",
+                NO_ROW - 1
+            ));
+        }
+        // Two numbers per row while the rows are sorted by key index, and the table.
+        memory.try_grow(size_of::<u32>() * (2 * rows + probe.count + 1))?;
+        let mut indices = Vec::with_capacity(rows);
+        let mut bounds = None;
+        for batch in &batches {
+            match keys {
+                BuildKeys::KeyIndex(column) => {
+                    let column = batch.column(*column).as_primitive::<UInt32Type>();
+                    indices.extend_from_slice(column.values());
+                }
+                BuildKeys::Expressions(keys) => {
+                    let values = keys.iter();
+                    let values =
+                        values.map(|key| key.evaluate(batch)?.into_array(batch.num_rows()));
+                    let values = values.collect::<Result<Vec<ArrayRef>>>()?;
+                    indices.extend(probe.indices(&values, batch.num_rows())?);
+                    let bounds = bounds.get_or_insert_with(|| KeyBounds::new(&values));
+                    bounds.update(&values)?;
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        // The batches and their concatenation exist at the same time.
+        let bytes = batches.iter().map(RecordBatch::get_array_memory_size).sum();
+        memory.try_grow(bytes)?;
+        let all = concat_batches(&schema, &batches)?;
+        drop(batches);
+        memory.shrink(bytes);
+        let words = if tracks_matches { rows.div_ceil(64) } else { 0 };
+        memory.try_grow(words * size_of::<u64>())?;
+        Ok(Self {
+            matches: Matches::new(&indices, probe.count),
+            rows: all,
+            matched: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            unfinished: AtomicUsize::new(partitions),
+            bounds,
+            _memory: memory,
+        })
+    }
+
+    /// Returns the row of each key index, with [`NO_ROW`] for none, and `true` if all have one;
+    /// `None` if key indices may have several rows.
+    pub fn only_rows(&self, keys: &UInt32Array) -> Option<(Vec<u32>, bool)> {
+        let Matches::One { rows, is_total } = &self.matches else {
+            return None;
+        };
+        let found: Vec<u32> = keys
+            .values()
+            .iter()
+            .map(|key| rows[*key as usize])
+            .collect();
+        let have_all = *is_total || !found.contains(&NO_ROW);
+        Some((found, have_all))
+    }
+
+    /// Returns the rows of a key index.
+    pub fn rows_of(&self, key: u32) -> &[u32] {
+        match &self.matches {
+            Matches::One { rows, .. } => {
+                let row = &rows[key as usize..=key as usize];
+                if row[0] == NO_ROW { &[] } else { row }
+            }
+            Matches::Many { offsets, rows } => {
+                &rows[offsets[key as usize] as usize..offsets[key as usize + 1] as usize]
+            }
+        }
+    }
+
+    /// Records that a row has a match.
+    pub fn set_matched(&self, row: u32) {
+        let (word, bit) = (&self.matched[row as usize / 64], 1 << (row % 64));
+        // Most rows match many cells, and a load is cheaper than a write that other threads see.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that a partition is finished. Returns `true` for the last one, which sees all
+    /// matches.
+    pub fn finish_partition(&self) -> bool {
+        self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Returns which rows have a match, once all partitions are finished.
+    pub fn matched(&self) -> BooleanArray {
+        let is_set = |row: usize| {
+            let word = self.matched.get(row / 64);
+            word.is_some_and(|word| word.load(Ordering::Relaxed) >> (row % 64) & 1 == 1)
+        };
+        BooleanArray::new(
+            BooleanBuffer::collect_bool(self.rows.num_rows(), is_set),
+            None,
+        )
+    }
+}
+
+/// Returns `true` for the rows that are not [`NO_ROW`].
+pub(super) fn is_row(rows: &[u32]) -> BooleanBuffer {
+    BooleanBuffer::collect_bool(rows.len(), |row| rows[row] != NO_ROW)
+}
+
+impl Matches {
+    /// Collects the rows of each of `count` key indices, given the key index of each row.
+    fn new(indices: &[u32], count: usize) -> Self {
+        let mut rows = vec![NO_ROW; count];
+        let mut is_unique = true;
+        for (row, index) in indices.iter().enumerate() {
+            if *index == NO_KEY {
+                continue;
+            }
+            let known = &mut rows[*index as usize];
+            if *known != NO_ROW {
+                is_unique = false;
+                break;
+            }
+            *known = row as u32;
+        }
+        if is_unique {
+            return Self::One {
+                is_total: !rows.contains(&NO_ROW),
+                rows,
+            };
+        }
+        let mut offsets = vec![0; count + 1];
+        for index in indices.iter().filter(|index| **index != NO_KEY) {
+            offsets[*index as usize + 1] += 1;
+        }
+        for key in 0..count {
+            offsets[key + 1] += offsets[key];
+        }
+        let mut next = offsets.clone();
+        let mut rows = vec![0; offsets[count] as usize];
+        for (row, index) in indices.iter().enumerate() {
+            if *index != NO_KEY {
+                let place = &mut next[*index as usize];
+                rows[*place as usize] = row as u32;
+                *place += 1;
+            }
+        }
+        Self::Many { offsets, rows }
+    }
+}
+
+/// Where keys lie: the values of each key if there are few, else the min and max.
+#[derive(Debug)]
+pub(super) struct KeyBounds {
+    /// For each key, its min and max; `None` if its type has none.
+    extremes: Vec<Option<(ScalarValue, ScalarValue)>>,
+    /// For each key, its values; `None` once there are too many.
+    values: Option<Vec<HashSet<ScalarValue>>>,
+}
+
+impl KeyBounds {
+    /// Creates the bounds of no rows, for keys of the types of `keys`.
+    pub fn new(keys: &[ArrayRef]) -> Self {
+        let extremes = keys.iter().map(|key| {
+            let data_type = key.data_type();
+            let is_ordered =
+                data_type.is_numeric() || data_type.is_temporal() || data_type.is_string();
+            let null = ScalarValue::try_from(data_type)
+                .ok()
+                .filter(|_| is_ordered)?;
+            Some((null.clone(), null))
+        });
+        Self {
+            extremes: extremes.collect(),
+            values: Some(vec![HashSet::new(); keys.len()]),
+        }
+    }
+
+    /// Adds values of the keys: one array per key, which may be of different lengths.
+    pub fn update(&mut self, keys: &[ArrayRef]) -> Result<()> {
+        for (extremes, values) in self.extremes.iter_mut().zip(keys) {
+            if let Some((min, max)) = extremes {
+                *min = extreme(min, values, false)?;
+                *max = extreme(max, values, true)?;
+            }
+        }
+        if keys.iter().any(|values| values.len() > MAX_LISTED) {
+            self.values = None;
+        }
+        let Some(known) = &mut self.values else {
+            return Ok(());
+        };
+        for (known, values) in known.iter_mut().zip(keys) {
+            for row in 0..values.len() {
+                known.insert(ScalarValue::try_from_array(values, row)?);
+            }
+        }
+        if known.iter().any(|values| values.len() > MAX_LISTED) {
+            self.values = None;
+        }
+        Ok(())
+    }
+
+    /// Returns a predicate that holds for all keys. `columns` stand for the keys, and refer to columns
+    /// of `schema`.
+    pub fn predicate(
+        &self,
+        columns: &[Arc<dyn PhysicalExpr>],
+        schema: &Schema,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let mut all: Vec<Arc<dyn PhysicalExpr>> = Vec::new();
+        for (key, column) in columns.iter().enumerate() {
+            if let Some(values) = &self.values {
+                let values = values[key].iter().filter(|value| !value.is_null());
+                let values = values.map(|value| lit(value.clone())).collect();
+                all.push(in_list(Arc::clone(column), values, &false, schema)?);
+            } else if let Some((min, max)) = &self.extremes[key] {
+                let (min, max) = (lit(min.clone()), lit(max.clone()));
+                all.push(binary(Arc::clone(column), Operator::GtEq, min, schema)?);
+                all.push(binary(Arc::clone(column), Operator::LtEq, max, schema)?);
+            }
+        }
+        Ok(conjunction(all))
+    }
+}
+
+/// Returns the min or max of a value and an array, without nulls.
+fn extreme(known: &ScalarValue, values: &ArrayRef, is_max: bool) -> Result<ScalarValue> {
+    let known = known.to_array()?;
+    fold(
+        &concat(&[known.as_ref(), fold(values, is_max)?.to_array()?.as_ref()])?,
+        is_max,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_by_key_index() {
+        let one = Matches::new(&[2, NO_KEY, 0], 4);
+        assert!(
+            matches!(&one, Matches::One { rows, is_total: false } if rows == &[2, NO_ROW, 0, NO_ROW])
+        );
+        let many = Matches::new(&[2, 0, NO_KEY, 2], 4);
+        assert!(
+            matches!(&many, Matches::Many { offsets, rows } if offsets == &[0, 1, 1, 3, 3] && rows == &[1, 0, 3])
+        );
+    }
+}

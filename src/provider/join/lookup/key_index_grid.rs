@@ -1,0 +1,194 @@
+//! The key indices of a grid's cells, as an attribute.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, UInt32Array};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{Result, internal_err};
+
+use crate::grid::{Axis, ChunkGrid, Window};
+use crate::provider::catalog::description::{
+    AttributeDescription, ChunkDescription, TableDescription,
+};
+use crate::provider::catalog::settings::options::ReadOptions;
+use crate::provider::join::lookup::keys::KeyTerms;
+use crate::provider::source::recipe::Recipe;
+use crate::provider::source::{FetchedBlock, GridSource, ReadCounts, WindowReader};
+
+/// The name of the attribute.
+pub(crate) const KEY_INDEX: &str = "key_index";
+
+/// A grid with one attribute, the key index of each cell. Nothing is stored: the key index is the
+/// sum of one term per set of axes.
+#[derive(Debug)]
+pub(crate) struct KeyIndexGrid {
+    /// The grid whose axes and chunks these are.
+    grid: Arc<dyn GridSource>,
+    terms: Arc<[KeyTerms]>,
+    attributes: [FieldRef; 1],
+}
+
+impl KeyIndexGrid {
+    /// Creates the grid. Every set of terms covers whole axes of `grid`.
+    pub fn new(grid: &Arc<dyn GridSource>, terms: Vec<KeyTerms>) -> Self {
+        Self {
+            grid: Arc::clone(grid),
+            terms: terms.into(),
+            attributes: [Arc::new(Field::new(KEY_INDEX, DataType::UInt32, false))],
+        }
+    }
+}
+
+impl GridSource for KeyIndexGrid {
+    fn format(&self) -> &'static str {
+        self.grid.format()
+    }
+
+    fn name(&self) -> &str {
+        self.grid.name()
+    }
+
+    fn path(&self) -> &Path {
+        self.grid.path()
+    }
+
+    fn parts(&self) -> Vec<Arc<dyn GridSource>> {
+        Vec::new()
+    }
+
+    fn axes(&self) -> &[Axis] {
+        self.grid.axes()
+    }
+
+    fn attributes(&self) -> &[FieldRef] {
+        &self.attributes
+    }
+
+    fn chunk_grid(&self) -> &ChunkGrid {
+        self.grid.chunk_grid()
+    }
+
+    fn stored_bytes(&self, _chunk: &[u64], _options: &ReadOptions) -> Result<u64> {
+        Ok(0)
+    }
+
+    fn may_have_nulls(&self, _attribute: usize, _options: &ReadOptions) -> bool {
+        false
+    }
+
+    fn window_reader(
+        &self,
+        attributes: &[usize],
+        _options: &ReadOptions,
+    ) -> Result<Box<dyn WindowReader>> {
+        let axes = self.grid.axes().iter().map(Axis::length);
+        Ok(Box::new(KeyIndexReader {
+            copies: attributes.len(),
+            terms: Arc::clone(&self.terms),
+            shape: axes.collect(),
+            window: Vec::new(),
+        }))
+    }
+
+    fn recipe(&self) -> Result<Option<Recipe>> {
+        let terms = self.terms.iter();
+        let terms = terms.map(|terms| (terms.axes.clone(), terms.terms.to_vec()));
+        Ok(self.grid.recipe()?.map(|grid| Recipe::KeyIndex {
+            grid: Box::new(grid),
+            terms: terms.collect(),
+        }))
+    }
+
+    fn describe_attributes(&self) -> Vec<AttributeDescription> {
+        Vec::new()
+    }
+
+    fn describe_chunk(&self, _chunk: &[u64], _options: &ReadOptions) -> Result<ChunkDescription> {
+        internal_err!("key indices are not stored")
+    }
+
+    fn describe(&self) -> Result<TableDescription> {
+        self.grid.describe()
+    }
+}
+
+struct KeyIndexReader {
+    /// The number of columns to return, which are all the same.
+    copies: usize,
+    terms: Arc<[KeyTerms]>,
+    /// The shape of the whole grid.
+    shape: Vec<u64>,
+    window: Vec<Range<u64>>,
+}
+
+impl KeyIndexReader {
+    /// Appends the key indices of a run of cells of the window.
+    fn append(&self, run: Range<u64>, indices: &mut Vec<u32>) {
+        let Some(last) = self.window.last() else {
+            return;
+        };
+        let length = (last.end - last.start).max(1);
+        let mut cell = run.start;
+        let mut place = vec![0; self.window.len()];
+        while cell < run.end {
+            let line_end = ((cell / length + 1) * length).min(run.end);
+            let mut rest = cell;
+            for (place, range) in place.iter_mut().zip(&self.window).rev() {
+                let extent = (range.end - range.start).max(1);
+                *place = range.start + rest % extent;
+                rest /= extent;
+            }
+            let count = (line_end - cell) as usize;
+            let mut base = 0;
+            let mut along: Option<&[u32]> = None;
+            for KeyTerms { axes, terms } in self.terms.iter() {
+                let start = axes.iter().fold(0, |start, axis| {
+                    start * self.shape[*axis] as usize + place[*axis] as usize
+                });
+                match axes.last() {
+                    // The terms of cells along the last axis follow each other.
+                    Some(axis) if axis + 1 == self.shape.len() => {
+                        along = Some(&terms[start..][..count]);
+                    }
+                    _ => base += terms[start],
+                }
+            }
+            match along {
+                Some(along) => indices.extend(along.iter().map(|term| base + term)),
+                None => indices.extend(std::iter::repeat_n(base, count)),
+            }
+            cell = line_end;
+        }
+    }
+}
+
+impl WindowReader for KeyIndexReader {
+    fn open(&mut self, window: &Window, _fetched: Option<FetchedBlock>) -> Result<()> {
+        self.window = window.ranges().to_vec();
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn cells(&mut self, _attribute: usize, _range: Range<u64>) -> Result<&[u8]> {
+        internal_err!("key indices are not stored")
+    }
+
+    fn read(&mut self, runs: &[Range<u64>]) -> Result<Vec<ArrayRef>> {
+        let count: u64 = runs.iter().map(|run| run.end - run.start).sum();
+        let mut indices = Vec::with_capacity(count as usize);
+        for run in runs {
+            self.append(run.clone(), &mut indices);
+        }
+        let indices: ArrayRef = Arc::new(UInt32Array::from(indices));
+        Ok(vec![indices; self.copies])
+    }
+
+    fn counts(&self) -> ReadCounts {
+        ReadCounts::default()
+    }
+}

@@ -1,0 +1,359 @@
+//! Join keys, evaluated on the axes of a grid.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+
+use crate::grid::{Cells, Selection, Window};
+use crate::provider::source::GridSelection;
+
+/// The maximum number of combinations of indices along the axes of keys that use the same
+/// dimensions.
+const MAX_COMBINATIONS: u64 = 1 << 22;
+/// The maximum number of key indices, whose table is kept in memory.
+const MAX_KEY_INDICES: u64 = 1 << 26;
+/// The key index of a row that matches no cell.
+pub(super) const NO_KEY: u32 = u32::MAX;
+
+/// The keys of a join over the dimensions of a grid.
+#[derive(Debug)]
+pub(super) struct ProbeKeys {
+    parts: Vec<KeyPart>,
+    /// The number of key indices.
+    pub count: usize,
+}
+
+/// The keys that use the same dimensions, or dimensions that another of these keys uses.
+#[derive(Debug)]
+struct KeyPart {
+    /// The axes of the dimensions, ascending.
+    axes: Vec<usize>,
+    /// The keys, as indices into the list of all keys.
+    keys: Vec<usize>,
+    /// The term of the key index, for every combination of indices along the axes in row-major
+    /// order.
+    terms: Arc<[u32]>,
+    /// The difference of the terms of successive numbers.
+    stride: u32,
+    distinct: DistinctKeys,
+}
+
+/// Terms of key indices along some axes: one for every combination of indices, in row-major order.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyTerms {
+    /// The axes, ascending.
+    pub axes: Vec<usize>,
+    /// The terms.
+    pub terms: Arc<[u32]>,
+}
+
+impl ProbeKeys {
+    /// Evaluates keys, which are expressions over the columns of a grid's table, on the selected
+    /// coordinates. `None` if a key uses other columns than dimensions or fails on a coordinate, or
+    /// if there are too many distinct keys.
+    pub fn try_new(keys: &[Arc<dyn PhysicalExpr>], part: &GridSelection) -> Result<Option<Self>> {
+        let dimensions = part.grid.axes().len();
+        let mut sets: Vec<(BTreeSet<usize>, Vec<usize>)> = Vec::new();
+        for (number, key) in keys.iter().enumerate() {
+            let columns = collect_columns(key);
+            let mut axes: BTreeSet<usize> = columns.iter().map(Column::index).collect();
+            if axes.is_empty() || axes.iter().any(|axis| *axis >= dimensions) {
+                return Ok(None);
+            }
+            let mut together = vec![number];
+            sets.retain(|(others, numbers)| {
+                let is_apart = others.is_disjoint(&axes);
+                if !is_apart {
+                    axes.extend(others);
+                    together.extend(numbers);
+                }
+                is_apart
+            });
+            together.sort_unstable();
+            sets.push((axes, together));
+        }
+        // The last axis varies fastest, so its keys do, too.
+        sets.sort();
+        let mut parts = Vec::with_capacity(sets.len());
+        let mut count = 1u64;
+        for (axes, numbers) in sets.into_iter().rev() {
+            let exprs: Vec<_> = numbers.iter().map(|number| &keys[*number]).collect();
+            let axes = axes.into_iter().collect();
+            let Some(key) = KeyPart::try_new(axes, numbers.clone(), &exprs, part, count as u32)?
+            else {
+                return Ok(None);
+            };
+            // One number more, for unselected indices and for null.
+            count = match count.checked_mul(key.distinct.rows.len() as u64 + 1) {
+                Some(count) if count <= MAX_KEY_INDICES => count,
+                _ => return Ok(None),
+            };
+            parts.push(key);
+        }
+        Ok(Some(Self {
+            parts,
+            count: count as usize,
+        }))
+    }
+
+    /// Evaluates the keys of the other side, which are expressions over the dimensions of a grid, on
+    /// the axes of that grid. Returns the terms that add up to the key indices of its cells, and the
+    /// values of each key. `None` if keys that use different dimensions on this side share dimensions
+    /// on the other.
+    pub fn terms_of(
+        &self,
+        keys: &[Arc<dyn PhysicalExpr>],
+        part: &GridSelection,
+    ) -> Result<Option<(Vec<KeyTerms>, Vec<ArrayRef>)>> {
+        let mut all = vec![None; keys.len()];
+        let mut taken = BTreeSet::new();
+        let mut terms = Vec::with_capacity(self.parts.len());
+        for own in &self.parts {
+            let exprs: Vec<_> = own.keys.iter().map(|number| &keys[*number]).collect();
+            let columns = exprs.iter().flat_map(|expr| collect_columns(expr));
+            let axes: BTreeSet<usize> = columns.map(|column| column.index()).collect();
+            let is_apart = axes.iter().all(|axis| taken.insert(*axis));
+            let are_dimensions = axes.iter().all(|axis| *axis < part.grid.axes().len());
+            if !is_apart || !are_dimensions || axes.is_empty() {
+                return Ok(None);
+            }
+            let axes: Vec<usize> = axes.into_iter().collect();
+            let Some(evaluated) = evaluate(&axes, &exprs, part)? else {
+                return Ok(None);
+            };
+            let numbers = own.distinct.find(&evaluated.values)?;
+            let none = own.distinct.rows.len() as u32;
+            terms.push(KeyTerms {
+                terms: evaluated.terms(numbers, none, own.stride),
+                axes,
+            });
+            for (number, values) in own.keys.iter().zip(evaluated.values) {
+                all[*number] = Some(values);
+            }
+        }
+        // Every key belongs to a part.
+        Ok(Some((terms, all.into_iter().flatten().collect())))
+    }
+
+    /// Returns the terms that add up to the key index of a cell.
+    pub fn terms(&self) -> Vec<KeyTerms> {
+        let terms = self.parts.iter().map(|part| KeyTerms {
+            axes: part.axes.clone(),
+            terms: Arc::clone(&part.terms),
+        });
+        terms.collect()
+    }
+
+    /// Returns the key index of each row, given the values of its keys: [`NO_KEY`] if a key is null
+    /// or is not the key of a cell.
+    pub fn indices(&self, keys: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
+        let mut indices = vec![0; rows];
+        for part in &self.parts {
+            let columns = part.keys.iter().map(|number| Arc::clone(&keys[*number]));
+            part.add_terms(&columns.collect::<Vec<_>>(), &mut indices)?;
+        }
+        Ok(indices)
+    }
+}
+
+/// Keys on the selected coordinates along some axes.
+struct EvaluatedKeys {
+    cells: Cells,
+    /// The number of combinations of indices along the axes.
+    combinations: u64,
+    /// The values of each key, for every selected combination.
+    values: Vec<ArrayRef>,
+}
+
+/// Evaluates keys over the dimensions of these axes on the selected coordinates. `None` if a key
+/// fails on a coordinate, or there are too many combinations.
+fn evaluate(
+    axes: &[usize],
+    exprs: &[&Arc<dyn PhysicalExpr>],
+    part: &GridSelection,
+) -> Result<Option<EvaluatedKeys>> {
+    let all = part.grid.axes();
+    let lengths: Vec<u64> = axes.iter().map(|axis| all[*axis].length()).collect();
+    let combinations = lengths.iter().try_fold(1u64, |product, length| {
+        let product = product.checked_mul(*length);
+        product.filter(|product| *product <= MAX_COMBINATIONS)
+    });
+    let Some(combinations) = combinations else {
+        return Ok(None);
+    };
+    let window = Window::new(lengths.iter().map(|length| 0..*length).collect());
+    let selected = axes.iter().map(|axis| part.selection.axes()[*axis].clone());
+    let cells = Cells::new(&window, &Selection::new(selected.collect()));
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for (place, axis) in axes.iter().enumerate() {
+        let axis = &all[*axis];
+        fields.push(Field::new(axis.name(), axis.data_type(), false));
+        columns.push(cells.coordinates(place, axis.coordinates()?, 0..cells.rows())?);
+    }
+    let rows = cells.rows() as usize;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let schema = Arc::new(Schema::new(fields));
+    let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+    let mut values = Vec::with_capacity(exprs.len());
+    for expr in exprs {
+        let expr = reassign_expr_columns(Arc::clone(expr), batch.schema_ref())?;
+        // DataFusion's join fails, or never evaluates the key.
+        let Ok(value) = expr.evaluate(&batch) else {
+            return Ok(None);
+        };
+        values.push(value.into_array(rows)?);
+    }
+    Ok(Some(EvaluatedKeys {
+        cells,
+        combinations,
+        values,
+    }))
+}
+
+impl EvaluatedKeys {
+    /// Returns the term of each combination, given the number of each selected one. Those without a
+    /// number get `none`.
+    fn terms(&self, numbers: Vec<Option<u32>>, none: u32, stride: u32) -> Arc<[u32]> {
+        let mut terms = vec![none * stride; self.combinations as usize];
+        let mut runs = Vec::new();
+        self.cells.runs(0..self.cells.rows(), &mut runs);
+        for (cell, number) in runs.into_iter().flatten().zip(numbers) {
+            if let Some(number) = number {
+                terms[cell as usize] = number * stride;
+            }
+        }
+        terms.into()
+    }
+}
+
+impl KeyPart {
+    fn try_new(
+        axes: Vec<usize>,
+        keys: Vec<usize>,
+        exprs: &[&Arc<dyn PhysicalExpr>],
+        part: &GridSelection,
+        stride: u32,
+    ) -> Result<Option<Self>> {
+        let Some(evaluated) = evaluate(&axes, exprs, part)? else {
+            return Ok(None);
+        };
+        let types = evaluated.values.iter();
+        let types = types.map(|values| values.data_type().clone());
+        let Some(mut distinct) = DistinctKeys::try_new(types)? else {
+            return Ok(None);
+        };
+        let numbers = distinct.insert(&evaluated.values)?;
+        let none = distinct.rows.len() as u32;
+        if u64::from(none) * u64::from(stride) > MAX_KEY_INDICES {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            axes,
+            keys,
+            terms: evaluated.terms(numbers, none, stride),
+            stride,
+            distinct,
+        }))
+    }
+
+    fn add_terms(&self, keys: &[ArrayRef], indices: &mut [u32]) -> Result<()> {
+        let numbers = self.distinct.find(keys)?;
+        for (index, number) in indices.iter_mut().zip(numbers) {
+            *index = match number {
+                Some(number) if *index != NO_KEY => *index + number * self.stride,
+                _ => NO_KEY,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Distinct combinations of key values, numbered from zero.
+#[derive(Debug)]
+struct DistinctKeys {
+    converter: RowConverter,
+    /// The combinations in Arrow's row format, in the order of their numbers.
+    rows: Vec<Arc<[u8]>>,
+    numbers: HashMap<Arc<[u8]>, u32>,
+}
+
+impl DistinctKeys {
+    /// Returns an empty set for keys of these types; `None` if they have no row format.
+    fn try_new(types: impl Iterator<Item = DataType>) -> Result<Option<Self>> {
+        let fields: Vec<_> = types.map(SortField::new).collect();
+        if !RowConverter::supports_fields(&fields) {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            converter: RowConverter::new(fields)?,
+            rows: Vec::new(),
+            numbers: HashMap::new(),
+        }))
+    }
+
+    /// Adds the combinations of some rows. Returns their numbers, `None` for rows with a null.
+    fn insert(&mut self, keys: &[ArrayRef]) -> Result<Vec<Option<u32>>> {
+        let rows = self.converter.convert_columns(keys)?;
+        let nulls = nulls(keys);
+        let numbers = rows.iter().enumerate().map(|(number, row)| {
+            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(number)) {
+                return None;
+            }
+            if let Some(known) = self.numbers.get(row.data()) {
+                return Some(*known);
+            }
+            let row: Arc<[u8]> = row.data().into();
+            let new = self.rows.len() as u32;
+            self.rows.push(Arc::clone(&row));
+            self.numbers.insert(row, new);
+            Some(new)
+        });
+        Ok(numbers.collect())
+    }
+
+    /// Returns the numbers of the combinations of some rows, `None` for rows with a null and for
+    /// other combinations.
+    fn find(&self, keys: &[ArrayRef]) -> Result<Vec<Option<u32>>> {
+        let rows = self.converter.convert_columns(keys)?;
+        let nulls = nulls(keys);
+        let mut next = 0;
+        let numbers = rows.iter().enumerate().map(|(number, row)| {
+            if nulls.as_ref().is_some_and(|nulls| nulls.is_null(number)) {
+                return None;
+            }
+            // Rows often come in the order of the axes. Comparing is faster than hashing.
+            let is = |number: usize| {
+                self.rows
+                    .get(number)
+                    .is_some_and(|key| **key == *row.data())
+            };
+            let before = usize::checked_sub(next, 1);
+            let found = [before, Some(next), Some(0)]
+                .into_iter()
+                .flatten()
+                .find(|number| is(*number));
+            let found = match found {
+                Some(found) => found as u32,
+                None => *self.numbers.get(row.data())?,
+            };
+            next = found as usize + 1;
+            Some(found)
+        });
+        Ok(numbers.collect())
+    }
+}
+
+/// Returns the rows in which any key is null.
+fn nulls(keys: &[ArrayRef]) -> Option<NullBuffer> {
+    keys.iter().fold(None, |nulls, key| {
+        NullBuffer::union(nulls.as_ref(), key.logical_nulls().as_ref())
+    })
+}

@@ -1,0 +1,29 @@
+//! Joins of an array with any table on expressions over the dimensions of the array.
+//!
+//! `array JOIN climatology ON array.lat = c.lat AND array.lon = c.lon AND date_part('hour', time) = c.hour`
+//! hashes no row of the array. While the query is planned, the keys are evaluated on the axes, and
+//! every distinct key gets a number. Each cell has a *key index*, which is the sum of one term per
+//! set of dimensions:
+//!
+//! ```text
+//! keys          lat          lon          date_part('hour', time)
+//! distinct      3            4            24
+//! stride        4            1            12
+//!
+//! key index of cell [t, y, x] = hour_number[t] * 12 + lat_number[y] * 4 + lon_number[x]
+//! ```
+//!
+//! The key index is one more attribute of the scan ([`KeyIndexGrid`](key_index_grid::KeyIndexGrid)).
+//! When the query runs, the build side is collected, and the key index of each of its rows is looked
+//! up ([`BuildSide`](build::BuildSide)). [`ArrayLookupJoinExec`] then finds the matches of a row of
+//! the array by its key index.
+
+pub(crate) mod build;
+pub(crate) mod key_index_grid;
+pub(crate) mod keys;
+mod operator;
+mod probe;
+pub(crate) mod rule;
+
+pub use operator::ArrayLookupJoinExec;
+pub use rule::LookupJoins;

@@ -1,0 +1,347 @@
+//! The physical operator of lookup joins.
+
+#[cfg(feature = "proto")]
+use std::any::Any;
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, JoinSide, Result, internal_err};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, lit};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::joins::utils::JoinOn;
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+};
+use futures::TryStreamExt;
+use tokio::sync::OnceCell;
+
+#[cfg(feature = "proto")]
+use {
+    crate::provider::codec::{Operator, carried, carrier},
+    arrow::datatypes::Schema,
+    datafusion::physical_plan::proto::ExecutionPlanEncodeCtx,
+    datafusion_proto::protobuf::PhysicalPlanNode,
+};
+
+use crate::provider::join::lookup::build::{BuildKeys, BuildSide};
+use crate::provider::join::lookup::keys::ProbeKeys;
+use crate::provider::join::lookup::probe::{JoinOutput, Probe};
+
+/// Joins any table, the build side, with an array, the probe side, whose join keys are expressions
+/// over its dimensions. No row of the array is hashed: the scan of the array computes a key index for
+/// each cell, which is a position in a table of build rows.
+///
+/// EXPLAIN shows the keys, the number of key indices, and the two inputs:
+///
+/// ```text
+/// ArrayLookupJoinExec: join_type=Inner, on=[(lat@0, lat@1), (hour@1, date_part(hour, time@0))], key_indices=450
+///   AggregateExec: ...
+///   DataSourceExec: tet=t2m, slice=[time: all, lat: all], chunks=4 of 4, projection=[time, lat, value, key_index]
+/// ```
+///
+/// The rows of the build side and the table are kept in memory, and accounted for. All partitions
+/// share them.
+#[derive(Debug)]
+pub struct ArrayLookupJoinExec {
+    /// The build side and the probe side.
+    inputs: [Arc<dyn ExecutionPlan>; 2],
+    spec: Arc<LookupSpec>,
+    /// The dynamic filter of the probe side's scan, once the build side is known.
+    dynamic_filter: Option<Arc<DynamicFilterPhysicalExpr>>,
+    properties: Arc<PlanProperties>,
+    build: Arc<OnceCell<Arc<BuildSide>>>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// What is the same in all copies of a lookup join.
+#[derive(Debug)]
+pub(super) struct LookupSpec {
+    pub output: Arc<JoinOutput>,
+    pub keys: ProbeKeys,
+    pub build_keys: BuildKeys,
+    /// The keys of the build side, with those of the probe side over the columns of its table.
+    pub on: JoinOn,
+    /// The keys of the probe side over the columns of its scan, and the schema of the scan, if there
+    /// is a dynamic filter.
+    pub filtered: Option<(Vec<Arc<dyn PhysicalExpr>>, SchemaRef)>,
+    pub schema: SchemaRef,
+    /// DataFusion's plan of the same join, from which the codec creates the operator again.
+    pub replaced: Arc<dyn ExecutionPlan>,
+}
+
+#[cfg(feature = "proto")]
+impl LookupSpec {
+    /// The schema of the rows that the dynamic filter is over.
+    fn filter_schema(&self) -> SchemaRef {
+        let filtered = self.filtered.as_ref();
+        filtered.map_or_else(
+            || Arc::new(Schema::empty()),
+            |(_, schema)| Arc::clone(schema),
+        )
+    }
+}
+
+impl ArrayLookupJoinExec {
+    pub(super) fn new(
+        inputs: [Arc<dyn ExecutionPlan>; 2],
+        spec: Arc<LookupSpec>,
+        dynamic_filter: Option<Arc<DynamicFilterPhysicalExpr>>,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&spec.schema)),
+            Partitioning::UnknownPartitioning(inputs[1].output_partitioning().partition_count()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Self {
+            inputs,
+            spec,
+            dynamic_filter,
+            properties: Arc::new(properties),
+            build: Arc::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    /// Returns the operator with other inputs and the dynamic filter of a `carrier`, which the scan
+    /// of the probe side shares.
+    #[cfg(feature = "proto")]
+    pub(crate) fn with_dynamic_filter(
+        &self,
+        inputs: [Arc<dyn ExecutionPlan>; 2],
+        carrier: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Self> {
+        let filter = match carried(carrier, &self.spec.filter_schema())?.pop() {
+            None => None,
+            Some(filter) => {
+                let filter: Arc<dyn Any + Send + Sync> = filter;
+                match filter.downcast::<DynamicFilterPhysicalExpr>() {
+                    Ok(filter) => Some(filter),
+                    Err(_) => {
+                        return internal_err!("a lookup join got another filter than its own");
+                    }
+                }
+            }
+        };
+        Ok(Self::new(inputs, Arc::clone(&self.spec), filter))
+    }
+}
+
+/// Collects the build side, on the first call.
+async fn collect(
+    inputs: &[Arc<dyn ExecutionPlan>; 2],
+    spec: &LookupSpec,
+    dynamic_filter: Option<&Arc<DynamicFilterPhysicalExpr>>,
+    context: Arc<TaskContext>,
+    metrics: &ExecutionPlanMetricsSet,
+) -> Result<Arc<BuildSide>> {
+    let mut build = Arc::clone(&inputs[0]);
+    if build.output_partitioning().partition_count() > 1 {
+        build = Arc::new(CoalescePartitionsExec::new(build));
+    }
+    let memory = MemoryConsumer::new("ArrayLookupJoin").register(context.memory_pool());
+    let build = BuildSide::collect(
+        build.execute(0, context)?,
+        &spec.build_keys,
+        &spec.keys,
+        spec.output.tracks_matches(),
+        inputs[1].output_partitioning().partition_count(),
+        memory,
+    )
+    .await?;
+    MetricBuilder::new(metrics)
+        .global_counter("build_rows")
+        .add(build.rows.num_rows());
+    if let (Some(filter), Some((keys, schema))) = (dynamic_filter, &spec.filtered) {
+        filter.update(match &build.bounds {
+            Some(bounds) => bounds.predicate(keys, schema)?,
+            None => lit(false),
+        })?;
+        filter.mark_complete();
+    }
+    Ok(Arc::new(build))
+}
+
+impl DisplayAs for ArrayLookupJoinExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
+        let output = &self.spec.output;
+        let on = self.spec.on.iter();
+        let on: Vec<_> = on
+            .map(|(build, probe)| format!("({build}, {probe})"))
+            .collect();
+        let mut parts = vec![
+            format!("join_type={:?}", output.join_type),
+            format!("on=[{}]", on.join(", ")),
+            format!("key_indices={}", self.spec.keys.count),
+        ];
+        if let Some(filter) = &output.filter {
+            parts.push(format!("filter={}", filter.expression()));
+        }
+        let schemas = self.inputs.each_ref().map(|input| input.schema());
+        let columns = output.columns.iter().map(|column| {
+            let schema = match column.side {
+                JoinSide::Left => &schemas[0],
+                _ => &schemas[1],
+            };
+            let side = match column.side {
+                JoinSide::Left => "build",
+                _ => "probe",
+            };
+            format!("{side}.{}", schema.field(column.index).name())
+        });
+        parts.push(format!(
+            "projection=[{}]",
+            columns.collect::<Vec<_>>().join(", ")
+        ));
+        match t {
+            DisplayFormatType::TreeRender => write!(f, "{}", parts.join("\n")),
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                write!(f, "ArrayLookupJoinExec: {}", parts.join(", "))
+            }
+        }
+    }
+}
+
+impl ExecutionPlan for ArrayLookupJoinExec {
+    fn name(&self) -> &'static str {
+        "ArrayLookupJoinExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn required_input_distribution(&self) -> Vec<Distribution> {
+        vec![
+            Distribution::SinglePartition,
+            Distribution::UnspecifiedDistribution,
+        ]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false, true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.inputs.iter().collect()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        let keys = self.spec.on.iter().map(|(build, _)| Arc::clone(build));
+        let filter = self.spec.output.filter.iter();
+        let filter = filter.map(|filter| Arc::clone(filter.expression()));
+        let dynamic = self.dynamic_filter.iter();
+        let dynamic = dynamic.map(|filter| Arc::clone(filter) as Arc<dyn PhysicalExpr>);
+        for expr in keys.chain(filter).chain(dynamic) {
+            if f(&expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn dynamic_expressions_produced(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        let filter = self.dynamic_filter.iter();
+        filter.map(|filter| Arc::clone(filter) as _).collect()
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Ok(inputs) = <[Arc<dyn ExecutionPlan>; 2]>::try_from(children) else {
+            return internal_err!("ArrayLookupJoinExec has two children");
+        };
+        let dynamic_filter = self.dynamic_filter.as_ref().map(Arc::clone);
+        Ok(Arc::new(Self::new(
+            inputs,
+            Arc::clone(&self.spec),
+            dynamic_filter,
+        )))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        let children = self.inputs.to_vec();
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let inputs = self.inputs.clone();
+        let spec = Arc::clone(&self.spec);
+        let build = Arc::clone(&self.build);
+        let dynamic_filter = self.dynamic_filter.as_ref().map(Arc::clone);
+        let metrics = self.metrics.clone();
+        let batches = async move {
+            let build = build.get_or_try_init(|| {
+                let context = Arc::clone(&context);
+                collect(&inputs, &spec, dynamic_filter.as_ref(), context, &metrics)
+            });
+            let probe = Probe {
+                build: Arc::clone(build.await?),
+                // Opened after the build side is known, so that the dynamic filter prunes chunks.
+                input: inputs[1].execute(partition, Arc::clone(&context))?,
+                output: Arc::clone(&spec.output),
+                schema: Arc::clone(&spec.schema),
+                batch_size: context.session_config().batch_size(),
+                metrics: BaselineMetrics::new(&metrics, partition),
+                pending: None,
+                is_finished: false,
+            };
+            Ok::<_, DataFusionError>(futures::stream::try_unfold(probe, |mut probe| async move {
+                Ok(probe.next().await?.map(|batch| (batch, probe)))
+            }))
+        };
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            futures::stream::once(batches).try_flatten(),
+        )))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    #[cfg(feature = "proto")]
+    fn try_to_proto(
+        &self,
+        context: &ExecutionPlanEncodeCtx<'_>,
+    ) -> Result<Option<PhysicalPlanNode>> {
+        let filter = self.dynamic_filter.iter();
+        let filter: Vec<_> = filter
+            .map(|filter| Arc::clone(filter) as Arc<dyn PhysicalExpr>)
+            .collect();
+        let filter = carrier(&filter, &self.spec.filter_schema())?;
+        let [build, probe] = &self.inputs;
+        let inputs = context.encode_children([&self.spec.replaced, build, probe, &filter])?;
+        Operator::LookupJoin.encode(inputs).map(Some)
+    }
+}

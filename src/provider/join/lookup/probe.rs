@@ -1,0 +1,267 @@
+//! Finds the matches of the probe side of a lookup join.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array,
+};
+use arrow::buffer::NullBuffer;
+use arrow::compute::{FilterBuilder, filter, not, take};
+use arrow::datatypes::{SchemaRef, UInt32Type};
+use datafusion::common::{JoinSide, JoinType, Result, internal_err};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
+use datafusion::physical_plan::metrics::{BaselineMetrics, RecordOutput};
+use futures::TryStreamExt;
+
+use crate::provider::join::lookup::build::{BuildSide, is_row};
+use crate::provider::planning::mask::mask;
+
+/// What the join outputs.
+#[derive(Debug)]
+pub(super) struct JoinOutput {
+    /// The kind of join.
+    pub join_type: JoinType,
+    /// The side of each output column, and its index there.
+    pub columns: Vec<ColumnIndex>,
+    /// The column of the probe side that holds key indices.
+    pub key_index: usize,
+    /// The condition beside the keys, of an inner join.
+    pub filter: Option<JoinFilter>,
+}
+
+impl JoinOutput {
+    /// Returns `true` if the output depends on which rows of the build side have a match.
+    pub fn tracks_matches(&self) -> bool {
+        matches!(
+            self.join_type,
+            JoinType::Left | JoinType::Full | JoinType::LeftSemi | JoinType::LeftAnti
+        )
+    }
+}
+
+/// Probes the build side with one partition.
+pub(super) struct Probe {
+    /// The rows of the partition.
+    pub input: SendableRecordBatchStream,
+    pub build: Arc<BuildSide>,
+    pub output: Arc<JoinOutput>,
+    pub schema: SchemaRef,
+    pub batch_size: usize,
+    pub metrics: BaselineMetrics,
+    /// Rows whose matches have not all been returned, for key indices with several matches.
+    pub pending: Option<Pending>,
+    pub is_finished: bool,
+}
+
+/// A batch of rows whose matches are being returned.
+pub(super) struct Pending {
+    batch: RecordBatch,
+    /// The next row.
+    row: usize,
+    /// The number of matches of this row that were returned.
+    matches: usize,
+}
+
+impl Probe {
+    /// Returns the next batch that has rows; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            let elapsed = self.metrics.elapsed_compute().clone();
+            let batch = if let Some(pending) = self.pending.take() {
+                let _timer = elapsed.timer();
+                self.some_matches(pending)?
+            } else if self.is_finished {
+                return Ok(None);
+            } else if let Some(batch) = self.input.try_next().await? {
+                let _timer = elapsed.timer();
+                self.join(batch)?
+            } else {
+                self.is_finished = true;
+                match self.output.tracks_matches() && self.build.finish_partition() {
+                    true => self.build_rows()?,
+                    false => continue,
+                }
+            };
+            if batch.num_rows() > 0 {
+                return Ok(Some(batch.record_output(&self.metrics)));
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn join(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
+        let keys = batch
+            .column(self.output.key_index)
+            .as_primitive::<UInt32Type>();
+        let kind = self.output.join_type;
+        if matches!(kind, JoinType::RightSemi | JoinType::RightAnti) {
+            let has_match = keys.values().iter();
+            let has_match = has_match.map(|key| !self.build.rows_of(*key).is_empty());
+            let has_match = BooleanArray::from(has_match.collect::<Vec<_>>());
+            let kept = match kind {
+                JoinType::RightSemi => has_match,
+                _ => not(&has_match)?,
+            };
+            return self.assemble(Some((&filtered(&batch, &kept)?, None)), None);
+        }
+        let Some((rows, have_all)) = self.build.only_rows(keys) else {
+            return self.some_matches(Pending {
+                batch,
+                row: 0,
+                matches: 0,
+            });
+        };
+        let found = match have_all {
+            true => None,
+            false => Some(is_row(&rows)),
+        };
+        if self.output.tracks_matches() {
+            let matched = rows.iter().enumerate();
+            let matched =
+                matched.filter(|(row, _)| found.as_ref().is_none_or(|found| found.value(*row)));
+            matched.for_each(|(_, row)| self.build.set_matched(*row));
+        }
+        let keeps_all = matches!(kind, JoinType::Right | JoinType::Full);
+        match found {
+            Some(found) if keeps_all => {
+                let rows = UInt32Array::new(rows.into(), Some(NullBuffer::new(found)));
+                self.assemble(Some((&batch, Some(&rows))), None)
+            }
+            Some(found) => {
+                let found = BooleanArray::new(found, None);
+                let rows = filter(&UInt32Array::from(rows), &found)?;
+                self.pairs(&filtered(&batch, &found)?, rows.as_primitive())
+            }
+            None => self.pairs(&batch, &UInt32Array::from(rows)),
+        }
+    }
+
+    /// Returns about a batch of the matches of rows that may have several.
+    fn some_matches(&mut self, mut pending: Pending) -> Result<RecordBatch> {
+        let keys = pending
+            .batch
+            .column(self.output.key_index)
+            .as_primitive::<UInt32Type>();
+        let keeps_all = matches!(self.output.join_type, JoinType::Right | JoinType::Full);
+        let tracks = self.output.tracks_matches();
+        let (mut probe_rows, mut build_rows) = (Vec::new(), Vec::new());
+        while pending.row < keys.len() && probe_rows.len() < self.batch_size {
+            let all = self.build.rows_of(keys.value(pending.row));
+            let left = &all[pending.matches..];
+            let some = &left[..left.len().min(self.batch_size - probe_rows.len())];
+            if all.is_empty() && keeps_all {
+                probe_rows.push(pending.row as u32);
+                build_rows.push(None);
+            }
+            for row in some {
+                if tracks {
+                    self.build.set_matched(*row);
+                }
+                probe_rows.push(pending.row as u32);
+                build_rows.push(Some(*row));
+            }
+            if some.len() < left.len() {
+                pending.matches += some.len();
+            } else {
+                (pending.row, pending.matches) = (pending.row + 1, 0);
+            }
+        }
+        let probe_rows = UInt32Array::from(probe_rows);
+        let columns = pending.batch.columns().iter();
+        let columns = columns.map(|column| Ok(take(column, &probe_rows, None)?));
+        let rows = batch_of(
+            &pending.batch.schema(),
+            columns.collect::<Result<_>>()?,
+            probe_rows.len(),
+        )?;
+        if pending.row < pending.batch.num_rows() {
+            self.pending = Some(pending);
+        }
+        self.pairs(&rows, &UInt32Array::from(build_rows))
+    }
+
+    /// Returns pairs of rows that satisfy the filter.
+    fn pairs(&self, probe: &RecordBatch, build: &UInt32Array) -> Result<RecordBatch> {
+        if matches!(
+            self.output.join_type,
+            JoinType::LeftSemi | JoinType::LeftAnti
+        ) {
+            // Only the matched rows count, which are recorded already.
+            return Ok(RecordBatch::new_empty(Arc::clone(&self.schema)));
+        }
+        let Some(condition) = &self.output.filter else {
+            return self.assemble(Some((probe, Some(build))), None);
+        };
+        let columns = condition.column_indices().iter();
+        let columns = columns.map(|column| self.column(column, Some((probe, Some(build))), None));
+        let columns = columns.collect::<Result<_>>()?;
+        let rows = batch_of(condition.schema(), columns, probe.num_rows())?;
+        let kept = mask(condition.expression(), &rows)?;
+        let build = filter(build, &kept)?;
+        self.assemble(
+            Some((&filtered(probe, &kept)?, Some(build.as_primitive()))),
+            None,
+        )
+    }
+
+    /// Returns the rows of the build side that are output once all matches are known.
+    fn build_rows(&self) -> Result<RecordBatch> {
+        let matched = self.build.matched();
+        let kept = match self.output.join_type {
+            JoinType::LeftSemi => matched,
+            _ => not(&matched)?,
+        };
+        self.assemble(None, Some(&filtered(&self.build.rows, &kept)?))
+    }
+
+    /// Assembles output rows: of rows of the probe side with the row numbers of their matches, or of
+    /// rows of the build side alone.
+    fn assemble(
+        &self,
+        probe: Option<(&RecordBatch, Option<&UInt32Array>)>,
+        build: Option<&RecordBatch>,
+    ) -> Result<RecordBatch> {
+        let columns = self.output.columns.iter();
+        let columns = columns.map(|column| self.column(column, probe, build));
+        let rows = match (probe, build) {
+            (Some((probe, _)), _) => probe.num_rows(),
+            (None, Some(build)) => build.num_rows(),
+            (None, None) => 0,
+        };
+        batch_of(&self.schema, columns.collect::<Result<_>>()?, rows)
+    }
+
+    fn column(
+        &self,
+        column: &ColumnIndex,
+        probe: Option<(&RecordBatch, Option<&UInt32Array>)>,
+        build: Option<&RecordBatch>,
+    ) -> Result<ArrayRef> {
+        Ok(match (column.side, probe, build) {
+            (JoinSide::Left, Some((_, Some(rows))), _) => {
+                take(self.build.rows.column(column.index), rows, None)?
+            }
+            (JoinSide::Left, _, Some(build)) => Arc::clone(build.column(column.index)),
+            (JoinSide::Right, Some((probe, _)), _) => Arc::clone(probe.column(column.index)),
+            (JoinSide::Right, None, Some(build)) => {
+                let schema = self.input.schema();
+                new_null_array(schema.field(column.index).data_type(), build.num_rows())
+            }
+            _ => return internal_err!("a lookup join has no such column: {column:?}"),
+        })
+    }
+}
+
+fn filtered(batch: &RecordBatch, kept: &BooleanArray) -> Result<RecordBatch> {
+    let filter = FilterBuilder::new(kept).optimize().build();
+    Ok(filter.filter_record_batch(batch)?)
+}
+
+fn batch_of(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let schema = Arc::clone(schema);
+    Ok(RecordBatch::try_new_with_options(
+        schema, columns, &options,
+    )?)
+}

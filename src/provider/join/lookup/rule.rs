@@ -1,0 +1,424 @@
+//! The rule that replaces hash joins by lookup joins.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{JoinSide, JoinType, NullEquality, Result, internal_err};
+use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, lit};
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter, JoinOn};
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+
+use crate::provider::catalog::settings::config::ArraySettings;
+use crate::provider::join::aligned::AlignedGrids;
+use crate::provider::join::lookup::build::{BuildKeys, KeyBounds};
+use crate::provider::join::lookup::key_index_grid::{KEY_INDEX, KeyIndexGrid};
+use crate::provider::join::lookup::keys::{KeyTerms, ProbeKeys};
+use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
+use crate::provider::join::lookup::probe::JoinOutput;
+use crate::provider::join::zip::{Side, columns_in};
+use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
+use crate::provider::plans::below::replace_columns;
+use crate::provider::rules::nested_loops::is_recursive;
+use crate::provider::scan::grid_table::GridTable;
+use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
+use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
+
+/// Replaces hash joins whose probe side is an array and whose keys are expressions over its
+/// dimensions by [`ArrayLookupJoinExec`].
+///
+/// The rule leaves a join unchanged if a key uses a value, if there are too many distinct keys, if
+/// NULL keys are equal, if an outer join has a condition beside its keys, and if the join is a mark
+/// join or null-aware.
+///
+/// [`enable_arrays`](crate::enable_arrays) puts the rule behind
+/// [`ZipJoins`](crate::provider::join::zip::ZipJoins).
+#[derive(Debug, Default)]
+pub struct LookupJoins {}
+
+impl LookupJoins {
+    /// Creates the rule.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl PhysicalOptimizerRule for LookupJoins {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let is_wanted = config
+            .extensions
+            .get::<ArraySettings>()
+            .is_none_or(|config| config.lookup_joins);
+        if !is_wanted {
+            return Ok(plan);
+        }
+        let replaced = plan.transform_up(|plan| {
+            Ok(match operator(&plan, config)? {
+                Some(operator) => Transformed::yes(Arc::new(operator) as _),
+                None => Transformed::no(plan),
+            })
+        })?;
+        Ok(replaced.data)
+    }
+
+    fn name(&self) -> &str {
+        "lookup_joins"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Returns the operator that replaces a join; `None` if the join has to stay.
+pub(crate) fn operator(
+    plan: &Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Option<ArrayLookupJoinExec>> {
+    let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
+        return Ok(None);
+    };
+    let kind = *join.join_type();
+    let is_taken = match kind {
+        JoinType::LeftMark | JoinType::RightMark => false,
+        JoinType::Inner => true,
+        _ => join.filter().is_none(),
+    };
+    let has_volatile = join
+        .filter()
+        .is_some_and(|filter| is_volatile(filter.expression()))
+        || join
+            .on()
+            .iter()
+            .any(|(one, other)| is_volatile(one) || is_volatile(other));
+    if !is_taken
+        || has_volatile
+        || join.fetch().is_some()
+        || join.null_aware
+        || join.null_equality() != NullEquality::NullEqualsNothing
+        || is_recursive(join.left())?
+    {
+        return Ok(None);
+    }
+    let Some(probe) = Side::of(join.right())? else {
+        return Ok(None);
+    };
+    let (build_schema, table) = (join.left().schema(), probe.below.node.source().schema());
+    let mut on = Vec::with_capacity(join.on().len());
+    for (build, key) in join.on() {
+        let key = replace_columns(key, &|number| probe.below.columns.get(number).cloned())?;
+        if build.data_type(&build_schema)? != key.data_type(table)? {
+            return Ok(None);
+        }
+        on.push((Arc::clone(build), key));
+    }
+    let keys: Vec<_> = on.iter().map(|(_, key)| Arc::clone(key)).collect();
+    let Some(keys_of_cells) = ProbeKeys::try_new(&keys, &probe.part)? else {
+        return Ok(None);
+    };
+    let cells = probe.part.selection.count();
+    if cells.is_some_and(|cells| keys_of_cells.count as u64 > cells.max(MANY_KEY_INDICES)) {
+        return Ok(None);
+    }
+
+    let mut output = columns_of(join, kind);
+    let condition = join.filter().map(|filter| filter.column_indices().to_vec());
+    let mut condition = condition.unwrap_or_default();
+    // Narrows the output and the condition to the columns of one side that they need.
+    let mut narrow = |side: JoinSide| {
+        let all = output.iter_mut().chain(&mut condition);
+        let of_side: Vec<_> = all.filter(|column| column.side == side).collect();
+        let needed: BTreeSet<usize> = of_side.iter().map(|column| column.index).collect();
+        let needed: Vec<usize> = needed.into_iter().collect();
+        for column in of_side {
+            column.index = needed.binary_search(&column.index).unwrap_or(0);
+        }
+        needed
+    };
+    let needed = narrow(JoinSide::Right);
+    let keyed_build = KeyedBuild::try_new(join, &on, &keys_of_cells)?;
+    let needed_build = keyed_build.as_ref().map(|_| narrow(JoinSide::Left));
+    let filter = join.filter().map(|filter| {
+        let expression = Arc::clone(filter.expression());
+        JoinFilter::new(expression, condition, Arc::clone(filter.schema()))
+    });
+
+    let drops_unmatched = matches!(
+        kind,
+        JoinType::Inner
+            | JoinType::Left
+            | JoinType::LeftSemi
+            | JoinType::LeftAnti
+            | JoinType::RightSemi
+    );
+    let (mut bounds, mut is_filtered) = (None, false);
+    if drops_unmatched {
+        match &keyed_build {
+            Some(build) => {
+                let mut of_keys = KeyBounds::new(&build.values);
+                of_keys.update(&build.values)?;
+                bounds = Some(of_keys.predicate(&keys, table)?);
+            }
+            None => is_filtered = config.optimizer.enable_join_dynamic_filter_pushdown,
+        }
+    }
+    let filtered_keys = is_filtered.then_some(keys.as_slice());
+    let terms = keys_of_cells.terms();
+    let scan = KeyedScan::try_new(&probe, terms, &needed, bounds, filtered_keys, config)?;
+    let input = scan.plan(&probe, &join.right().schema(), &needed)?;
+    let (mut build, mut build_keys) = (Arc::clone(join.left()), None);
+    if let (Some(keyed), Some(needed)) = (keyed_build, needed_build) {
+        let scan = KeyedScan::try_new(&keyed.side, keyed.terms, &needed, None, None, config)?;
+        build = scan.plan(&keyed.side, &join.left().schema(), &needed)?;
+        build_keys = Some(BuildKeys::KeyIndex(needed.len()));
+    }
+    let build_keys = build_keys.unwrap_or_else(|| {
+        let keys = on.iter().map(|(build, _)| Arc::clone(build));
+        BuildKeys::Expressions(keys.collect())
+    });
+    let spec = LookupSpec {
+        output: Arc::new(JoinOutput {
+            join_type: kind,
+            columns: output,
+            key_index: needed.len(),
+            filter,
+        }),
+        keys: keys_of_cells,
+        build_keys,
+        on,
+        filtered: scan.filtered,
+        schema: join.schema(),
+        replaced: Arc::clone(plan),
+    };
+    let inputs = [build, input];
+    Ok(Some(ArrayLookupJoinExec::new(
+        inputs,
+        Arc::new(spec),
+        scan.dynamic_filter,
+    )))
+}
+
+/// A number of key indices that is always accepted. More must not exceed the number of cells.
+const MANY_KEY_INDICES: u64 = 1 << 16;
+
+/// Returns the side and the index of each output column of a join.
+fn columns_of(join: &HashJoinExec, kind: JoinType) -> Vec<ColumnIndex> {
+    let columns = |side: JoinSide, input: &Arc<dyn ExecutionPlan>| {
+        let indices = 0..input.schema().fields().len();
+        indices.map(move |index| ColumnIndex { index, side })
+    };
+    let left = columns(JoinSide::Left, join.left());
+    let right = columns(JoinSide::Right, join.right());
+    let all: Vec<_> = match kind {
+        JoinType::LeftSemi | JoinType::LeftAnti => left.collect(),
+        JoinType::RightSemi | JoinType::RightAnti => right.collect(),
+        _ => left.chain(right).collect(),
+    };
+    match &join.projection {
+        Some(projection) => projection
+            .iter()
+            .map(|column| all[*column].clone())
+            .collect(),
+        None => all,
+    }
+}
+
+/// A build side that is an array, joined on expressions over its dimensions.
+struct KeyedBuild {
+    side: Side,
+    /// The terms that add up to the key indices of its cells.
+    terms: Vec<KeyTerms>,
+    /// The values of each key, along the axes that it uses.
+    values: Vec<ArrayRef>,
+}
+
+impl KeyedBuild {
+    fn try_new(join: &HashJoinExec, on: &JoinOn, keys: &ProbeKeys) -> Result<Option<Self>> {
+        let Some(side) = Side::of(join.left())? else {
+            return Ok(None);
+        };
+        let of_table = on.iter().map(|(key, _)| {
+            replace_columns(key, &|number| side.below.columns.get(number).cloned())
+        });
+        let of_table = of_table.collect::<Result<Vec<_>>>()?;
+        let evaluated = keys.terms_of(&of_table, &side.part)?;
+        Ok(evaluated.map(|(terms, values)| Self {
+            side,
+            terms,
+            values,
+        }))
+    }
+}
+
+/// The scan of a side that is an array, with the key index as its last column.
+struct KeyedScan {
+    scan: ArrayScan,
+    /// See [`LookupSpec::filtered`].
+    filtered: Option<(Vec<Arc<dyn PhysicalExpr>>, SchemaRef)>,
+    dynamic_filter: Option<Arc<DynamicFilterPhysicalExpr>>,
+}
+
+impl KeyedScan {
+    /// Creates the scan that replaces the scan of `side`. `needed` are columns of the side's plan.
+    /// `bounds` is a predicate over the table that the rows have to satisfy, and `filtered_keys` are
+    /// the keys of a dynamic filter.
+    fn try_new(
+        side: &Side,
+        terms: Vec<KeyTerms>,
+        needed: &[usize],
+        bounds: Option<Arc<dyn PhysicalExpr>>,
+        filtered_keys: Option<&[Arc<dyn PhysicalExpr>]>,
+        config: &ConfigOptions,
+    ) -> Result<Self> {
+        let grid = &side.part.grid;
+        let key_grid: Arc<dyn GridSource> = Arc::new(KeyIndexGrid::new(grid, terms));
+        let mut name = KEY_INDEX.to_string();
+        let table = side.below.node.source().schema();
+        while table.index_of(&name).is_ok() {
+            name.push('_');
+        }
+        let mut attributes = grid.attributes().to_vec();
+        let field = key_grid.attributes()[0].as_ref();
+        attributes.push(Arc::new(Field::with_name(field.clone(), name)));
+        let grids = [Arc::clone(grid), key_grid];
+        let grid = AlignedGrids::new(grid.name().to_string(), &grids, attributes);
+        let source = Arc::new(GridTable::new(Arc::new(grid)));
+        let key_index = source.schema().fields().len() - 1;
+
+        let old = side.below.node.plan();
+        let output = needed.iter().map(|column| &side.below.columns[*column]);
+        let mut projection = columns_in(output);
+        if let Some(keys) = filtered_keys {
+            projection.extend(columns_in(keys.iter()));
+            projection.sort_unstable();
+            projection.dedup();
+        }
+        projection.push(key_index);
+        let mut read = projection.clone();
+        for column in columns_in(side.below.conjuncts.iter()) {
+            if !read.contains(&column) {
+                read.push(column);
+            }
+        }
+        let mut selected = read.clone();
+        selected.sort_unstable();
+        let selected_by = SelectArguments {
+            filters: old
+                .selected_by
+                .filters
+                .iter()
+                .cloned()
+                .chain(bounds)
+                .collect(),
+            columns: selected,
+        };
+        let SelectedBlocks { blocks, kept, .. } =
+            source.select(&selected_by.filters, &selected_by.columns)?;
+        let plan = ScanPlan {
+            columns: read.clone(),
+            projection: read.clone(),
+            filter: None,
+            dynamic_filter: None,
+            fetch: None,
+            partitions: Vec::new(),
+            options: old.options,
+            selected_by,
+        };
+        let of_scan = |columns: &[usize], expr: &Arc<dyn PhysicalExpr>| {
+            replace_columns(expr, &|number| {
+                let place = columns.iter().position(|column| *column == number)?;
+                Some(Arc::new(Column::new(
+                    source.schema().field(number).name(),
+                    place,
+                )))
+            })
+        };
+        let conjuncts = side.below.conjuncts.iter();
+        let predicate = (!side.below.conjuncts.is_empty())
+            .then(|| datafusion::physical_expr::conjunction(conjuncts.clone().cloned()));
+        let mut scan = ArrayScan::of_blocks(
+            Arc::clone(&source) as _,
+            PlannedBlocks::new(blocks, kept.map_or(BlockOrder::All, BlockOrder::Ascending)),
+            predicate.as_ref(),
+            plan,
+            config,
+        )?;
+        let filters = conjuncts.map(|conjunct| of_scan(&read, conjunct));
+        let filters = filters.collect::<Result<Vec<_>>>()?;
+        if let Some((filtered, _)) = scan.with_filters(&filters) {
+            scan = filtered;
+        }
+        if let Some(narrow) = scan.with_projection(projection.clone())? {
+            scan = narrow.recut(config);
+        }
+        let (mut filtered, mut dynamic_filter) = (None, None);
+        if let Some(keys) = filtered_keys {
+            let keys = keys.iter().map(|key| of_scan(&projection, key));
+            let keys = keys.collect::<Result<Vec<_>>>()?;
+            let filter = Arc::new(DynamicFilterPhysicalExpr::new(keys.clone(), lit(true)));
+            let offered: Arc<dyn PhysicalExpr> = Arc::clone(&filter) as _;
+            if let Some((pruned, _)) = scan.with_filters(&[offered]) {
+                scan = pruned;
+                filtered = Some((keys, Arc::clone(scan.schema())));
+                dynamic_filter = Some(filter);
+            }
+        }
+        Ok(Self {
+            scan,
+            filtered,
+            dynamic_filter,
+        })
+    }
+
+    /// Returns the plan that computes the columns `needed` of the side's plan, which has this schema,
+    /// and then the key index.
+    fn plan(
+        &self,
+        side: &Side,
+        schema: &Schema,
+        needed: &[usize],
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let columns = &self.scan.plan().projection;
+        let table = self.scan.source().schema();
+        let Some(last) = columns.last() else {
+            return internal_err!("the scan of a lookup join has no column");
+        };
+        let key_index = table.field(*last).name();
+        let mut output = Vec::with_capacity(needed.len() + 1);
+        for column in needed {
+            let expr = replace_columns(&side.below.columns[*column], &|number| {
+                let place = columns.iter().position(|column| *column == number)?;
+                Some(Arc::new(Column::new(table.field(number).name(), place)))
+            })?;
+            let alias = schema.field(*column).name().clone();
+            output.push(ProjectionExpr { expr, alias });
+        }
+        let expr = Arc::new(Column::new(key_index, columns.len() - 1));
+        let alias = key_index.clone();
+        output.push(ProjectionExpr { expr, alias });
+        let is_same = output.len() == columns.len()
+            && output.iter().enumerate().all(|(place, projected)| {
+                let column = projected.expr.downcast_ref::<Column>();
+                column.is_some_and(|column| {
+                    column.index() == place && column.name() == projected.alias
+                })
+            });
+        let scan: Arc<dyn ExecutionPlan> = self.scan.clone().into_exec();
+        Ok(match is_same {
+            true => scan,
+            false => Arc::new(ProjectionExec::try_new(output, scan)?),
+        })
+    }
+}
