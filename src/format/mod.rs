@@ -16,6 +16,6 @@ pub mod tiledb;
 pub mod zarr;
 
 pub use foreign::{foreign, remote_location_advice};
-#[cfg(feature = "zarr")]
+#[cfg(any(feature = "tiledb", feature = "zarr"))]
 pub(crate) use io::unfinished::hold_removal;
 pub use io::unfinished::{ignores_sighup, remove_unfinished};

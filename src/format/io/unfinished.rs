@@ -40,7 +40,7 @@ pub fn ignores_sighup() -> bool {
     ignored.is_some_and(|mask| mask & 1 == 1)
 }
 
-#[cfg(feature = "zarr")]
+#[cfg(any(feature = "tiledb", feature = "zarr"))]
 /// Returns a guard that delays [`remove_unfinished`], so that files are not deleted between two
 /// steps that belong together. Creating or dropping an [`Unfinished`] while holding the guard
 /// deadlocks.

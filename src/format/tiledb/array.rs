@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::storage::Access;
@@ -15,7 +14,7 @@ use crate::format::tiledb::fault::Fault;
 use crate::format::tiledb::files;
 use crate::format::tiledb::fragment::{Field, FieldKind, Fragment};
 use crate::format::tiledb::metadata::{self, MetadataValue};
-use crate::format::tiledb::names::{Stamp, TimeWindow};
+use crate::format::tiledb::names::{Stamp, TimeWindow, now};
 use crate::format::tiledb::schema::{DimensionLabel, Schema};
 use crate::format::tiledb::value::Interval;
 
@@ -33,10 +32,6 @@ pub struct OpenOptions {
 impl OpenOptions {
     /// The window of time to read.
     pub(crate) fn window(&self) -> TimeWindow {
-        let now = || {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
-        };
         TimeWindow {
             start: self.timestamp_start,
             end: self.timestamp_end.unwrap_or_else(now),
@@ -170,6 +165,11 @@ impl TileDbArray {
     /// The path as given to [`Self::open`].
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The key with which the array was opened.
+    pub(crate) fn key(&self) -> Option<&EncryptionKey> {
+        self.key.as_ref()
     }
 
     /// The window of time that is read.

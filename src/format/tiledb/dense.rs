@@ -198,12 +198,7 @@ impl Grid {
     /// Calls a function with the number of cells of a box in each of its tiles, in tile order.
     pub(crate) fn for_each_tile_cells(&self, cells: &IndexBox, mut function: impl FnMut(u64)) {
         let tiles = self.tile_box(cells);
-        let is_reversed = self.tile_order == Layout::ColumnMajor;
         let mut tile: Vec<u64> = tiles.ranges.iter().map(|range| range.start).collect();
-        let mut axes: Vec<usize> = (0..tile.len()).rev().collect();
-        if is_reversed {
-            axes.reverse();
-        }
         if tiles.is_empty() {
             return;
         }
@@ -214,18 +209,26 @@ impl Grid {
                 range.end.min(end) - range.start.max(start)
             };
             function((0..tile.len()).map(inside).fold(1, u64::saturating_mul));
-            let advanced = axes.iter().any(|axis| {
-                tile[*axis] += 1;
-                let is_inside = tile[*axis] < tiles.ranges[*axis].end;
-                if !is_inside {
-                    tile[*axis] = tiles.ranges[*axis].start;
-                }
-                is_inside
-            });
-            if !advanced {
+            if !self.advance(&mut tile, &tiles) {
                 return;
             }
         }
+    }
+
+    /// Advances to the next tile of a box of tiles in tile order. Returns `false` after the last.
+    pub(crate) fn advance(&self, tile: &mut [u64], tiles: &IndexBox) -> bool {
+        let mut axes: Vec<usize> = (0..tile.len()).rev().collect();
+        if self.tile_order == Layout::ColumnMajor {
+            axes.reverse();
+        }
+        axes.iter().any(|axis| {
+            tile[*axis] += 1;
+            let is_inside = tile[*axis] < tiles.ranges[*axis].end;
+            if !is_inside {
+                tile[*axis] = tiles.ranges[*axis].start;
+            }
+            is_inside
+        })
     }
 
     /// Returns the ordinal of a tile in a box of tiles, in tile order.
@@ -241,7 +244,7 @@ impl Grid {
     }
 
     /// Returns the distance between neighbours along each dimension in a tile, in cells.
-    fn strides(&self) -> Vec<usize> {
+    pub(crate) fn strides(&self) -> Vec<usize> {
         let lengths = self.extents.iter().map(|extent| *extent as usize);
         match self.cell_order {
             Layout::ColumnMajor => lengths

@@ -73,6 +73,23 @@ impl Enumeration {
         })
     }
 
+    /// Returns an enumeration of texts.
+    pub fn of_texts<T: AsRef<str>>(name: impl Into<String>, texts: &[T]) -> Self {
+        let (mut data, mut offsets) = (Vec::new(), vec![0]);
+        for text in texts {
+            data.extend(text.as_ref().as_bytes());
+            offsets.push(data.len() as u64);
+        }
+        Self {
+            name: name.into(),
+            datatype: Datatype::StringUtf8,
+            cell_values: CellValues::Variable,
+            is_ordered: false,
+            data,
+            offsets,
+        }
+    }
+
     /// The number of values.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1

@@ -1,4 +1,4 @@
-//! TileDB arrays and groups, read without the TileDB library.
+//! TileDB arrays and groups, read and written without the TileDB library.
 //!
 //! A TileDB array is a directory. Each write adds a *fragment*, a directory of its own; a commit file
 //! makes it count. Cells of a dense array fill a grid of *space tiles*, and a fragment overwrites the
@@ -12,9 +12,12 @@
 //!   DenseReader    cells of one attribute in a window, fragments laid over each other
 //!   SparseReader   cells of one data tile, and which of them count
 //! TileDbGroup   members                           __group
+//!
+//! ArrayWriter   a new array
+//! DenseWriter, SparseWriter   a fragment of a new or an existing array
 //! ```
 //!
-//! Format versions 10 to 23 are read. Opening an array reads schemas, commits and footers; everything
+//! Format versions 10 to 23 are read, and version 22 is written. Opening an array reads schemas, commits and footers; everything
 //! else is read on first use.
 
 mod array;
@@ -40,6 +43,7 @@ mod schema;
 mod sparse;
 mod tile;
 mod value;
+mod writer;
 
 pub use array::{OpenOptions, TileDbArray};
 pub use buffers::TileBuffers;
@@ -61,6 +65,7 @@ pub use reader::TileReader;
 pub use schema::{Attribute, DataOrder, Dimension, DimensionLabel, Schema};
 pub use sparse::SparseReader;
 pub use value::{Interval, Scalar};
+pub use writer::{ArrayWriter, DenseWriter, SparseWriter, WriteOptions, default_fill};
 
 #[cfg(test)]
 mod tests {
@@ -74,6 +79,9 @@ mod tests {
         is_send::<DenseReader>();
         is_send::<SparseReader>();
         is_send::<TileDbArray>();
+        is_send::<ArrayWriter>();
+        is_send::<DenseWriter>();
+        is_send::<SparseWriter>();
         is_sync::<TileDbArray>();
     }
 }

@@ -1,5 +1,13 @@
 //! Names of files and directories that carry timestamps, and the window of time that is read.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Returns the current time, in milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// The timestamps and the format version in the name of a fragment, schema or commit:
 /// `__<first>_<last>_<unique>[_<version>]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

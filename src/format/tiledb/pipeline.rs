@@ -229,6 +229,11 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// Returns the pipeline of some filters, in the order in which a writer applies them.
+    pub fn new(filters: Vec<Filter>) -> Self {
+        Self { filters }
+    }
+
     /// Reads a pipeline.
     pub(crate) fn read(fields: &mut Fields<'_>) -> Decoded<Self> {
         // Chunks state their lengths themselves.

@@ -44,6 +44,20 @@ impl Scalar {
         })
     }
 
+    /// Returns the bytes of the value in a datatype of its representation.
+    pub(crate) fn to_bytes(&self, datatype: Datatype) -> Vec<u8> {
+        let word = match self {
+            Self::Signed(value) => value.to_le_bytes(),
+            Self::Unsigned(value) => value.to_le_bytes(),
+            Self::Float(value) if datatype.size() == 4 => {
+                return (*value as f32).to_le_bytes().to_vec();
+            }
+            Self::Float(value) => value.to_le_bytes(),
+            Self::Bytes(bytes) => return bytes.clone(),
+        };
+        word[..datatype.size()].to_vec()
+    }
+
     /// Reads one value of fixed size.
     pub(crate) fn read(
         field: &'static str,
@@ -63,6 +77,15 @@ impl Scalar {
             (Self::Float(a), Self::Float(b)) => a.partial_cmp(b),
             (Self::Bytes(a), Self::Bytes(b)) => Some(a.cmp(b)),
             _ => None,
+        }
+    }
+
+    /// Returns the integer at a distance. Saturates; other values stay as they are.
+    pub(crate) fn offset_by(&self, distance: u64) -> Self {
+        match self {
+            Self::Signed(value) => Self::Signed(value.saturating_add_unsigned(distance)),
+            Self::Unsigned(value) => Self::Unsigned(value.saturating_add(distance)),
+            other => other.clone(),
         }
     }
 
@@ -90,6 +113,12 @@ impl Interval {
     pub fn meets(&self, other: &Self) -> bool {
         let is_at_most = |a: &Scalar, b: &Scalar| a.compare(b).is_some_and(Ordering::is_le);
         is_at_most(&self.low, &other.high) && is_at_most(&other.low, &self.high)
+    }
+
+    /// Returns `true` if a value is in the interval. NaN is in none.
+    pub(crate) fn contains(&self, value: &Scalar) -> bool {
+        let is_at_least = self.low.compare(value).is_some_and(Ordering::is_le);
+        is_at_least && value.compare(&self.high).is_some_and(Ordering::is_le)
     }
 
     /// Reads the interval of a dimension: two values, or two texts with their lengths.

@@ -17,6 +17,7 @@ pub(super) trait Word: Copy {
     fn sub(self, other: Self) -> Self;
     fn xor(self, other: Self) -> Self;
     fn from_u64(value: u64) -> Self;
+    fn to_u64(self) -> u64;
 }
 
 macro_rules! words {
@@ -42,6 +43,9 @@ macro_rules! words {
             }
             fn from_u64(value: u64) -> Self {
                 value as $word
+            }
+            fn to_u64(self) -> u64 {
+                self as u64
             }
         }
     )*};

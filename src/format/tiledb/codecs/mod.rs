@@ -1,7 +1,8 @@
-//! Filters: undoes the pipeline of one chunk of a tile.
+//! Filters: undoes the pipeline of one chunk of a tile. [`Encoder`] applies it.
 
 mod compression;
 mod deltas;
+mod encoding;
 mod integers;
 mod protection;
 mod runs;
@@ -15,6 +16,7 @@ use protection::{Checksum, TAG_BYTES, VECTOR_BYTES};
 use runs::Texts;
 use steps::Step;
 
+pub(crate) use encoding::Encoder;
 pub use protection::EncryptionKey;
 pub(crate) use steps::Steps;
 

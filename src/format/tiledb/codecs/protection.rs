@@ -25,6 +25,10 @@ impl EncryptionKey {
         Some(Self(Box::new(bytes.try_into().ok()?)))
     }
 
+    pub(super) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// Decrypts one part. `protection` is the initialisation vector and the tag.
     pub(super) fn decrypt(
         &self,
@@ -39,7 +43,7 @@ impl EncryptionKey {
         };
         let nonce = Nonce::try_from(vector).map_err(|_| failed())?;
         let tag = Tag::try_from(tag).map_err(|_| failed())?;
-        let cipher = Aes256Gcm::new((&*self.0).into());
+        let cipher = Aes256Gcm::new(self.bytes().into());
         output.copy_from_slice(input);
         let result = cipher.decrypt_inout_detached(&nonce, &[], output.into(), &tag);
         result.map_err(|_| failed())

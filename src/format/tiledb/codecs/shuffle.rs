@@ -3,7 +3,7 @@
 use crate::format::tiledb::fault::{Decoded, Fault};
 
 /// Bytes that bitshuffle transforms independently of all others.
-const BITSHUFFLE_BLOCK_BYTES: usize = 8192;
+pub(super) const BITSHUFFLE_BLOCK_BYTES: usize = 8192;
 
 /// Joins the planes of bytes of one part into values of `size` bytes.
 pub(super) fn unshuffle_bytes(size: usize, input: &[u8], output: &mut [u8]) {
@@ -64,7 +64,7 @@ pub(super) fn unshuffle_bits(size: usize, input: &[u8], output: &mut [u8]) -> De
 }
 
 /// Transposes a matrix of 8 x 8 bits, one row per byte.
-fn transpose(mut bits: u64) -> u64 {
+pub(super) fn transpose(mut bits: u64) -> u64 {
     let mut swap = (bits ^ (bits >> 7)) & 0x00aa_00aa_00aa_00aa;
     bits ^= swap ^ (swap << 7);
     swap = (bits ^ (bits >> 14)) & 0x0000_cccc_0000_cccc;

@@ -2,6 +2,9 @@
 
 use crate::format::tiledb::codecs::Steps;
 use crate::format::tiledb::datatype::{CellValues, Datatype};
+use crate::format::tiledb::fault::{Decoded, Fault};
+use crate::format::tiledb::pipeline::{Filter, Pipeline};
+use crate::format::tiledb::schema::Schema;
 
 /// One of the files of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +52,80 @@ pub struct Field {
 }
 
 impl Field {
+    /// Returns a field of a schema, as a fragment of a format version stores it. `slot` is the field's
+    /// place in the lists of the footer.
+    pub(crate) fn new(
+        schema: &Schema,
+        kind: FieldKind,
+        slot: usize,
+        version: u32,
+        is_encrypted: bool,
+    ) -> Decoded<Self> {
+        let number = (Datatype::Uint64, CellValues::Fixed(1));
+        let no_name = String::new();
+        // Callers check the ordinals.
+        let (name, (datatype, cell_values), is_nullable, filters) = match kind {
+            FieldKind::Attribute(index) => {
+                let attribute = &schema.attributes[index];
+                let values = (attribute.datatype, attribute.cell_values);
+                let is_nullable = attribute.is_nullable;
+                (&attribute.name, values, is_nullable, &attribute.filters)
+            }
+            FieldKind::Dimension(index) => {
+                let dimension = &schema.dimensions[index];
+                let values = (dimension.datatype, dimension.cell_values);
+                (&dimension.name, values, false, &dimension.filters)
+            }
+            FieldKind::Timestamps | FieldKind::DeleteTimes => {
+                (&no_name, number, false, &schema.coordinate_filters)
+            }
+        };
+        let steps = |filters: &Pipeline, datatype, cell_bytes, holds_offsets| {
+            let pipeline = match is_encrypted {
+                true => &filters.followed_by(Filter::Aes256Gcm),
+                false => filters,
+            };
+            let steps = Steps::new(pipeline, datatype, cell_bytes, holds_offsets, version);
+            steps.map_err(|fault| Fault {
+                found: format!("{}, in field {name:?}", fault.found),
+                ..fault
+            })
+        };
+        let (cell_bytes, fixed, variable) = match cell_values {
+            CellValues::Fixed(values) => {
+                let bytes = (values as usize).saturating_mul(datatype.size());
+                (bytes, Some(steps(filters, datatype, bytes, false)?), None)
+            }
+            CellValues::Variable => {
+                let holds_offsets = filters.holds_offsets(datatype, version);
+                let offsets = match holds_offsets {
+                    true => None,
+                    false => Some(steps(&schema.offset_filters, Datatype::Uint64, 8, false)?),
+                };
+                let values = steps(filters, datatype, datatype.size(), holds_offsets)?;
+                (8, offsets, Some(values))
+            }
+        };
+        let validity = match is_nullable {
+            true => Some(steps(&schema.validity_filters, Datatype::Uint8, 1, false)?),
+            false => None,
+        };
+        Ok(Self {
+            kind,
+            name: name.clone(),
+            datatype,
+            cell_values,
+            is_nullable,
+            slot,
+            cell_bytes,
+            fixed,
+            variable,
+            validity,
+        })
+    }
+
     /// The name of a file of the field in the directory of the fragment.
-    pub(super) fn file_name(&self, file: FileKind) -> String {
+    pub(crate) fn file_name(&self, file: FileKind) -> String {
         let stem = match self.kind {
             FieldKind::Attribute(index) => format!("a{index}"),
             FieldKind::Dimension(index) => format!("d{index}"),

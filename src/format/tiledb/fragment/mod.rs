@@ -11,14 +11,12 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::io::storage::{Access, Storage};
-use crate::format::tiledb::codecs::{Codecs, EncryptionKey, Steps};
+use crate::format::tiledb::codecs::{Codecs, EncryptionKey};
 use crate::format::tiledb::commits::Committed;
-use crate::format::tiledb::datatype::{CellValues, Datatype};
 use crate::format::tiledb::dense::Grid;
 use crate::format::tiledb::fault::{Decoded, Fault};
 use crate::format::tiledb::files::Region;
 use crate::format::tiledb::names::Stamp;
-use crate::format::tiledb::pipeline::{Filter, Pipeline};
 use crate::format::tiledb::schema::Schema;
 use crate::format::tiledb::tile::{GENERIC_HEADER_BYTES, GenericHeader};
 use crate::format::tiledb::value::Interval;
@@ -233,105 +231,27 @@ impl Fragment {
     /// # Errors
     /// Fails if the fragment has no such field, or if the field has a filter that cannot be decoded.
     pub fn field(&self, kind: FieldKind) -> Result<Field> {
-        let schema = &self.schema;
-        let (attributes, dimensions) = (schema.attributes.len(), schema.dimensions.len());
         let missing = || Error::invalid(&self.directory, format!("the fragment has no {kind:?}"));
-        let first = 1 + attributes + dimensions;
-        let (slot, name, datatype, cell_values, is_nullable, filters) = match kind {
-            FieldKind::Attribute(index) => {
-                let attribute = schema.attributes.get(index).ok_or_else(missing)?;
-                let (datatype, values) = (attribute.datatype, attribute.cell_values);
-                let is_nullable = attribute.is_nullable;
-                (
-                    index,
-                    &attribute.name,
-                    datatype,
-                    values,
-                    is_nullable,
-                    &attribute.filters,
-                )
-            }
-            FieldKind::Dimension(index) => {
-                let dimension = schema.dimensions.get(index).ok_or_else(missing)?;
-                if !schema.is_sparse {
-                    return Err(missing());
-                }
-                let (datatype, values) = (dimension.datatype, dimension.cell_values);
-                (
-                    1 + attributes + index,
-                    &dimension.name,
-                    datatype,
-                    values,
-                    false,
-                    &dimension.filters,
-                )
-            }
-            FieldKind::Timestamps | FieldKind::DeleteTimes => {
-                let is_deletes = kind == FieldKind::DeleteTimes;
-                let exists = if is_deletes {
-                    self.has_deletes()
-                } else {
-                    self.has_timestamps()
-                };
-                if !exists {
-                    return Err(missing());
-                }
-                let slot = first + usize::from(is_deletes && self.has_timestamps());
-                let values = CellValues::Fixed(1);
-                (
-                    slot,
-                    &String::new(),
-                    Datatype::Uint64,
-                    values,
-                    false,
-                    &schema.coordinate_filters,
-                )
-            }
+        let schema = &self.schema;
+        let first = 1 + schema.attributes.len() + schema.dimensions.len();
+        let (exists, slot) = match kind {
+            FieldKind::Attribute(index) => (index < schema.attributes.len(), index),
+            FieldKind::Dimension(index) => (
+                schema.is_sparse && index < schema.dimensions.len(),
+                1 + schema.attributes.len() + index,
+            ),
+            FieldKind::Timestamps => (self.has_timestamps(), first),
+            FieldKind::DeleteTimes => (
+                self.has_deletes(),
+                first + usize::from(self.has_timestamps()),
+            ),
         };
-        let steps = |filters: &Pipeline, datatype, cell_bytes, holds_offsets| {
-            let pipeline = match &self.key {
-                Some(_) => &filters.followed_by(Filter::Aes256Gcm),
-                None => filters,
-            };
-            let version = self.footer.version;
-            let steps = Steps::new(pipeline, datatype, cell_bytes, holds_offsets, version);
-            let part = format!("field {name:?}");
-            steps.map_err(|fault| fault.at(ErrorLocation::part(&self.directory, part)))
-        };
-        let (cell_bytes, fixed, variable) = match cell_values {
-            CellValues::Fixed(values) => {
-                let bytes = (values as usize).saturating_mul(datatype.size());
-                (bytes, Some(steps(filters, datatype, bytes, false)?), None)
-            }
-            CellValues::Variable => {
-                let holds_offsets = filters.holds_offsets(datatype, self.footer.version);
-                let offsets = match holds_offsets {
-                    true => None,
-                    false => Some(steps(&schema.offset_filters, Datatype::Uint64, 8, false)?),
-                };
-                (
-                    8,
-                    offsets,
-                    Some(steps(filters, datatype, datatype.size(), holds_offsets)?),
-                )
-            }
-        };
-        let validity = match is_nullable {
-            true => Some(steps(&schema.validity_filters, Datatype::Uint8, 1, false)?),
-            false => None,
-        };
-        Ok(Field {
-            kind,
-            name: name.clone(),
-            datatype,
-            cell_values,
-            is_nullable,
-            slot,
-            cell_bytes,
-            fixed,
-            variable,
-            validity,
-        })
+        if !exists {
+            return Err(missing());
+        }
+        let is_encrypted = self.key.is_some();
+        Field::new(schema, kind, slot, self.footer.version, is_encrypted)
+            .map_err(|fault| fault.at(ErrorLocation::file(&self.directory)))
     }
 
     /// Returns the bounding boxes of the tiles of a sparse fragment.

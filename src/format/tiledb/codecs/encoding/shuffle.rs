@@ -1,0 +1,41 @@
+//! Byteshuffle and bitshuffle.
+
+use crate::format::tiledb::codecs::shuffle::{BITSHUFFLE_BLOCK_BYTES, transpose};
+
+/// Splits values of `size` bytes into planes: the first bytes of all values, the second bytes, and so
+/// on. Bytes of an incomplete last value stay as they are.
+pub(super) fn shuffle_bytes(size: usize, input: &[u8]) -> Vec<u8> {
+    let (values, rest) = input.split_at(input.len() / size * size);
+    let mut output = Vec::with_capacity(input.len());
+    for plane in 0..size {
+        output.extend(values.iter().skip(plane).step_by(size));
+    }
+    output.extend(rest);
+    output
+}
+
+/// Splits values of `size` bytes into rows of bits.
+pub(super) fn shuffle_bits(size: usize, input: &[u8]) -> Vec<u8> {
+    if !input.len().is_multiple_of(8) || !input.len().is_multiple_of(size) {
+        return input.to_vec();
+    }
+    let mut output = vec![0; input.len()];
+    let blocks = input.chunks(BITSHUFFLE_BLOCK_BYTES);
+    for (block, output) in blocks.zip(output.chunks_mut(BITSHUFFLE_BLOCK_BYTES)) {
+        // Rows hold whole bytes, so that up to seven values at the end are stored as they are.
+        let row_bytes = block.len() / size / 8;
+        let (values, rest) = block.split_at(row_bytes * 8 * size);
+        let (rows, rest_out) = output.split_at_mut(values.len());
+        rest_out.copy_from_slice(rest);
+        for (group, values) in values.chunks_exact(8 * size).enumerate() {
+            for byte in 0..size {
+                let bytes = std::array::from_fn(|value| values[value * size + byte]);
+                let bits = transpose(u64::from_le_bytes(bytes)).to_le_bytes();
+                for (bit, row) in bits.iter().enumerate() {
+                    rows[(8 * byte + bit) * row_bytes + group] = *row;
+                }
+            }
+        }
+    }
+    output
+}

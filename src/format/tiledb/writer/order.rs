@@ -1,0 +1,165 @@
+//! The global order of the cells of sparse arrays.
+
+use crate::format::tiledb::datatype::{Datatype, Layout};
+use crate::format::tiledb::fault::{Decoded, Fault};
+use crate::format::tiledb::schema::{Dimension, Schema};
+use crate::format::tiledb::value::{Interval, Scalar};
+use crate::format::tiledb::writer::hilbert;
+
+/// Maps coordinates to keys: byte strings whose order is the global order of cells, and which are equal
+/// for equal coordinates.
+///
+/// ```text
+/// row- or column-major   tile index per dimension, coordinate per dimension
+/// Hilbert                place on the curve, coordinate per dimension
+/// ```
+#[derive(Debug)]
+pub(super) struct CellOrder {
+    dimensions: Vec<(Dimension, Option<Interval>)>,
+    tile_order: Layout,
+    cell_order: Layout,
+}
+
+impl CellOrder {
+    /// Returns the order of the cells of a schema. Coordinates must be in its current domain, or else in
+    /// its domain.
+    pub fn new(schema: &Schema) -> Self {
+        let limit = |index: usize| {
+            let current = schema.current_domain.as_ref();
+            current.and_then(|current| current.get(index).cloned())
+        };
+        let dimensions = schema.dimensions.iter().enumerate();
+        Self {
+            dimensions: dimensions
+                .map(|(index, dimension)| {
+                    let limit = limit(index).or_else(|| dimension.domain.clone());
+                    (dimension.clone(), limit)
+                })
+                .collect(),
+            tile_order: schema.tile_order,
+            cell_order: schema.cell_order,
+        }
+    }
+
+    /// Appends the key of a cell. `coordinates` returns the bytes of a coordinate.
+    pub fn put_key<'a>(
+        &self,
+        coordinates: impl Fn(usize) -> &'a [u8],
+        key: &mut Vec<u8>,
+    ) -> Decoded<()> {
+        let mut values = Vec::with_capacity(self.dimensions.len());
+        for (index, (dimension, limit)) in self.dimensions.iter().enumerate() {
+            let bytes = coordinates(index);
+            let value = match dimension.cell_values.is_variable() {
+                true => Scalar::Bytes(bytes.to_vec()),
+                // The caller checks the length.
+                false => Scalar::from_bytes(dimension.datatype, bytes).unwrap_or(Scalar::Signed(0)),
+            };
+            let is_within = limit.as_ref().is_none_or(|limit| limit.contains(&value));
+            if !is_within {
+                let limit = limit.as_ref().map(|limit| (&limit.low, &limit.high));
+                let expected = format!("within {limit:?}");
+                let found = format!("{value:?}, of dimension {:?}", dimension.name);
+                return Err(Fault::new("coordinate", found, expected));
+            }
+            values.push(value);
+        }
+        let dimensions = || self.dimensions.iter().map(|(dimension, _)| dimension);
+        if self.cell_order == Layout::Hilbert {
+            key.extend(hilbert::place(dimensions().zip(&values)).to_be_bytes());
+        } else {
+            let tiles = dimensions().zip(&values).filter_map(|(dimension, value)| {
+                let (domain, extent) = (dimension.domain.as_ref()?, dimension.extent.as_ref()?);
+                Some(tile_index(dimension.datatype, value, &domain.low, extent).to_be_bytes())
+            });
+            let tiles: Vec<_> = tiles.collect();
+            match self.tile_order {
+                Layout::ColumnMajor => tiles.iter().rev().for_each(|tile| key.extend(tile)),
+                _ => tiles.iter().for_each(|tile| key.extend(tile)),
+            }
+        }
+        match self.cell_order {
+            Layout::ColumnMajor => values.iter().rev().for_each(|value| put(value, key)),
+            _ => values.iter().for_each(|value| put(value, key)),
+        }
+        Ok(())
+    }
+}
+
+/// Returns the index of the space tile of a coordinate.
+fn tile_index(datatype: Datatype, value: &Scalar, low: &Scalar, extent: &Scalar) -> u64 {
+    match (value, low, extent) {
+        (Scalar::Float(value), Scalar::Float(low), Scalar::Float(extent)) => match datatype {
+            // Other writers use the arithmetic of the datatype.
+            Datatype::Float32 => ((*value as f32 - *low as f32) / *extent as f32).floor() as u64,
+            _ => ((value - low) / extent).floor() as u64,
+        },
+        (_, _, Scalar::Signed(extent)) => {
+            value.distance_from(low).unwrap_or(0) / extent.unsigned_abs().max(1)
+        }
+        (_, _, Scalar::Unsigned(extent)) => {
+            value.distance_from(low).unwrap_or(0) / (*extent).max(1)
+        }
+        _ => 0,
+    }
+}
+
+/// Appends a coordinate as bytes in the order of coordinates.
+fn put(value: &Scalar, key: &mut Vec<u8>) {
+    const SIGN: u64 = 1 << 63;
+    match value {
+        Scalar::Signed(value) => key.extend((*value as u64 ^ SIGN).to_be_bytes()),
+        Scalar::Unsigned(value) => key.extend(value.to_be_bytes()),
+        Scalar::Float(value) => {
+            // Adding 0 makes zeros of both signs equal.
+            let bits = (value + 0.0).to_bits();
+            let ordered = if bits & SIGN == 0 { bits | SIGN } else { !bits };
+            key.extend(ordered.to_be_bytes());
+        }
+        Scalar::Bytes(bytes) => {
+            // A zero followed by another zero ends the text, so that it is before every longer text.
+            for byte in bytes {
+                key.push(*byte);
+                if *byte == 0 {
+                    key.push(0xff);
+                }
+            }
+            key.extend([0, 0]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coordinates_as_bytes() {
+        let order = [
+            vec![
+                Scalar::Signed(i64::MIN),
+                Scalar::Signed(-1),
+                Scalar::Signed(0),
+            ],
+            vec![Scalar::Unsigned(1), Scalar::Unsigned(256)],
+            [f64::NEG_INFINITY, -1.5, -1.0, 0.0, 1e-300, 7.0]
+                .map(Scalar::Float)
+                .to_vec(),
+            [&b""[..], b"\0", b"\0\0", b"\0a", b"a", b"a\0", b"ab"]
+                .map(|text| Scalar::Bytes(text.to_vec()))
+                .to_vec(),
+        ];
+        let bytes = |value: &Scalar| {
+            let mut key = Vec::new();
+            put(value, &mut key);
+            key
+        };
+        for values in order {
+            assert!(
+                values.iter().map(bytes).is_sorted_by(|a, b| a < b),
+                "{values:?}"
+            );
+        }
+        assert_eq!(bytes(&Scalar::Float(-0.0)), bytes(&Scalar::Float(0.0)));
+    }
+}

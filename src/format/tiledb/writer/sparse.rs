@@ -1,0 +1,343 @@
+//! Writes fragments of sparse arrays.
+
+use std::cmp::Ordering;
+
+use crate::error::{Error, Result};
+use crate::format::tiledb::array::TileDbArray;
+use crate::format::tiledb::buffers::TileBuffers;
+use crate::format::tiledb::bytes::Fields;
+use crate::format::tiledb::datatype::CellValues;
+use crate::format::tiledb::fault::{Decoded, Fault};
+use crate::format::tiledb::fragment::Field;
+use crate::format::tiledb::schema::Dimension;
+use crate::format::tiledb::value::{Interval, Scalar};
+use crate::format::tiledb::writer::array::{ArrayWriter, WriteOptions, target_of};
+use crate::format::tiledb::writer::bytes::Append;
+use crate::format::tiledb::writer::fragment::{Extent, FragmentWriter, Target};
+use crate::format::tiledb::writer::order::CellOrder;
+use crate::format::tiledb::writer::sorter::Sorter;
+use crate::format::tiledb::writer::statistics::TileStatistics;
+
+/// Number of nodes of an R-tree below each node.
+const FANOUT: usize = 10;
+
+/// Writes one fragment of a sparse array, from cells in any order.
+///
+/// The fragment counts once [`Self::finish`] has returned. Dropping the writer deletes its files. Cells
+/// are sorted in [`WriteOptions::sort_memory`], or with temporary files in the array's directory. Apart
+/// from that, the writer keeps one data tile in memory, and the buffers of its files.
+#[derive(Debug)]
+pub struct SparseWriter {
+    fragment: FragmentWriter,
+    order: CellOrder,
+    sorter: Sorter,
+    /// The ordinals of the fields in the fragment, in the order of columns.
+    columns: Vec<usize>,
+    cells: u64,
+}
+
+impl SparseWriter {
+    /// Starts a fragment of a new array.
+    ///
+    /// # Errors
+    /// Fails if the array is dense, or the directory of the fragment cannot be created.
+    pub fn new(array: &ArrayWriter) -> Result<Self> {
+        Self::create(array.target().clone())
+    }
+
+    /// Starts a fragment that is added to an array.
+    ///
+    /// # Errors
+    /// Like [`Self::new`]; also if fragments of the array's format version are not written.
+    pub fn append(array: &TileDbArray, options: &WriteOptions) -> Result<Self> {
+        Self::create(target_of(array, options)?)
+    }
+
+    fn create(target: Target) -> Result<Self> {
+        if !target.schema.is_sparse {
+            return Err(target.invalid("the array is dense, expected a sparse one"));
+        }
+        let (attributes, dimensions) = (
+            target.schema.attributes.len(),
+            target.schema.dimensions.len(),
+        );
+        Ok(Self {
+            order: CellOrder::new(&target.schema),
+            sorter: Sorter::new(&target.root, target.sort_memory),
+            columns: (attributes..attributes + dimensions)
+                .chain(0..attributes)
+                .collect(),
+            fragment: FragmentWriter::create(target)?,
+            cells: 0,
+        })
+    }
+
+    /// The number of cells added so far.
+    pub fn cells(&self) -> u64 {
+        self.cells
+    }
+
+    /// Adds cells, one column per dimension and then one per attribute, in the order of the schema.
+    ///
+    /// # Errors
+    /// Fails if the columns do not all have this number of cells, a coordinate is outside of the domain,
+    /// or a temporary file cannot be written.
+    pub fn write(&mut self, cells: usize, columns: &[TileBuffers]) -> Result<()> {
+        let fields = self.columns.iter().copied();
+        self.fragment.check(fields, columns, cells)?;
+        let fields: Vec<&Field> = self
+            .columns
+            .iter()
+            .map(|index| self.fragment.field(*index))
+            .collect();
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for cell in 0..cells {
+            key.clear();
+            value.clear();
+            let bytes = |column: usize| {
+                let field = fields[column];
+                columns[column].cell(cell, field.cell_values, field.datatype.size())
+            };
+            let mut put = || -> Decoded<()> {
+                self.order.put_key(bytes, &mut key)?;
+                for (column, field) in fields.iter().enumerate() {
+                    if field.is_nullable {
+                        value.push(u8::from(!columns[column].is_null(cell)));
+                    }
+                    let bytes = bytes(column);
+                    if field.cell_values.is_variable() {
+                        value.put_u64(bytes.len() as u64);
+                    }
+                    value.put(bytes);
+                }
+                match u32::try_from(value.len().max(key.len())) {
+                    Ok(_) => Ok(()),
+                    Err(_) => Err(Fault::new(
+                        "length of a cell",
+                        value.len(),
+                        "less than 2^32",
+                    )),
+                }
+            };
+            put().map_err(|fault| self.fragment.target().invalid(fault))?;
+            self.sorter.push(&key, &value)?;
+        }
+        self.cells += cells as u64;
+        Ok(())
+    }
+
+    /// Writes the cells in the array's order, commits the fragment, and returns its name. Without cells,
+    /// there is no fragment.
+    ///
+    /// # Errors
+    /// Fails if two cells of an array without duplicates have the same coordinates, a filter cannot store
+    /// a value, or the files cannot be written.
+    pub fn finish(self) -> Result<Option<String>> {
+        if self.cells == 0 {
+            return Ok(None);
+        }
+        let fields: Vec<Field> = self.fragment.fields().cloned().collect();
+        let mut tiles = Tiles {
+            buffers: fields.iter().map(empty).collect(),
+            fragment: self.fragment,
+            fields,
+            columns: self.columns,
+            cells: 0,
+            last_tile_cells: 0,
+            bounds: Vec::new(),
+            last_key: Vec::new(),
+        };
+        self.sorter.finish(|key, value| tiles.push(key, value))?;
+        tiles.finish().map(Some)
+    }
+}
+
+/// The tiles of a fragment, filled from sorted cells.
+struct Tiles {
+    fragment: FragmentWriter,
+    fields: Vec<Field>,
+    columns: Vec<usize>,
+    /// The cells of the open tile, by field.
+    buffers: Vec<TileBuffers>,
+    cells: u64,
+    last_tile_cells: u64,
+    /// The smallest and largest coordinate of each tile and dimension.
+    bounds: Vec<Vec<Interval>>,
+    last_key: Vec<u8>,
+}
+
+fn empty(field: &Field) -> TileBuffers {
+    let mut buffers = TileBuffers::default();
+    if field.cell_values.is_variable() {
+        buffers.offsets.push(0);
+    }
+    buffers
+}
+
+impl Tiles {
+    fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let target = self.fragment.target();
+        let (is_first, capacity) = (
+            self.bounds.is_empty() && self.cells == 0,
+            target.schema.capacity,
+        );
+        if !target.schema.allows_duplicates && !is_first && key == self.last_key {
+            return Err(self.duplicate(value));
+        }
+        self.last_key.clear();
+        self.last_key.extend(key);
+        self.append(value)
+            .map_err(|fault| self.fragment.target().invalid(fault))?;
+        self.cells += 1;
+        match self.cells == capacity {
+            true => self.finish_tile(),
+            false => Ok(()),
+        }
+    }
+
+    /// Appends a cell to the open tile.
+    fn append(&mut self, value: &[u8]) -> Decoded<()> {
+        let mut value = Fields::new(value);
+        for index in &self.columns {
+            let (field, buffers) = (&self.fields[*index], &mut self.buffers[*index]);
+            if field.is_nullable {
+                buffers.validity.push(value.u8("validity")?);
+            }
+            let length = match field.cell_values {
+                CellValues::Fixed(_) => field.cell_bytes as u64,
+                CellValues::Variable => value.u64("length of a cell")?,
+            };
+            buffers.values.extend(value.take_u64("cell", length)?);
+            if field.cell_values.is_variable() {
+                buffers.offsets.push(buffers.values.len() as u64);
+            }
+            buffers.cells += 1;
+        }
+        Ok(())
+    }
+
+    /// Returns the error of a cell with the coordinates of the cell before.
+    fn duplicate(&self, value: &[u8]) -> Error {
+        let target = self.fragment.target();
+        let mut value = Fields::new(value);
+        let coordinates = target.schema.dimensions.iter().map(|dimension| {
+            let length = match dimension.cell_values {
+                CellValues::Fixed(_) => dimension.datatype.size() as u64,
+                CellValues::Variable => value.u64("length of a cell")?,
+            };
+            let bytes = value.take_u64("cell", length)?;
+            let coordinate = match dimension.cell_values {
+                CellValues::Fixed(_) => Scalar::from_bytes(dimension.datatype, bytes),
+                CellValues::Variable => None,
+            };
+            Ok(match coordinate {
+                Some(Scalar::Signed(value)) => value.to_string(),
+                Some(Scalar::Unsigned(value)) => value.to_string(),
+                Some(Scalar::Float(value)) => value.to_string(),
+                _ => format!("{:?}", String::from_utf8_lossy(bytes)),
+            })
+        });
+        let coordinates = coordinates.collect::<Decoded<Vec<_>>>().unwrap_or_default();
+        target.invalid(format!(
+            "two cells have the coordinates [{}], in an array without duplicates",
+            coordinates.join(", ")
+        ))
+    }
+
+    fn finish_tile(&mut self) -> Result<()> {
+        let schema = &self.fragment.target().schema;
+        let attributes = schema.attributes.len();
+        let coordinates = self.buffers.iter().skip(attributes);
+        let dimensions = schema.dimensions.iter();
+        let bounds = dimensions
+            .zip(coordinates)
+            .filter_map(|(dimension, cells)| {
+                let coordinate = |cell| {
+                    let size = dimension.datatype.size();
+                    let bytes = cells.cell(cell, dimension.cell_values, size);
+                    match dimension.cell_values {
+                        CellValues::Fixed(_) => Scalar::from_bytes(dimension.datatype, bytes),
+                        CellValues::Variable => Some(Scalar::Bytes(bytes.to_vec())),
+                    }
+                };
+                let point = |cell| coordinate(cell).map(Interval::point);
+                (0..cells.cells).filter_map(point).reduce(Interval::hull)
+            });
+        self.bounds.push(bounds.collect());
+        for (index, field) in self.fields.iter().enumerate() {
+            let cells = std::mem::replace(&mut self.buffers[index], empty(field));
+            let statistics = TileStatistics::new(field, &cells);
+            self.fragment.write_tile(index, &cells, &statistics)?;
+        }
+        self.last_tile_cells = std::mem::take(&mut self.cells);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<String> {
+        if self.cells > 0 {
+            self.finish_tile()?;
+        }
+        let dimensions = &self.fragment.target().schema.dimensions;
+        let extent = Extent {
+            domain: hull(&self.bounds),
+            last_tile_cells: self.last_tile_cells,
+            r_tree: r_tree(dimensions, &self.bounds),
+        };
+        self.fragment.finish(&extent)
+    }
+}
+
+/// Returns the box around boxes.
+fn hull(boxes: &[Vec<Interval>]) -> Vec<Interval> {
+    let join = |a: Vec<Interval>, b: Vec<Interval>| {
+        let dimensions = a.into_iter().zip(b);
+        dimensions.map(|(a, b)| a.hull(b)).collect()
+    };
+    boxes.iter().cloned().reduce(join).unwrap_or_default()
+}
+
+/// Serialises the R-tree of the boxes of data tiles. Without boxes, the tree has no levels.
+pub(super) fn r_tree(dimensions: &[Dimension], leaves: &[Vec<Interval>]) -> Vec<u8> {
+    let mut levels = Vec::new();
+    if !leaves.is_empty() {
+        levels.push(leaves.to_vec());
+    }
+    while let Some(level) = levels.last().filter(|level| level.len() > 1) {
+        levels.push(level.chunks(FANOUT).map(hull).collect());
+    }
+    let mut bytes = Vec::new();
+    bytes.put_u32(FANOUT as u32);
+    bytes.put_u32(levels.len() as u32);
+    for level in levels.iter().rev() {
+        bytes.put_u64(level.len() as u64);
+        for (dimension, interval) in level.iter().flat_map(|node| dimensions.iter().zip(node)) {
+            bytes.put_interval(dimension, interval);
+        }
+    }
+    bytes
+}
+
+impl Interval {
+    /// Returns the interval of one value.
+    fn point(value: Scalar) -> Self {
+        Self {
+            low: value.clone(),
+            high: value,
+        }
+    }
+
+    /// Returns the interval from the lower low to the higher high.
+    fn hull(self, other: Self) -> Self {
+        let is_less = |a: &Scalar, b: &Scalar| a.compare(b) == Some(Ordering::Less);
+        Self {
+            low: match is_less(&other.low, &self.low) {
+                true => other.low,
+                false => self.low,
+            },
+            high: match is_less(&self.high, &other.high) {
+                true => other.high,
+                false => self.high,
+            },
+        }
+    }
+}
