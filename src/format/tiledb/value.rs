@@ -1,6 +1,7 @@
 //! Single values and intervals of them.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use crate::format::tiledb::bytes::Fields;
 use crate::format::tiledb::datatype::{Datatype, Representation};
@@ -95,6 +96,17 @@ impl Scalar {
             (Self::Signed(value), Self::Signed(low)) if value >= low => Some(value.abs_diff(*low)),
             (Self::Unsigned(value), Self::Unsigned(low)) => value.checked_sub(*low),
             _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signed(value) => value.fmt(f),
+            Self::Unsigned(value) => value.fmt(f),
+            Self::Float(value) => value.fmt(f),
+            Self::Bytes(bytes) => write!(f, "{:?}", String::from_utf8_lossy(bytes)),
         }
     }
 }

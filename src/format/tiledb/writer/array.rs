@@ -84,6 +84,11 @@ impl ArrayWriter {
             let file = format!("__{}_0", unique().map_err(io("name an enumeration"))?);
             schema.enumerations.push((enumeration.name.clone(), file));
         }
+        for dimension in &mut schema.dimensions {
+            if dimension.filters.filters().is_empty() {
+                dimension.filters = schema.coordinate_filters.clone();
+            }
+        }
         let fault = |fault: Fault| Error::invalid(path, fault.to_string());
         schema::check(&schema).map_err(fault)?;
         let directory = create_directory_beside(path)?;

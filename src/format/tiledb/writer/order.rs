@@ -57,9 +57,11 @@ impl CellOrder {
             };
             let is_within = limit.as_ref().is_none_or(|limit| limit.contains(&value));
             if !is_within {
-                let limit = limit.as_ref().map(|limit| (&limit.low, &limit.high));
-                let expected = format!("within {limit:?}");
-                let found = format!("{value:?}, of dimension {:?}", dimension.name);
+                let limit = limit
+                    .as_ref()
+                    .map(|limit| format!("{} to {}", limit.low, limit.high));
+                let found = format!("{value}, of dimension {:?}", dimension.name);
+                let expected = limit.unwrap_or_default();
                 return Err(Fault::new("coordinate", found, expected));
             }
             values.push(value);

@@ -180,8 +180,6 @@ pub(super) fn encode_enumeration(enumeration: &Enumeration, file: &str) -> Vec<u
 
 /// Checks a schema of a new array.
 pub(super) fn check(schema: &Schema) -> Decoded<()> {
-    // Reading checks everything that a reader depends on.
-    Schema::parse(&encode(schema))?;
     if schema.version != WRITTEN_VERSION {
         return Err(Fault::new(
             "schema version",
@@ -189,6 +187,8 @@ pub(super) fn check(schema: &Schema) -> Decoded<()> {
             WRITTEN_VERSION,
         ));
     }
+    // Reading checks everything that a reader depends on.
+    Schema::parse(&encode(schema))?;
     if !schema.labels.is_empty() {
         let found = schema.labels.len();
         return Err(Fault::new("number of dimension labels", found, 0));

@@ -226,16 +226,12 @@ impl Tiles {
                 CellValues::Variable => value.u64("length of a cell")?,
             };
             let bytes = value.take_u64("cell", length)?;
-            let coordinate = match dimension.cell_values {
+            Ok(match dimension.cell_values {
                 CellValues::Fixed(_) => Scalar::from_bytes(dimension.datatype, bytes),
                 CellValues::Variable => None,
-            };
-            Ok(match coordinate {
-                Some(Scalar::Signed(value)) => value.to_string(),
-                Some(Scalar::Unsigned(value)) => value.to_string(),
-                Some(Scalar::Float(value)) => value.to_string(),
-                _ => format!("{:?}", String::from_utf8_lossy(bytes)),
-            })
+            }
+            .unwrap_or_else(|| Scalar::Bytes(bytes.to_vec()))
+            .to_string())
         });
         let coordinates = coordinates.collect::<Decoded<Vec<_>>>().unwrap_or_default();
         target.invalid(format!(

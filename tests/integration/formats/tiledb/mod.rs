@@ -1,10 +1,13 @@
-//! TileDB arrays and groups that TileDB-Py wrote, with the rows that TileDB-Py reads from them.
+//! TileDB arrays and groups that TileDB-Py wrote, with the rows that TileDB-Py reads from them; and
+//! arrays that this crate writes.
 
 mod arrays;
 mod contents;
 mod mutations;
+mod random;
 mod refusals;
 mod rows;
+mod writing;
 
 use std::path::PathBuf;
 

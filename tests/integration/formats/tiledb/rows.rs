@@ -53,7 +53,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Returns the cells of a field as JSON.
-fn column(
+pub fn column(
     datatype: Datatype,
     cell_values: CellValues,
     enumeration: Option<&Enumeration>,
