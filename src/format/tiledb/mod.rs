@@ -65,7 +65,9 @@ pub use reader::TileReader;
 pub use schema::{Attribute, DataOrder, Dimension, DimensionLabel, Schema};
 pub use sparse::SparseReader;
 pub use value::{Interval, Scalar};
-pub use writer::{ArrayWriter, DenseWriter, SparseWriter, WriteOptions, default_fill};
+pub use writer::{
+    ArrayWriter, CellSpool, DenseCellWriter, DenseWriter, SparseWriter, WriteOptions, default_fill,
+};
 
 #[cfg(test)]
 mod tests {

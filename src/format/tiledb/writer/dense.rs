@@ -11,6 +11,7 @@ use crate::format::tiledb::pipeline::Filter;
 use crate::format::tiledb::schema::Attribute;
 use crate::format::tiledb::value::Interval;
 use crate::format::tiledb::writer::array::{ArrayWriter, WriteOptions, target_of};
+use crate::format::tiledb::writer::field::check_columns;
 use crate::format::tiledb::writer::fragment::{Extent, FragmentWriter, Target};
 use crate::format::tiledb::writer::sparse::r_tree;
 use crate::format::tiledb::writer::statistics::TileStatistics;
@@ -60,7 +61,7 @@ impl DenseWriter {
         Self::create(target_of(array, options)?, cells)
     }
 
-    fn create(target: Target, cells: IndexBox) -> Result<Self> {
+    pub(super) fn create(target: Target, cells: IndexBox) -> Result<Self> {
         if target.schema.is_sparse {
             return Err(target.invalid("the array is sparse, expected a dense one"));
         }
@@ -106,8 +107,8 @@ impl DenseWriter {
         let schema = std::sync::Arc::clone(&self.fragment.target().schema);
         // A schema has no tiles of more cells than memory holds.
         let cells = window.cells().unwrap_or(u64::MAX) as usize;
-        self.fragment
-            .check(0..schema.attributes.len(), columns, cells)?;
+        check_columns(self.fragment.fields(), columns, cells)
+            .map_err(|fault| self.fragment.target().invalid(fault))?;
         let is_row_major = self.grid.cell_order() == Layout::RowMajor || tile.len() == 1;
         let is_whole = window.cells() == Some(self.grid.tile_cells());
         let sources = (!is_row_major || !is_whole).then(|| self.grid.tile_sources(tile, &window));

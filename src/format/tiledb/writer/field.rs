@@ -155,8 +155,22 @@ impl FieldWriter {
     }
 }
 
+/// Checks that there is one column per field, each with this number of cells.
+pub(super) fn check_columns<'a>(
+    fields: impl ExactSizeIterator<Item = &'a Field>,
+    columns: &[TileBuffers],
+    cells: usize,
+) -> Decoded<()> {
+    if columns.len() != fields.len() {
+        let expected = fields.len();
+        return Err(Fault::new("number of columns", columns.len(), expected));
+    }
+    let mut columns = fields.zip(columns);
+    columns.try_for_each(|(field, column)| check_cells(field, column, cells))
+}
+
 /// Checks that buffers hold a number of cells of a field, and no more.
-pub(super) fn check_cells(field: &Field, cells: &TileBuffers, expected: usize) -> Decoded<()> {
+fn check_cells(field: &Field, cells: &TileBuffers, expected: usize) -> Decoded<()> {
     let fault = |what: &'static str, found: usize, expected: usize| {
         let (found, expected) = (format!("{found}, in field {:?}", field.name), expected);
         Err(Fault::new(what, found, expected))

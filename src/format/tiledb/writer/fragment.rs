@@ -16,7 +16,7 @@ use crate::format::tiledb::fragment::{Field, FieldKind};
 use crate::format::tiledb::schema::Schema;
 use crate::format::tiledb::value::Interval;
 use crate::format::tiledb::writer::bytes::Append;
-use crate::format::tiledb::writer::field::{FieldWriter, TileFile, check_cells};
+use crate::format::tiledb::writer::field::{FieldWriter, TileFile};
 use crate::format::tiledb::writer::schema::WRITTEN_VERSION;
 use crate::format::tiledb::writer::statistics::{TileStatistics, list};
 use crate::format::tiledb::writer::tile::put_generic;
@@ -135,30 +135,8 @@ impl FragmentWriter {
     }
 
     /// Returns all fields in the order of [`Self::write_tile`].
-    pub fn fields(&self) -> impl Iterator<Item = &Field> {
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = &Field> {
         self.fields.iter().map(|writer| &writer.field)
-    }
-
-    /// Checks that there is one column per field, each with this number of cells. The columns are in the
-    /// order of the iterator.
-    pub fn check<'a>(
-        &self,
-        fields: impl ExactSizeIterator<Item = usize>,
-        columns: &'a [TileBuffers],
-        cells: usize,
-    ) -> Result<()> {
-        if columns.len() != fields.len() {
-            let expected = fields.len();
-            let fault = Fault::new("number of columns", columns.len(), expected);
-            return Err(self.target.invalid(fault));
-        }
-        let mut checked = fields.zip(columns);
-        let check = |(index, column): (usize, &'a TileBuffers)| {
-            check_cells(&self.fields[index].field, column, cells)
-        };
-        checked
-            .try_for_each(check)
-            .map_err(|fault| self.target.invalid(fault))
     }
 
     /// Appends the next tile of a field.

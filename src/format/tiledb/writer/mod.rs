@@ -3,6 +3,7 @@
 //! ```text
 //! ArrayWriter    a new array: schema, enumerations, metadata      __schema, __meta
 //! DenseWriter    a fragment of a dense array, tile by tile        __fragments/<name>
+//! DenseCellWriter   a fragment of a dense array, from cells in any order
 //! SparseWriter   a fragment of a sparse array, from cells in any order
 //!   FragmentWriter   data files, statistics, footer, commit       __commits/<name>.wrt
 //!     FieldWriter        the tiles of one field
@@ -16,20 +17,26 @@
 mod array;
 mod bytes;
 mod dense;
+mod dense_cells;
 mod field;
 mod fragment;
 mod hilbert;
 mod order;
+mod pipeline_text;
+mod record;
 mod schema;
 mod sorter;
 mod sparse;
+mod spool;
 mod statistics;
 mod tile;
 
 pub use array::{ArrayWriter, WriteOptions};
 pub use dense::DenseWriter;
+pub use dense_cells::DenseCellWriter;
 pub use schema::default_fill;
 pub use sparse::SparseWriter;
+pub use spool::CellSpool;
 
 #[cfg(test)]
 mod tests;

@@ -13,8 +13,10 @@ use crate::format::tiledb::schema::Dimension;
 use crate::format::tiledb::value::{Interval, Scalar};
 use crate::format::tiledb::writer::array::{ArrayWriter, WriteOptions, target_of};
 use crate::format::tiledb::writer::bytes::Append;
+use crate::format::tiledb::writer::field::check_columns;
 use crate::format::tiledb::writer::fragment::{Extent, FragmentWriter, Target};
 use crate::format::tiledb::writer::order::CellOrder;
+use crate::format::tiledb::writer::record;
 use crate::format::tiledb::writer::sorter::Sorter;
 use crate::format::tiledb::writer::statistics::TileStatistics;
 
@@ -83,43 +85,18 @@ impl SparseWriter {
     /// Fails if the columns do not all have this number of cells, a coordinate is outside of the domain,
     /// or a temporary file cannot be written.
     pub fn write(&mut self, cells: usize, columns: &[TileBuffers]) -> Result<()> {
-        let fields = self.columns.iter().copied();
-        self.fragment.check(fields, columns, cells)?;
-        let fields: Vec<&Field> = self
-            .columns
-            .iter()
-            .map(|index| self.fragment.field(*index))
-            .collect();
+        let fields = self.columns.iter().map(|index| self.fragment.field(*index));
+        let fields: Vec<&Field> = fields.collect();
+        let fault = |fault: Fault| self.fragment.target().invalid(fault);
+        check_columns(fields.iter().copied(), columns, cells).map_err(fault)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         for cell in 0..cells {
             key.clear();
             value.clear();
-            let bytes = |column: usize| {
-                let field = fields[column];
-                columns[column].cell(cell, field.cell_values, field.datatype.size())
-            };
-            let mut put = || -> Decoded<()> {
-                self.order.put_key(bytes, &mut key)?;
-                for (column, field) in fields.iter().enumerate() {
-                    if field.is_nullable {
-                        value.push(u8::from(!columns[column].is_null(cell)));
-                    }
-                    let bytes = bytes(column);
-                    if field.cell_values.is_variable() {
-                        value.put_u64(bytes.len() as u64);
-                    }
-                    value.put(bytes);
-                }
-                match u32::try_from(value.len().max(key.len())) {
-                    Ok(_) => Ok(()),
-                    Err(_) => Err(Fault::new(
-                        "length of a cell",
-                        value.len(),
-                        "less than 2^32",
-                    )),
-                }
-            };
-            put().map_err(|fault| self.fragment.target().invalid(fault))?;
+            let coordinate = |index: usize| record::cell(fields[index], &columns[index], cell);
+            self.order.put_key(coordinate, &mut key).map_err(fault)?;
+            let columns = fields.iter().copied().zip(columns);
+            record::put(columns, cell, &mut value).map_err(fault)?;
             self.sorter.push(&key, &value)?;
         }
         self.cells += cells as u64;
@@ -138,7 +115,7 @@ impl SparseWriter {
         }
         let fields: Vec<Field> = self.fragment.fields().cloned().collect();
         let mut tiles = Tiles {
-            buffers: fields.iter().map(empty).collect(),
+            buffers: fields.iter().map(record::empty).collect(),
             fragment: self.fragment,
             fields,
             columns: self.columns,
@@ -164,14 +141,6 @@ struct Tiles {
     /// The smallest and largest coordinate of each tile and dimension.
     bounds: Vec<Vec<Interval>>,
     last_key: Vec<u8>,
-}
-
-fn empty(field: &Field) -> TileBuffers {
-    let mut buffers = TileBuffers::default();
-    if field.cell_values.is_variable() {
-        buffers.offsets.push(0);
-    }
-    buffers
 }
 
 impl Tiles {
@@ -200,18 +169,8 @@ impl Tiles {
         let mut value = Fields::new(value);
         for index in &self.columns {
             let (field, buffers) = (&self.fields[*index], &mut self.buffers[*index]);
-            if field.is_nullable {
-                buffers.validity.push(value.u8("validity")?);
-            }
-            let length = match field.cell_values {
-                CellValues::Fixed(_) => field.cell_bytes as u64,
-                CellValues::Variable => value.u64("length of a cell")?,
-            };
-            buffers.values.extend(value.take_u64("cell", length)?);
-            if field.cell_values.is_variable() {
-                buffers.offsets.push(buffers.values.len() as u64);
-            }
-            buffers.cells += 1;
+            let (bytes, is_valid) = record::take(field, &mut value)?;
+            record::push(field, bytes, is_valid, buffers);
         }
         Ok(())
     }
@@ -220,14 +179,12 @@ impl Tiles {
     fn duplicate(&self, value: &[u8]) -> Error {
         let target = self.fragment.target();
         let mut value = Fields::new(value);
-        let coordinates = target.schema.dimensions.iter().map(|dimension| {
-            let length = match dimension.cell_values {
-                CellValues::Fixed(_) => dimension.datatype.size() as u64,
-                CellValues::Variable => value.u64("length of a cell")?,
-            };
-            let bytes = value.take_u64("cell", length)?;
-            Ok(match dimension.cell_values {
-                CellValues::Fixed(_) => Scalar::from_bytes(dimension.datatype, bytes),
+        let dimensions = self.columns.iter().take(target.schema.dimensions.len());
+        let coordinates = dimensions.map(|index| {
+            let field = &self.fields[*index];
+            let (bytes, _) = record::take(field, &mut value)?;
+            Ok(match field.cell_values {
+                CellValues::Fixed(_) => Scalar::from_bytes(field.datatype, bytes),
                 CellValues::Variable => None,
             }
             .unwrap_or_else(|| Scalar::Bytes(bytes.to_vec()))
@@ -261,7 +218,7 @@ impl Tiles {
             });
         self.bounds.push(bounds.collect());
         for (index, field) in self.fields.iter().enumerate() {
-            let cells = std::mem::replace(&mut self.buffers[index], empty(field));
+            let cells = std::mem::replace(&mut self.buffers[index], record::empty(field));
             let statistics = TileStatistics::new(field, &cells);
             self.fragment.write_tile(index, &cells, &statistics)?;
         }

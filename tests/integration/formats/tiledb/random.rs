@@ -7,9 +7,10 @@ use std::sync::Arc;
 use tet_sql::Error;
 use tet_sql::format::io::storage::Access;
 use tet_sql::format::tiledb::{
-    ArrayWriter, Attribute, CellValues, DataOrder, Datatype, DenseWriter, Dimension, EncryptionKey,
-    Filter, IndexBox, Interval, Layout, OpenOptions, Pipeline, Representation, Scalar, Schema,
-    SparseWriter, TileBuffers, TileDbArray, WriteOptions, default_fill,
+    ArrayWriter, Attribute, CellValues, DataOrder, Datatype, DenseCellWriter, DenseWriter,
+    Dimension, EncryptionKey, Filter, IndexBox, Interval, Layout, OpenOptions, Pipeline,
+    Representation, Scalar, Schema, SparseWriter, TileBuffers, TileDbArray, WriteOptions,
+    default_fill,
 };
 
 /// A generator of numbers that are the same in every run.
@@ -442,6 +443,10 @@ impl RandomArray {
             let array = self.open(path)?;
             match self.schema.is_sparse {
                 true => write_sparse(SparseWriter::append(&array, &options)?, write)?,
+                false if index == 1 => {
+                    let writer = DenseCellWriter::append(&array, &options)?;
+                    write_dense_cells(writer, &self.schema, write)?;
+                }
                 false => {
                     let cells = write.cells.clone();
                     write_dense(DenseWriter::append(&array, cells, &options)?, write)?;
@@ -566,6 +571,41 @@ fn write_dense(mut writer: DenseWriter, write: &Write) -> Result<(), Error> {
         writer.write(&take(&write.columns, &rows))?;
     }
     writer.finish().map(drop)
+}
+
+/// Writes the cells of a dense array in another order, with their coordinates.
+fn write_dense_cells(
+    mut writer: DenseCellWriter,
+    schema: &Schema,
+    write: &Write,
+) -> Result<(), Error> {
+    let indices = super::rows::indices(&write.cells);
+    let mut columns = Vec::new();
+    for (axis, dimension) in schema.dimensions.iter().enumerate() {
+        let low = match dimension.domain.clone().unwrap().low {
+            Scalar::Signed(low) => low,
+            Scalar::Unsigned(low) => low as i64,
+            other => panic!("{other:?}"),
+        };
+        let mut column = TileBuffers {
+            cells: write.count,
+            ..TileBuffers::default()
+        };
+        for index in &indices {
+            put_value(
+                dimension.datatype,
+                low + index[axis] as i64,
+                &mut column.values,
+            );
+        }
+        columns.push(column);
+    }
+    columns.extend(write.columns.iter().cloned());
+    let rows: Vec<usize> = (0..write.count).rev().collect();
+    for rows in rows.chunks(7) {
+        writer.write(rows.len(), &take(&columns, rows))?;
+    }
+    writer.finish(true).map(drop)
 }
 
 /// Returns some rows of columns.

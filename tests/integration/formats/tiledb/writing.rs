@@ -8,9 +8,10 @@ use serde_json::json;
 use tet_sql::Error;
 use tet_sql::format::io::storage::Access;
 use tet_sql::format::tiledb::{
-    ArrayWriter, Attribute, CellValues, DataOrder, Datatype, DenseWriter, Dimension, EncryptionKey,
-    Enumeration, Filter, IndexBox, Interval, Layout, MetadataValue, OpenOptions, Pipeline, Scalar,
-    Schema, SparseWriter, TileBuffers, TileDbArray, WriteOptions, default_fill,
+    ArrayWriter, Attribute, CellValues, DataOrder, Datatype, DenseCellWriter, DenseWriter,
+    Dimension, EncryptionKey, Enumeration, Filter, IndexBox, Interval, Layout, MetadataValue,
+    OpenOptions, Pipeline, Scalar, Schema, SparseWriter, TileBuffers, TileDbArray, WriteOptions,
+    default_fill,
 };
 
 use super::random::RandomArray;
@@ -455,4 +456,58 @@ fn cells_that_are_refused() {
     let error = writer.write(&[integers(0..5)]).unwrap_err().to_string();
     assert!(error.contains("all tiles are written"), "{error}");
     assert!(SparseWriter::new(&array).is_err());
+}
+
+#[test]
+fn cells_of_dense_arrays_in_any_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("array");
+    let options = WriteOptions::default();
+    let array = ArrayWriter::create(&path, schema(false), &[], &options).unwrap();
+    let mut writer = DenseCellWriter::new(&array).unwrap();
+    writer
+        .write(2, &[integers([25, 8]), integers([1, 2])])
+        .unwrap();
+    writer.write(1, &[integers([9]), integers([3])]).unwrap();
+    // Cells in between get the fill value.
+    writer.finish(false).unwrap().unwrap();
+    array.finish().unwrap();
+    let values = |path: &Path| -> Vec<(i64, i64)> {
+        let rows = rows::read(&open(path).unwrap(), true).unwrap().rows;
+        let number = |value: &serde_json::Value| value.as_i64().unwrap();
+        rows.iter()
+            .map(|row| (number(&row[0]), number(&row[1])))
+            .collect()
+    };
+    let mut expected: Vec<(i64, i64)> = (8..=25).map(|cell| (cell, i64::from(i32::MIN))).collect();
+    (expected[0].1, expected[1].1, expected[17].1) = (2, 3, 1);
+    assert_eq!(values(&path), expected);
+
+    let array = open(&path).unwrap();
+    let write = |columns: &[TileBuffers]| -> Result<Option<String>, Error> {
+        let mut writer = DenseCellWriter::append(&array, &options)?;
+        writer.write(columns[0].cells, columns)?;
+        writer.finish(true)
+    };
+    for (columns, message) in [
+        (
+            [integers([3, 5]), integers([0, 0])],
+            "2 cells are given of the 3 cells in the box [3 to 5]",
+        ),
+        (
+            [integers([3, 4, 3]), integers([0, 0, 0])],
+            "two cells have the coordinates [3]",
+        ),
+        (
+            [integers([0]), integers([0])],
+            "coordinate is 0, of dimension \"d\", expected 1 to 100",
+        ),
+    ] {
+        let error = write(&columns).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+    write(&[integers([11, 10]), integers([7, 6])]).unwrap();
+    (expected[2].1, expected[3].1) = (6, 7);
+    assert_eq!(values(&path), expected);
+    assert_eq!(write(&[integers([]), integers([])]).unwrap(), None);
 }
