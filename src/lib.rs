@@ -133,6 +133,8 @@ pub use provider::catalog::settings::options::ArrayOptions;
 pub use provider::catalog::table::ArrayTable;
 #[cfg(feature = "proto")]
 pub use provider::codec::ArrayPlanCodec;
+#[cfg(feature = "tiledb")]
+pub use provider::copy::insert_into_tiledb;
 pub use provider::source::container::{Container, ContainerSummary, TableEntry, TableRole};
 #[cfg(feature = "sql")]
 pub use provider::sql::using_keys::create_logical_plan;

@@ -24,6 +24,8 @@ use crate::provider::catalog::table::ArrayTable;
 use crate::provider::catalog::url_catalogs::UrlCatalogs;
 #[cfg(feature = "tatami")]
 use crate::provider::copy::DocumentFormatFactory;
+#[cfg(feature = "tiledb")]
+use crate::provider::copy::TileDbFormatFactory;
 use crate::provider::copy::{ArrayFormatFactory, RowFormatFactory};
 use crate::provider::functions;
 use crate::provider::functions::bounded::bounded;
@@ -184,6 +186,8 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     let of_rows = of_rows.map(|format| -> Arc<dyn FileFormatFactory> { Arc::new(format) });
     #[cfg(feature = "tatami")]
     let of_rows = of_rows.chain([Arc::new(DocumentFormatFactory) as _]);
+    #[cfg(feature = "tiledb")]
+    let of_rows = of_rows.chain([Arc::new(TileDbFormatFactory) as _]);
     for format in ours.chain(of_rows) {
         // Registering with `overwrite` never fails.
         let _ = ctx.state_ref().write().register_file_format(format, true);

@@ -28,6 +28,8 @@ mod row_formats;
 mod sink;
 mod spool;
 mod target;
+#[cfg(feature = "tiledb")]
+mod tiledb;
 
 #[cfg(feature = "cli")]
 pub(in crate::provider) use axes::FinishedAxis;
@@ -42,3 +44,7 @@ pub(in crate::provider) use row_formats::RowFormatFactory;
 pub(in crate::provider) use row_formats::parquet_columns;
 #[cfg(feature = "cli")]
 pub(in crate::provider) use target::{CoordinateDataset, chunk_shape};
+#[cfg(feature = "tiledb")]
+pub(in crate::provider) use tiledb::TileDbFormatFactory;
+#[cfg(feature = "tiledb")]
+pub use tiledb::insert_into_tiledb;

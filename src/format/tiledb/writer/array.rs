@@ -1,7 +1,7 @@
 //! New arrays, and metadata of arrays.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -89,8 +89,7 @@ impl ArrayWriter {
                 dimension.filters = schema.coordinate_filters.clone();
             }
         }
-        let fault = |fault: Fault| Error::invalid(path, fault.to_string());
-        schema::check(&schema).map_err(fault)?;
+        schema.check_new(path)?;
         let directory = create_directory_beside(path)?;
         let root = directory.path();
         for name in DIRECTORIES {
@@ -154,6 +153,16 @@ impl ArrayWriter {
         // The directory is the array now, and no longer temporary.
         self.directory.keep();
         Ok(())
+    }
+}
+
+impl Schema {
+    /// Checks that the schema is one of a new array that can be written. Errors name the path.
+    ///
+    /// # Errors
+    /// Like [`ArrayWriter::create`].
+    pub fn check_new(&self, path: &Path) -> Result<()> {
+        schema::check(self).map_err(|fault| Error::invalid(path, fault.to_string()))
     }
 }
 

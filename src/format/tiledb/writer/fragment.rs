@@ -11,7 +11,7 @@ use crate::format::hold_removal;
 use crate::format::io::target::{TemporaryDirectory, create_directory, sync_name};
 use crate::format::tiledb::buffers::TileBuffers;
 use crate::format::tiledb::codecs::{Encoder, EncryptionKey};
-use crate::format::tiledb::fault::{Decoded, Fault};
+use crate::format::tiledb::fault::Decoded;
 use crate::format::tiledb::fragment::{Field, FieldKind};
 use crate::format::tiledb::schema::Schema;
 use crate::format::tiledb::value::Interval;
@@ -154,11 +154,6 @@ impl FragmentWriter {
         writer.flush().map_err(|error| target.locate(error))?;
         self.tiles = self.tiles.max(writer.fixed.offsets.len() as u64);
         Ok(())
-    }
-
-    /// The number of tiles.
-    pub fn tiles(&self) -> u64 {
-        self.tiles
     }
 
     /// Writes the metadata and commits the fragment. Returns its name.

@@ -1,0 +1,183 @@
+//! `INSERT INTO` a TileDB array.
+
+use std::fmt::{self, Formatter};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::common::{Result, plan_err};
+use datafusion::datasource::sink::{DataSink, DataSinkExec};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
+use futures::StreamExt;
+
+use crate::error::Error;
+use crate::format::tiledb::{
+    DenseCellWriter, SparseWriter, TileBuffers, TileDbArray, WriteOptions,
+};
+use crate::provider::copy::tiledb::columns::{StoredColumn, ordinals};
+use crate::provider::copy::tiledb::sink::{in_background, reserve};
+
+/// Returns a plan that adds the rows of `input` to a TileDB array, as one fragment. A table of the array
+/// returns it from `TableProvider::insert_into`.
+///
+/// The columns of `input` are those of the table. `columns` are their indices: of each dimension and then
+/// of each attribute, in the order of the array's schema.
+///
+/// # Errors
+/// Fails if the operation is not `INSERT INTO`, or an attribute has an enumeration of values other than
+/// texts. The plan fails if a value cannot be stored, or if the rows of a dense array are not all cells of
+/// a box.
+pub fn insert_into_tiledb(
+    array: &Arc<TileDbArray>,
+    columns: &[usize],
+    input: Arc<dyn ExecutionPlan>,
+    operation: InsertOp,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if operation != InsertOp::Append {
+        return plan_err!(
+            "{}: rows can only be added to an array, with INSERT INTO",
+            array.path().display()
+        );
+    }
+    let sink = InsertSink::try_new(Arc::clone(array), columns, input.schema())?;
+    Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+}
+
+/// Adds rows to an array.
+#[derive(Debug)]
+struct InsertSink {
+    array: Arc<TileDbArray>,
+    schema: SchemaRef,
+    /// The dimensions, followed by the attributes.
+    columns: Arc<Vec<StoredColumn>>,
+}
+
+impl InsertSink {
+    fn try_new(array: Arc<TileDbArray>, columns: &[usize], schema: SchemaRef) -> Result<Self> {
+        let stored = array.schema();
+        let fields = stored.dimensions.len() + stored.attributes.len();
+        if columns.len() != fields || columns.iter().any(|index| *index >= schema.fields().len()) {
+            return plan_err!(
+                "{}: {} columns are given for {fields} dimensions and attributes",
+                array.path().display(),
+                columns.len()
+            );
+        }
+        let dimensions = stored.dimensions.iter().map(|dimension| StoredColumn {
+            name: dimension.name.clone(),
+            index: 0,
+            datatype: dimension.datatype,
+            cell_values: dimension.cell_values,
+            is_nullable: false,
+            is_dimension: true,
+            enumeration: None,
+        });
+        let mut all: Vec<StoredColumn> = dimensions.collect();
+        for (index, attribute) in stored.attributes.iter().enumerate() {
+            let enumeration = match array.enumeration(index)? {
+                None => None,
+                Some(enumeration) => match ordinals(&enumeration) {
+                    Some(ordinals) => Some(Arc::new(ordinals)),
+                    None => {
+                        return plan_err!(
+                            "{}: attribute {:?} has an enumeration of {} values; rows are added only to arrays whose \
+                             enumerations are texts",
+                            array.path().display(),
+                            attribute.name,
+                            enumeration.datatype
+                        );
+                    }
+                },
+            };
+            all.push(StoredColumn {
+                name: attribute.name.clone(),
+                index: 0,
+                datatype: attribute.datatype,
+                cell_values: attribute.cell_values,
+                is_nullable: attribute.is_nullable,
+                is_dimension: false,
+                enumeration,
+            });
+        }
+        for (column, index) in all.iter_mut().zip(columns) {
+            column.index = *index;
+        }
+        Ok(Self {
+            array,
+            schema,
+            columns: Arc::new(all),
+        })
+    }
+}
+
+/// A fragment under construction.
+enum FragmentWriter {
+    Dense(DenseCellWriter),
+    Sparse(SparseWriter),
+}
+
+impl FragmentWriter {
+    fn create(array: &TileDbArray, options: &WriteOptions) -> Result<Self, Error> {
+        match array.schema().is_sparse {
+            true => SparseWriter::append(array, options).map(Self::Sparse),
+            false => DenseCellWriter::append(array, options).map(Self::Dense),
+        }
+    }
+
+    fn write(&mut self, cells: usize, columns: &[TileBuffers]) -> Result<(), Error> {
+        match self {
+            Self::Dense(writer) => writer.write(cells, columns),
+            Self::Sparse(writer) => writer.write(cells, columns),
+        }
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        match self {
+            Self::Dense(writer) => writer.finish(true).map(drop),
+            Self::Sparse(writer) => writer.finish().map(drop),
+        }
+    }
+}
+
+impl DisplayAs for InsertSink {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "TileDbInsert: {}", self.array.path().display())
+    }
+}
+
+#[async_trait]
+impl DataSink for InsertSink {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    async fn write_all(
+        &self,
+        mut data: SendableRecordBatchStream,
+        context: &Arc<TaskContext>,
+    ) -> Result<u64> {
+        let memory = reserve(context)?;
+        let options = WriteOptions {
+            sort_memory: memory.size(),
+            ..WriteOptions::default()
+        };
+        let mut writer = FragmentWriter::create(&self.array, &options)?;
+        let mut rows = 0;
+        while let Some(batch) = data.next().await {
+            let batch = batch?;
+            rows += batch.num_rows() as u64;
+            let columns = Arc::clone(&self.columns);
+            writer = in_background(move || {
+                let cells = columns.iter();
+                let cells = cells.map(|column| column.cells(batch.column(column.index)));
+                writer.write(batch.num_rows(), &cells.collect::<Result<Vec<_>>>()?)?;
+                Ok(writer)
+            })
+            .await?;
+        }
+        in_background(move || Ok(writer.finish()?)).await?;
+        Ok(rows)
+    }
+}

@@ -1,0 +1,82 @@
+//! `COPY (SELECT ...) TO 'points' STORED AS TILEDB`: writes the rows of a query as a TileDB array, and
+//! `INSERT INTO` an array: adds a fragment.
+//!
+//! ```text
+//! rows ──convert──> cells ──spool──> domain known ──> schema ──> sorted cells ──> fragment ──> commit
+//! ```
+//!
+//! The domain of a new array is known only after the last row. Inserted rows need no spool.
+
+mod columns;
+mod insert;
+mod options;
+mod sink;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::Session;
+use datafusion::common::{GetExt, Result};
+use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
+use datafusion::datasource::sink::DataSink;
+use datafusion::physical_expr::LexRequirement;
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::provider::copy::format::{CopyFormat, CopyTarget};
+use crate::provider::copy::tiledb::options::TileDbOptions;
+use crate::provider::copy::tiledb::sink::TileDbSink;
+
+pub use insert::insert_into_tiledb;
+
+/// The file name extension, and the keyword after `STORED AS`.
+const EXTENSION: &str = "tiledb";
+
+/// The factory that makes `COPY ... TO 'points.tiledb'` work.
+#[derive(Debug)]
+pub(in crate::provider) struct TileDbFormatFactory;
+
+impl GetExt for TileDbFormatFactory {
+    fn get_ext(&self) -> String {
+        EXTENSION.to_string()
+    }
+}
+
+impl FileFormatFactory for TileDbFormatFactory {
+    fn create(
+        &self,
+        _state: &dyn Session,
+        format_options: &HashMap<String, String>,
+    ) -> Result<Arc<dyn FileFormat>> {
+        let options = TileDbOptions::parse(format_options)?;
+        Ok(Arc::new(CopyFormat(options)))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(CopyFormat(TileDbOptions::default()))
+    }
+}
+
+impl CopyTarget for TileDbOptions {
+    const NOT_LISTED: &'static str = "TileDB arrays cannot be read as listing tables; use CREATE EXTERNAL TABLE ... \
+                                      STORED AS TILEDB, or FROM 'points.tiledb'";
+    const COMPRESSED: &'static str =
+        "a TileDB array compresses its tiles: OPTIONS (filters 'zstd')";
+    const PARTITIONED: &'static str =
+        "an array is written as one directory, without PARTITIONED BY";
+
+    fn extension(&self) -> String {
+        EXTENSION.to_string()
+    }
+
+    fn sink(
+        &self,
+        path: PathBuf,
+        schema: &SchemaRef,
+        input: &Arc<dyn ExecutionPlan>,
+    ) -> Result<(Arc<dyn DataSink>, Option<LexRequirement>)> {
+        let sink = TileDbSink::try_new(path, schema, input, self.clone())?;
+        Ok((Arc::new(sink), None))
+    }
+}
