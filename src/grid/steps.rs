@@ -6,7 +6,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
-/// Evenly spaced coordinates of an integer, date or timestamp type: `start`, `start + step`, ...
+/// Evenly spaced coordinates of an integer, date, timestamp or duration type: `start`, `start + step`, ...
 ///
 /// ```
 /// use arrow::datatypes::{DataType, TimeUnit};
@@ -26,16 +26,16 @@ pub struct Steps {
     length: u64,
 }
 
-/// Returns the min and max number that an integer, date or timestamp type stores; `None` for other
+/// Returns the min and max number that an integer, date, timestamp or duration type stores; `None` for other
 /// types.
 pub fn stored_limits(data_type: &DataType) -> Option<(i128, i128)> {
-    use DataType::{Date32, Date64, Int8, Int16, Int32, Int64, Timestamp};
+    use DataType::{Date32, Date64, Duration, Int8, Int16, Int32, Int64, Timestamp};
     use DataType::{UInt8, UInt16, UInt32, UInt64};
     Some(match data_type {
         Int8 => (i8::MIN.into(), i8::MAX.into()),
         Int16 => (i16::MIN.into(), i16::MAX.into()),
         Int32 | Date32 => (i32::MIN.into(), i32::MAX.into()),
-        Int64 | Date64 | Timestamp(..) => (i64::MIN.into(), i64::MAX.into()),
+        Int64 | Date64 | Timestamp(..) | Duration(_) => (i64::MIN.into(), i64::MAX.into()),
         UInt8 => (0, u8::MAX.into()),
         UInt16 => (0, u16::MAX.into()),
         UInt32 => (0, u32::MAX.into()),
@@ -55,12 +55,16 @@ macro_rules! collect_steps {
             Timestamp(arrow::datatypes::TimeUnit::Second, _) => TimestampSecondType,
             Timestamp(arrow::datatypes::TimeUnit::Millisecond, _) => TimestampMillisecondType,
             Timestamp(arrow::datatypes::TimeUnit::Microsecond, _) => TimestampMicrosecondType,
-            Timestamp(arrow::datatypes::TimeUnit::Nanosecond, _) => TimestampNanosecondType)
+            Timestamp(arrow::datatypes::TimeUnit::Nanosecond, _) => TimestampNanosecondType,
+            Duration(arrow::datatypes::TimeUnit::Second) => DurationSecondType,
+            Duration(arrow::datatypes::TimeUnit::Millisecond) => DurationMillisecondType,
+            Duration(arrow::datatypes::TimeUnit::Microsecond) => DurationMicrosecondType,
+            Duration(arrow::datatypes::TimeUnit::Nanosecond) => DurationNanosecondType)
     };
     (@types $steps:expr, $at:ident => $values:expr,
-        $($name:ident $(($unit:pat, $zone:pat))? => $type:ident),*) => {
+        $($name:ident $(($($part:pat),+))? => $type:ident),*) => {
         match $steps.data_type() {
-            $(arrow::datatypes::DataType::$name $(($unit, $zone))? => {
+            $(arrow::datatypes::DataType::$name $(($($part),+))? => {
                 type Native =
                     <arrow::datatypes::$type as arrow::datatypes::ArrowPrimitiveType>::Native;
                 // Every coordinate fits into the type, so arithmetic that wraps is exact.
@@ -84,10 +88,11 @@ pub(super) use collect_steps;
 
 impl Steps {
     /// Returns `length` coordinates from `start` on, in steps of `step`, as the numbers that the
-    /// type stores: days for Date32, milliseconds for Date64, units since 1970 for timestamps.
+    /// type stores: days for Date32, milliseconds for Date64, units since 1970 for timestamps, units for
+    /// durations.
     ///
     /// # Errors
-    /// Fails if the type is not an integer, date or timestamp, if the step is zero, or if a
+    /// Fails if the type is not an integer, date, timestamp or duration, if the step is zero, or if a
     /// coordinate does not fit into the type.
     pub fn try_new(
         data_type: DataType,

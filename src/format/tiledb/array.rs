@@ -25,7 +25,7 @@ pub struct OpenOptions {
     pub timestamp_start: u64,
     /// The last timestamp to read, in milliseconds since 1970; by default, the current time.
     pub timestamp_end: Option<u64>,
-    /// The key of an encrypted array or group.
+    /// The key of an encrypted array or group. Other arrays are read without it.
     pub key: Option<EncryptionKey>,
 }
 
@@ -117,6 +117,11 @@ impl TileDbArray {
             };
             return Err(at(fault));
         };
+        // An array that is not encrypted needs no key.
+        let key = match key {
+            Some(key) => files::is_encrypted(&directory.join(&schema_name))?.then_some(key),
+            None => None,
+        };
         let mut schemas = Schemas {
             directory,
             key,
@@ -142,7 +147,7 @@ impl TileDbArray {
         let mut array = Self {
             path: path.to_path_buf(),
             window,
-            key: options.key.clone(),
+            key: key.cloned(),
             schema_name,
             fragments,
             deletes: commits.deletes,

@@ -37,6 +37,11 @@ impl DenseReader {
         }
     }
 
+    /// The number of stored bytes that were read since the reader was created.
+    pub fn bytes_read(&self) -> u64 {
+        self.tiles.bytes_read()
+    }
+
     /// Reads an attribute of the array's schema in one of the array's windows. Cells that no fragment
     /// holds have the attribute's fill value, or are null.
     pub fn read(

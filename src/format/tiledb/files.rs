@@ -45,6 +45,12 @@ pub(crate) fn read_generic(path: &Path, key: Option<&EncryptionKey>) -> Result<V
     Ok(payload)
 }
 
+/// Returns `true` if a file that is one generic tile is encrypted.
+pub(crate) fn is_encrypted(path: &Path) -> Result<bool> {
+    let encrypted = tile::is_encrypted(&read(path)?);
+    encrypted.map_err(|fault| fault.at(ErrorLocation::file(path)))
+}
+
 /// Returns `true` if a name from a file names an entry of a directory, and not a path out of it.
 pub(crate) fn is_entry_name(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\\', '\0'])

@@ -43,6 +43,7 @@ mod schema;
 mod sparse;
 mod tile;
 mod value;
+mod verify;
 mod writer;
 
 pub use array::{OpenOptions, TileDbArray};
@@ -54,6 +55,7 @@ pub use datatype::{CellValues, Datatype, Layout, Representation};
 pub use dense::{Grid, IndexBox, Window, WindowRegion, WindowSource};
 pub use dense_reader::DenseReader;
 pub use enumeration::Enumeration;
+pub(crate) use fragment::MAX_TILE_CELLS;
 pub use fragment::{
     Coordinates, Field, FieldKind, FieldStatistics, Fragment, TileBounds, TileSummary, TileValues,
 };
@@ -65,6 +67,7 @@ pub use reader::TileReader;
 pub use schema::{Attribute, DataOrder, Dimension, DimensionLabel, Schema};
 pub use sparse::SparseReader;
 pub use value::{Interval, Scalar};
+pub use verify::{Verification, verify};
 pub use writer::{
     ArrayWriter, CellSpool, DenseCellWriter, DenseWriter, SparseWriter, WriteOptions, default_fill,
 };

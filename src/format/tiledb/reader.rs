@@ -19,6 +19,7 @@ pub struct TileReader {
     codecs: Codecs,
     region: Region,
     offsets: Vec<u8>,
+    bytes_read: u64,
 }
 
 /// The positions in a tile of the first bytes of a part of it.
@@ -29,6 +30,11 @@ pub(crate) struct Starts {
 }
 
 impl TileReader {
+    /// The number of stored bytes that were read since the reader was created.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
     /// Reads all cells of a field in a tile, in the order in which they are stored.
     ///
     /// Dense tiles include their padding: cells outside of the fragment's domain, whose values have
@@ -154,6 +160,7 @@ impl TileReader {
         texts: Option<(usize, &mut Vec<u64>)>,
     ) -> Result<usize> {
         let (storage, range) = fragment.tile_range(field, file, tile)?;
+        self.bytes_read += range.end.saturating_sub(range.start);
         let stored = self.region.read(storage, fragment.access(), range)?;
         let key = fragment.key();
         let codecs = &mut self.codecs;

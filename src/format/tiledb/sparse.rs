@@ -56,6 +56,11 @@ impl SparseReader {
         })
     }
 
+    /// The number of stored bytes that were read since the reader was created.
+    pub fn bytes_read(&self) -> u64 {
+        self.tiles.bytes_read()
+    }
+
     /// Reads the coordinates of all cells of a tile in one dimension.
     pub fn dimension(
         &mut self,

@@ -200,6 +200,13 @@ impl GenericHeader {
     }
 }
 
+/// Returns `true` if the generic tile at the start of `bytes` is encrypted.
+pub(crate) fn is_encrypted(bytes: &[u8]) -> Decoded<bool> {
+    let mut fields = Fields::new(bytes);
+    let header = fields.take("header of a generic tile", GENERIC_HEADER_BYTES)?;
+    Ok(GenericHeader::parse(header)?.is_encrypted)
+}
+
 /// Decodes a generic tile at the start of `bytes`, and returns the bytes behind it too.
 pub(crate) fn decode_generic<'a>(
     codecs: &mut Codecs,

@@ -5,3 +5,5 @@ pub(crate) mod file_kind;
 pub mod registry;
 #[cfg(feature = "tatami")]
 pub(in crate::provider) mod tatami;
+#[cfg(feature = "tiledb")]
+pub(in crate::provider) mod tiledb;

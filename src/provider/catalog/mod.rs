@@ -6,7 +6,7 @@ pub(crate) mod location;
 pub mod many_files;
 pub(crate) mod names;
 pub(crate) mod open;
-#[cfg(feature = "proto")]
+#[cfg(any(feature = "proto", feature = "tiledb"))]
 pub(crate) mod reopen;
 pub mod schema;
 pub mod session;

@@ -15,6 +15,8 @@ use crate::error::Error;
 use crate::provider::adapters::registry::FormatRegistry;
 #[cfg(feature = "tatami")]
 use crate::provider::adapters::tatami;
+#[cfg(feature = "tiledb")]
+use crate::provider::adapters::tiledb;
 use crate::provider::attributes::AttributedResults;
 use crate::provider::catalog::external::{ArrayTableFactory, ArrayUrlFactory, RegularFilesFactory};
 use crate::provider::catalog::schema::ArraySchema;
@@ -206,6 +208,8 @@ pub fn enable_arrays(ctx: SessionContext, defaults: ArrayOptions) -> SessionCont
     introspection::register(&ctx);
     #[cfg(feature = "tatami")]
     tatami::register(&ctx);
+    #[cfg(feature = "tiledb")]
+    tiledb::register(&ctx);
     listing.session_store().with_state(ctx.state_weak_ref());
     ctx
 }

@@ -7,6 +7,7 @@ mod arrays;
 mod copy_blocks;
 mod rows;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -48,6 +49,8 @@ pub struct ConvertOptions {
     pub memory: usize,
     /// The number of threads that read and sort rows.
     pub threads: usize,
+    /// Options for reading the input that only its format has, by name.
+    pub format_options: BTreeMap<String, String>,
 }
 
 impl Default for ConvertOptions {
@@ -62,6 +65,7 @@ impl Default for ConvertOptions {
             overwrite: false,
             memory: MEMORY,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            format_options: BTreeMap::new(),
         }
     }
 }
@@ -92,7 +96,8 @@ impl ConvertOptions {
 
     /// Returns the options for reading array files.
     fn read_options(&self) -> ArrayOptions {
-        let options = ArrayOptions::new().with_unpack(self.unpack);
+        let mut options = ArrayOptions::new().with_unpack(self.unpack);
+        options.format_options.clone_from(&self.format_options);
         match &self.dims {
             Some(dims) => options.with_dims(dims.iter().map(String::as_str)),
             None => options,
@@ -186,8 +191,8 @@ pub async fn convert(
 /// decides only if the content is not recognized.
 fn holds_arrays(path: &Path) -> Result<bool> {
     if let Some(format) = FormatRegistry::default().recognise(path) {
-        // Documents are rows.
-        return Ok(format.name() != "tatami");
+        // Documents are rows, and TileDB arrays may be sparse.
+        return Ok(!["tatami", "tiledb"].contains(&format.name()));
     }
     match FileKind::by_name(path) {
         Some(kind) => Ok(kind.is_array()),

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::FormatRegistry;
 use crate::provider::catalog::session::enable_arrays;
-use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted};
+use crate::provider::convert::{ConvertOptions, ConvertProgress, Converted, split_dataset};
 use crate::provider::copy::{ArrayFormatFactory, CopyOptions, Spelling};
 use crate::provider::error::describe;
 
@@ -49,8 +49,9 @@ pub(super) async fn convert(
         read_options.dataset.clone_from(&options.dataset);
     }
     let ctx = enable_arrays(ctx, read_options);
-    // Documents are rows, but opened by a format of this crate.
-    let is_ours = is_array || FormatRegistry::default().recognise(input).is_some();
+    // Documents and TileDB arrays are converted as rows, but opened by a format of this crate.
+    let path = split_dataset(input).0;
+    let is_ours = is_array || FormatRegistry::default().recognise(&path).is_some();
     let table = match is_ours {
         true => text(input)?.to_string(),
         false => url(input)?,

@@ -190,7 +190,8 @@ pub(crate) fn segments(count: u64) -> impl Iterator<Item = Range<u64>> {
         .map(move |start| start..count.min(start + SEGMENT as u64))
 }
 
-fn pruning_predicate(
+/// Returns the predicate that rules out blocks by their statistics; `None` if there is none.
+pub(crate) fn pruning_predicate(
     predicate: &Arc<dyn PhysicalExpr>,
     schema: &SchemaRef,
 ) -> Option<Arc<PruningPredicate>> {
@@ -299,7 +300,7 @@ impl PruningStatistics for Containers<'_> {
 
 /// Replaces bounds that are zero by `zero`, so that they hold for zeros of both signs. Zone maps
 /// tell -0.0 from 0.0, and so do some of DataFusion's comparisons.
-fn with_zeros(bounds: &ArrayRef, zero: f64) -> ArrayRef {
+pub(crate) fn with_zeros(bounds: &ArrayRef, zero: f64) -> ArrayRef {
     fn replace<T: ArrowPrimitiveType>(bounds: &ArrayRef, zero: T::Native) -> ArrayRef
     where
         T::Native: PartialEq + Default,

@@ -344,7 +344,7 @@ fn is_float_zero(literal: &ScalarValue) -> bool {
     )
 }
 
-/// Returns the number by which a literal integer, decimal, date or timestamp is stored.
+/// Returns the number by which a literal integer, decimal, date, timestamp or duration is stored.
 pub(crate) fn stored_number(literal: &ScalarValue) -> Option<i128> {
     Some(match literal {
         ScalarValue::Int8(Some(number)) => (*number).into(),
@@ -355,7 +355,11 @@ pub(crate) fn stored_number(literal: &ScalarValue) -> Option<i128> {
         | ScalarValue::TimestampSecond(Some(number), _)
         | ScalarValue::TimestampMillisecond(Some(number), _)
         | ScalarValue::TimestampMicrosecond(Some(number), _)
-        | ScalarValue::TimestampNanosecond(Some(number), _) => (*number).into(),
+        | ScalarValue::TimestampNanosecond(Some(number), _)
+        | ScalarValue::DurationSecond(Some(number))
+        | ScalarValue::DurationMillisecond(Some(number))
+        | ScalarValue::DurationMicrosecond(Some(number))
+        | ScalarValue::DurationNanosecond(Some(number)) => (*number).into(),
         ScalarValue::UInt8(Some(number)) => (*number).into(),
         ScalarValue::UInt16(Some(number)) => (*number).into(),
         ScalarValue::UInt32(Some(number)) => (*number).into(),

@@ -48,6 +48,9 @@ impl ArrayScan {
         let mut parts = vec![(self.source.format(), self.source.name().to_string())];
         let list = self.blocks.list();
         parts.extend(list.slice().map(|slice| ("slice", slice)));
+        if let Some((name, selected, all)) = list.parts() {
+            parts.push((name, format!("{selected} of {all}")));
+        }
         let total = list.total();
         let read = self.blocks_read();
         let count = |count: Option<u64>| count.map_or("2^64 or more".into(), |n| n.to_string());

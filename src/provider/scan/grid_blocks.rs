@@ -4,8 +4,9 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, BooleanArray, UInt64Array};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, UInt64Array};
 use arrow::compute::{sum, take};
+use arrow::datatypes::{DataType, Int64Type, UInt64Type};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
@@ -153,6 +154,8 @@ impl GridBlocks {
         }
         let (mut min, mut max) = (Vec::new(), Vec::new());
         let mut nulls = 0;
+        let mut total = None;
+        let mut is_summed = true;
         for blocks in segments(count) {
             let blocks: Vec<u64> = blocks.collect();
             let known = self.chunk_statistics(attribute, &blocks, options)?;
@@ -160,6 +163,15 @@ impl GridBlocks {
                 return Ok(None);
             };
             nulls += sum(&known.nulls).unwrap_or(0);
+            match known.sums.as_ref().and_then(total_of) {
+                Some(sums) => {
+                    total = Some(match total {
+                        None => sums,
+                        Some(total) => i128::saturating_add(total, sums),
+                    });
+                }
+                None => is_summed = false,
+            }
             min.push(fold(&known.min, false)?);
             max.push(fold(&known.max, true)?);
         }
@@ -178,8 +190,26 @@ impl GridBlocks {
             null_count: usize::try_from(nulls).map_or(Precision::Absent, Precision::Exact),
             min_value: extreme(min, false)?,
             max_value: extreme(max, true)?,
+            sum_value: match total.filter(|_| is_summed) {
+                Some(total) => self.sum_of(attribute, total),
+                None => Precision::Absent,
+            },
             ..ColumnStatistics::new_unknown()
         }))
+    }
+
+    /// Returns the sum of integers as a statistic, in the type of SQL's `sum`.
+    fn sum_of(&self, attribute: usize, total: i128) -> Precision<ScalarValue> {
+        let data_type = self.grid.attributes()[attribute].data_type();
+        let sum = match data_type.is_unsigned_integer() {
+            true => u64::try_from(total)
+                .ok()
+                .map(|total| ScalarValue::UInt64(Some(total))),
+            false => i64::try_from(total)
+                .ok()
+                .map(|total| ScalarValue::Int64(Some(total))),
+        };
+        sum.map_or(Precision::Absent, Precision::Exact)
     }
 
     /// Returns `true` if there are statistics of an attribute and they are worth reading. Zone maps
@@ -460,5 +490,23 @@ impl BlockList for GridBlocks {
         Ok(Box::new(GridReader::try_new(
             self, columns, max_rows, options,
         )?))
+    }
+}
+
+/// Returns the total of sums of integers; `None` if one is unknown, or if they are not integers.
+fn total_of(sums: &ArrayRef) -> Option<i128> {
+    if sums.null_count() > 0 {
+        return None;
+    }
+    match sums.data_type() {
+        DataType::Int64 => {
+            let sums = sums.as_primitive::<Int64Type>().values();
+            Some(sums.iter().copied().map(i128::from).sum())
+        }
+        DataType::UInt64 => {
+            let sums = sums.as_primitive::<UInt64Type>().values();
+            Some(sums.iter().copied().map(i128::from).sum())
+        }
+        _ => None,
     }
 }

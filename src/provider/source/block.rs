@@ -163,6 +163,12 @@ pub trait BlockList: Debug + Send + Sync {
         None
     }
 
+    /// The parts of the table that hold the blocks, as EXPLAIN shows them: their name, the number of
+    /// them that may have a selected row, and the number of all. `None` for a table without parts.
+    fn parts(&self) -> Option<(&'static str, usize, usize)> {
+        None
+    }
+
     /// The names of what prunes blocks, in EXPLAIN and in metrics.
     fn pruning_labels(&self) -> PruningLabels {
         PruningLabels::default()

@@ -58,7 +58,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = INFO_EXAMPLES)]
 pub struct InfoArguments {
-    /// A .tet file, a package (X.tet.d), a Zarr directory, a .npy or .npz file
+    /// A .tet file, a package (X.tet.d), a Zarr or TileDB directory, a .npy or .npz file
     pub file: PathBuf,
     /// The datasets (the default)
     #[arg(long)]
@@ -84,6 +84,9 @@ pub struct InfoArguments {
     /// Write the selected sections as JSON
     #[arg(long)]
     pub json: bool,
+    /// File with the key of an encrypted TileDB array
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
 }
 
 const VERIFY_EXAMPLES: &str = "\
@@ -96,7 +99,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub struct VerifyArguments {
-    /// A .tet file, a package (X.tet.d), a Zarr directory, a .npy or .npz file
+    /// A .tet file, a package (X.tet.d), a Zarr or TileDB directory, a .npy or .npz file
     pub file: PathBuf,
     /// Decode every chunk, not only the first 128
     #[arg(long)]
@@ -107,6 +110,9 @@ pub struct VerifyArguments {
     /// Threads that decode [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// File with the key of an encrypted TileDB array
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
 }
 
 const REPAIR_EXAMPLES: &str = "\
@@ -197,6 +203,9 @@ pub struct ConvertArguments {
     /// Replace an existing file
     #[arg(long)]
     pub overwrite: bool,
+    /// File with the key of an encrypted TileDB array
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
 }
 
 /// The encoding of chunks.

@@ -26,6 +26,10 @@ pub fn run(arguments: &ConvertArguments, output: &mut dyn Write) -> Result<bool,
     options.unpack = arguments.unpack;
     options.zone_maps = arguments.zone_maps;
     options.overwrite = arguments.overwrite;
+    if let Some(path) = &arguments.key_file {
+        let path = path.display().to_string();
+        options.format_options.insert("key_file".to_string(), path);
+    }
     options.compression = match (arguments.codec, arguments.level) {
         (Some(Codec::Raw), None) => Some(Compression::Raw),
         (Some(Codec::Raw), Some(_)) => {

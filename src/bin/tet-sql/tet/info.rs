@@ -14,6 +14,8 @@ use super::documents;
 use super::lines::{clean, row, table, write_json};
 use super::listing::{ChunkLine, chunk_table, chunk_values, dataset_table, dataset_values};
 use super::other;
+#[cfg(feature = "tiledb")]
+use super::tiledb;
 
 /// The maximum number of labels shown for an axis.
 const SOME_LABELS: usize = 8;
@@ -54,6 +56,10 @@ pub fn run(arguments: &InfoArguments, output: &mut dyn Write) -> Result<bool, Fa
     #[cfg(feature = "tatami")]
     if let Some(file) = documents::open(&arguments.file)? {
         return documents::info(&file, &sections, most, arguments.json, output);
+    }
+    #[cfg(feature = "tiledb")]
+    if let Some(arrays) = tiledb::open(&arguments.file, arguments.key_file.as_deref())? {
+        return arrays.info(&sections, most, arguments.json, output);
     }
     if let Some(file) = other::open(&arguments.file, "info")? {
         return other::info(&file, &sections, most, arguments.json, output);

@@ -20,6 +20,8 @@ mod lines;
 mod listing;
 mod other;
 mod repair;
+#[cfg(feature = "tiledb")]
+mod tiledb;
 mod verify;
 
 use std::ffi::OsString;

@@ -12,12 +12,18 @@ use super::arguments::VerifyArguments;
 use super::documents;
 use super::lines::{clean, shape, write_json};
 use super::other;
+#[cfg(feature = "tiledb")]
+use super::tiledb;
 
 /// Checks a file and writes the findings. Returns `true` if the file is sound.
 pub fn run(arguments: &VerifyArguments, output: &mut dyn Write) -> Result<bool, Failure> {
     #[cfg(feature = "tatami")]
     if let Some(file) = documents::open(&arguments.file)? {
         return documents::check(&file, arguments.deep, arguments.json, output);
+    }
+    #[cfg(feature = "tiledb")]
+    if let Some(arrays) = tiledb::open(&arguments.file, arguments.key_file.as_deref())? {
+        return arrays.check(arguments.deep, arguments.json, output);
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let options = VerifyOptions {

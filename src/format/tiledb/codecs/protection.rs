@@ -1,12 +1,14 @@
 //! Checksums and encryption.
 
 use std::fmt;
+use std::path::Path;
 
 use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce, Tag};
 use md5::Md5;
 use sha2::{Digest, Sha256};
 
+use crate::error::{Error, Result};
 use crate::format::tiledb::bytes::Fields;
 use crate::format::tiledb::fault::{Decoded, Fault};
 
@@ -27,6 +29,21 @@ impl EncryptionKey {
 
     pub(super) fn bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// Reads the key in a file of 32 bytes. A line break may follow.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, or if it has another length.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = std::fs::read(path).map_err(Error::io(path, "read the key in"))?;
+        let line = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let key = Self::new(&bytes).or_else(|| Self::new(line));
+        key.ok_or_else(|| {
+            let message = format!("has {} bytes, expected a key of 32 bytes", bytes.len());
+            Error::invalid(path, message)
+        })
     }
 
     /// Decrypts one part. `protection` is the initialisation vector and the tag.

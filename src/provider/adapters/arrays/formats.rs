@@ -19,6 +19,8 @@ use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::{Candidate, Format};
 #[cfg(feature = "tatami")]
 use crate::provider::adapters::tatami::TatamiFormat;
+#[cfg(feature = "tiledb")]
+use crate::provider::adapters::tiledb::TileDbFormat;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::container::Container;
 
@@ -34,6 +36,8 @@ pub(in crate::provider) fn built_in() -> Vec<Arc<dyn Format>> {
         Arc::new(NpyFormat),
         #[cfg(feature = "tatami")]
         Arc::new(TatamiFormat),
+        #[cfg(feature = "tiledb")]
+        Arc::new(TileDbFormat),
     ]
 }
 

@@ -97,6 +97,18 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "tet_history()",
         "Steps in the history of files.",
     ),
+    #[cfg(feature = "tiledb")]
+    (
+        "tiledb_at",
+        "tiledb_at('table', time)",
+        "A table over TileDB arrays as of a time.",
+    ),
+    #[cfg(feature = "tiledb")]
+    (
+        "tiledb_fragments",
+        "tiledb_fragments('table')",
+        "Fragments of the TileDB arrays of a table.",
+    ),
 ];
 
 /// The table function.

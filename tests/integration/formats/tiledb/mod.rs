@@ -7,6 +7,8 @@ mod mutations;
 mod random;
 mod refusals;
 mod rows;
+mod sql;
+mod sql_tables;
 mod writing;
 
 use std::path::PathBuf;

@@ -10,7 +10,7 @@ use tet_sql::format::tiledb::{
 };
 
 /// Returns one scalar as JSON: floating-point numbers by their bits, NaN as text.
-fn scalar(datatype: Datatype, bytes: &[u8]) -> Value {
+pub fn scalar(datatype: Datatype, bytes: &[u8]) -> Value {
     match (
         Scalar::from_bytes(datatype, bytes).unwrap(),
         datatype.size(),

@@ -1,0 +1,303 @@
+//! TileDB arrays and groups in `tet info` and `tet verify`.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use tet_sql::format::tiledb::{
+    EncryptionKey, OpenOptions, TileDbArray, TileDbGroup, Verification, verify,
+};
+use tet_sql::{Access, Error};
+
+use super::Failure;
+use super::info::Sections;
+use super::lines::{clean, row, table, write_json};
+
+/// The maximum number of arrays of a group.
+const MAX_ARRAYS: usize = 1 << 16;
+/// The maximum number of nested groups.
+const MAX_DEPTH: usize = 32;
+
+/// An array or the arrays of a group.
+pub struct Arrays {
+    path: PathBuf,
+    arrays: Vec<TileDbArray>,
+    /// Members that cannot be opened.
+    problems: Vec<String>,
+}
+
+/// Opens an array or a group, which may be encrypted with the key in a file. Returns `None` for any
+/// other path.
+pub fn open(path: &Path, key_file: Option<&Path>) -> Result<Option<Arrays>, Failure> {
+    let is_array = TileDbArray::recognises(path);
+    if !is_array && !TileDbGroup::recognises(path) {
+        return Ok(None);
+    }
+    let options = OpenOptions {
+        key: key_file.map(EncryptionKey::read).transpose()?,
+        ..OpenOptions::default()
+    };
+    let mut arrays = Arrays {
+        path: path.to_path_buf(),
+        arrays: Vec::new(),
+        problems: Vec::new(),
+    };
+    match is_array {
+        true => arrays
+            .arrays
+            .push(TileDbArray::open(path, &options, Access::Pread)?),
+        false => {
+            let group = TileDbGroup::open(path, &options)?;
+            arrays.add(&group, &options, 0);
+        }
+    }
+    Ok(Some(arrays))
+}
+
+impl Arrays {
+    fn add(&mut self, group: &TileDbGroup, options: &OpenOptions, depth: usize) {
+        for member in group.members() {
+            let path = group.member_path(member);
+            let Some(path) = path.filter(|_| self.arrays.len() < MAX_ARRAYS) else {
+                let location = &member.location;
+                self.problems.push(format!("{location}: not opened"));
+                continue;
+            };
+            let opened: Result<(), Error> = match member.is_group {
+                true if depth < MAX_DEPTH => TileDbGroup::open(&path, options)
+                    .map(|inner| self.add(&inner, options, depth + 1)),
+                true => Ok(()),
+                false => TileDbArray::open(&path, options, Access::Pread)
+                    .map(|array| self.arrays.push(array)),
+            };
+            if let Err(error) = opened {
+                self.problems.push(error.to_string());
+            }
+        }
+    }
+
+    /// Writes a description. Returns `true` if all arrays could be opened.
+    pub fn info(
+        &self,
+        sections: &Sections,
+        max_rows: u64,
+        is_json: bool,
+        output: &mut dyn Write,
+    ) -> Result<bool, Failure> {
+        let mut described = Vec::new();
+        for array in &self.arrays {
+            let fragments = match sections.chunks || sections.layout {
+                true => fragments(array, max_rows),
+                false => Vec::new(),
+            };
+            let metadata = match sections.metadata {
+                true => metadata(array)?,
+                false => Vec::new(),
+            };
+            let schema = array.schema();
+            let path = array.path().display().to_string();
+            let kind = if schema.is_sparse { "sparse" } else { "dense" };
+            let count = array.fragments().len();
+            if is_json {
+                let mut value = Map::new();
+                value.insert("path".to_string(), json!(path));
+                value.insert("format".to_string(), json!("tiledb"));
+                value.insert("kind".to_string(), json!(kind));
+                value.insert("version".to_string(), json!(schema.version));
+                value.insert("fragments".to_string(), json!(count));
+                if sections.datasets {
+                    value.insert("columns".to_string(), listed(&columns(array)));
+                }
+                if sections.metadata {
+                    value.insert("metadata".to_string(), listed(&metadata));
+                }
+                if sections.chunks || sections.layout {
+                    value.insert("fragment_list".to_string(), listed(&fragments));
+                }
+                described.push(Value::Object(value));
+                continue;
+            }
+            let version = schema.version;
+            writeln!(
+                output,
+                "{}: TileDB {kind} array, format version {version}, {count} fragments",
+                clean(&path)
+            )?;
+            if sections.datasets {
+                table(output, &columns(array))?;
+            }
+            if sections.metadata {
+                writeln!(output, "metadata")?;
+                table(output, &metadata)?;
+            }
+            if sections.chunks || sections.layout {
+                writeln!(output, "fragments")?;
+                table(output, &fragments)?;
+            }
+        }
+        if is_json {
+            let path = self.path.display().to_string();
+            let value = json!({ "path": path, "arrays": described, "problems": self.problems });
+            write_json(output, &value)?;
+        }
+        output.flush()?;
+        for problem in &self.problems {
+            // There is no way to report a failure of standard error.
+            let _ = writeln!(std::io::stderr(), "error: {}", clean(problem));
+        }
+        Ok(self.problems.is_empty())
+    }
+
+    /// Checks all arrays and writes the problems. Returns `true` if there are none.
+    pub fn check(
+        &self,
+        is_deep: bool,
+        is_json: bool,
+        output: &mut dyn Write,
+    ) -> Result<bool, Failure> {
+        let is_shown = std::io::stderr().is_terminal();
+        let progress = |done: u64, all: u64| {
+            if is_shown {
+                // There is no way to report a failure of standard error.
+                let _ = write!(std::io::stderr(), "\r{done} of {all} fragments");
+            }
+        };
+        let mut reports = Vec::new();
+        let mut is_sound = self.problems.is_empty();
+        for array in &self.arrays {
+            let report = verify(array, is_deep, &progress);
+            is_sound &= report.problem_count == 0;
+            reports.push((array, report));
+        }
+        if is_shown {
+            // The same.
+            let _ = writeln!(std::io::stderr());
+        }
+        if is_json {
+            let arrays = reports.iter().map(|(array, report)| {
+                json!({
+                    "path": array.path().display().to_string(),
+                    "fragments": report.fragments,
+                    "tiles": report.tiles,
+                    "findings": report.problems,
+                })
+            });
+            let path = self.path.display().to_string();
+            let arrays: Vec<Value> = arrays.collect();
+            let problems = &self.problems;
+            let value = json!({
+                "path": path, "ok": is_sound, "deep": is_deep, "arrays": arrays, "findings": problems
+            });
+            write_json(output, &value)?;
+            return Ok(is_sound);
+        }
+        for problem in &self.problems {
+            writeln!(output, "  error: {}", clean(problem))?;
+        }
+        for (array, report) in &reports {
+            summary(array, report, output)?;
+        }
+        Ok(is_sound)
+    }
+}
+
+fn summary(
+    array: &TileDbArray,
+    report: &Verification,
+    output: &mut dyn Write,
+) -> Result<(), Failure> {
+    for problem in &report.problems {
+        writeln!(output, "  error: {}", clean(problem))?;
+    }
+    let more = report.problem_count - report.problems.len() as u64;
+    if more > 0 {
+        writeln!(output, "  and {more} more")?;
+    }
+    let verdict = match report.problem_count {
+        0 => "sound",
+        _ => "NOT SOUND",
+    };
+    let path = clean(&array.path().display().to_string());
+    let (fragments, tiles) = (report.fragments, report.tiles);
+    writeln!(
+        output,
+        "{path}: {verdict}; {fragments} fragments, {tiles} tiles"
+    )?;
+    Ok(())
+}
+
+/// Converts a table to JSON: one object per row, with the cells of the first row as keys.
+fn listed(rows: &[Vec<String>]) -> Value {
+    let Some((header, rows)) = rows.split_first() else {
+        return json!([]);
+    };
+    let rows = rows.iter().map(|row| {
+        let cells = header
+            .iter()
+            .cloned()
+            .zip(row.iter().map(|cell| json!(cell)));
+        Value::Object(cells.collect())
+    });
+    rows.collect()
+}
+
+/// Lists the dimensions and attributes.
+fn columns(array: &TileDbArray) -> Vec<Vec<String>> {
+    let schema = array.schema();
+    let mut lines = vec![row(["column", "kind", "type", "nullable", "filters"])];
+    for dimension in &schema.dimensions {
+        lines.push(vec![
+            clean(&dimension.name),
+            "dimension".to_string(),
+            dimension.datatype.to_string(),
+            "no".to_string(),
+            match schema.is_sparse {
+                true => dimension.filters.to_string(),
+                false => String::new(),
+            },
+        ]);
+    }
+    for attribute in &schema.attributes {
+        let kind = match &attribute.enumeration {
+            Some(name) => format!("attribute, enumeration {}", clean(name)),
+            None => "attribute".to_string(),
+        };
+        lines.push(vec![
+            clean(&attribute.name),
+            kind,
+            attribute.datatype.to_string(),
+            if attribute.is_nullable { "yes" } else { "no" }.to_string(),
+            attribute.filters.to_string(),
+        ]);
+    }
+    lines
+}
+
+/// Lists the metadata with the type and the size of each value.
+fn metadata(array: &TileDbArray) -> Result<Vec<Vec<String>>, Failure> {
+    let mut lines = vec![row(["key", "type", "bytes"])];
+    for (key, value) in array.metadata()? {
+        let bytes = value.bytes.len().to_string();
+        lines.push(vec![clean(&key), value.datatype.to_string(), bytes]);
+    }
+    Ok(lines)
+}
+
+fn fragments(array: &TileDbArray, max_rows: u64) -> Vec<Vec<String>> {
+    let mut lines = vec![row([
+        "fragment", "first", "last", "version", "tiles", "bytes",
+    ])];
+    let most = usize::try_from(max_rows).unwrap_or(usize::MAX);
+    for fragment in array.fragments().iter().take(most) {
+        let (first, last) = fragment.timestamps();
+        lines.push(vec![
+            clean(fragment.name()),
+            first.to_string(),
+            last.to_string(),
+            fragment.version().to_string(),
+            fragment.tiles().to_string(),
+            fragment.stored_bytes().to_string(),
+        ]);
+    }
+    lines
+}

@@ -1,0 +1,231 @@
+//! TileDB arrays and groups as containers.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use datafusion::prelude::SessionConfig;
+
+use crate::error::{Error, Result};
+use crate::format::tiledb::{MetadataValue, TileDbArray, TileDbGroup};
+use crate::provider::adapters::tiledb::dense::DenseGrid;
+use crate::provider::adapters::tiledb::metadata;
+use crate::provider::adapters::tiledb::options::TileDbOptions;
+use crate::provider::adapters::tiledb::sparse::SparseTable;
+use crate::provider::adapters::tiledb::stored::{FORMAT, StoredArray, table_name};
+use crate::provider::catalog::settings::options::ArrayOptions;
+use crate::provider::scan::grid_table::GridTable;
+use crate::provider::source::BlockSource;
+use crate::provider::source::container::{Container, ContainerSummary, TableEntry};
+
+/// The maximum number of nested groups.
+const MAX_DEPTH: usize = 32;
+/// The maximum number of arrays in a group and the groups below.
+const MAX_MEMBERS: usize = 1 << 16;
+
+/// An array, or the arrays of a group and of the groups below it.
+#[derive(Debug)]
+pub(super) struct TileDbContainer {
+    path: PathBuf,
+    location: String,
+    tables: Vec<TableEntry>,
+    members: Vec<Member>,
+    options: ArrayOptions,
+    session: SessionConfig,
+    /// The metadata of the array or group itself.
+    attributes: Vec<(String, String)>,
+    warnings: Vec<String>,
+}
+
+/// An array, which is opened on first use.
+#[derive(Debug)]
+struct Member {
+    path: PathBuf,
+    table: OnceLock<(Arc<StoredArray>, Arc<dyn BlockSource>)>,
+}
+
+impl TileDbContainer {
+    /// Opens an array or a group. The arrays of a group are opened on first use.
+    pub fn open(path: &Path, options: &ArrayOptions, session: &SessionConfig) -> Result<Self> {
+        let mut container = Self {
+            path: path.to_path_buf(),
+            location: path.display().to_string(),
+            tables: Vec::new(),
+            members: Vec::new(),
+            options: options.clone(),
+            session: session.clone(),
+            attributes: Vec::new(),
+            warnings: Vec::new(),
+        };
+        let is_group = TileDbGroup::recognises(path) && !TileDbArray::recognises(path);
+        if is_group {
+            let own = TileDbOptions::parse(path, &options.format_options, session)?;
+            let group = TileDbGroup::open(path, &own.open)?;
+            container.set_attributes(group.metadata());
+            container.add_group(&group, &own, "", &mut vec![canonical(path)])?;
+        } else {
+            container.add(table_name(path)?, path.to_path_buf());
+            let (array, _) = container.member(0)?;
+            let metadata = array.array().metadata();
+            container.set_attributes(metadata);
+        }
+        Ok(container)
+    }
+
+    fn set_attributes(&mut self, metadata: Result<BTreeMap<String, MetadataValue>>) {
+        match metadata {
+            Ok(metadata) => {
+                let pairs = metadata.iter();
+                let pairs = pairs.map(|(key, value)| (key.clone(), metadata::text(value)));
+                self.attributes = pairs.collect();
+            }
+            // The cells can be read without the metadata.
+            Err(error) => self.warnings.push(error.to_string()),
+        }
+    }
+
+    fn add(&mut self, name: String, path: PathBuf) {
+        self.tables.push(TableEntry::new(name));
+        self.members.push(Member {
+            path,
+            table: OnceLock::new(),
+        });
+    }
+
+    /// Adds the arrays of a group and of the groups below it. `above` are the groups from the
+    /// container's to this one.
+    fn add_group(
+        &mut self,
+        group: &TileDbGroup,
+        options: &TileDbOptions,
+        prefix: &str,
+        above: &mut Vec<PathBuf>,
+    ) -> Result<()> {
+        let mut known: HashSet<String> = HashSet::new();
+        for member in group.members() {
+            let last = member.location.trim_end_matches('/').rsplit('/').next();
+            let stem = || table_name(Path::new(last.unwrap_or_default()));
+            let name = match &member.name {
+                Some(name) => name.clone(),
+                None => stem()?,
+            };
+            let name = format!("{prefix}{name}");
+            let place = group.path().display();
+            let mut leave_out = |reason: &str| {
+                let location = &member.location;
+                self.warnings.push(format!(
+                    "{place}: the member {name:?} is left out: {location} {reason}"
+                ));
+            };
+            if !known.insert(name.clone()) {
+                leave_out("has the name of another member");
+                continue;
+            }
+            let Some(path) = group.member_path(member) else {
+                leave_out("is not in the local file system");
+                continue;
+            };
+            let is_outside = !canonical(&path).starts_with(canonical(&self.path));
+            if is_outside && self.options.refuse_outward_links {
+                leave_out("is outside of the group's directory");
+                continue;
+            }
+            if !member.is_group {
+                if self.members.len() >= MAX_MEMBERS {
+                    let message = format!("has more than {MAX_MEMBERS} arrays");
+                    return Err(Error::invalid(&self.path, message));
+                }
+                self.add(name, path);
+                continue;
+            }
+            if above.len() >= MAX_DEPTH || above.contains(&canonical(&path)) {
+                leave_out("is a group that contains itself, or is nested too deeply");
+                continue;
+            }
+            match TileDbGroup::open(&path, &options.open) {
+                Ok(inner) => {
+                    above.push(canonical(&path));
+                    self.add_group(&inner, options, &format!("{name}/"), above)?;
+                    above.pop();
+                }
+                Err(error) => leave_out(&format!("cannot be opened: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the open array with an index, and its table.
+    fn member(&self, index: usize) -> Result<&(Arc<StoredArray>, Arc<dyn BlockSource>)> {
+        let member = &self.members[index];
+        if let Some(table) = member.table.get() {
+            return Ok(table);
+        }
+        let name = &self.tables[index].name;
+        let array = StoredArray::open(&member.path, name, &self.options, &self.session)?;
+        let array = Arc::new(array);
+        let source: Arc<dyn BlockSource> = match array.array().schema().is_sparse {
+            true => Arc::new(SparseTable::new(Arc::clone(&array))),
+            false => {
+                let grid = DenseGrid::try_new(Arc::clone(&array))?;
+                Arc::new(GridTable::new(Arc::new(grid)))
+            }
+        };
+        Ok(member.table.get_or_init(|| (array, source)))
+    }
+}
+
+/// Returns the path without links, or the path itself if there is no such directory.
+fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
+}
+
+impl Container for TileDbContainer {
+    fn format(&self) -> &'static str {
+        FORMAT
+    }
+
+    fn location(&self) -> &str {
+        &self.location
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn tables(&self) -> &[TableEntry] {
+        &self.tables
+    }
+
+    fn table(&self, name: &str) -> Result<Option<Arc<dyn BlockSource>>> {
+        match self.tables.iter().position(|table| table.name == name) {
+            Some(index) => Ok(Some(Arc::clone(&self.member(index)?.1))),
+            None => Ok(None),
+        }
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    fn attributes(&self) -> Vec<(String, String)> {
+        self.attributes.clone()
+    }
+
+    fn summary(&self) -> ContainerSummary {
+        let opened = self.members.iter().filter_map(|member| member.table.get());
+        let fragments = opened
+            .clone()
+            .flat_map(|(array, _)| array.array().fragments());
+        let tiles = fragments.fold(0u64, |sum, fragment| sum.saturating_add(fragment.tiles()));
+        let version = opened
+            .map(|(array, _)| array.array().schema().version)
+            .max();
+        ContainerSummary {
+            version,
+            datasets: Some(self.tables.len() as u64),
+            chunks: version.map(|_| tiles),
+            has_statistics: None,
+            ..ContainerSummary::default()
+        }
+    }
+}

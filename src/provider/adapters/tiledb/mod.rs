@@ -1,0 +1,29 @@
+//! TileDB arrays and groups as tables. A dense array is a grid, whose chunks are space tiles; the blocks of
+//! a sparse array are the data tiles of its fragments.
+
+mod columns;
+mod container;
+mod dense;
+mod dense_reader;
+mod dense_statistics;
+mod format;
+mod functions;
+mod metadata;
+mod options;
+mod sparse;
+mod sparse_blocks;
+mod sparse_reader;
+mod stored;
+mod types;
+
+use std::sync::Arc;
+
+use datafusion::prelude::SessionContext;
+
+pub(in crate::provider) use format::TileDbFormat;
+
+/// Registers `tiledb_at` and `tiledb_fragments` with a session.
+pub(in crate::provider) fn register(session: &SessionContext) {
+    session.register_udtf(functions::At::NAME, Arc::new(functions::At));
+    session.register_udtf(functions::Fragments::NAME, Arc::new(functions::Fragments));
+}

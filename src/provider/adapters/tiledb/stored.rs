@@ -1,0 +1,191 @@
+//! An open array with its columns.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use datafusion::prelude::SessionConfig;
+
+use crate::error::{Error, Result};
+use crate::format::io::identity::FileIdentity;
+use crate::format::tiledb::{TileDbArray, TileSummary};
+use crate::provider::adapters::tiledb::columns::{Column, NullValues};
+use crate::provider::adapters::tiledb::options::{Extent, TIMESTAMP, TileDbOptions};
+use crate::provider::catalog::description::{AttributeDescription, TableDescription};
+use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
+use crate::provider::source::recipe::Recipe;
+
+/// The short name of the format.
+pub(in crate::provider) const FORMAT: &str = "tiledb";
+
+/// The statistics of an attribute in each tile of a fragment.
+type Summaries = Option<Arc<Vec<TileSummary>>>;
+
+/// An open array with the columns of its table.
+#[derive(Debug)]
+pub(super) struct StoredArray {
+    array: Arc<TileDbArray>,
+    name: String,
+    /// The options, with the end of the window of time that is read.
+    options: ArrayOptions,
+    extent: Extent,
+    dimensions: Vec<Column>,
+    attributes: Vec<Column>,
+    /// By fragment, then by attribute; read on first use.
+    summaries: Vec<Vec<OnceLock<Summaries>>>,
+}
+
+impl StoredArray {
+    /// Opens the array in a directory as the table `name`.
+    ///
+    /// # Errors
+    /// Returns an error if an option is invalid, or if the array cannot be opened.
+    pub fn open(
+        path: &Path,
+        name: &str,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Self> {
+        let own = TileDbOptions::parse(path, &options.format_options, session)?;
+        let access = options.open_options(session.options()).access;
+        let array = TileDbArray::open(path, &own.open, access)?;
+        let schema = array.schema();
+        let dimensions = schema.dimensions.iter().enumerate();
+        let dimensions = dimensions
+            .map(|(index, dimension)| Column::of_dimension(path, index, dimension))
+            .collect();
+        let attributes = schema.attributes.iter().enumerate();
+        let attributes = attributes.map(|(index, attribute)| {
+            let enumeration = array.enumeration(index)?;
+            Column::of_attribute(path, attribute, enumeration.as_deref(), schema.is_sparse)
+        });
+        let attributes = attributes.collect::<Result<Vec<_>>>()?;
+        // Later writes do not change the table.
+        let end = array.window_of_time().end.to_string();
+        Ok(Self {
+            name: name.to_string(),
+            options: options.clone().with_format_option(TIMESTAMP, end),
+            extent: own.extent,
+            dimensions,
+            summaries: array
+                .fragments()
+                .iter()
+                .map(|_| vec![OnceLock::new(); attributes.len()])
+                .collect(),
+            attributes,
+            array: Arc::new(array),
+        })
+    }
+
+    pub fn array(&self) -> &Arc<TileDbArray> {
+        &self.array
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    pub fn dimensions(&self) -> &[Column] {
+        &self.dimensions
+    }
+
+    pub fn attributes(&self) -> &[Column] {
+        &self.attributes
+    }
+
+    /// Returns the statistics of an attribute of the array in each tile of a fragment, as far as they
+    /// are certain; `None` if there are none, or if the fragment does not have the attribute.
+    pub fn summaries(&self, fragment: usize, attribute: usize) -> Result<Option<&[TileSummary]>> {
+        let cell = self
+            .summaries
+            .get(fragment)
+            .and_then(|all| all.get(attribute));
+        let Some(cell) = cell else {
+            return Ok(None);
+        };
+        if let Some(known) = cell.get() {
+            return Ok(known.as_deref().map(Vec::as_slice));
+        }
+        let mut found = None;
+        if self.array.attribute_in(fragment, attribute)?.is_some() {
+            let fragment = &self.array.fragments()[fragment];
+            let name = &self.array.schema().attributes[attribute].name;
+            if let Some(index) = fragment.schema().attribute_index(name) {
+                found = fragment.summaries(index)?.map(Arc::new);
+            }
+        }
+        Ok(cell.get_or_init(|| found).as_deref().map(Vec::as_slice))
+    }
+
+    /// Returns how to open the table again in another process: the same array, as of the same time.
+    pub fn recipe(&self) -> Result<Recipe> {
+        let array = &self.array;
+        let fragments = array.fragments().iter();
+        let bytes = fragments.clone().map(|fragment| fragment.stored_bytes());
+        let deletes = array
+            .deletes()
+            .iter()
+            .map(|delete| delete.marker.as_bytes());
+        let names = fragments.map(|fragment| fragment.name().as_bytes());
+        let schema = [array.schema_name().as_bytes()].into_iter();
+        let names = schema.chain(names).chain(deletes);
+        let identity = FileIdentity::new(bytes.fold(0, u64::saturating_add), None, names);
+        let path = array.path();
+        Recipe::in_file(FORMAT, path, &table_name(path)?, &self.options, identity)
+    }
+
+    /// Describes the attributes for introspection.
+    pub fn describe_attributes(&self) -> Vec<AttributeDescription> {
+        let attributes = self.attributes.iter().map(|column| AttributeDescription {
+            name: column.name().to_string(),
+            stored_type: column.stored_type(),
+            data_type: column.data_type().clone(),
+            fill: column.fill_text(),
+            metadata: column.field(true).metadata().clone().into_iter().collect(),
+        });
+        attributes.collect()
+    }
+
+    /// Describes the table for introspection, without dimensions and chunks.
+    pub fn describe(&self) -> TableDescription {
+        let array = &self.array;
+        let location = array.path().display().to_string();
+        let mut description = TableDescription::new(&self.name, FORMAT, location);
+        description.attributes = self.describe_attributes();
+        let attributes = array.schema().attributes.iter();
+        let mut codecs: Vec<String> = attributes
+            .map(|attribute| match attribute.filters.filters() {
+                [] => "raw".to_string(),
+                _ => attribute.filters.to_string(),
+            })
+            .collect();
+        codecs.sort();
+        codecs.dedup();
+        description.codecs = codecs;
+        let bytes = array
+            .fragments()
+            .iter()
+            .map(|fragment| fragment.stored_bytes());
+        description.stored_bytes = bytes.fold(0, u64::saturating_add);
+        description
+    }
+}
+
+/// Returns the name of the table of the array in a directory: the name of the directory without its
+/// extension.
+pub(super) fn table_name(path: &Path) -> Result<String> {
+    let absolute = std::path::absolute(path).map_err(Error::io(path, "resolve"))?;
+    let stem = absolute.file_stem().unwrap_or_default();
+    Ok(stem.to_string_lossy().into_owned())
+}
+
+/// Returns the values that are null under these options.
+pub(super) fn null_values(options: &ReadOptions) -> NullValues {
+    NullValues {
+        nan: options.nan_as_null,
+        fill: options.fill_as_null,
+    }
+}
