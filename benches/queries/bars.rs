@@ -33,6 +33,16 @@ pub enum Target {
     PlanningAll,
     /// Peak of anonymous memory in mebibytes.
     Memory,
+    /// Time of a scan of documents, as a multiple of the time over Parquet.
+    Documents,
+    /// Milliseconds of a lookup of one document.
+    Lookup,
+    /// Milliseconds of a search for the ten best documents.
+    Search,
+    /// Milliseconds of opening a file of documents.
+    OpenDocuments,
+    /// Mebibytes that a scan of all bodies adds to anonymous memory.
+    Bodies,
 }
 
 impl Target {
@@ -54,6 +64,11 @@ impl Target {
             Self::PlanningSome => ("planning over 80,000 chunks, ms", 10.0, true),
             Self::PlanningAll => ("planning over a million chunks, ms", 50.0, true),
             Self::Memory => ("anonymous memory, MiB", 200.0, true),
+            Self::Documents => ("scan of documents / the same scan of Parquet", 1.0, true),
+            Self::Lookup => ("lookup of one document by id, ms", 0.6, true),
+            Self::Search => ("the ten best documents for two words, ms", 5.0, true),
+            Self::OpenDocuments => ("opening a file of documents, ms", 1.0, true),
+            Self::Bodies => ("memory of a scan of all bodies, MiB", 100.0, true),
         }
     }
 }

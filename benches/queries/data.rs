@@ -117,7 +117,8 @@ pub fn layout(
     Ok(path)
 }
 
-fn is_missing(path: &Path) -> bool {
+/// Returns `true` if the file does not exist, and tells the user that it will be written.
+pub fn is_missing(path: &Path) -> bool {
     let missing = !path.exists();
     if missing {
         eprintln!("writing {}", path.display());

@@ -1,9 +1,10 @@
 //! Times and memory of queries over the same cells as raw and as zstd-compressed `.tet` and as
-//! Parquet, in one process.
+//! Parquet, and over the same documents as `.tatami` and as Parquet, in one process.
 //!
 //! `cargo bench` runs everything and at first writes about 13 GB of files. `cargo bench -- --quick`
 //! is a smoke test over small arrays. `TET_SQL_BENCH_DATA` names the directory of the files, which
-//! are kept. `TET_SQL_BENCH_THREADS`, `TET_SQL_BENCH_RUNS` and `TET_SQL_BENCH_QUICK` set the
+//! are kept. `--documents N` measures only documents, `N` of them instead of a million.
+//! `TET_SQL_BENCH_THREADS`, `TET_SQL_BENCH_RUNS` and `TET_SQL_BENCH_QUICK` set the
 //! options of the same names. Other arguments select what to run by substrings of "QUERY, DATA" as
 //! shown in the table, such as `'avg, raw mmap'`.
 //!
@@ -14,6 +15,7 @@ mod answers;
 mod bare;
 mod bars;
 mod data;
+mod documents;
 mod files;
 mod layouts;
 mod machine;
@@ -66,7 +68,16 @@ fn main() -> Result<()> {
 
 async fn run(options: Options) -> Result<()> {
     let options = &options;
+    if options.only_documents {
+        let documents = documents::generate(options).await?;
+        println!("{}\n", machine::describe(options));
+        let report = &mut Report::start();
+        documents::measure(&documents, options, report).await?;
+        report.bars.print();
+        return Ok(());
+    }
     let files = data::generate(options).await?;
+    let documents = documents::generate(options).await?;
     println!("{}\n", machine::describe(options));
     print_sizes(&files)?;
     let report = &mut Report::start();
@@ -76,6 +87,7 @@ async fn run(options: Options) -> Result<()> {
     formats(&files, options, report).await?;
     layouts::measure(options, report).await?;
     many_chunks::measure(&files, options, report).await?;
+    documents::measure(&documents, options, report).await?;
     #[cfg(unix)]
     probe::fresh(&files.raw, options, report)?;
     whole_process(options, report)?;

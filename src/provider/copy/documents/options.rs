@@ -13,8 +13,7 @@ const FORMAT_PREFIX: &str = "format.";
 /// written when it is complete.
 const MAX_GROUP_BYTES: u64 = 64 << 20;
 /// The names of the options.
-const NAMES: &str =
-    "blob, bloom, compression, dictionary, level, page_rows, row_group_rows, search or sort_key";
+const NAMES: &str = "blob, blob_run_bytes, bloom, compression, dictionary, level, page_rows, row_group_rows, search or sort_key";
 
 /// The options: the columns that are sorted, indexed or stored apart, and the layout of the file.
 #[derive(Debug, Clone)]
@@ -77,6 +76,7 @@ impl DocumentOptions {
                         level: number()?.min(i32::MAX as usize) as i32,
                     }
                 }
+                "blob_run_bytes" => options.writer.blob_run_bytes = number()?,
                 "page_rows" => options.writer.page_rows = number()?,
                 "row_group_rows" => options.writer.row_group_rows = number()?,
                 "dictionary" => {
