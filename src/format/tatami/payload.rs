@@ -118,18 +118,16 @@ impl PartialPayload {
                     empty => empty.insert(new_context()?),
                 };
                 let size = header.raw_size as usize;
-                // Without a declared size, the context might need far more memory than the payload.
+                // Without a declared size, the context might need far more memory than the payload. And a
+                // small payload is not worth the buffers of a stream.
                 let declared = zstd_safe::get_frame_content_size(stored).ok().flatten();
-                if declared != Some(size as u64) {
+                if size <= STEP_BYTES || declared != Some(size as u64) {
                     decompress(context, header, stored, &mut self.raw)?;
                     (self.size, self.decompressed) = (size, size);
                     return Ok(());
                 }
                 self.frame.clear();
                 self.frame.extend_from_slice(stored);
-                if self.raw.len() < size {
-                    self.raw.resize(size, 0);
-                }
                 self.size = size;
                 return Ok(());
             }
@@ -168,6 +166,9 @@ impl PartialPayload {
                 empty => empty.insert(new_context()?),
             };
             let target = end.max(self.decompressed + STEP_BYTES).min(self.size);
+            if self.raw.len() < target {
+                self.raw.resize(target, 0);
+            }
             while self.decompressed < target {
                 let mut output = OutBuffer::around_pos(&mut self.raw[..target], self.decompressed);
                 let mut input = InBuffer {

@@ -28,7 +28,7 @@ use crate::grid::{IndexSet, IndexSetBuilder};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::planned_blocks::PlannedBlocks;
 use crate::provider::source::{
-    BlockList, BlockSource, BlockStatistics, ColumnBounds, ColumnKind, PruningLabels,
+    BlockGroups, BlockList, BlockSource, BlockStatistics, ColumnBounds, ColumnKind, PruningLabels,
 };
 
 /// The number of blocks pruned at a time.
@@ -54,6 +54,8 @@ pub(crate) struct Pruned {
 /// The number of blocks that were ruled out, by the evidence that ruled them out first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PrunedCounts {
+    /// Left out by the source when it selected blocks, if there is a label for it.
+    pub selected: u64,
     /// Ruled out by known columns.
     pub known: u64,
     /// Ruled out by the bounds of located columns.
@@ -66,8 +68,9 @@ pub(crate) struct PrunedCounts {
 
 impl PrunedCounts {
     /// Returns the counts with the names of what ruled out the blocks.
-    pub fn labelled(self, labels: PruningLabels) -> [(&'static str, u64); 3] {
+    pub fn labelled(self, labels: PruningLabels) -> [(&'static str, u64); 4] {
         [
+            (labels.selected.unwrap_or_default(), self.selected),
             (labels.bounds, self.bounds),
             (labels.zone_map, self.zone_map),
             (labels.value_index, self.value_index),
@@ -119,68 +122,108 @@ pub(crate) fn prune_blocks(
         return Ok(pruned);
     };
     let mut columns = Vec::new();
-    let mut evidence = BTreeSet::new();
     for column in collect_columns(predicate.orig_expr()) {
         let number = schema.index_of(column.name())?;
         let availability = blocks.list().availability(number, options);
         pruned.unusable = pruned.unusable.or(availability.unusable);
         if availability.is_known {
-            let of_column = Evidence::of(source.column_kind(number));
-            columns.push((number, of_column));
-            evidence.insert(of_column);
+            columns.push((number, Evidence::of(source.column_kind(number))));
         }
     }
-    if evidence.contains(&Evidence::ZoneMap) {
-        evidence.insert(Evidence::ValueIndex);
-    }
-    if count == 0 || evidence.is_empty() {
+    if count == 0 || columns.is_empty() {
         return Ok(pruned);
     }
+    let groups = blocks.list().groups();
+    // A group has no finer bounds than its statistics.
+    let of_groups = columns
+        .iter()
+        .map(|(column, _)| (*column, Evidence::ZoneMap));
+    let of_groups: Vec<_> = of_groups.collect();
     let mut surviving = IndexSetBuilder::new(count);
     for steps in segments(count) {
         let all = blocks.blocks(steps.clone())?;
-        // The indices into `all` of the blocks that survive.
-        let mut left: Vec<usize> = (0..all.len()).collect();
-        let mut is_index_wanted = false;
-        for evidence in &evidence {
-            // Most predicates, such as `value > 300`, search for no value.
-            if *evidence == Evidence::ValueIndex && !is_index_wanted {
-                continue;
+        let mut ruled_out = vec![None; all.len()];
+        if let Some(BlockGroups { blocks, ends }) = &groups {
+            let group = |block: &u64| ends.partition_point(|end| end <= block) as u64;
+            let mut some: Vec<u64> = all.iter().map(group).collect();
+            some.sort_unstable();
+            some.dedup();
+            let by_group = rule_out(blocks.as_ref(), &some, &of_groups, &predicate, options)?;
+            for (block, ruled_out) in all.iter().zip(&mut ruled_out) {
+                let group = some.binary_search(&group(block));
+                *ruled_out = group.ok().and_then(|index| by_group[index]);
             }
-            let some: Vec<u64> = left.iter().map(|index| all[*index]).collect();
-            let some_of = |is_one: &dyn Fn(Evidence) -> bool| -> Vec<usize> {
-                let columns = columns.iter().filter(|(_, of_column)| is_one(*of_column));
-                columns.map(|(column, _)| *column).collect()
-            };
-            let columns = some_of(&|of_column| of_column <= *evidence);
-            let is_searched = |of_column| {
-                *evidence == Evidence::ValueIndex
-                    || (of_column < Evidence::ZoneMap && of_column <= *evidence)
-            };
-            let containers = Containers {
-                blocks: blocks.list().as_ref(),
-                table: schema,
-                ordinals: &some,
-                options,
-                searched: some_of(&is_searched),
-                statistics: blocks.list().statistics(&columns, &some, options)?,
-                columns,
-                is_index_wanted: Cell::default(),
-                failure: RefCell::default(),
-            };
-            let mut kept = containers.keeps(&predicate)?.into_iter();
-            is_index_wanted |= containers.is_index_wanted.get();
-            let before = left.len();
-            left.retain(|_| kept.next().unwrap_or(true));
-            *pruned.counts.of(*evidence) += (before - left.len()) as u64;
         }
-        let mut kept = vec![false; all.len()];
-        left.into_iter().for_each(|index| kept[index] = true);
-        surviving.push_mask(steps.start, &BooleanBuffer::from(kept));
+        let left: Vec<usize> = (0..all.len()).filter(|i| ruled_out[*i].is_none()).collect();
+        let some: Vec<u64> = left.iter().map(|index| all[*index]).collect();
+        let by_block = rule_out(blocks.list().as_ref(), &some, &columns, &predicate, options)?;
+        for (index, evidence) in left.into_iter().zip(by_block) {
+            ruled_out[index] = evidence;
+        }
+        for evidence in ruled_out.iter().flatten() {
+            *pruned.counts.of(*evidence) += 1;
+        }
+        let kept = BooleanBuffer::collect_bool(all.len(), |index| ruled_out[index].is_none());
+        surviving.push_mask(steps.start, &kept);
     }
     let surviving = surviving.finish();
     pruned.steps = (!surviving.is_all()).then_some(surviving);
     Ok(pruned)
+}
+
+/// Returns the evidence that rules out each of these blocks; `None` for blocks that survive. `columns` are
+/// the columns with statistics, each with the evidence that these are.
+fn rule_out(
+    list: &dyn BlockList,
+    ordinals: &[u64],
+    columns: &[(usize, Evidence)],
+    predicate: &PruningPredicate,
+    options: &ReadOptions,
+) -> Result<Vec<Option<Evidence>>> {
+    let mut stages: BTreeSet<Evidence> = columns.iter().map(|(_, evidence)| *evidence).collect();
+    if stages.contains(&Evidence::ZoneMap) {
+        stages.insert(Evidence::ValueIndex);
+    }
+    let mut ruled_out = vec![None; ordinals.len()];
+    // The indices into `ordinals` of the blocks that survive.
+    let mut left: Vec<usize> = (0..ordinals.len()).collect();
+    let mut is_index_wanted = false;
+    for stage in stages {
+        // Most predicates, such as `value > 300`, search for no value.
+        if left.is_empty() || (stage == Evidence::ValueIndex && !is_index_wanted) {
+            continue;
+        }
+        let some: Vec<u64> = left.iter().map(|index| ordinals[*index]).collect();
+        let some_of = |is_one: &dyn Fn(Evidence) -> bool| -> Vec<usize> {
+            let columns = columns.iter().filter(|(_, of_column)| is_one(*of_column));
+            columns.map(|(column, _)| *column).collect()
+        };
+        let known = some_of(&|of_column| of_column <= stage);
+        let is_searched = |of_column| {
+            stage == Evidence::ValueIndex || (of_column < Evidence::ZoneMap && of_column <= stage)
+        };
+        let containers = Containers {
+            blocks: list,
+            table: predicate.schema(),
+            ordinals: &some,
+            options,
+            searched: some_of(&is_searched),
+            statistics: list.statistics(&known, &some, options)?,
+            columns: known,
+            is_index_wanted: Cell::default(),
+            failure: RefCell::default(),
+        };
+        let mut kept = containers.keeps(predicate)?.into_iter();
+        is_index_wanted |= containers.is_index_wanted.get();
+        left.retain(|index| {
+            let is_kept = kept.next().unwrap_or(true);
+            if !is_kept {
+                ruled_out[*index] = Some(stage);
+            }
+            is_kept
+        });
+    }
+    Ok(ruled_out)
 }
 
 /// Splits the range `0..count` into ranges of at most [`SEGMENT`] numbers.

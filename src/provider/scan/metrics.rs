@@ -13,6 +13,7 @@ use crate::provider::source::{PruningLabels, ReadCounts};
 /// | --- | --- |
 /// | `chunks_total` | chunks of the whole table |
 /// | `chunks_pruned_by_slice` | chunks outside the selection, or whose values are not needed |
+/// | `chunks_pruned_by_search_index` | of the rest, blocks without the words of `matches` |
 /// | `chunks_pruned_by_bounds` | of the rest, blocks ruled out by the bounds of a located column |
 /// | `chunks_pruned_by_zone_map` | of the rest, chunks ruled out by a zone map |
 /// | `chunks_pruned_by_value_index` | of the rest, chunks ruled out by a bloom filter or an index of values |
@@ -64,7 +65,7 @@ impl ScanMetrics {
         labels: PruningLabels,
     ) {
         let [total, read] = [total, read].map(|count| count.unwrap_or(u64::MAX));
-        let others = pruned.bounds + pruned.zone_map + pruned.value_index;
+        let others = pruned.selected + pruned.bounds + pruned.zone_map + pruned.value_index;
         self.chunks_total.add(total as usize);
         self.chunks_pruned_by_slice
             .add(total.saturating_sub(read).saturating_sub(others) as usize);

@@ -198,6 +198,8 @@ impl ArrayScan {
         plan: ScanPlan,
         config: &ConfigOptions,
     ) -> Result<Self> {
+        let label = blocks.list().pruning_labels().selected;
+        let selected = label.and(blocks.list().count().zip(blocks.count()));
         let mut pruned = Pruned::default();
         if let Some(predicate) = predicate {
             pruned = pruning::prune_blocks(source.as_ref(), &blocks, predicate, &plan.options)?;
@@ -205,6 +207,7 @@ impl ArrayScan {
                 blocks = blocks.keep(steps)?;
             }
         }
+        pruned.counts.selected = selected.map_or(0, |(all, kept)| all - kept);
         let target_partitions = if config.optimizer.repartition_file_scans {
             config.execution.target_partitions
         } else {

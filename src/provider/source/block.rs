@@ -169,6 +169,12 @@ pub trait BlockList: Debug + Send + Sync {
         None
     }
 
+    /// The groups into which consecutive blocks fall; `None` if there are none. Statistics of groups are
+    /// evaluated first, and rule out all blocks of a group at once.
+    fn groups(&self) -> Option<BlockGroups> {
+        None
+    }
+
     /// The names of what prunes blocks, in EXPLAIN and in metrics.
     fn pruning_labels(&self) -> PruningLabels {
         PruningLabels::default()
@@ -245,9 +251,20 @@ pub trait BlockList: Debug + Send + Sync {
     ) -> Result<Box<dyn BlockReader>>;
 }
 
+/// Groups of consecutive blocks, such as row groups whose pages are blocks.
+#[derive(Debug, Clone)]
+pub struct BlockGroups {
+    /// The groups as blocks, for their statistics.
+    pub blocks: Arc<dyn BlockList>,
+    /// The ordinal after the last block of each group.
+    pub ends: Arc<[u64]>,
+}
+
 /// The names of what prunes blocks, in EXPLAIN; metrics have them with `chunks_` in front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PruningLabels {
+    /// [`SelectedBlocks::kept`]. `None` if the selection shows in [`BlockList::slice`].
+    pub selected: Option<&'static str>,
     /// The bounds of [located](ColumnKind::Located) columns.
     pub bounds: &'static str,
     /// The statistics of [stored](ColumnKind::Stored) columns.
@@ -259,6 +276,7 @@ pub struct PruningLabels {
 impl Default for PruningLabels {
     fn default() -> Self {
         Self {
+            selected: None,
             bounds: "pruned_by_bounds",
             zone_map: "pruned_by_zone_map",
             value_index: "pruned_by_value_index",

@@ -14,8 +14,8 @@ pub mod recipe;
 mod statistics;
 
 pub use block::{
-    Availability, BlockList, BlockReader, BlockSource, ColumnKind, EvaluatedRows, Fetch,
-    FetchedBlock, PruningLabels, ReadCounts, SelectedBlocks,
+    Availability, BlockGroups, BlockList, BlockReader, BlockSource, ColumnKind, EvaluatedRows,
+    Fetch, FetchedBlock, PruningLabels, ReadCounts, SelectedBlocks,
 };
 pub(crate) use grid::for_columns;
 pub use grid::{CellFormat, GridSelection, GridSource, WindowReader};

@@ -1,5 +1,6 @@
 //! The pages and row groups of a `.tatami` file as blocks.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,19 +8,19 @@ use std::sync::Arc;
 use arrow::array::{BooleanArray, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::stats::Precision;
-use datafusion::common::{ColumnStatistics, Result, ScalarValue};
+use datafusion::common::{ColumnStatistics, Result, ScalarValue, internal_err};
 
-use crate::format::tatami::{ColumnChunk, Page, TatamiFile, ValueBounds};
+use crate::format::tatami::{ColumnChunk, Page, Scalar, TatamiFile, ValueBounds};
 use crate::provider::adapters::tatami::reader::DocumentReader;
 use crate::provider::adapters::tatami::table::{BytesAs, TextOptions, blob_batch_rows};
-use crate::provider::adapters::tatami::values::{scalar, to_scalar};
+use crate::provider::adapters::tatami::values::{scalar, scalars, to_scalar};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{
-    Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, PruningLabels, RowCount,
+    Availability, BlockGroups, BlockList, BlockReader, BlockStatistics, ColumnBounds,
+    PruningLabels, RowCount,
 };
 
-/// The rows of one page of each column, if the pages of all columns cover the same rows, or else the rows
-/// of a whole row group.
+/// A block: the rows of one page, or of a whole row group.
 #[derive(Debug, Clone)]
 pub(super) struct PageBlock {
     pub group: usize,
@@ -30,35 +31,98 @@ pub(super) struct PageBlock {
 }
 
 /// The blocks of a `.tatami` file.
-#[derive(Debug)]
+///
+/// If the chunks of the columns that a scan reads have the same number of pages, a block has the rows of one
+/// page of the first column. The page headers of a row group are read when one of its blocks is looked up, so
+/// that row groups without a matching row are never read.
+#[derive(Debug, Clone)]
 pub(super) struct DocumentBlocks {
     file: Arc<TatamiFile>,
     schema: SchemaRef,
     /// For each column of the table, its index in the file.
     columns: Arc<[usize]>,
     text: TextOptions,
-    blocks: Arc<[PageBlock]>,
+    /// The column of the file whose pages are the blocks.
+    paged: Option<usize>,
+    /// The ordinal after the last block of each row group.
+    ends: Arc<[u64]>,
 }
 
 impl DocumentBlocks {
+    /// Cuts a file into blocks that suit a scan of the columns `read`, given by their indices in the file.
     pub fn new(
         file: Arc<TatamiFile>,
         schema: SchemaRef,
         columns: Arc<[usize]>,
         text: TextOptions,
-        blocks: Vec<PageBlock>,
+        read: &[usize],
     ) -> Self {
+        let mut end = 0;
+        let ends = file.row_groups().iter().map(|group| {
+            let mut pages = read.iter().map(|column| group.chunks[*column].pages);
+            let first = pages.next().unwrap_or(1);
+            end += match group.rows {
+                0 => 0,
+                _ if pages.all(|pages| pages == first) => first.max(1),
+                _ => 1,
+            };
+            end
+        });
         Self {
+            ends: ends.collect(),
             file,
             schema,
             columns,
             text,
-            blocks: blocks.into(),
+            paged: read.first().copied(),
         }
     }
 
-    fn block(&self, block: u64) -> &PageBlock {
-        &self.blocks[block as usize]
+    /// The blocks of a row group.
+    fn in_group(&self, group: usize) -> Range<u64> {
+        let start = group.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start..self.ends[group]
+    }
+
+    /// Returns a block by its ordinal.
+    pub fn block(&self, block: u64) -> Result<PageBlock> {
+        let group = self.ends.partition_point(|end| *end <= block);
+        let Some(row_group) = self.file.row_groups().get(group) else {
+            return internal_err!("there is no block {block}");
+        };
+        let of_group = self.in_group(group);
+        let page = (block - of_group.start) as usize;
+        let rows = match self.paged {
+            Some(column) if of_group.end - of_group.start > 1 => {
+                let pages = self.file.pages(group, column)?;
+                pages.get(page).map(Page::rows)
+            }
+            _ => Some(0..row_group.rows),
+        };
+        match rows {
+            Some(rows) => Ok(PageBlock { group, page, rows }),
+            None => internal_err!("row group {group} has no page {page}"),
+        }
+    }
+
+    /// Returns the ordinal of the block that holds a row of the file, and the number of the first row after
+    /// this block.
+    pub fn block_of(&self, row: u64) -> Result<(u64, u64)> {
+        let groups = self.file.row_groups();
+        let group = groups.partition_point(|group| group.first_row + group.rows <= row);
+        let Some(row_group) = groups.get(group) else {
+            return internal_err!("there is no row {row}");
+        };
+        let of_group = self.in_group(group);
+        let page = match self.paged {
+            Some(column) if of_group.end - of_group.start > 1 => {
+                let pages = self.file.pages(group, column)?;
+                pages.partition_point(|page| row_group.first_row + page.rows().end <= row)
+            }
+            _ => 0,
+        };
+        let block = of_group.start + page as u64;
+        Ok((block, row_group.first_row + self.block(block)?.rows.end))
     }
 
     fn chunk(&self, group: usize, column: usize) -> &ColumnChunk {
@@ -119,21 +183,20 @@ impl DocumentBlocks {
         let (mut min, mut max, mut nulls) = (Vec::new(), Vec::new(), Vec::new());
         let mut is_exact = true;
         for block in blocks {
-            let block = self.block(*block);
-            let bounds = self.bounds(block, column)?;
-            min.push(scalar(bounds.lower, data_type)?);
+            let block = self.block(*block)?;
+            let bounds = self.bounds(&block, column)?;
+            min.push(bounds.lower);
             // NaN counts as greater than all numbers, so it may exceed the upper bound.
-            let upper = bounds.upper.filter(|_| !bounds.may_have_nan);
-            max.push(scalar(upper, data_type)?);
-            nulls.push(self.nulls(block, column)?);
-            is_exact &= bounds.is_exact && self.is_whole_group(block);
+            max.push(bounds.upper.filter(|_| !bounds.may_have_nan));
+            nulls.push(self.nulls(&block, column)?);
+            is_exact &= bounds.is_exact && self.is_whole_group(&block);
         }
         if blocks.is_empty() {
             return Ok(None);
         }
         Ok(Some(ColumnBounds {
-            min: ScalarValue::iter_to_array(min)?,
-            max: ScalarValue::iter_to_array(max)?,
+            min: scalars(min.into_iter(), data_type)?,
+            max: scalars(max.into_iter(), data_type)?,
             nulls: UInt64Array::from(nulls),
             sums: None,
             is_exact,
@@ -143,7 +206,7 @@ impl DocumentBlocks {
 
 impl BlockList for DocumentBlocks {
     fn total(&self) -> Option<u64> {
-        Some(self.blocks.len() as u64)
+        Some(self.ends.last().copied().unwrap_or(0))
     }
 
     fn count(&self) -> Option<u64> {
@@ -155,10 +218,12 @@ impl BlockList for DocumentBlocks {
     }
 
     fn rows_in(&self, blocks: &[u64]) -> Result<RowCount> {
-        let rows = blocks.iter().map(|block| &self.block(*block).rows);
-        Ok(RowCount::Exact(
-            rows.map(|rows| rows.end - rows.start).sum(),
-        ))
+        let mut all = 0;
+        for block in blocks {
+            let PageBlock { rows, .. } = self.block(*block)?;
+            all += rows.end - rows.start;
+        }
+        Ok(RowCount::Exact(all))
     }
 
     fn is_read(&self, columns: &[usize]) -> bool {
@@ -166,8 +231,8 @@ impl BlockList for DocumentBlocks {
     }
 
     fn block_bytes(&self, block: u64, _options: &ReadOptions) -> Result<u64> {
-        let PageBlock { group, rows, .. } = self.block(block);
-        let group = &self.file.row_groups()[*group];
+        let PageBlock { group, rows, .. } = self.block(block)?;
+        let group = &self.file.row_groups()[group];
         let proportional = |bytes: u64| {
             let bytes = u128::from(bytes) * u128::from(rows.end - rows.start);
             (bytes / u128::from(group.rows.max(1))) as u64
@@ -179,8 +244,21 @@ impl BlockList for DocumentBlocks {
         PruningLabels {
             bounds: "pruned_by_page_index",
             value_index: "pruned_by_bloom",
+            selected: Some("pruned_by_search_index"),
             ..PruningLabels::default()
         }
+    }
+
+    fn groups(&self) -> Option<BlockGroups> {
+        let is_divided = self.total() != Some(self.file.row_groups().len() as u64);
+        is_divided.then(|| BlockGroups {
+            blocks: Arc::new(Self {
+                ends: (1..=self.ends.len() as u64).collect(),
+                paged: None,
+                ..self.clone()
+            }),
+            ends: Arc::clone(&self.ends),
+        })
     }
 
     fn column_statistics(&self, column: usize, _options: &ReadOptions) -> Result<ColumnStatistics> {
@@ -191,35 +269,42 @@ impl BlockList for DocumentBlocks {
             .map(|group| self.chunk(group, column).nulls)
             .sum();
         statistics.null_count = Precision::Exact(nulls as usize);
-        let data_type = self.schema.field(column).data_type();
-        let mut all: Option<(ScalarValue, ScalarValue)> = None;
+        if self.is_changed(column)? {
+            return Ok(statistics);
+        }
+        let mut all: Option<(Scalar<'_>, Scalar<'_>)> = None;
         for group in groups {
             let chunk = self.chunk(group, column);
             if chunk.values == chunk.nulls {
                 continue;
             }
-            if self.is_changed(column)? {
-                return Ok(statistics);
-            }
             let bounds = self.file.bounds(group, self.columns[column])?;
-            let (min, max) = (
-                scalar(bounds.lower, data_type)?,
-                scalar(bounds.upper, data_type)?,
-            );
-            if !bounds.is_exact || min.is_null() || max.is_null() {
+            let (true, Some(min), Some(max)) = (bounds.is_exact, bounds.lower, bounds.upper) else {
                 return Ok(statistics);
-            }
+            };
             all = Some(match all {
                 None => (min, max),
                 Some((all_min, all_max)) => (
-                    if min < all_min { min } else { all_min },
-                    if max > all_max { max } else { all_max },
+                    if min.compare(&all_min) == Some(Ordering::Less) {
+                        min
+                    } else {
+                        all_min
+                    },
+                    if max.compare(&all_max) == Some(Ordering::Greater) {
+                        max
+                    } else {
+                        all_max
+                    },
                 ),
             });
         }
         if let Some((min, max)) = all {
-            statistics.min_value = Precision::Exact(min);
-            statistics.max_value = Precision::Exact(max);
+            let data_type = self.schema.field(column).data_type();
+            let (min, max) = (scalar(Some(min), data_type)?, scalar(Some(max), data_type)?);
+            if !min.is_null() && !max.is_null() {
+                statistics.min_value = Precision::Exact(min);
+                statistics.max_value = Precision::Exact(max);
+            }
         }
         Ok(statistics)
     }
@@ -239,14 +324,14 @@ impl BlockList for DocumentBlocks {
         _options: &ReadOptions,
     ) -> Result<BlockStatistics> {
         let rows = blocks.iter().map(|block| {
-            let rows = &self.block(*block).rows;
-            Some(rows.end - rows.start)
+            let PageBlock { rows, .. } = self.block(*block)?;
+            Ok(Some(rows.end - rows.start))
         });
         let columns = columns
             .iter()
             .map(|column| self.column_bounds(*column, blocks));
         Ok(BlockStatistics {
-            rows: rows.collect(),
+            rows: rows.collect::<Result<_>>()?,
             columns: columns.collect::<Result<_>>()?,
         })
     }
@@ -269,7 +354,7 @@ impl BlockList for DocumentBlocks {
         let mut last: Option<(usize, Option<bool>)> = None;
         let mut contained = Vec::with_capacity(blocks.len());
         for block in blocks {
-            let group = self.block(*block).group;
+            let group = self.ends.partition_point(|end| *end <= *block);
             let answer = match last {
                 Some((of_group, answer)) if of_group == group => answer,
                 _ => {
@@ -301,7 +386,7 @@ impl BlockList for DocumentBlocks {
         let reader = DocumentReader::try_new(
             &self.file,
             columns.collect(),
-            Arc::clone(&self.blocks),
+            self.clone(),
             self.text,
             max_rows,
         );

@@ -1,5 +1,5 @@
-//! `.tatami` files as tables of documents. A block is one page of each column, or a whole row group if
-//! the pages of the columns do not cover the same rows.
+//! `.tatami` files as tables of documents. A block has the rows of one page, or of a whole row group if the
+//! columns have different numbers of pages.
 
 mod blocks;
 mod container;

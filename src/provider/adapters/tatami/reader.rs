@@ -6,20 +6,19 @@ use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::compute::filter;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::Result;
 
 use crate::format::tatami::{ColumnType, ColumnValues, PageReader, TatamiFile};
-use crate::provider::adapters::tatami::blocks::PageBlock;
+use crate::provider::adapters::tatami::blocks::{DocumentBlocks, PageBlock};
 use crate::provider::adapters::tatami::table::TextOptions;
 use crate::provider::adapters::tatami::values::to_array;
 use crate::provider::source::{BlockReader, FetchedBlock, ReadCounts};
 
-/// Reads blocks of a `.tatami` file. Pages are decoded once per block. Blobs are read only for the
-/// selected rows.
+/// Reads blocks of a `.tatami` file. Pages are decoded once per block.
 pub(super) struct DocumentReader {
     file: Arc<TatamiFile>,
     pages: PageReader,
-    blocks: Arc<[PageBlock]>,
+    blocks: DocumentBlocks,
     columns: Vec<Column>,
     text: TextOptions,
     max_rows: u64,
@@ -41,7 +40,7 @@ impl DocumentReader {
     pub fn try_new(
         file: &Arc<TatamiFile>,
         columns: Vec<usize>,
-        blocks: Arc<[PageBlock]>,
+        blocks: DocumentBlocks,
         text: TextOptions,
         max_rows: usize,
     ) -> Result<Self> {
@@ -123,10 +122,7 @@ impl DocumentReader {
 
 impl BlockReader for DocumentReader {
     fn open(&mut self, block: u64, _fetched: Option<FetchedBlock>) -> Result<()> {
-        let Some(block) = self.blocks.get(block as usize) else {
-            return internal_err!("there is no block {block}");
-        };
-        self.block = block.clone();
+        self.block = self.blocks.block(block)?;
         for column in &mut self.columns {
             column.decoded = None;
         }
@@ -135,16 +131,16 @@ impl BlockReader for DocumentReader {
     }
 
     fn advance(&mut self) -> Result<bool> {
-        let next = self.columns.iter().position(|column| {
-            column.decoded.is_none() && column.column_type != ColumnType::BlobRef
-        });
-        if let Some(next) = next {
+        // Blobs, and blocks that are read as one batch, are decoded only for the selected rows.
+        let is_one_batch = self.rows() <= self.max_rows;
+        let is_left = |column: &Column| {
+            column.decoded.is_none() && column.column_type != ColumnType::BlobRef && !is_one_batch
+        };
+        if let Some(next) = self.columns.iter().position(is_left) {
             let rows = self.block.rows.clone();
             self.columns[next].decoded = Some(self.decode(next, &rows, None)?);
         }
-        let mut columns = self.columns.iter();
-        Ok(columns
-            .all(|column| column.decoded.is_some() || column.column_type == ColumnType::BlobRef))
+        Ok(!self.columns.iter().any(is_left))
     }
 
     fn rows(&self) -> u64 {

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -13,14 +12,14 @@ use datafusion::physical_expr::PhysicalExpr;
 use crate::error::Error;
 use crate::format::tatami::search::Segment;
 use crate::format::tatami::{ColumnType, TatamiFile};
-use crate::provider::adapters::tatami::blocks::{DocumentBlocks, PageBlock};
+use crate::provider::adapters::tatami::blocks::DocumentBlocks;
 use crate::provider::adapters::tatami::rows::RowReader;
 use crate::provider::adapters::tatami::search;
 use crate::provider::adapters::tatami::values;
 use crate::provider::catalog::description::{AttributeDescription, TableDescription};
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::recipe::Recipe;
-use crate::provider::source::{BlockSource, ColumnKind, SelectedBlocks};
+use crate::provider::source::{BlockList, BlockSource, ColumnKind, SelectedBlocks};
 
 /// The bytes of the blobs of a batch, about.
 const MAX_BLOB_BATCH_BYTES: u64 = 8 << 20;
@@ -165,6 +164,22 @@ impl DocumentTable {
         RowReader::new(&self.file, self.text)
     }
 
+    /// Cuts the file into blocks for a scan of these columns, given by their indices in the file.
+    fn blocks(&self, read: &[usize]) -> DocumentBlocks {
+        DocumentBlocks::new(
+            Arc::clone(&self.file),
+            Arc::clone(&self.schema),
+            Arc::clone(&self.columns),
+            self.text,
+            read,
+        )
+    }
+
+    /// The number of blocks for a scan of all columns.
+    pub fn chunks(&self) -> Option<u64> {
+        self.blocks(&self.columns).total()
+    }
+
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -222,26 +237,10 @@ impl BlockSource for DocumentTable {
         let stored = columns
             .iter()
             .filter_map(|column| self.columns.get(*column));
-        let stored: Vec<usize> = stored.copied().collect();
-        let mut blocks = Vec::new();
-        for (group, row_group) in self.file.row_groups().iter().enumerate() {
-            let pages = self.file.aligned_pages(group, &stored)?;
-            let pages: Vec<Range<u64>> =
-                pages.unwrap_or_else(|| std::iter::once(0..row_group.rows).collect());
-            let pages = pages.into_iter().enumerate();
-            let of_group = pages.filter(|(_, rows)| !rows.is_empty());
-            blocks.extend(of_group.map(|(page, rows)| PageBlock { group, page, rows }));
-        }
-        let kept = search::matching_blocks(self, filters, &blocks)?;
+        let blocks = self.blocks(&stored.copied().collect::<Vec<_>>());
         Ok(SelectedBlocks {
-            blocks: Arc::new(DocumentBlocks::new(
-                Arc::clone(&self.file),
-                Arc::clone(&self.schema),
-                Arc::clone(&self.columns),
-                self.text,
-                blocks,
-            )),
-            kept,
+            kept: search::matching_blocks(self, filters, &blocks)?,
+            blocks: Arc::new(blocks),
             residual: Vec::new(),
         })
     }
@@ -266,7 +265,7 @@ impl BlockSource for DocumentTable {
             metadata: BTreeMap::new(),
         });
         description.attributes = attributes.collect();
-        description.chunks = Some(file.row_groups().len() as u64);
+        description.chunks = self.chunks();
         description.stored_bytes = file.footer().stats.stored_bytes;
         description.raw_bytes = Some(file.footer().stats.raw_bytes);
         description.problems = self.warnings.clone();

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, PrimitiveArray, StringArray,
-    StringBuilder,
+    ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, Float32Array, Float64Array, Int8Array,
+    Int16Array, Int32Array, Int64Array, PrimitiveArray, StringArray, StringBuilder,
+    TimestampMicrosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
@@ -41,26 +42,52 @@ pub(super) fn data_type(column_type: ColumnType, text: &TextOptions) -> Option<D
     })
 }
 
-/// Converts a scalar of a zone to a value of `data_type`. Returns a null if the scalar is unknown, or is
-/// text that is not valid UTF-8.
-pub(super) fn scalar(scalar: Option<Scalar<'_>>, data_type: &DataType) -> Result<ScalarValue> {
-    let value = match scalar {
-        None => return ScalarValue::try_from(data_type),
-        Some(Scalar::Bool(value)) => ScalarValue::Boolean(Some(value)),
-        Some(Scalar::Int(value)) => match data_type {
-            DataType::Timestamp(..) => ScalarValue::TimestampMicrosecond(Some(value), None),
-            _ => ScalarValue::Int64(Some(value)),
-        },
-        Some(Scalar::Uint(value)) => ScalarValue::UInt64(Some(value)),
-        Some(Scalar::Float32(value)) => ScalarValue::Float32(Some(value)),
-        Some(Scalar::Float64(value)) => ScalarValue::Float64(Some(value)),
-        Some(Scalar::Bytes(bytes)) => match (data_type, std::str::from_utf8(bytes)) {
-            (DataType::Utf8, Ok(text)) => ScalarValue::Utf8(Some(text.to_string())),
-            (DataType::Utf8, Err(_)) => ScalarValue::Utf8(None),
-            _ => ScalarValue::Binary(Some(bytes.to_vec())),
-        },
+/// Converts scalars of zones to an array of `data_type`. An unknown scalar, and text that is not valid
+/// UTF-8, becomes null.
+pub(super) fn scalars<'a>(
+    scalars: impl Iterator<Item = Option<Scalar<'a>>>,
+    data_type: &DataType,
+) -> Result<ArrayRef> {
+    let bytes = |scalar| match scalar {
+        Some(Scalar::Bytes(bytes)) => Some(bytes),
+        _ => None,
     };
-    value.cast_to(data_type)
+    macro_rules! collect {
+        ($array:ty, $variant:ident) => {{
+            let values = scalars.map(|scalar| match scalar {
+                Some(Scalar::$variant(value)) => value.try_into().ok(),
+                _ => None,
+            });
+            Arc::new(values.collect::<$array>())
+        }};
+    }
+    Ok(match data_type {
+        DataType::Boolean => collect!(BooleanArray, Bool),
+        DataType::Int8 => collect!(Int8Array, Int),
+        DataType::Int16 => collect!(Int16Array, Int),
+        DataType::Int32 => collect!(Int32Array, Int),
+        DataType::Int64 => collect!(Int64Array, Int),
+        DataType::UInt8 => collect!(UInt8Array, Uint),
+        DataType::UInt16 => collect!(UInt16Array, Uint),
+        DataType::UInt32 => collect!(UInt32Array, Uint),
+        DataType::UInt64 => collect!(UInt64Array, Uint),
+        DataType::Timestamp(TimeUnit::Microsecond, None) => {
+            collect!(TimestampMicrosecondArray, Int)
+        }
+        DataType::Float32 => collect!(Float32Array, Float32),
+        DataType::Float64 => collect!(Float64Array, Float64),
+        DataType::Binary => Arc::new(scalars.map(bytes).collect::<BinaryArray>()),
+        DataType::Utf8 => {
+            let texts = scalars.map(|scalar| std::str::from_utf8(bytes(scalar)?).ok());
+            Arc::new(texts.collect::<StringArray>())
+        }
+        other => return internal_err!("zones have no bounds of type {other}"),
+    })
+}
+
+/// Converts a scalar of a zone to a value of `data_type`, as [`scalars`] does.
+pub(super) fn scalar(scalar: Option<Scalar<'_>>, data_type: &DataType) -> Result<ScalarValue> {
+    ScalarValue::try_from_array(&scalars(std::iter::once(scalar), data_type)?, 0)
 }
 
 /// Converts an SQL value to a scalar that can be looked up in a Bloom filter. Returns `None` for nulls

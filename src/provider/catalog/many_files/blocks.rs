@@ -14,8 +14,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use crate::grid::{Axis, IndexSet, IndexSetBuilder};
 use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::source::{
-    Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, EvaluatedRows, Fetch,
-    FetchedBlock, GridSelection, PruningLabels, ReadCounts, RowCount,
+    Availability, BlockGroups, BlockList, BlockReader, BlockStatistics, ColumnBounds,
+    EvaluatedRows, Fetch, FetchedBlock, GridSelection, PruningLabels, ReadCounts, RowCount,
 };
 
 /// The maximum number of files whose zone maps are merged into statistics of the whole table.
@@ -141,6 +141,35 @@ impl BlockList for ManyFileBlocks {
     fn pruning_labels(&self) -> PruningLabels {
         let first = self.parts.first();
         first.map_or_else(PruningLabels::default, |part| part.blocks.pruning_labels())
+    }
+
+    fn groups(&self) -> Option<BlockGroups> {
+        let groups = self.parts.iter().map(|part| part.blocks.groups());
+        let groups: Vec<_> = groups.collect();
+        if groups.iter().all(Option::is_none) {
+            return None;
+        }
+        let (mut parts, mut ends) = (Vec::with_capacity(groups.len()), Vec::new());
+        let mut start = 0;
+        for ((part, groups), end) in self.parts.iter().zip(groups).zip(self.ends.iter()) {
+            let mut part = part.clone();
+            match groups {
+                Some(groups) => {
+                    ends.extend(groups.ends.iter().map(|end| start + end));
+                    part.blocks = groups.blocks;
+                }
+                // Each block is a group of its own.
+                None => ends.extend(start + 1..=*end),
+            }
+            parts.push(part);
+            start = *end;
+        }
+        let (files, known) = (&self.files, self.known.to_vec());
+        let blocks = Self::new(parts, None, files, known, self.file_column)?;
+        Some(BlockGroups {
+            blocks: Arc::new(blocks),
+            ends: ends.into(),
+        })
     }
 
     fn count(&self) -> Option<u64> {

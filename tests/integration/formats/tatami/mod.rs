@@ -5,6 +5,7 @@
 mod corpus;
 mod data;
 mod hostile;
+mod lookups;
 mod predicate;
 mod pruning;
 mod search;

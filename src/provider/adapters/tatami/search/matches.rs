@@ -15,9 +15,9 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, split_conjunct
 use crate::format::tatami::SEARCH_COLUMNS_KEY;
 use crate::format::tatami::search::{Mode, WordFilter, words};
 use crate::grid::{IndexSet, IndexSetBuilder};
-use crate::provider::adapters::tatami::blocks::PageBlock;
+use crate::provider::adapters::tatami::blocks::DocumentBlocks;
 use crate::provider::adapters::tatami::table::DocumentTable;
-use crate::provider::source::BlockSource;
+use crate::provider::source::{BlockList, BlockSource};
 
 /// The indexed columns of segments that do not name them, as the reference implementation writes. The
 /// column `snippet` of such segments is not among them: it may be cut off within a word.
@@ -112,7 +112,7 @@ impl ScalarUDFImpl for Matches {
 pub(in crate::provider::adapters::tatami) fn matching_blocks(
     table: &DocumentTable,
     filters: &[Arc<dyn PhysicalExpr>],
-    blocks: &[PageBlock],
+    blocks: &DocumentBlocks,
 ) -> Result<Option<IndexSet>> {
     let mut kept: Option<IndexSet> = None;
     for filter in filters.iter().flat_map(split_conjunction) {
@@ -125,19 +125,16 @@ pub(in crate::provider::adapters::tatami) fn matching_blocks(
         };
         let mut matches = segment.matches(&query, mode)?;
         let mut documents = Vec::new();
-        let mut found = IndexSetBuilder::new(blocks.len() as u64);
-        let groups = table.file().row_groups();
-        let mut block = 0;
+        let mut found = IndexSetBuilder::new(blocks.total().unwrap_or(0));
+        // The first row that no block in `found` holds.
+        let mut next = 0;
         while matches.next_batch(&mut documents)? {
             for hit in documents.drain(..) {
                 let row = u64::from(hit.document);
-                while let Some(PageBlock { group, rows, .. }) = blocks.get(block) {
-                    let first = groups[*group].first_row;
-                    if row < first + rows.end {
-                        found.push(block as u64..block as u64 + 1);
-                        break;
-                    }
-                    block += 1;
+                if row >= next {
+                    let (block, end) = blocks.block_of(row)?;
+                    found.push(block..block + 1);
+                    next = end;
                 }
             }
         }

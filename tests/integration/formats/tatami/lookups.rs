@@ -1,0 +1,89 @@
+//! Lookups of single documents read as many pages of a long file as of a short one.
+
+use std::path::Path;
+
+use datafusion::prelude::SessionContext;
+
+use crate::support::sql::{rows, run, session};
+
+async fn write(ctx: &SessionContext, directory: &Path, documents: u32) -> String {
+    let name = format!("pages_{documents}");
+    let path = directory.join(format!("{name}.tatami"));
+    let sql = format!(
+        "COPY (SELECT n AS id, 'https://example.org/' || n AS url, 'digest-' || (n * 7919 % 104729) AS digest, n % 7 AS kind, \
+         repeat('body of ' || n || ' ', 20) AS body FROM generate_series(1, {documents}) AS s(n)) \
+         TO '{}' STORED AS TATAMI OPTIONS (sort_key 'id', bloom 'url', blob 'body', page_rows '100', \
+         row_group_rows '1000', blob_run_bytes '10000')",
+        path.display()
+    );
+    rows(ctx, &sql).await;
+    let sql = format!(
+        "CREATE EXTERNAL TABLE {name} STORED AS TATAMI LOCATION '{}' OPTIONS (blobs 'strict')",
+        path.display()
+    );
+    rows(ctx, &sql).await;
+    name
+}
+
+#[tokio::test]
+async fn a_document_is_found_by_its_key_in_one_page_of_each_column() {
+    let directory = tempfile::tempdir().unwrap();
+    let ctx = session();
+    let [short, long] = [2000, 16_000].map(|documents| (documents, directory.path()));
+    let mut bytes = Vec::new();
+    for (documents, directory) in [short, long] {
+        let table = write(&ctx, directory, documents).await;
+        let sql = format!("SELECT url, digest, substr(body, 1, 12) FROM {table} WHERE id = 1234");
+        let found = run(&ctx, &sql).await;
+        assert_eq!(
+            found.rows,
+            ["https://example.org/1234 digest-32249 body of 1234"]
+        );
+        // The filter reads one block, and the other columns are read in the same block.
+        assert_eq!(found.metric("chunks_read"), 2, "{table}");
+        let groups = documents as usize / 1000;
+        assert_eq!(
+            (
+                found.metric("chunks_pruned_by_zone_map"),
+                found.metric("chunks_pruned_by_page_index")
+            ),
+            (10 * (groups - 1), 9),
+            "{table}"
+        );
+        bytes.push(found.metric("bytes_read"));
+    }
+    assert_eq!(bytes[0], bytes[1]);
+}
+
+#[tokio::test]
+async fn a_document_is_found_by_a_bloom_filter_in_one_row_group() {
+    let directory = tempfile::tempdir().unwrap();
+    let ctx = session();
+    let table = write(&ctx, directory.path(), 16_000).await;
+    let sql = format!("SELECT id, digest FROM {table} WHERE url = 'https://example.org/1234'");
+    let found = run(&ctx, &sql).await;
+    assert_eq!(found.rows, ["1234 digest-32249"]);
+    // The 10 pages of the row group for the filter, and one page for the other columns.
+    assert_eq!(found.metric("chunks_read"), 11);
+    let pruned = found.metric("chunks_pruned_by_bloom") + found.metric("chunks_pruned_by_zone_map");
+    assert_eq!(pruned, 150);
+}
+
+#[tokio::test]
+async fn row_groups_of_many_files_are_ruled_out_before_their_pages() {
+    let directory = tempfile::tempdir().unwrap();
+    let ctx = session();
+    for documents in [2000, 5000] {
+        write(&ctx, directory.path(), documents).await;
+    }
+    let sql = format!(
+        "CREATE EXTERNAL TABLE t STORED AS TATAMI LOCATION '{}'",
+        directory.path().join("*.tatami").display()
+    );
+    rows(&ctx, &sql).await;
+    let found = run(&ctx, "SELECT digest FROM t WHERE id = 1234").await;
+    assert_eq!(found.rows, ["digest-32249", "digest-32249"]);
+    let metrics = ["zone_map", "page_index"];
+    let metrics = metrics.map(|name| found.metric(&format!("chunks_pruned_by_{name}")));
+    assert_eq!(metrics, [50, 18]);
+}
