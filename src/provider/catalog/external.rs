@@ -11,10 +11,12 @@ use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion::prelude::SessionConfig;
 
+use crate::error::Error;
 use crate::format::{foreign, remote_location_advice};
 use crate::provider::adapters::registry::{Format, FormatRegistry};
 use crate::provider::catalog::location::Location;
 use crate::provider::catalog::many_files::FileTable;
+use crate::provider::catalog::open::open_table;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::catalog::table::ArrayTable;
 
@@ -63,10 +65,17 @@ fn open_locations(
             _ => {}
         }
     }
-    if let ([only], false) = (files.as_slice(), options.file_column) {
-        return Ok(ArrayTable::open_in(session, only, &options)?);
+    let members = files.iter().map(|path| open_table(path, &options, session));
+    let members = members.collect::<Result<Vec<_>, Error>>()?;
+    if let [only] = members.as_slice() {
+        // A collection of files has the column `file` by itself.
+        let is_whole = !options.file_column || only.downcast_ref::<FileTable>().is_some();
+        if is_whole {
+            return Ok(ArrayTable::new(Arc::clone(only), options));
+        }
     }
-    let source = FileTable::open(&locations.join(", "), &files, &options, session)?;
+    let location = locations.join(", ");
+    let source = FileTable::new(&location, &files, members, options.file_column)?;
     Ok(ArrayTable::new(Arc::new(source), options))
 }
 

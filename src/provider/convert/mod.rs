@@ -192,7 +192,10 @@ pub async fn convert(
 fn holds_arrays(path: &Path) -> Result<bool> {
     if let Some(format) = FormatRegistry::default().recognise(path) {
         // Documents are rows, and TileDB arrays may be sparse.
-        return Ok(!["tatami", "tiledb"].contains(&format.name()));
+        let keywords = format.keywords();
+        return Ok(!["TATAMI", "TILEDB"]
+            .iter()
+            .any(|keyword| keywords.contains(keyword)));
     }
     match FileKind::by_name(path) {
         Some(kind) => Ok(kind.is_array()),

@@ -18,7 +18,7 @@ use crate::provider::adapters::arrays::container::ArrayContainer;
 use crate::provider::adapters::file_kind::FileKind;
 use crate::provider::adapters::registry::{Candidate, Format};
 #[cfg(feature = "tatami")]
-use crate::provider::adapters::tatami::TatamiFormat;
+use crate::provider::adapters::tatami::{CollectionFormat, TatamiFormat};
 #[cfg(feature = "tiledb")]
 use crate::provider::adapters::tiledb::TileDbFormat;
 use crate::provider::catalog::settings::options::ArrayOptions;
@@ -36,6 +36,8 @@ pub(in crate::provider) fn built_in() -> Vec<Arc<dyn Format>> {
         Arc::new(NpyFormat),
         #[cfg(feature = "tatami")]
         Arc::new(TatamiFormat),
+        #[cfg(feature = "tatami")]
+        Arc::new(CollectionFormat),
         #[cfg(feature = "tiledb")]
         Arc::new(TileDbFormat),
     ]

@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion::prelude::SessionConfig;
-
 use crate::error::Error;
-use crate::format::tatami::{Collection, MANIFEST_MAGIC, TatamiFile};
-use crate::provider::adapters::registry::Candidate;
+use crate::format::io::storage::{Access, Storage};
+use crate::format::tatami::{Collection, TatamiFile};
+use crate::provider::adapters::tatami::COLLECTION_FORMAT;
+use crate::provider::adapters::tatami::member::MemberTable;
 use crate::provider::adapters::tatami::table::DocumentTable;
 use crate::provider::catalog::many_files::FileTable;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::BlockSource;
 use crate::provider::source::container::{Container, ContainerSummary, TableEntry};
+use crate::provider::source::recipe::Recipe;
 
 /// A `.tatami` file, or the collection that a `tatami.manifest` lists.
 #[derive(Debug)]
@@ -21,61 +22,74 @@ pub(super) struct TatamiContainer {
     location: String,
     tables: Vec<TableEntry>,
     table: Arc<dyn BlockSource>,
-    /// The members of a collection, or the only file.
-    files: Vec<Arc<TatamiFile>>,
+    /// The file; `None` for a collection.
+    file: Option<Arc<TatamiFile>>,
+    /// The number of blocks of the file.
+    chunks: Option<u64>,
     warnings: Vec<String>,
 }
 
 impl TatamiContainer {
-    /// Opens a file or a manifest.
-    pub fn open(
-        path: &Path,
-        options: &ArrayOptions,
-        session: &SessionConfig,
-    ) -> Result<Self, Error> {
-        let access = options.open_options(session.options()).access;
-        let is_collection = Candidate::new(path).start().starts_with(&MANIFEST_MAGIC);
-        let name_of = |path: &Path| {
-            let stem = path.file_stem().unwrap_or_default();
-            stem.to_string_lossy().into_owned()
-        };
-        let (name, paths) = match is_collection {
-            false => (name_of(path), vec![path.to_path_buf()]),
-            true => {
-                let directory = path.parent().unwrap_or(Path::new(""));
-                let collection = Collection::open(path)?;
-                let members = collection.members().iter();
-                let paths = members.map(|member| collection.member_path(member));
-                let name = std::path::absolute(directory).map_err(Error::io(path, "resolve"))?;
-                (name_of(&name), paths.collect())
-            }
-        };
-        let (mut files, mut sources, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
-        for path in &paths {
-            let file = Arc::new(TatamiFile::open(path, access)?);
-            let table = DocumentTable::try_new(Arc::clone(&file), name_of(path), options)?;
-            warnings.extend_from_slice(table.warnings());
-            files.push(file);
-            sources.push(Arc::new(table) as Arc<dyn BlockSource>);
-        }
-        let location = path.display().to_string();
-        let table = match (is_collection, sources.pop()) {
-            (false, Some(only)) => only,
-            (_, last) => {
-                sources.extend(last);
-                let table = FileTable::new(&location, &paths, sources, options.file_column);
-                Arc::new(table.map_err(|error| Error::invalid(path, error.to_string()))?)
-            }
-        };
+    /// Opens a file.
+    pub fn open(path: &Path, access: Access, options: &ArrayOptions) -> Result<Self, Error> {
+        let file = Arc::new(TatamiFile::open(path, access)?);
+        let name = stem(path);
+        let table = DocumentTable::try_new(Arc::clone(&file), name.clone(), options)?;
         Ok(Self {
-            path: path.to_path_buf(),
-            location,
-            tables: vec![TableEntry::new(name)],
-            table,
-            files,
-            warnings,
+            chunks: table.chunks(),
+            file: Some(file),
+            warnings: table.warnings().to_vec(),
+            ..Self::new(path, name, Arc::new(table))
         })
     }
+
+    /// Opens a manifest. The table is named after its directory.
+    pub fn open_collection(
+        path: &Path,
+        access: Access,
+        options: &ArrayOptions,
+    ) -> Result<Self, Error> {
+        let absolute = std::path::absolute(path).map_err(Error::io(path, "resolve"))?;
+        let name = stem(absolute.parent().unwrap_or(Path::new("")));
+        let collection = Collection::open(path)?;
+        let members = collection.members().iter();
+        let members = members.map(|member| (collection.member_path(member), member.clone()));
+        let members: Vec<_> = members.collect();
+        let paths: Vec<PathBuf> = members.iter().map(|(path, _)| path.clone()).collect();
+        let members = MemberTable::all(members, access, options)?;
+        let warnings = members.first().map(|first| first.warnings().to_vec());
+        let identity = Storage::open(path)?.identity()?;
+        let recipe = Recipe::in_file(COLLECTION_FORMAT, path, &name, options, identity)?;
+        let location = path.display().to_string();
+        let members = members
+            .into_iter()
+            .map(|member| member as Arc<dyn BlockSource>);
+        let table = FileTable::new(&location, &paths, members.collect(), options.file_column)
+            .map_err(|error| Error::invalid(path, error.to_string()))?
+            .with_recipe(recipe);
+        Ok(Self {
+            warnings: warnings.unwrap_or_default(),
+            ..Self::new(path, name, Arc::new(table))
+        })
+    }
+
+    fn new(path: &Path, name: String, table: Arc<dyn BlockSource>) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            location: path.display().to_string(),
+            tables: vec![TableEntry::new(name)],
+            table,
+            file: None,
+            chunks: None,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// Returns the file name without its extension.
+fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
 }
 
 impl Container for TatamiContainer {
@@ -104,16 +118,15 @@ impl Container for TatamiContainer {
     }
 
     fn attributes(&self) -> Vec<(String, String)> {
-        let pairs = self.files.iter().flat_map(|file| &file.footer().key_values);
+        let pairs = self.file.iter().flat_map(|file| &file.footer().key_values);
         pairs.cloned().collect()
     }
 
     fn summary(&self) -> ContainerSummary {
-        let groups = self.files.iter().map(|file| file.row_groups().len() as u64);
         ContainerSummary {
             version: Some(1),
             datasets: Some(1),
-            chunks: Some(groups.sum()),
+            chunks: self.chunks,
             has_statistics: Some(true),
             ..ContainerSummary::default()
         }

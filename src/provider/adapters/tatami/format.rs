@@ -1,4 +1,4 @@
-//! The format `.tatami`: recognises and opens its files and collections.
+//! The formats of `.tatami` files and of collections: recognise and open them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,10 @@ use crate::provider::adapters::tatami::table::TextOptions;
 use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::source::container::Container;
 
-/// The format of `.tatami` files, and of the manifests that list them as collections.
+/// The name of the format of manifests.
+pub(in crate::provider) const COLLECTION_FORMAT: &str = "tatami.manifest";
+
+/// The format of `.tatami` files.
 #[derive(Debug)]
 pub(in crate::provider) struct TatamiFormat;
 
@@ -27,7 +30,7 @@ impl Format for TatamiFormat {
     }
 
     fn extensions(&self) -> &'static [&'static str] {
-        &["tatami", "manifest"]
+        &["tatami"]
     }
 
     fn options(&self) -> &'static [&'static str] {
@@ -35,8 +38,7 @@ impl Format for TatamiFormat {
     }
 
     fn recognises(&self, candidate: &Candidate<'_>) -> bool {
-        let start = candidate.start();
-        start.starts_with(&MAGIC) || start.starts_with(&MANIFEST_MAGIC)
+        candidate.start().starts_with(&MAGIC)
     }
 
     fn is_found_in_directories(&self, path: &Path) -> bool {
@@ -50,7 +52,44 @@ impl Format for TatamiFormat {
         options: &ArrayOptions,
         session: &SessionConfig,
     ) -> Result<Arc<dyn Container>, Error> {
-        let container = TatamiContainer::open(path, options, session)?;
+        let access = options.open_options(session.options()).access;
+        Ok(Arc::new(TatamiContainer::open(path, access, options)?))
+    }
+}
+
+/// The format of manifests, which list `.tatami` files as collections.
+#[derive(Debug)]
+pub(in crate::provider) struct CollectionFormat;
+
+impl Format for CollectionFormat {
+    fn name(&self) -> &'static str {
+        COLLECTION_FORMAT
+    }
+
+    fn keywords(&self) -> &'static [&'static str] {
+        TatamiFormat.keywords()
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["manifest"]
+    }
+
+    fn options(&self) -> &'static [&'static str] {
+        &TextOptions::NAMES
+    }
+
+    fn recognises(&self, candidate: &Candidate<'_>) -> bool {
+        candidate.start().starts_with(&MANIFEST_MAGIC)
+    }
+
+    fn open(
+        &self,
+        path: &Path,
+        options: &ArrayOptions,
+        session: &SessionConfig,
+    ) -> Result<Arc<dyn Container>, Error> {
+        let access = options.open_options(session.options()).access;
+        let container = TatamiContainer::open_collection(path, access, options)?;
         Ok(Arc::new(container))
     }
 }

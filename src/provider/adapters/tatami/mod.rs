@@ -3,7 +3,9 @@
 
 mod blocks;
 mod container;
+mod files;
 mod format;
+mod member;
 mod reader;
 mod rows;
 pub(in crate::provider) mod search;
@@ -12,7 +14,7 @@ mod values;
 
 use datafusion::prelude::SessionContext;
 
-pub(in crate::provider) use format::TatamiFormat;
+pub(in crate::provider) use format::{COLLECTION_FORMAT, CollectionFormat, TatamiFormat};
 
 /// Registers `tatami_search`, `tatami_terms` and `matches` with a session.
 pub(in crate::provider) fn register(session: &SessionContext) {

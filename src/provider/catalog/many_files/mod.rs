@@ -11,22 +11,19 @@ use arrow::array::{AsArray, StringArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::common::{Result, plan_err};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::prelude::SessionConfig;
 
 use crate::error::{Error, ErrorLocation};
 use crate::grid::{Axis, CoordinateSource, IndexSet};
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::catalog::many_files::axis_union::AxisUnion;
 use crate::provider::catalog::many_files::blocks::{ManyFileBlocks, SingleFileBlocks};
-use crate::provider::catalog::open::open_table;
-use crate::provider::catalog::settings::options::ArrayOptions;
 use crate::provider::planning::axis_filter::evaluate;
 use crate::provider::planning::pushdown::only_column;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{BlockSource, ColumnKind, GridSource, SelectedBlocks};
 
 /// The name of the column with each row's file.
-const FILE: &str = "file";
+pub(in crate::provider) const FILE: &str = "file";
 
 /// One table over many files. The columns are those of the first file. A filter over a dimension is
 /// evaluated on the axes of each file, and drops a file before any of its values are read.
@@ -39,25 +36,11 @@ pub struct FileTable {
     files: Axis,
     has_file_column: bool,
     schema: SchemaRef,
+    /// The recipe of the whole table, if its files cannot be opened again one by one.
+    recipe: Option<Recipe>,
 }
 
 impl FileTable {
-    /// Opens the table that `options.dataset` names, else the only table, in each of these files.
-    /// `location` names all files together.
-    ///
-    /// # Errors
-    /// Returns an error if a file cannot be opened, or has other columns than the first file.
-    pub(crate) fn open(
-        location: &str,
-        files: &[PathBuf],
-        options: &ArrayOptions,
-        session: &SessionConfig,
-    ) -> Result<Self> {
-        let members = files.iter().map(|path| open_table(path, options, session));
-        let members = members.collect::<Result<_, Error>>()?;
-        Self::new(location, files, members, options.file_column)
-    }
-
     /// Creates the table of these tables, one per file. `location` names all files together. With
     /// `has_file_column`, the last column holds the path of each row's file.
     ///
@@ -97,12 +80,34 @@ impl FileTable {
             has_file_column,
             schema: Arc::new(Schema::new(fields)),
             members,
+            recipe: None,
         })
+    }
+
+    /// Sets the recipe of the whole table, which replaces those of its files.
+    pub(crate) fn with_recipe(mut self, recipe: Recipe) -> Self {
+        self.recipe = Some(recipe);
+        self
     }
 
     /// The tables, one per file.
     pub fn members(&self) -> &[Arc<dyn BlockSource>] {
         &self.members
+    }
+
+    /// Returns the values of the column `file`, one per file; `None` if there is no such column.
+    pub(in crate::provider) fn file_column(&self) -> Result<Option<Arc<[String]>>> {
+        if !self.has_file_column {
+            return Ok(None);
+        }
+        Ok(Some(self.paths()?.into()))
+    }
+
+    fn paths(&self) -> Result<Vec<String>> {
+        let files = self.files.coordinates()?;
+        let paths = files.slice(0..self.members.len() as u64);
+        let paths = paths.as_string::<i32>().iter().flatten();
+        Ok(paths.map(str::to_string).collect())
     }
 
     /// Returns the files that satisfy the filters over the column `file`.
@@ -251,13 +256,17 @@ impl BlockSource for FileTable {
     }
 
     fn recipe(&self) -> Result<Option<Recipe>> {
-        let files = self.files.coordinates()?;
-        let paths = files.slice(0..self.members.len() as u64);
-        let paths = paths.as_string::<i32>().iter().flatten();
-        let files = self.members.iter().zip(paths).map(|(member, path)| {
-            let recipe = member.recipe()?;
-            Ok(recipe.map(|recipe| (PathBuf::from(path), recipe)))
-        });
+        if let Some(recipe) = &self.recipe {
+            return Ok(Some(recipe.clone()));
+        }
+        let files = self
+            .members
+            .iter()
+            .zip(self.paths()?)
+            .map(|(member, path)| {
+                let recipe = member.recipe()?;
+                Ok(recipe.map(|recipe| (PathBuf::from(path), recipe)))
+            });
         let files = files.collect::<Result<Option<Vec<_>>>>()?;
         Ok(files.map(|files| Recipe::Files {
             location: self.location.clone(),

@@ -10,6 +10,7 @@ mod predicate;
 mod pruning;
 mod search;
 mod sql;
+mod sql_collections;
 mod sql_copy;
 mod sql_search;
 mod variants;

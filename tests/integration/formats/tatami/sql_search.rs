@@ -108,6 +108,41 @@ async fn limits_and_filters_are_part_of_the_search() {
 }
 
 #[tokio::test]
+async fn hits_in_several_files_have_the_column_of_their_file() {
+    let ctx = session();
+    let folder = tempfile::tempdir().unwrap();
+    for (name, texts) in [("a", "('red apple'), ('green pear')"), ("b", "('red red')")] {
+        let path = folder.path().join(format!("{name}.tatami"));
+        let sql = format!(
+            "COPY (SELECT column1 AS body FROM (VALUES {texts})) TO '{}' STORED AS TATAMI OPTIONS (search 'body')",
+            path.display()
+        );
+        rows(&ctx, &sql).await;
+    }
+    for (table, option) in [("t", "OPTIONS (file_column 'true')"), ("plain", "")] {
+        let sql = format!(
+            "CREATE EXTERNAL TABLE {table} STORED AS TATAMI LOCATION '{}' {option}",
+            folder.path().join("*.tatami").display()
+        );
+        rows(&ctx, &sql).await;
+    }
+    let columns = "SELECT right(file, 8), doc, body FROM tatami_search('t', 'red pear')";
+    let sql = format!("{columns} ORDER BY file, doc");
+    let expected = [
+        "a.tatami 0 red apple",
+        "a.tatami 1 green pear",
+        "b.tatami 0 red red",
+    ];
+    assert_eq!(rows(&ctx, &sql).await, expected);
+    let sql = format!("{columns} WHERE file LIKE '%b.tatami' LIMIT 1");
+    assert_eq!(rows(&ctx, &sql).await, expected[2..]);
+    let sql = "SELECT count(*) FROM t JOIN tatami_search('t', 'red') s USING (file, body)";
+    assert_eq!(rows(&ctx, sql).await, ["2"]);
+    let text = error(&ctx, "SELECT file FROM tatami_search('plain', 'red')").await;
+    assert!(text.contains("file"), "{text}");
+}
+
+#[tokio::test]
 async fn terms_are_listed_with_their_documents() {
     let ctx = open("full").await;
     let expected = json_lines("full.postings.jsonl");
@@ -143,6 +178,7 @@ async fn matches_filters_documents_and_prunes_by_postings() {
     let sql = "EXPLAIN SELECT title FROM t WHERE matches(title, 'nosuchword')";
     let plan = rows(&ctx, sql).await.join("\n");
     assert!(plan.contains("chunks=0 of"), "{plan}");
+    assert!(plan.contains("pruned_by_search_index="), "{plan}");
 }
 
 #[tokio::test]

@@ -17,6 +17,8 @@ use crate::provider::source::recipe::Recipe;
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::provider) struct EncodedSearch {
     pub tables: Vec<Recipe>,
+    /// The values of the column `file`, if the tables have it.
+    files: Option<Vec<String>>,
     name: String,
     words: String,
     mode: String,
@@ -33,6 +35,7 @@ impl SearchScan {
         });
         let search = EncodedSearch {
             tables: tables.collect::<Result<_>>()?,
+            files: self.files.as_ref().map(|files| files.to_vec()),
             name: self.name.clone(),
             words: self.words.clone(),
             mode: self.mode.to_string(),
@@ -62,7 +65,14 @@ impl EncodedSearch {
                 self.name
             );
         };
-        let schema = result_schema(&documents);
+        if self
+            .files
+            .as_ref()
+            .is_some_and(|files| files.len() != documents.len())
+        {
+            return plan_err!("the files of an encoded search do not match {}", self.name);
+        }
+        let schema = result_schema(&documents, self.files.is_some());
         let filter = carried(filter, &schema)?.pop();
         if self
             .projection
@@ -77,7 +87,13 @@ impl EncodedSearch {
         let query = (self.words, mode);
         let (projection, fetch) = (self.projection, self.fetch);
         SearchScan::try_new(
-            self.name, documents, schema, query, projection, filter, fetch,
+            self.name,
+            (documents, self.files.map(Arc::from)),
+            schema,
+            query,
+            projection,
+            filter,
+            fetch,
         )
     }
 }

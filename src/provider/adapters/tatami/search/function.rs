@@ -12,14 +12,14 @@ use datafusion::physical_expr::conjunction_opt;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::format::tatami::search::Mode;
+use crate::provider::adapters::tatami::files::{TableFiles, table_files};
 use crate::provider::adapters::tatami::search::scan::SearchScan;
 use crate::provider::adapters::tatami::search::terms::TermRows;
 use crate::provider::adapters::tatami::table::DocumentTable;
 use crate::provider::attributes::plain;
-use crate::provider::catalog::many_files::{FileTable, common_fields};
-use crate::provider::catalog::table::ArrayTable;
+use crate::provider::catalog::many_files::{FILE, common_fields};
 use crate::provider::introspection::lookup;
-use crate::provider::introspection::scan::RowScan;
+use crate::provider::introspection::scan::RowTable;
 use crate::provider::source::BlockSource;
 
 /// `tatami_search('t', 'words' [, mode])`: the documents that contain any or all of the words, with their
@@ -48,7 +48,7 @@ impl TableFunctionImpl for Search {
             }
         };
         let mode = mode.map_err(|message| plan_datafusion_err!("{}: {message}", Self::NAME))?;
-        let documents = documents(Self::NAME, &args, table)?;
+        let TableFiles { documents, files } = searched(Self::NAME, &args, table)?;
         let mut fields = documents[0].schema().fields().iter();
         if let Some(taken) = fields.find(|field| OWN.contains(&field.name().as_str())) {
             return plan_err!(
@@ -58,9 +58,10 @@ impl TableFunctionImpl for Search {
             );
         }
         Ok(Arc::new(SearchTable {
-            schema: result_schema(&documents),
+            schema: result_schema(&documents, files.is_some()),
             name: table.clone(),
             documents,
+            files,
             words: words.clone(),
             mode,
         }))
@@ -79,17 +80,14 @@ impl Terms {
 impl TableFunctionImpl for Terms {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let table = lookup::table_name(Self::NAME, args.exprs())?.to_string();
-        let documents = documents(Self::NAME, &args, &table)?;
+        let TableFiles { documents, .. } = searched(Self::NAME, &args, &table)?;
         let schema = Schema::new(vec![
             Field::new("path", DataType::Utf8, false),
             Field::new("term", DataType::Utf8, false),
             Field::new("documents", DataType::UInt64, false),
         ]);
-        Ok(Arc::new(TermTable {
-            label: format!("{}({table})", Self::NAME),
-            documents,
-            schema: Arc::new(schema),
-        }))
+        let rows = TermRows::new(format!("{}({table})", Self::NAME), documents);
+        Ok(Arc::new(RowTable::new(Arc::new(rows), schema)))
     }
 }
 
@@ -97,13 +95,14 @@ impl TableFunctionImpl for Terms {
 const OWN: [&str; 2] = ["score", "doc"];
 
 /// Returns the columns of the result of a search in these tables, which have the same columns.
-pub(super) fn result_schema(tables: &[Arc<DocumentTable>]) -> SchemaRef {
+pub(super) fn result_schema(tables: &[Arc<DocumentTable>], has_file_column: bool) -> SchemaRef {
     let schemas: Vec<&SchemaRef> = tables.iter().map(|table| table.schema()).collect();
+    let file = has_file_column.then(|| Arc::new(Field::new(FILE, DataType::Utf8, false)));
     let own = [
         Arc::new(Field::new(OWN[0], DataType::Float32, false)),
         Arc::new(Field::new(OWN[1], DataType::UInt64, false)),
     ];
-    let fields = common_fields(&schemas).into_iter().chain(own);
+    let fields = common_fields(&schemas).into_iter().chain(file).chain(own);
     plain(&Schema::new(fields.collect::<Vec<_>>()))
 }
 
@@ -116,38 +115,18 @@ fn texts(arguments: &[Expr]) -> Option<Vec<String>> {
     arguments.iter().map(text).collect()
 }
 
-/// Returns the tables of the files that make up a table. Fails if a file is not a `.tatami` file, or has
-/// no search segment.
-fn documents(
-    function: &str,
-    args: &TableFunctionArgs,
-    name: &str,
-) -> Result<Vec<Arc<DocumentTable>>> {
-    let table = lookup::table(function, args.session(), name)?;
-    let source = table.downcast_ref::<ArrayTable>().map(ArrayTable::source);
-    let members = match source {
-        Some(source) => match source.downcast_ref::<FileTable>() {
-            Some(files) => files.members().to_vec(),
-            None => vec![Arc::clone(source)],
-        },
-        None => Vec::new(),
-    };
-    let documents = members.into_iter().map(DocumentTable::of_source);
-    let documents: Option<Vec<_>> = documents.collect();
-    match documents.filter(|documents| !documents.is_empty()) {
-        Some(documents) => {
-            for table in &documents {
-                if table.segment()?.is_none() {
-                    let path = table.file().path().display();
-                    return plan_err!(
-                        "{function}: {path} has no search index; COPY writes one with the option search"
-                    );
-                }
-            }
-            Ok(documents)
+/// Returns the files that make up a table. Fails if a file has no search segment.
+fn searched(function: &str, args: &TableFunctionArgs, name: &str) -> Result<TableFiles> {
+    let files = table_files(function, args, name)?;
+    for table in &files.documents {
+        if table.segment()?.is_none() {
+            let path = table.file().path().display();
+            return plan_err!(
+                "{function}: {path} has no search index; COPY writes one with the option search"
+            );
         }
-        None => plan_err!("{function}: {name} is not a table of .tatami files"),
     }
+    Ok(files)
 }
 
 /// The result of `tatami_search`.
@@ -155,6 +134,7 @@ fn documents(
 struct SearchTable {
     name: String,
     documents: Vec<Arc<DocumentTable>>,
+    files: Option<Arc<[String]>>,
     schema: SchemaRef,
     words: String,
     mode: Mode,
@@ -198,44 +178,13 @@ impl TableProvider for SearchTable {
             .unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let scan = SearchScan::try_new(
             self.name.clone(),
-            self.documents.clone(),
+            (self.documents.clone(), self.files.clone()),
             Arc::clone(&self.schema),
             (self.words.clone(), self.mode),
             projection,
             filter,
             limit,
         )?;
-        Ok(scan.into_exec())
-    }
-}
-
-/// The result of `tatami_terms`.
-#[derive(Debug)]
-struct TermTable {
-    label: String,
-    documents: Vec<Arc<DocumentTable>>,
-    schema: SchemaRef,
-}
-
-#[async_trait]
-impl TableProvider for TermTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::View
-    }
-
-    async fn scan(
-        &self,
-        _state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let rows = Arc::new(TermRows::new(self.label.clone(), self.documents.clone()));
-        let scan = RowScan::try_new(rows, &self.schema, projection, limit)?;
         Ok(scan.into_exec())
     }
 }

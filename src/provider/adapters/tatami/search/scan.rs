@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Formatter};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float32Array, RecordBatch, UInt64Array};
+use arrow::array::{ArrayRef, Float32Array, RecordBatch, StringArray, UInt64Array};
 use arrow::compute::{SortOptions, concat, take};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::cast::as_boolean_array;
@@ -43,7 +43,9 @@ const FIRST_HITS: usize = 32;
 pub(in crate::provider) struct SearchScan {
     pub(super) name: String,
     pub(super) documents: Vec<Arc<DocumentTable>>,
-    /// The columns of the files, then `score` and `doc`.
+    /// The value of the column `file` for each file, if the table has this column.
+    pub(super) files: Option<Arc<[String]>>,
+    /// The columns of the files, then `file` if the table has it, then `score` and `doc`.
     pub(super) table: SchemaRef,
     pub(super) words: String,
     pub(super) mode: Mode,
@@ -58,7 +60,7 @@ pub(in crate::provider) struct SearchScan {
 impl SearchScan {
     pub(super) fn try_new(
         name: String,
-        documents: Vec<Arc<DocumentTable>>,
+        (documents, files): (Vec<Arc<DocumentTable>>, Option<Arc<[String]>>),
         table: SchemaRef,
         (words, mode): (String, Mode),
         projection: Vec<usize>,
@@ -69,6 +71,7 @@ impl SearchScan {
             schema: Arc::new(table.project(&projection)?),
             name,
             documents,
+            files,
             table,
             words,
             mode,
@@ -297,13 +300,19 @@ fn columns(
         indices[*index] = read as u64;
     }
     let indices = UInt64Array::from(indices);
-    let stored = scan.table.fields().len() - 2;
+    let score = scan.table.fields().len() - 2;
     let column = |column: &usize| -> Result<ArrayRef> {
-        if *column == stored {
+        if *column == score {
             let scores = hits.iter().map(|(_, hit)| hit.score);
             return Ok(Arc::new(Float32Array::from_iter_values(scores)));
         }
-        if *column > stored {
+        if let Some(files) = &scan.files
+            && column + 1 == score
+        {
+            let files = hits.iter().map(|(file, _)| &files[*file]);
+            return Ok(Arc::new(StringArray::from_iter_values(files)));
+        }
+        if *column > score {
             let documents = hits.iter().map(|(_, hit)| u64::from(hit.document));
             return Ok(Arc::new(UInt64Array::from_iter_values(documents)));
         }
