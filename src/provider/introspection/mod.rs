@@ -20,7 +20,7 @@
 //! | `generation` | UInt64 | generation of a package |
 //! | `datasets` | UInt64 | datasets in the file, including unreadable ones |
 //! | `tables` | UInt64 | arrays in the schema: datasets, wide tables, and tables made by SQL |
-//! | `chunks` | UInt64 | rows of the chunk index, for formats that have one |
+//! | `chunks` | UInt64 | rows of the chunk index, for formats that have one; blocks of a `.tatami` file |
 //! | `stored_bytes` | UInt64 | current size on disk; for a directory, of all files in it |
 //! | `modified` | Timestamp(µs) | last modification in UTC; for a directory, of its newest file |
 //! | `has_zone_maps` | Boolean | `true` if zone maps are embedded |

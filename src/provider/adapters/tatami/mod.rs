@@ -6,6 +6,7 @@ mod container;
 mod files;
 mod format;
 mod member;
+mod pages;
 mod reader;
 mod rows;
 pub(in crate::provider) mod search;
@@ -16,9 +17,10 @@ use datafusion::prelude::SessionContext;
 
 pub(in crate::provider) use format::{COLLECTION_FORMAT, CollectionFormat, TatamiFormat};
 
-/// Registers `tatami_search`, `tatami_terms` and `matches` with a session.
+/// Registers `tatami_search`, `tatami_terms`, `tatami_pages` and `matches` with a session.
 pub(in crate::provider) fn register(session: &SessionContext) {
     session.register_udtf(search::Search::NAME, std::sync::Arc::new(search::Search));
     session.register_udtf(search::Terms::NAME, std::sync::Arc::new(search::Terms));
+    session.register_udtf(pages::Pages::NAME, std::sync::Arc::new(pages::Pages));
     session.register_udf(search::Matches::new().into());
 }

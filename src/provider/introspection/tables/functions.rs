@@ -56,6 +56,12 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ),
     #[cfg(feature = "tatami")]
     (
+        "tatami_pages",
+        "tatami_pages('table')",
+        "The pages of the columns, with their encodings and sizes.",
+    ),
+    #[cfg(feature = "tatami")]
+    (
         "tatami_search",
         "tatami_search('table', 'words', 'any' | 'all')",
         "Documents that contain any of the words, the best first.",
