@@ -71,14 +71,15 @@ fn replaces(value: &Scalar<'_>, bound: &Scalar<'_>, side: Ordering) -> bool {
     bound.is_nan() && !value.is_nan() || value.compare(bound) == Some(side)
 }
 
-/// Checks that the values of the sort key ascend. Nulls do not count, and NaN comes last.
+/// Checks that the values of the sort key ascend. Nulls do not count. Neither does NaN, which the format
+/// compares as equal to every number.
 #[derive(Debug, Default)]
 pub(super) struct OrderCheck {
     last: Option<Vec<u8>>,
 }
 
 impl OrderCheck {
-    /// Returns the index of the first value of a page that is less than the value before it.
+    /// Returns the index of the first value of a page that is less than a value before it.
     pub fn first_descent(&mut self, column_type: ColumnType, plain: &[u8]) -> Option<usize> {
         let mut previous = None;
         if let Some(last) = &self.last {
@@ -88,7 +89,11 @@ impl OrderCheck {
         let mut last = None;
         for (index, value) in scalars(column_type, plain).enumerate() {
             let scalar = Scalar::parse(column_type, value)?;
-            if descent.is_none() && previous.is_some_and(|previous| is_less(&scalar, &previous)) {
+            if scalar.is_nan() {
+                continue;
+            }
+            let order = previous.and_then(|previous| scalar.compare(&previous));
+            if descent.is_none() && order == Some(Ordering::Less) {
                 descent = Some(index);
             }
             previous = Some(scalar);
@@ -98,13 +103,6 @@ impl OrderCheck {
             self.last = Some(last.to_vec());
         }
         descent
-    }
-}
-
-fn is_less(a: &Scalar<'_>, b: &Scalar<'_>) -> bool {
-    match a.compare(b) {
-        Some(order) => order == Ordering::Less,
-        None => b.is_nan() && !a.is_nan(),
     }
 }
 
@@ -170,5 +168,9 @@ mod tests {
         assert_eq!(check(&[1.5, 3.0, 2.0]), Some(0));
         assert_eq!(check(&[2.0, f64::INFINITY, f64::NAN, f64::NAN]), None);
         assert_eq!(check(&[f64::NAN, 7.0]), Some(1));
+        let mut order = OrderCheck::default();
+        let mut check = |values: &[f64]| order.first_descent(ColumnType::Float64, &floats(values));
+        assert_eq!(check(&[-f64::NAN, f64::NEG_INFINITY, 1.0, f64::NAN]), None);
+        assert_eq!(check(&[f64::NAN, 0.5]), Some(1));
     }
 }
