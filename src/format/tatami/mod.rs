@@ -18,7 +18,6 @@
 //! apart from the pages, in a *run* of blobs that are compressed together.
 
 mod bitmap;
-mod bits;
 mod blobs;
 mod bloom;
 mod bounds;

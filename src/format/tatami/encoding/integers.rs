@@ -54,7 +54,7 @@ fn plain<T: Word>(fields: &mut Cursor<'_>, count: usize, out: &mut Vec<T>) -> Re
 
 /// Bit-packed differences from a base.
 struct Frame<'a> {
-    width: u8,
+    width: u32,
     base: u64,
     packed: &'a [u8],
 }
@@ -87,16 +87,15 @@ impl<'a> Frame<'a> {
     }
 }
 
-fn bit_width(fields: &mut Cursor<'_>, most: u8) -> Result<u8, Fault> {
-    match fields.byte("bit width")? {
+fn bit_width(fields: &mut Cursor<'_>, most: u32) -> Result<u32, Fault> {
+    match u32::from(fields.byte("bit width")?) {
         width if (1..=most).contains(&width) => Ok(width),
         width => Err(Fault::new("bit width", width, format!("1 to {most}"))),
     }
 }
 
-fn take_packed<'a>(fields: &mut Cursor<'a>, count: usize, width: u8) -> Result<&'a [u8], Fault> {
-    let bytes = packed_bytes(count, width).unwrap_or(usize::MAX);
-    fields.take("packed values", bytes)
+fn take_packed<'a>(fields: &mut Cursor<'a>, count: usize, width: u32) -> Result<&'a [u8], Fault> {
+    fields.take("packed values", packed_bytes(count, width))
 }
 
 fn delta<T: Word>(fields: &mut Cursor<'_>, count: usize, out: &mut Vec<T>) -> Result<(), Fault> {
@@ -119,7 +118,7 @@ fn delta<T: Word>(fields: &mut Cursor<'_>, count: usize, out: &mut Vec<T>) -> Re
 
 fn rle<T: Word>(fields: &mut Cursor<'_>, count: usize, out: &mut Vec<T>) -> Result<(), Fault> {
     let width = bit_width(fields, 64)?;
-    let value_bytes = usize::from(width).div_ceil(8);
+    let value_bytes = packed_bytes(1, width);
     let mut left = count;
     while left > 0 {
         let control = fields.size("control of a run")?;

@@ -1,7 +1,8 @@
-//! Decodes the values of a page. Nulls have no encoded values.
+//! The encodings of integers: of the values of pages, without nulls, and of the lists in a search segment.
 
 mod integers;
-mod packing;
+pub(crate) mod lists;
+pub(crate) mod packing;
 
 pub(crate) use integers::decode_integers;
 

@@ -1,17 +1,36 @@
-//! Unpacks integers with a fixed number of bits.
+//! Packs integers into a fixed number of bits, lowest bits first, and unpacks them.
 
-/// Returns the bytes of `count` packed values of `width` bits each, or `None` if they exceed the address
-/// space.
-pub fn packed_bytes(count: usize, width: u8) -> Option<usize> {
-    count
-        .checked_mul(usize::from(width))
-        .map(|bits| bits.div_ceil(8))
+use crate::format::tatami::encoding::Word;
+
+/// Returns the number of bits of a value, at least 1.
+pub fn bit_width(value: u64) -> u32 {
+    (64 - value.leading_zeros()).max(1)
 }
 
-/// Fills `out` with packed values of `width` bits, lowest bits first. `first` is the index in `bytes` of the
-/// first value.
-pub fn unpack(bytes: &[u8], width: u8, first: usize, out: &mut [u64]) {
-    let width = usize::from(width);
+/// Returns the number of bytes of `count` packed values of `width` bits each.
+pub fn packed_bytes(count: usize, width: u32) -> usize {
+    count.saturating_mul(width as usize).div_ceil(8)
+}
+
+/// Appends values that have at most `width` bits.
+pub fn put_packed(width: u32, words: impl Iterator<Item = u64>, out: &mut Vec<u8>) {
+    let (mut buffer, mut used) = (0u64, 0);
+    for word in words {
+        buffer |= word << used;
+        used += width;
+        if used >= 64 {
+            out.extend_from_slice(&buffer.to_le_bytes());
+            used -= 64;
+            // The bits that did not fit.
+            buffer = if used == 0 { 0 } else { word >> (width - used) };
+        }
+    }
+    out.extend_from_slice(&buffer.to_le_bytes()[..packed_bytes(1, used)]);
+}
+
+/// Fills `out` with packed values of `width` bits, 1 to 64. `first` is the index in `bytes` of the first value.
+pub fn unpack<T: Word>(bytes: &[u8], width: u32, first: usize, out: &mut [T]) {
+    let width = width as usize;
     let mask = u64::MAX >> (64 - width);
     let mut bit = first * width;
     if width > 57 {
@@ -21,7 +40,7 @@ pub fn unpack(bytes: &[u8], width: u8, first: usize, out: &mut [u64]) {
                 Some(word) => *word,
                 None => load::<16>(bytes, bit / 8),
             };
-            *value = (u128::from_le_bytes(word) >> (bit % 8)) as u64 & mask;
+            *value = T::truncate((u128::from_le_bytes(word) >> (bit % 8)) as u64 & mask);
             bit += width;
         }
         return;
@@ -36,11 +55,13 @@ pub fn unpack(bytes: &[u8], width: u8, first: usize, out: &mut [u64]) {
     let (whole, tail) = out.split_at_mut(whole.min(out.len()));
     for value in whole {
         let word = bytes.get(bit / 8..).and_then(|rest| rest.first_chunk());
-        *value = (u64::from_le_bytes(word.copied().unwrap_or_default()) >> (bit % 8)) & mask;
+        let word = u64::from_le_bytes(word.copied().unwrap_or_default());
+        *value = T::truncate((word >> (bit % 8)) & mask);
         bit += width;
     }
     for value in tail {
-        *value = (u64::from_le_bytes(load(bytes, bit / 8)) >> (bit % 8)) & mask;
+        let word = u64::from_le_bytes(load(bytes, bit / 8));
+        *value = T::truncate((word >> (bit % 8)) & mask);
         bit += width;
     }
 }
@@ -59,8 +80,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unpacks_every_width_from_every_start() {
-        for width in 1..=64u8 {
+    fn every_width_is_unpacked_from_every_start() {
+        for width in 1..=64u32 {
             let mut state = u64::from(width);
             let values: Vec<u64> = (0..70)
                 .map(|_| {
@@ -70,17 +91,24 @@ mod tests {
                     (state ^ state >> 29) & u64::MAX >> (64 - width)
                 })
                 .collect();
-            let mut bytes = vec![0u8; packed_bytes(70, width).unwrap()];
+            let mut bytes = vec![0u8; packed_bytes(70, width)];
             for (index, value) in values.iter().enumerate() {
-                for bit in 0..usize::from(width) {
-                    let at = index * usize::from(width) + bit;
+                for bit in 0..width as usize {
+                    let at = index * width as usize + bit;
                     bytes[at / 8] |= ((value >> bit & 1) as u8) << (at % 8);
                 }
             }
+            let mut packed = Vec::new();
+            put_packed(width, values.iter().copied(), &mut packed);
+            assert_eq!(packed, bytes, "width {width}");
             for first in 0..70 {
-                let mut out = vec![0; 70 - first];
+                let mut out = vec![0u64; 70 - first];
                 unpack(&bytes, width, first, &mut out);
                 assert_eq!(out, values[first..], "width {width}, from {first}");
+                let mut out = vec![0u32; 70 - first];
+                unpack(&bytes, width, first, &mut out);
+                let low = values[first..].iter().map(|value| *value as u32);
+                assert!(out.into_iter().eq(low), "width {width}, from {first}");
             }
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::format::fault::Fault;
-use crate::format::tatami::bits::{read_group_varint, read_packed, read_pfor};
 use crate::format::tatami::bytes::{Cursor, MAX_VARINT_BYTES};
+use crate::format::tatami::encoding::lists::{read_group_varint, read_packed, read_pfor};
 use crate::format::tatami::ranges::RangeBuffer;
 use crate::format::tatami::search::lists::{Lists, SKIP_FIELDS};
 

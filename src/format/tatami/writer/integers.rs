@@ -2,6 +2,7 @@
 //! signed types.
 
 use crate::format::tatami::bytes::put_varint;
+use crate::format::tatami::encoding::packing::{bit_width, packed_bytes, put_packed};
 use crate::format::tatami::types::Encoding;
 
 /// The minimum length of a run of equal values in run-length encoding.
@@ -218,15 +219,6 @@ impl Frame {
     }
 }
 
-/// Returns the number of bits of a value, at least 1.
-fn bit_width(value: u64) -> u32 {
-    (64 - value.leading_zeros()).max(1)
-}
-
-fn packed_bytes(count: usize, width: u32) -> usize {
-    (count * width as usize).div_ceil(8)
-}
-
 fn varint_bytes(value: u64) -> usize {
     bit_width(value).div_ceil(7) as usize
 }
@@ -257,22 +249,6 @@ fn for_each_run(words: &[u64], mut each: impl FnMut(&[u64], &[u64])) {
     if literals < words.len() {
         each(&words[literals..], &[]);
     }
-}
-
-/// Appends values that have at most `width` bits, lowest bits first.
-fn put_packed(width: u32, words: impl Iterator<Item = u64>, out: &mut Vec<u8>) {
-    let (mut buffer, mut used) = (0u64, 0);
-    for word in words {
-        buffer |= word << used;
-        used += width;
-        if used >= 64 {
-            out.extend_from_slice(&buffer.to_le_bytes());
-            used -= 64;
-            // The bits that did not fit.
-            buffer = if used == 0 { 0 } else { word >> (width - used) };
-        }
-    }
-    out.extend_from_slice(&buffer.to_le_bytes()[..packed_bytes(1, used)]);
 }
 
 #[cfg(test)]

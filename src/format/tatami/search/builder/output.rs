@@ -6,8 +6,9 @@ use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
 
 use crate::error::{Error, Result};
-use crate::format::tatami::bits::{bit_width, put_group_varint, put_packed, put_pfor};
 use crate::format::tatami::bytes::{put_byte_string, put_varint};
+use crate::format::tatami::encoding::lists::{put_group_varint, put_list, put_pfor};
+use crate::format::tatami::encoding::packing::bit_width;
 use crate::format::tatami::search::builder::parts::{Part, SegmentParts};
 use crate::format::tatami::search::dictionary::{
     BLOCK_TREE_VERSION, MAX_TERM_BLOCK_BYTES, TERMS_PER_BLOCK,
@@ -60,9 +61,9 @@ impl PostingList {
         }
         let gaps = &gaps[..count - 1];
         if count == BLOCK_DOCUMENTS {
-            let width = bit_width(gaps.iter().fold(0, |all, gap| all | gap));
+            let width = bit_width(gaps.iter().fold(0, |all, gap| all | gap).into());
             self.blocks.push(width as u8);
-            put_packed(&mut self.blocks, width, gaps);
+            put_list(&mut self.blocks, width, gaps);
         } else {
             put_group_varint(&mut self.blocks, gaps);
         }

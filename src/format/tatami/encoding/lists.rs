@@ -1,17 +1,8 @@
-//! Encodings of lists of `u32`: bit packing, group varint, and bit packing with exceptions (PFORDELTA).
+//! The encodings of lists of `u32` in a search segment: bit packing, group varint, and bit packing with exceptions (PFORDELTA).
 
 use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, put_varint};
-
-/// Returns the number of bytes of `count` packed values.
-pub fn packed_bytes(count: usize, width: u32) -> usize {
-    (count * width as usize).div_ceil(8)
-}
-
-/// Returns the number of bits of `value`, at least 1.
-pub fn bit_width(value: u32) -> u32 {
-    (32 - value.leading_zeros()).max(1)
-}
+use crate::format::tatami::encoding::packing::{bit_width, packed_bytes, put_packed, unpack};
 
 /// Fills `out` with packed values of `width` bits each, lowest bits first. Returns the bytes after them.
 pub fn read_packed(cursor: &mut Cursor<'_>, width: u32, out: &mut [u32]) -> Result<(), Fault> {
@@ -19,59 +10,13 @@ pub fn read_packed(cursor: &mut Cursor<'_>, width: u32, out: &mut [u32]) -> Resu
         return Err(Fault::new("bit width", width, "1 to 32"));
     }
     let bytes = cursor.take("packed values", packed_bytes(out.len(), width))?;
-    unpack(bytes, width as usize, out);
+    unpack(bytes, width, 0, out);
     Ok(())
 }
 
-/// Unpacks from exactly [`packed_bytes`] bytes.
-fn unpack(bytes: &[u8], width: usize, out: &mut [u32]) {
-    let mask = (1u64 << width) - 1;
-    // The fast path reads values through eight-byte words inside `bytes`. A value begins in the first byte
-    // of its word, so it needs at most 7 + 32 bits.
-    let whole = match bytes.len().checked_sub(8) {
-        Some(last) => ((last * 8 + 7) / width + 1).min(out.len()),
-        None => 0,
-    };
-    let (whole, tail) = out.split_at_mut(whole);
-    let mut bit = 0;
-    for value in whole {
-        let word = bytes
-            .get(bit >> 3..)
-            .and_then(|rest| rest.first_chunk())
-            .copied();
-        *value = ((u64::from_le_bytes(word.unwrap_or_default()) >> (bit & 7)) & mask) as u32;
-        bit += width;
-    }
-    let rest = bytes.get(bit >> 3..).unwrap_or_default();
-    let mut padded = [0; 24];
-    padded[..rest.len()].copy_from_slice(rest);
-    bit &= 7;
-    for value in tail {
-        let word = padded
-            .get(bit >> 3..)
-            .and_then(|rest| rest.first_chunk())
-            .copied();
-        *value = ((u64::from_le_bytes(word.unwrap_or_default()) >> (bit & 7)) & mask) as u32;
-        bit += width;
-    }
-}
-
-/// Appends the low `width` bits of each value, lowest bits first.
-pub fn put_packed(out: &mut Vec<u8>, width: u32, values: &[u32]) {
-    let mask = (1u64 << width) - 1;
-    let (mut word, mut bits) = (0u64, 0);
-    for &value in values {
-        word |= (u64::from(value) & mask) << bits;
-        bits += width;
-        while bits >= 8 {
-            out.push(word as u8);
-            word >>= 8;
-            bits -= 8;
-        }
-    }
-    if bits > 0 {
-        out.push(word as u8);
-    }
+/// Appends values that have at most `width` bits.
+pub fn put_list(out: &mut Vec<u8>, width: u32, values: &[u32]) {
+    put_packed(width, values.iter().map(|value| u64::from(*value)), out);
 }
 
 /// Fills `out` with values in group varint encoding: a control byte per four values holds their lengths.
@@ -95,7 +40,7 @@ pub fn put_group_varint(out: &mut Vec<u8>, values: &[u32]) {
         let control = out.len();
         out.push(0);
         for (index, &value) in group.iter().enumerate() {
-            let length = bit_width(value).div_ceil(8) as usize;
+            let length = bit_width(value.into()).div_ceil(8) as usize;
             out[control] |= (length as u8 - 1) << (2 * index);
             out.extend_from_slice(&value.to_le_bytes()[..length]);
         }
@@ -137,7 +82,7 @@ pub fn put_pfor(out: &mut Vec<u8>, values: &[u32]) {
     let mut bytes_of_width = [0; 33];
     let mut most = 1;
     for &value in values {
-        let width = bit_width(value);
+        let width = bit_width(value.into());
         bytes_of_width[width as usize] += 1 + width.div_ceil(7) as usize;
         most = most.max(width);
     }
@@ -150,7 +95,7 @@ pub fn put_pfor(out: &mut Vec<u8>, values: &[u32]) {
         }
         exceptions += bytes_of_width[width as usize];
     }
-    let is_exception = |value: u32| bit_width(value) > best;
+    let is_exception = |value: u32| bit_width(value.into()) > best;
     let count = values.iter().filter(|&&value| is_exception(value)).count();
     // 256 values are never all exceptions: the largest width has none.
     out.extend_from_slice(&[best as u8, count as u8]);
@@ -160,7 +105,12 @@ pub fn put_pfor(out: &mut Vec<u8>, values: &[u32]) {
             put_varint(out, u64::from(value));
         }
     }
-    put_packed(out, best, values);
+    let mask = u32::MAX >> (32 - best);
+    put_packed(
+        best,
+        values.iter().map(|value| u64::from(value & mask)),
+        out,
+    );
 }
 
 #[cfg(test)]
@@ -190,7 +140,7 @@ mod tests {
                     .collect();
                 let mut out = vec![0; count];
                 let mut bytes = Vec::new();
-                put_packed(&mut bytes, width, &values);
+                put_list(&mut bytes, width, &low);
                 let mut cursor = Cursor::new(&bytes);
                 read_packed(&mut cursor, width, &mut out).unwrap();
                 assert_eq!((&out, cursor.remaining()), (&low, 0));
