@@ -10,7 +10,7 @@ use crate::tet;
 use clap::{ColorChoice, CommandFactory, Parser};
 use clap_complete::Shell;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The maximum width of the option list.
@@ -180,10 +180,10 @@ fn options(command: &clap::Command) -> String {
     text + "\n"
 }
 
-/// Returns the files to open, with the demo file last.
-pub fn inputs(files: &[PathBuf], demo: Option<&Path>) -> Result<Vec<Input>, Failure> {
-    let files = files.iter().map(PathBuf::as_path);
-    files.chain(demo).map(Input::resolve).collect()
+/// Returns the files to open, with the demo files last.
+pub fn inputs(files: &[PathBuf], demo: &[PathBuf]) -> Result<Vec<Input>, Failure> {
+    let files = files.iter().chain(demo);
+    files.map(|path| Input::resolve(path)).collect()
 }
 
 #[cfg(test)]

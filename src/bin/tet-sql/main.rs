@@ -90,7 +90,7 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
     session::shutdown::end_tidily()?;
     let threads = arguments.resources.threads();
     let engine = WorkerThreads::new(threads)?;
-    // The demo file lives until the end of this function: dropping it deletes its directory.
+    // The demo files live until the end of this function: dropping them deletes their directory.
     let demo = if arguments.reading.demo {
         Some(engine.run(|_| async { demo::Demo::create() })?)
     } else {
@@ -101,7 +101,10 @@ fn start(arguments: &Arguments) -> Result<(), Failure> {
     let options = arguments.reading.options()?;
     let settings = session::Settings {
         spill_folder: spill.as_ref().map(|folder| folder.path().to_owned()),
-        inputs: arguments::inputs(&arguments.files, demo.as_ref().map(demo::Demo::path))?,
+        inputs: arguments::inputs(
+            &arguments.files,
+            demo.as_ref().map_or(&[], demo::Demo::paths),
+        )?,
         options: options.clone(),
         access: arguments.resources.access(),
         unpack: arguments.reading.unpack,

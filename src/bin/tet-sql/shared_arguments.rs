@@ -31,7 +31,7 @@ pub struct Resources {
 // The interpretation of files.
 #[derive(Debug, Args)]
 pub struct Reading {
-    /// Open a small weather file made for trying things out
+    /// Open small files about weather, made for trying things out
     #[arg(long)]
     pub demo: bool,
 

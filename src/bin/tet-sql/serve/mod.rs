@@ -21,7 +21,7 @@ use crate::signals::{Signal, Signals};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use futures::stream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tet_sql_flight::{Log, Options, Server, Token, log_briefly};
@@ -71,7 +71,7 @@ async fn serve(arguments: ServeArguments) -> Result<Signal, Failure> {
     let spill = shutdown::temporary_directory().ok();
     let settings = settings(
         &arguments,
-        demo.as_ref().map(Demo::path),
+        demo.as_ref().map_or(&[], Demo::paths),
         spill.as_ref().map(|folder| folder.path().to_owned()),
     )?;
     log_briefly(options.log.clone());
@@ -144,7 +144,7 @@ fn token(arguments: &ServeArguments) -> Result<Option<Token>, Failure> {
 
 fn settings(
     arguments: &ServeArguments,
-    demo: Option<&Path>,
+    demo: &[PathBuf],
     spill_folder: Option<PathBuf>,
 ) -> Result<Settings, Failure> {
     let mut settings = vec![(

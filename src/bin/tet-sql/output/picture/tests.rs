@@ -12,7 +12,7 @@ async fn query(sql: &str) -> (Result<Chart, String>, BTreeMap<String, String>) {
     let demo = Demo::create().unwrap();
     let context = enable_arrays(SessionContext::new(), ArrayOptions::new());
     context
-        .register_array_file(demo.path(), ArrayOptions::new())
+        .register_array_file(&demo.paths()[0], ArrayOptions::new())
         .await
         .unwrap();
     let statement = "SET datafusion.catalog.default_schema = 'demo'";

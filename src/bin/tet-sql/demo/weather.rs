@@ -1,24 +1,21 @@
-//! The demo file: a small weather data set.
+//! The first demo file: temperature, humidity and pressure as arrays.
 
-use crate::failure::Failure;
-use crate::session::shutdown;
 use std::error::Error;
 use std::f64::consts::TAU;
-use std::path::{Path, PathBuf};
-use tempfile::TempDir;
+use std::path::Path;
 use tet_sql::format::tet::{Compression, DatasetSpec, Dtype, TetWriter};
 
-const HOURS: u64 = 48;
+pub const HOURS: u64 = 48;
 const LATITUDES: u64 = 19;
 const LONGITUDES: u64 = 36;
 const HUMIDITY_FILL: f64 = -9999.0;
 const PRESSURE_FILL: i16 = i16::MIN;
 /// 2024-01-01T00:00:00Z in seconds since 1970.
-const BEGINNING: u64 = 1_704_067_200;
+pub const BEGINNING: u64 = 1_704_067_200;
 const ZSTD: Compression = Compression::Zstd { level: 3 };
 
 /// Stations with latitude, longitude and usual pressure in hectopascals.
-const STATIONS: [(&str, f64, f64, f64); 5] = [
+pub const STATIONS: [(&str, f64, f64, f64); 5] = [
     ("KSEA", 47.4, -122.3, 1017.0),
     ("KPDX", 45.6, -122.6, 1018.0),
     ("EGLL", 51.5, -0.5, 996.0),
@@ -26,32 +23,8 @@ const STATIONS: [(&str, f64, f64, f64); 5] = [
     ("YSSY", -33.9, 151.2, 1010.0),
 ];
 
-/// The demo file, which is deleted when this is dropped.
-pub struct Demo {
-    path: PathBuf,
-    /// Deletes the directory when dropped.
-    _folder: TempDir,
-}
-
-impl Demo {
-    /// Writes the file to a temporary directory.
-    pub fn create() -> Result<Self, Failure> {
-        let folder = shutdown::temporary_directory()?;
-        let path = folder.path().join("demo.tet");
-        write(&path).map_err(|error| Failure::message(format!("the demo file: {error}")))?;
-        Ok(Self {
-            path,
-            _folder: folder,
-        })
-    }
-
-    /// Returns the path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-fn write(path: &Path) -> Result<(), Box<dyn Error>> {
+/// Writes the file.
+pub fn write(path: &Path) -> Result<(), Box<dyn Error>> {
     let mut writer = TetWriter::create(path, datasets())?;
     writer.push_history("create", "tet-sql --demo", BEGINNING);
     writer.write_dataset(
@@ -171,22 +144,21 @@ fn humidity(hour: u64, lat: u64, lon: u64) -> f64 {
     (percent.clamp(5.0, 100.0) * 10.0).round() / 10.0
 }
 
-/// The pressure at each station: two tides per day plus slowly passing weather.
+/// The pressure at a station: two tides per day plus slowly passing weather. `None` where the sensor failed.
+pub fn pressure(hour: u64, station: usize) -> Option<i16> {
+    let (_, north, east, usual) = STATIONS[station];
+    let tide = 1.5 * north.to_radians().cos() * (TAU * 2.0 * local_day(hour, east)).sin();
+    let passing = 7.0 * (hour as f64 / 15.0 + east.to_radians()).sin();
+    let is_missing = is_missing(hour, station as u64, 0, 83);
+    (!is_missing).then_some((usual + tide + passing).round() as i16)
+}
+
+/// Returns the pressures as stored.
 fn pressures() -> Vec<u8> {
-    let mut cells = Vec::new();
-    for hour in 0..HOURS {
-        for (index, (_, north, east, usual)) in STATIONS.into_iter().enumerate() {
-            let tide = 1.5 * north.to_radians().cos() * (TAU * 2.0 * local_day(hour, east)).sin();
-            let passing = 7.0 * (hour as f64 / 15.0 + east.to_radians()).sin();
-            let value = if is_missing(hour, index as u64, 0, 83) {
-                PRESSURE_FILL
-            } else {
-                (usual + tide + passing).round() as i16
-            };
-            cells.extend(value.to_le_bytes());
-        }
-    }
-    cells
+    let stations = 0..STATIONS.len();
+    let cells = (0..HOURS).flat_map(|hour| stations.clone().map(move |station| (hour, station)));
+    let cells = cells.map(|(hour, station)| pressure(hour, station).unwrap_or(PRESSURE_FILL));
+    cells.flat_map(i16::to_le_bytes).collect()
 }
 
 #[cfg(test)]
