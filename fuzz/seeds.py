@@ -178,6 +178,10 @@ def main():
             corpora.add("open", data)
             corpora.add("query", data + b"\0\0")
             regions(corpora, data)
+        documents = sorted(source.rglob("*.tatami")) if source.is_dir() else []
+        for path in documents:
+            for selector in b"\0\1":
+                corpora.add("documents", bytes([selector]) + path.read_bytes())
     zones(corpora)
     payloads(corpora)
 

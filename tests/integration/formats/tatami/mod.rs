@@ -4,6 +4,7 @@
 
 mod corpus;
 mod data;
+mod exercise;
 mod hostile;
 mod lookups;
 mod predicate;
