@@ -69,6 +69,7 @@ fn set_time(recipe: &mut Recipe, time: &str) -> crate::ArrayOptions {
             let options = grids.iter_mut().map(|recipe| set_time(recipe, time));
             options.last().unwrap_or_default()
         }
+        Recipe::KeyIndex { grid, .. } => set_time(grid, time),
     }
 }
 
@@ -96,6 +97,7 @@ fn tables(recipe: &Recipe) -> Vec<&TableRecipe> {
         }
         Recipe::Files { files, .. } => files.iter().map(|(_, recipe)| recipe).collect(),
         Recipe::Aligned { grids, .. } => grids.iter().collect(),
+        Recipe::KeyIndex { grid, .. } => vec![grid],
     };
     for recipe in inner {
         arrays.extend(tables(recipe));
