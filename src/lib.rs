@@ -101,7 +101,7 @@
 //! | --- | --- | --- |
 //! | `zarr` | yes | reading and writing Zarr directories |
 //! | `tatami` | yes | reading and writing `.tatami` files of documents, and search in them |
-//! | `tiledb` | no | [reading](mod@format) TileDB arrays and groups in Rust; they are not tables yet |
+//! | `tiledb` | yes | reading TileDB arrays and groups |
 //! | `cli` | yes | the `tet-sql` command, `sql`, `parquet`, and DataFusion's function packages |
 //! | `sql` | by `cli` | statement budgets; units and descriptions in `information_schema` |
 //! | `parquet` | by `cli` | Parquet files that keep column attributes, and safe pruning with NaN |

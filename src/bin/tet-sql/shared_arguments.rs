@@ -1,5 +1,7 @@
 //! The options that `tet-sql` and `tet-sql serve` share.
 
+use std::path::PathBuf;
+
 use crate::failure::Failure;
 use crate::size::parse_size;
 use clap::{Args, ValueEnum};
@@ -42,6 +44,10 @@ pub struct Reading {
     /// Name the dimensions of arrays whose file names none, between commas: time,lat,lon
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     dims: Option<Vec<String>>,
+
+    /// The file with the key of encrypted TileDB arrays
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
 
     /// Leave coordinates in CF time units (hours since 1900-01-01) as numbers
     #[arg(long)]
@@ -98,6 +104,9 @@ impl Reading {
             .with_decode_coords(!self.no_decode_coords);
         if let Some(dims) = &self.dims {
             options.set("dims", &dims.join(","))?;
+        }
+        if let Some(path) = &self.key_file {
+            options = options.with_format_option("key_file", path.display().to_string());
         }
         Ok(options)
     }

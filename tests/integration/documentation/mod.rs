@@ -7,7 +7,7 @@
 //! - `sh` blocks are scripts that must succeed.
 //! - Each page runs in a directory of its own and can read the files it has written. The directory
 //!   is empty at first, except that `docs/recipes/time.md` starts with the files that
-//!   `docs/recipes.md` left.
+//!   `docs/recipes.md` left, and `docs/tiledb.md` with arrays of the tests.
 //! - In an output, a line `...` stands for any number of lines.
 //! - `rust` blocks are documentation tests of the library, included by an attribute in
 //!   `src/lib.rs`.
@@ -31,7 +31,7 @@ use page::{Example, Page};
 use tempfile::TempDir;
 
 /// The number of blocks that are not run, by page and kind, with the reason for each.
-const NOT_RUN: [(&str, &str, usize); 10] = [
+const NOT_RUN: [(&str, &str, usize); 11] = [
     // Diagrams.
     ("docs/architecture.md", "text", 5),
     // Cargo commands, and commands on the reader's files.
@@ -48,6 +48,8 @@ const NOT_RUN: [(&str, &str, usize); 10] = [
     ("docs/serve.md", "python", 2),
     ("docs/serve.md", "sh,ignore", 4),
     ("docs/serve.md", "text", 2),
+    // A file with a key.
+    ("docs/tiledb.md", "sql,ignore", 1),
     // The installation.
     ("docs/tour.md", "sh,ignore", 1),
 ];
@@ -57,6 +59,13 @@ const README_FILES: &str = "
     COPY time_lat_lon TO 'weather.tet' STORED AS TET;
     COPY (SELECT time, lat, lon, value AS t2m FROM temperature) TO 'era5/2024-01.tet' STORED AS TET;
 ";
+
+/// The arrays that `docs/tiledb.md` refers to, and their names among the arrays of the tests.
+const TILEDB_ARRAYS: [(&str, &str); 3] = [
+    ("grid", "dense_overlapping_fragments"),
+    ("points", "sparse_rtree_deep"),
+    ("readings", "deletes_nodups_raw"),
+];
 
 /// The table of contents.
 const SUMMARY: &str = "docs/SUMMARY.md";
@@ -155,11 +164,30 @@ impl PageDirectories {
             )
             .unwrap();
         }
+        if name == "docs/tiledb.md" {
+            for (array, of) in TILEDB_ARRAYS {
+                let from = repository().join("tests/data/tiledb/arrays").join(of);
+                copy_directory(&from, &folder.path().join(array));
+            }
+        }
         let parent = Path::new(name).parent().unwrap().with_extension("md");
         if let Some(earlier) = self.0.lock().unwrap().get(parent.to_str().unwrap()) {
             copy_files(earlier.path(), folder.path());
         }
         folder
+    }
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let (path, name) = entry
+            .map(|entry| (entry.path(), entry.file_name()))
+            .unwrap();
+        match path.is_dir() {
+            true => copy_directory(&path, &to.join(name)),
+            false => drop(fs::copy(&path, to.join(name)).unwrap()),
+        }
     }
 }
 
