@@ -13,6 +13,8 @@ pub mod repairs;
 pub mod tatami;
 #[cfg(feature = "tiledb")]
 pub mod tiledb;
+#[cfg(feature = "tiledb")]
+pub mod tiledb_copy;
 pub mod writer;
 #[cfg(feature = "zarr")]
 pub mod zarr;

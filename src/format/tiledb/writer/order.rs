@@ -18,6 +18,8 @@ pub(super) struct CellOrder {
     dimensions: Vec<(Dimension, Option<Interval>)>,
     tile_order: Layout,
     cell_order: Layout,
+    /// The coordinates of the last cell. Keeps its memory from cell to cell.
+    cell: Vec<Scalar>,
 }
 
 impl CellOrder {
@@ -38,16 +40,17 @@ impl CellOrder {
                 .collect(),
             tile_order: schema.tile_order,
             cell_order: schema.cell_order,
+            cell: Vec::new(),
         }
     }
 
     /// Appends the key of a cell. `coordinates` returns the bytes of a coordinate.
     pub fn put_key<'a>(
-        &self,
+        &mut self,
         coordinates: impl Fn(usize) -> &'a [u8],
         key: &mut Vec<u8>,
     ) -> Decoded<()> {
-        let mut values = Vec::with_capacity(self.dimensions.len());
+        self.cell.clear();
         for (index, (dimension, limit)) in self.dimensions.iter().enumerate() {
             let bytes = coordinates(index);
             let value = match dimension.cell_values.is_variable() {
@@ -61,28 +64,29 @@ impl CellOrder {
                     .as_ref()
                     .map(|limit| format!("{} to {}", limit.low, limit.high));
                 let found = format!("{value}, of dimension {:?}", dimension.name);
-                let expected = limit.unwrap_or_default();
-                return Err(Fault::new("coordinate", found, expected));
+                return Err(Fault::new("coordinate", found, limit.unwrap_or_default()));
             }
-            values.push(value);
+            self.cell.push(value);
         }
-        let dimensions = || self.dimensions.iter().map(|(dimension, _)| dimension);
-        if self.cell_order == Layout::Hilbert {
-            key.extend(hilbert::place(dimensions().zip(&values)).to_be_bytes());
-        } else {
-            let tiles = dimensions().zip(&values).filter_map(|(dimension, value)| {
-                let (domain, extent) = (dimension.domain.as_ref()?, dimension.extent.as_ref()?);
-                Some(tile_index(dimension.datatype, value, &domain.low, extent).to_be_bytes())
-            });
-            let tiles: Vec<_> = tiles.collect();
-            match self.tile_order {
-                Layout::ColumnMajor => tiles.iter().rev().for_each(|tile| key.extend(tile)),
-                _ => tiles.iter().for_each(|tile| key.extend(tile)),
+        let cell = self
+            .dimensions
+            .iter()
+            .map(|(dimension, _)| dimension)
+            .zip(&self.cell);
+        let put_tile = |(dimension, value): (&Dimension, &Scalar)| {
+            if let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.extent) {
+                let tile = tile_index(dimension.datatype, value, &domain.low, extent);
+                key.extend(tile.to_be_bytes());
             }
+        };
+        match (self.cell_order, self.tile_order) {
+            (Layout::Hilbert, _) => key.extend(hilbert::place(cell).to_be_bytes()),
+            (_, Layout::ColumnMajor) => cell.rev().for_each(put_tile),
+            _ => cell.for_each(put_tile),
         }
         match self.cell_order {
-            Layout::ColumnMajor => values.iter().rev().for_each(|value| put(value, key)),
-            _ => values.iter().for_each(|value| put(value, key)),
+            Layout::ColumnMajor => self.cell.iter().rev().for_each(|value| put(value, key)),
+            _ => self.cell.iter().for_each(|value| put(value, key)),
         }
         Ok(())
     }

@@ -87,7 +87,8 @@ impl SparseWriter {
     pub fn write(&mut self, cells: usize, columns: &[TileBuffers]) -> Result<()> {
         let fields = self.columns.iter().map(|index| self.fragment.field(*index));
         let fields: Vec<&Field> = fields.collect();
-        let fault = |fault: Fault| self.fragment.target().invalid(fault);
+        let target = self.fragment.target();
+        let fault = |fault: Fault| target.invalid(fault);
         check_columns(fields.iter().copied(), columns, cells).map_err(fault)?;
         let (mut key, mut value) = (Vec::new(), Vec::new());
         for cell in 0..cells {

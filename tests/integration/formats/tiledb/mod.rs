@@ -6,7 +6,7 @@ mod contents;
 mod mutations;
 mod random;
 mod refusals;
-mod rows;
+pub mod rows;
 mod sql;
 mod sql_tables;
 mod writing;

@@ -5,10 +5,13 @@ use crate::format::tiledb::codecs::shuffle::{BITSHUFFLE_BLOCK_BYTES, transpose};
 /// Splits values of `size` bytes into planes: the first bytes of all values, the second bytes, and so
 /// on. Bytes of an incomplete last value stay as they are.
 pub(super) fn shuffle_bytes(size: usize, input: &[u8]) -> Vec<u8> {
-    let (values, rest) = input.split_at(input.len() / size * size);
-    let mut output = Vec::with_capacity(input.len());
-    for plane in 0..size {
-        output.extend(values.iter().skip(plane).step_by(size));
+    let count = input.len() / size;
+    let (values, rest) = input.split_at(count * size);
+    let mut output = vec![0; values.len()];
+    for (plane, output) in output.chunks_exact_mut(count.max(1)).enumerate() {
+        for (byte, value) in output.iter_mut().zip(values.chunks_exact(size)) {
+            *byte = value[plane];
+        }
     }
     output.extend(rest);
     output
