@@ -92,3 +92,22 @@ async fn filters_have_the_answers_of_all_rows() {
         }
     }
 }
+
+#[cfg(feature = "proto")]
+#[tokio::test]
+async fn scans_are_decoded_in_another_session() {
+    let directory = tempfile::tempdir().unwrap();
+    let manifest = copy(directory.path());
+    let ctx = open(&manifest, "OPTIONS (file_column 'true')").await;
+    crate::support::encoded::Encoded::add_to(&ctx, &[]);
+    for (sql, expected) in [
+        (
+            "SELECT sum(k) FROM t WHERE k >= 150 AND name <> ''",
+            "43675",
+        ),
+        ("SELECT count(*) FROM (SELECT 1 FROM t)", "300"),
+        ("SELECT count(DISTINCT file) FROM t WHERE k < 200", "2"),
+    ] {
+        assert_eq!(rows(&ctx, sql).await, [expected], "{sql}");
+    }
+}
