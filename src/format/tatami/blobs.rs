@@ -4,10 +4,10 @@ use crate::error::Result;
 use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, MAX_VARINT_BYTES};
 use crate::format::tatami::file::TatamiFile;
-use crate::format::tatami::footer::{BlobColumn, BlobRun, Footer};
-use crate::format::tatami::payload::PartialPayload;
+use crate::format::tatami::layout::footer::{BlobColumn, BlobRun, Footer};
+use crate::format::tatami::layout::record::{RECORD_HEADER_BYTES, RecordHeader};
+use crate::format::tatami::pages::payload::PartialPayload;
 use crate::format::tatami::ranges::RangeBuffer;
-use crate::format::tatami::record::{RECORD_HEADER_BYTES, RecordHeader};
 
 /// Locates the values of a blob column. The ordinal of a value counts the values before it in the file,
 /// without nulls.

@@ -2,10 +2,10 @@
 
 use crate::error::Result;
 use crate::format::fault::Fault;
-use crate::format::tatami::bounds::Scalar;
-use crate::format::tatami::footer::BLOOM_KIND;
+use crate::format::tatami::layout::bounds::Scalar;
+use crate::format::tatami::layout::footer::BLOOM_KIND;
+use crate::format::tatami::layout::types::ColumnType;
 use crate::format::tatami::ranges::{IndexRecord, RangeBuffer};
-use crate::format::tatami::types::ColumnType;
 
 /// The bytes before the bits of a filter: the number of probes and the number of bits.
 pub const BLOOM_HEADER_BYTES: u64 = 8;

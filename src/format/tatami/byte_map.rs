@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::error::Result;
 use crate::format::tatami::file::TatamiFile;
-use crate::format::tatami::header::{HEADER_BYTES, TRAILER_BYTES};
-use crate::format::tatami::record::RECORD_HEADER_BYTES;
+use crate::format::tatami::layout::header::{HEADER_BYTES, TRAILER_BYTES};
+use crate::format::tatami::layout::record::RECORD_HEADER_BYTES;
 
 /// The contents of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::fault::Fault;
-use crate::format::tatami::bounds::ValueBounds;
 use crate::format::tatami::bytes::Cursor;
-use crate::format::tatami::checks::check_bounds;
-use crate::format::tatami::header::check_crc;
-use crate::format::tatami::row_group::Bounds;
-use crate::format::tatami::types::ColumnType;
+use crate::format::tatami::layout::bounds::ValueBounds;
+use crate::format::tatami::layout::checks::check_bounds;
+use crate::format::tatami::layout::header::check_crc;
+use crate::format::tatami::layout::row_group::Bounds;
+use crate::format::tatami::layout::types::ColumnType;
 
 /// The file name of a manifest.
 pub const MANIFEST_NAME: &str = "tatami.manifest";

@@ -9,21 +9,21 @@ use crate::format::fault::Fault;
 use crate::format::io::storage::{Access, Storage};
 use crate::format::tatami::blobs::BlobDirectory;
 use crate::format::tatami::bloom::BloomFilter;
-use crate::format::tatami::bounds::{Scalar, ValueBounds};
 use crate::format::tatami::byte_map::RegionKind;
-use crate::format::tatami::checks;
-use crate::format::tatami::footer::{BlobColumn, Extent, Footer};
-use crate::format::tatami::header::{
+use crate::format::tatami::layout::bounds::{Scalar, ValueBounds};
+use crate::format::tatami::layout::checks;
+use crate::format::tatami::layout::footer::{BlobColumn, Extent, Footer};
+use crate::format::tatami::layout::header::{
     FileHeader, HEADER_BYTES, MAGIC, TRAILER_BYTES, Trailer, check_crc,
 };
-use crate::format::tatami::page_index::PageIndexEntry;
-use crate::format::tatami::pages::{Page, read_pages};
-use crate::format::tatami::payload::Decompressor;
+use crate::format::tatami::layout::record::{RECORD_HEADER_BYTES, RecordHeader};
+use crate::format::tatami::layout::row_group::{ColumnChunk, RowGroup};
+use crate::format::tatami::layout::schema::Schema;
+use crate::format::tatami::layout::types::ColumnType;
+use crate::format::tatami::pages::page::{Page, read_pages};
+use crate::format::tatami::pages::page_index::PageIndexEntry;
+use crate::format::tatami::pages::payload::Decompressor;
 use crate::format::tatami::ranges::{IndexRecord, RangeBuffer};
-use crate::format::tatami::record::{RECORD_HEADER_BYTES, RecordHeader};
-use crate::format::tatami::row_group::{ColumnChunk, RowGroup};
-use crate::format::tatami::schema::Schema;
-use crate::format::tatami::types::ColumnType;
 
 /// An open `.tatami` file.
 ///

@@ -17,66 +17,53 @@
 //! A *zone* is the min and the max of a column in one row group. A *blob* is a large value that is stored
 //! apart from the pages, in a *run* of blobs that are compressed together.
 
-mod bitmap;
 mod blobs;
 mod bloom;
-mod bounds;
 mod byte_map;
 pub mod bytes;
-mod checks;
 mod collection;
-mod decode;
 mod encoding;
 mod file;
-mod footer;
-mod header;
-mod page_index;
+mod layout;
 mod pages;
-mod payload;
 mod ranges;
-mod reader;
-mod record;
-mod row_group;
-mod schema;
 pub mod search;
-mod types;
-mod values;
 mod verify;
 mod writer;
 
 pub use crate::format::fault::Fault;
-pub use bitmap::{Bitmap, Validity};
 pub use bloom::{BLOOM_HEADER_BYTES, BloomFilter, MAX_BLOOM_PROBES, bloom_bits, bloom_hash};
-pub use bounds::{Scalar, ValueBounds};
 pub use byte_map::{Region, RegionKind};
 pub use collection::{
     Collection, MANIFEST_MAGIC, MANIFEST_NAME, MAX_MANIFEST_BYTES, Member, MemberZone,
 };
 pub use file::{TatamiFile, is_tatami};
-pub use footer::{
+pub use layout::bounds::{Scalar, ValueBounds};
+pub use layout::footer::{
     BLOOM_KIND, BlobColumn, BlobRun, BloomRef, DictionaryRef, Extent, Footer, Inverted,
     SEARCH_COLUMNS_KEY, SORT_KEY_KEY, Stats, VERSION_KEY,
 };
-pub use header::{
+pub use layout::header::{
     FLAG_BLOBS, FLAG_BLOCK_TREE, FLAG_DICTIONARIES, FLAG_INDEXES, FLAG_SEARCH_SEGMENT, FLAG_SORTED,
     FileHeader, HEADER_BYTES, MAGIC, MAJOR_VERSION, MINOR_VERSION, TRAILER_BYTES, Trailer,
 };
-pub use page_index::PageIndexEntry;
-pub use pages::{MAX_PAGE_ROWS, Page};
-pub use payload::MAX_PAYLOAD_BYTES;
-pub use ranges::{IndexRecord, RangeBuffer};
-pub use reader::PageReader;
-pub use record::{
+pub use layout::record::{
     KIND_BLOB_RUN, KIND_DATA, KIND_DICTIONARY, KIND_INDEX, RECORD_FLAG_INLINE_BOUNDS,
     RECORD_FLAG_NULLS, RECORD_HEADER_BYTES, RecordHeader,
 };
-pub use row_group::{Bounds, ColumnChunk, RowGroup};
-pub use schema::{
+pub use layout::row_group::{Bounds, ColumnChunk, RowGroup};
+pub use layout::schema::{
     FIELD_BLOB_SEPARATED, FIELD_BLOOM, FIELD_DICTIONARY_HINT, FIELD_NULLABLE, FIELD_SORT_KEY,
     Field, Schema,
 };
-pub use types::{Codec, ColumnType, Encoding};
-pub use values::{ColumnValues, Values};
+pub use layout::types::{Codec, ColumnType, Encoding};
+pub use pages::bitmap::{Bitmap, Validity};
+pub use pages::page::{MAX_PAGE_ROWS, Page};
+pub use pages::page_index::PageIndexEntry;
+pub use pages::payload::MAX_PAYLOAD_BYTES;
+pub use pages::reader::PageReader;
+pub use pages::values::{ColumnValues, Values};
+pub use ranges::{IndexRecord, RangeBuffer};
 pub use verify::verify;
 pub use writer::{
     BitSlice, CollectionChange, InputColumn, InputValues, MAX_ROW_GROUP_BYTES, MAX_ROW_GROUP_ROWS,

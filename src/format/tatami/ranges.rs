@@ -9,10 +9,10 @@ use memmap2::Mmap;
 use crate::error::{Error, ErrorLocation, Result};
 use crate::format::fault::Fault;
 use crate::format::io::storage::{Access, Storage};
-use crate::format::tatami::footer::Extent;
-use crate::format::tatami::header::check_crc;
-use crate::format::tatami::record::{KIND_INDEX, RECORD_HEADER_BYTES, RecordHeader};
-use crate::format::tatami::types::Codec;
+use crate::format::tatami::layout::footer::Extent;
+use crate::format::tatami::layout::header::check_crc;
+use crate::format::tatami::layout::record::{KIND_INDEX, RECORD_HEADER_BYTES, RecordHeader};
+use crate::format::tatami::layout::types::Codec;
 
 /// Bytes read at a time by [`IndexRecord::check_crc`].
 const WINDOW_BYTES: u64 = 64 << 10;

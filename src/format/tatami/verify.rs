@@ -7,18 +7,20 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::format::fault::Fault;
 use crate::format::tatami::blobs::DecodedRun;
-use crate::format::tatami::bounds::Scalar;
 use crate::format::tatami::byte_map::RegionKind;
 use crate::format::tatami::file::TatamiFile;
-use crate::format::tatami::header::{FLAG_BLOBS, FLAG_DICTIONARIES, FLAG_INDEXES, FLAG_SORTED};
-use crate::format::tatami::payload::Decompressor;
+use crate::format::tatami::layout::bounds::Scalar;
+use crate::format::tatami::layout::header::{
+    FLAG_BLOBS, FLAG_DICTIONARIES, FLAG_INDEXES, FLAG_SORTED,
+};
+use crate::format::tatami::layout::record::KIND_DATA;
+use crate::format::tatami::layout::row_group::Bounds;
+use crate::format::tatami::layout::types::ColumnType;
+use crate::format::tatami::pages::payload::Decompressor;
+use crate::format::tatami::pages::reader::PageReader;
+use crate::format::tatami::pages::values::ColumnValues;
 use crate::format::tatami::ranges::RangeBuffer;
-use crate::format::tatami::reader::PageReader;
-use crate::format::tatami::record::KIND_DATA;
-use crate::format::tatami::row_group::Bounds;
 use crate::format::tatami::search::Segment;
-use crate::format::tatami::types::ColumnType;
-use crate::format::tatami::values::ColumnValues;
 
 /// The maximum number of problems that are listed.
 const MAX_PROBLEMS: usize = 100;

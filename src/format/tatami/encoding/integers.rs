@@ -5,7 +5,7 @@ use crate::format::fault::Fault;
 use crate::format::tatami::bytes::Cursor;
 use crate::format::tatami::encoding::Word;
 use crate::format::tatami::encoding::packing::{packed_bytes, unpack};
-use crate::format::tatami::types::Encoding;
+use crate::format::tatami::layout::types::Encoding;
 
 /// The number of values that are unpacked at a time.
 const BATCH: usize = 512;

@@ -5,9 +5,9 @@
 
 use crate::error::{Error, Result};
 use crate::format::tatami::bytes::{Cursor, put_varint};
-use crate::format::tatami::footer::{BlobColumn, BlobRun, DictionaryRef};
-use crate::format::tatami::record::{KIND_BLOB_RUN, KIND_DICTIONARY, RecordHeader};
-use crate::format::tatami::types::{Codec, Encoding};
+use crate::format::tatami::layout::footer::{BlobColumn, BlobRun, DictionaryRef};
+use crate::format::tatami::layout::record::{KIND_BLOB_RUN, KIND_DICTIONARY, RecordHeader};
+use crate::format::tatami::layout::types::{Codec, Encoding};
 use crate::format::tatami::writer::column::size;
 use crate::format::tatami::writer::compressor::Compressor;
 use crate::format::tatami::writer::output::{Output, Spooled};

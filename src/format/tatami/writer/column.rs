@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use crate::format::tatami::bitmap::{Bitmap, Validity, bit, count_set};
 use crate::format::tatami::bloom::bloom_hash;
 use crate::format::tatami::bytes::put_byte_string;
-use crate::format::tatami::page_index::PageIndexEntry;
-use crate::format::tatami::record::{KIND_DATA, RECORD_FLAG_NULLS, RecordHeader};
-use crate::format::tatami::row_group::{Bounds, ColumnChunk};
-use crate::format::tatami::schema::{FIELD_BLOOM, FIELD_SORT_KEY, Field};
-use crate::format::tatami::types::{Codec, ColumnType, Encoding};
+use crate::format::tatami::layout::record::{KIND_DATA, RECORD_FLAG_NULLS, RecordHeader};
+use crate::format::tatami::layout::row_group::{Bounds, ColumnChunk};
+use crate::format::tatami::layout::schema::{FIELD_BLOOM, FIELD_SORT_KEY, Field};
+use crate::format::tatami::layout::types::{Codec, ColumnType, Encoding};
+use crate::format::tatami::pages::bitmap::{Bitmap, Validity, bit, count_set};
+use crate::format::tatami::pages::page_index::PageIndexEntry;
 use crate::format::tatami::writer::compressor::Compressor;
 use crate::format::tatami::writer::input::{InputColumn, InputValues};
 use crate::format::tatami::writer::integers::Integers;

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::format::tatami::bitmap::bit;
-use crate::format::tatami::types::ColumnType;
+use crate::format::tatami::layout::types::ColumnType;
+use crate::format::tatami::pages::bitmap::bit;
 use crate::format::tatami::writer::options::MAX_ROW_GROUP_BYTES;
 
 /// Borrowed bits, one per row and lowest bit first, that may begin within a byte.

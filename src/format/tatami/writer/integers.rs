@@ -3,7 +3,7 @@
 
 use crate::format::tatami::bytes::put_varint;
 use crate::format::tatami::encoding::packing::{bit_width, packed_bytes, put_packed};
-use crate::format::tatami::types::Encoding;
+use crate::format::tatami::layout::types::Encoding;
 
 /// The minimum length of a run of equal values in run-length encoding.
 const MIN_RUN: usize = 8;

@@ -11,7 +11,7 @@ use crate::format::tatami::collection::{
     RECORD_ADD, RECORD_REMOVE, RECORD_SET_TIER,
 };
 use crate::format::tatami::file::TatamiFile;
-use crate::format::tatami::row_group::Bounds;
+use crate::format::tatami::layout::row_group::Bounds;
 use crate::format::tatami::writer::zones;
 
 /// A change of a collection.

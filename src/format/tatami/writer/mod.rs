@@ -21,15 +21,17 @@ mod zones;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::format::tatami::footer::{BLOOM_KIND, BloomRef, Footer, SORT_KEY_KEY, VERSION_KEY};
-use crate::format::tatami::header::{
+use crate::format::tatami::layout::footer::{
+    BLOOM_KIND, BloomRef, Footer, SORT_KEY_KEY, VERSION_KEY,
+};
+use crate::format::tatami::layout::header::{
     FLAG_BLOBS, FLAG_BLOCK_TREE, FLAG_DICTIONARIES, FLAG_INDEXES, FLAG_SEARCH_SEGMENT, FLAG_SORTED,
     FileHeader, HEADER_BYTES, MAJOR_VERSION, MINOR_VERSION, TRAILER_BYTES, Trailer,
 };
-use crate::format::tatami::page_index::PageIndexEntry;
-use crate::format::tatami::row_group::RowGroup;
-use crate::format::tatami::schema::{FIELD_SORT_KEY, Schema};
-use crate::format::tatami::types::ColumnType;
+use crate::format::tatami::layout::row_group::RowGroup;
+use crate::format::tatami::layout::schema::{FIELD_SORT_KEY, Schema};
+use crate::format::tatami::layout::types::ColumnType;
+use crate::format::tatami::pages::page_index::PageIndexEntry;
 use crate::format::tatami::writer::blobs::BlobRuns;
 use crate::format::tatami::writer::column::{ColumnBuffer, FinishedChunk, Scratch};
 use crate::format::tatami::writer::compressor::Compressor;

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::format::array::Compression;
-use crate::format::tatami::pages::MAX_PAGE_ROWS;
-use crate::format::tatami::payload::MAX_PAYLOAD_BYTES;
-use crate::format::tatami::types::{Codec, Encoding};
+use crate::format::tatami::layout::types::{Codec, Encoding};
+use crate::format::tatami::pages::page::MAX_PAGE_ROWS;
+use crate::format::tatami::pages::payload::MAX_PAYLOAD_BYTES;
 
 /// The maximum number of rows of a row group. The number of bits of its Bloom filters then fits in 32 bits.
 pub const MAX_ROW_GROUP_ROWS: usize = 1 << 26;

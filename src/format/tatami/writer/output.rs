@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::format::io::target::{self, TemporaryFile};
-use crate::format::tatami::record::{RECORD_HEADER_BYTES, RecordHeader};
+use crate::format::tatami::layout::record::{RECORD_HEADER_BYTES, RecordHeader};
 
 /// Size of the write buffer in bytes.
 const BUFFER_BYTES: usize = 1 << 18;

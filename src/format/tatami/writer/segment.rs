@@ -3,8 +3,8 @@
 use std::io::Read;
 
 use crate::error::{Error, Result};
-use crate::format::tatami::footer::{Extent, Inverted};
-use crate::format::tatami::record::{KIND_INDEX, RecordHeader};
+use crate::format::tatami::layout::footer::{Extent, Inverted};
+use crate::format::tatami::layout::record::{KIND_INDEX, RecordHeader};
 use crate::format::tatami::writer::output::Output;
 
 /// The inverted index of a search segment, whose documents are the rows of the file.

@@ -6,10 +6,10 @@
 
 use std::cmp::Ordering;
 
-use crate::format::tatami::bounds::Scalar;
 use crate::format::tatami::bytes::Cursor;
-use crate::format::tatami::row_group::Bounds;
-use crate::format::tatami::types::ColumnType;
+use crate::format::tatami::layout::bounds::Scalar;
+use crate::format::tatami::layout::row_group::Bounds;
+use crate::format::tatami::layout::types::ColumnType;
 
 /// Returns the values of a page that are not null, in plain encoding with one byte for each boolean.
 pub(super) fn scalars(column_type: ColumnType, plain: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -3,7 +3,7 @@
 
 use crate::format::fault::Fault;
 use crate::format::tatami::bytes::Cursor;
-use crate::format::tatami::types::{Codec, Encoding};
+use crate::format::tatami::layout::types::{Codec, Encoding};
 
 /// The length of a record's header in bytes.
 pub const RECORD_HEADER_BYTES: u64 = 32;

@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::format::fault::Fault;
 use crate::format::io::storage::{Access, Storage};
-use crate::format::tatami::record::{RECORD_HEADER_BYTES, RecordHeader};
-use crate::format::tatami::row_group::ColumnChunk;
+use crate::format::tatami::layout::record::{RECORD_HEADER_BYTES, RecordHeader};
+use crate::format::tatami::layout::row_group::ColumnChunk;
 
 /// The maximum number of rows of a page.
 pub const MAX_PAGE_ROWS: u32 = 1 << 22;

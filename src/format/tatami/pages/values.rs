@@ -1,7 +1,7 @@
 //! Decoded values of a column, in buffers that can become Arrow arrays without a copy.
 
-use crate::format::tatami::bitmap::{Bitmap, Validity};
-use crate::format::tatami::types::ColumnType;
+use crate::format::tatami::layout::types::ColumnType;
+use crate::format::tatami::pages::bitmap::{Bitmap, Validity};
 
 /// The values of some rows. The values of nulls are zero or empty.
 #[derive(Debug, Clone, PartialEq, Eq)]

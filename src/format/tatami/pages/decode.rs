@@ -1,12 +1,12 @@
 //! Decodes the payload of a page into the values of a column.
 
 use crate::format::fault::Fault;
-use crate::format::tatami::bitmap::{Bitmap, bit, count_set};
 use crate::format::tatami::bytes::Cursor;
 use crate::format::tatami::encoding::{Word, decode_integers};
-use crate::format::tatami::record::{RECORD_FLAG_INLINE_BOUNDS, RecordHeader};
-use crate::format::tatami::types::{ColumnType, Encoding};
-use crate::format::tatami::values::{ColumnValues, Values};
+use crate::format::tatami::layout::record::{RECORD_FLAG_INLINE_BOUNDS, RecordHeader};
+use crate::format::tatami::layout::types::{ColumnType, Encoding};
+use crate::format::tatami::pages::bitmap::{Bitmap, bit, count_set};
+use crate::format::tatami::pages::values::{ColumnValues, Values};
 
 /// A page split into its parts.
 pub(crate) struct PageParts<'a> {

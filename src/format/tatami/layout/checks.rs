@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use crate::format::fault::Fault;
-use crate::format::tatami::footer::{Extent, Footer};
-use crate::format::tatami::header::HEADER_BYTES;
-use crate::format::tatami::pages::MAX_PAGE_ROWS;
-use crate::format::tatami::record::RECORD_HEADER_BYTES;
-use crate::format::tatami::row_group::{Bounds, ColumnChunk, RowGroup};
-use crate::format::tatami::types::ColumnType;
+use crate::format::tatami::layout::footer::{Extent, Footer};
+use crate::format::tatami::layout::header::HEADER_BYTES;
+use crate::format::tatami::layout::record::RECORD_HEADER_BYTES;
+use crate::format::tatami::layout::row_group::{Bounds, ColumnChunk, RowGroup};
+use crate::format::tatami::layout::types::ColumnType;
+use crate::format::tatami::pages::page::MAX_PAGE_ROWS;
 
 /// A fault, and the part of the footer that it is in.
 type Located = (String, Fault);

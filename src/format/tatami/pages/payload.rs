@@ -5,9 +5,9 @@ use std::ops::Range;
 use zstd::zstd_safe::{self, DCtx, InBuffer, OutBuffer, ResetDirective};
 
 use crate::format::fault::Fault;
-use crate::format::tatami::header::check_crc;
-use crate::format::tatami::record::RecordHeader;
-use crate::format::tatami::types::Codec;
+use crate::format::tatami::layout::header::check_crc;
+use crate::format::tatami::layout::record::RecordHeader;
+use crate::format::tatami::layout::types::Codec;
 
 /// The maximum length of a payload before compression, in bytes.
 pub const MAX_PAYLOAD_BYTES: u32 = 1 << 30;

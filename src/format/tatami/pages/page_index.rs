@@ -1,12 +1,12 @@
 //! The page index of the sort key: bounds for each page of a chunk.
 
 use crate::format::fault::Fault;
-use crate::format::tatami::bounds::ValueBounds;
 use crate::format::tatami::bytes::{Cursor, put_varint};
-use crate::format::tatami::checks::check_bounds;
-use crate::format::tatami::pages::Page;
-use crate::format::tatami::row_group::Bounds;
-use crate::format::tatami::types::ColumnType;
+use crate::format::tatami::layout::bounds::ValueBounds;
+use crate::format::tatami::layout::checks::check_bounds;
+use crate::format::tatami::layout::row_group::Bounds;
+use crate::format::tatami::layout::types::ColumnType;
+use crate::format::tatami::pages::page::Page;
 
 /// The entry of one page.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::format::tatami::row_group::Bounds;
-use crate::format::tatami::types::ColumnType;
+use crate::format::tatami::layout::row_group::Bounds;
+use crate::format::tatami::layout::types::ColumnType;
 
 /// A single value, as stored in zones, sort bounds and page indexes.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, put_byte_string, put_varint};
-use crate::format::tatami::types::ColumnType;
+use crate::format::tatami::layout::types::ColumnType;
 
 /// Field flag: the column may have nulls.
 pub const FIELD_NULLABLE: u8 = 1;

@@ -2,8 +2,8 @@
 
 use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, put_byte_string, put_varint};
-use crate::format::tatami::row_group::{RowGroup, one_based};
-use crate::format::tatami::schema::Schema;
+use crate::format::tatami::layout::row_group::{RowGroup, one_based};
+use crate::format::tatami::layout::schema::Schema;
 
 /// The only codec of a footer: no compression.
 const FOOTER_CODEC_NONE: u8 = 0;

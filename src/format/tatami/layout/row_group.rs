@@ -2,7 +2,7 @@
 
 use crate::format::fault::Fault;
 use crate::format::tatami::bytes::{Cursor, put_byte_string, put_varint};
-use crate::format::tatami::record::RECORD_HEADER_BYTES;
+use crate::format::tatami::layout::record::RECORD_HEADER_BYTES;
 
 const GROUP_HAS_SORT_BOUNDS: u8 = 1;
 const CHUNK_HAS_ZONE: u8 = 1;

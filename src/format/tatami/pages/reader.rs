@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::fault::Fault;
-use crate::format::tatami::bitmap::{Validity, bit, count_set};
 use crate::format::tatami::blobs::DecodedRun;
-use crate::format::tatami::decode::{PageParts, append_page, encoding};
 use crate::format::tatami::file::TatamiFile;
-use crate::format::tatami::pages::Page;
-use crate::format::tatami::payload::Decompressor;
+use crate::format::tatami::layout::types::ColumnType;
+use crate::format::tatami::pages::bitmap::{Validity, bit, count_set};
+use crate::format::tatami::pages::decode::{PageParts, append_page, encoding};
+use crate::format::tatami::pages::page::Page;
+use crate::format::tatami::pages::payload::Decompressor;
+use crate::format::tatami::pages::values::{ColumnValues, Values};
 use crate::format::tatami::ranges::RangeBuffer;
-use crate::format::tatami::types::ColumnType;
-use crate::format::tatami::values::{ColumnValues, Values};
 
 /// Reads the pages of a file. Give each thread its own reader. A reader reuses its buffers, and keeps the
 /// last decoded blob run of each column.
