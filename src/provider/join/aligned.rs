@@ -302,6 +302,11 @@ impl GridSource for AlignedGrids {
         grid.may_have_nulls(*attribute, options)
     }
 
+    fn is_stored(&self, attribute: usize) -> bool {
+        let (grid, attribute) = &self.sources[attribute];
+        grid.is_stored(*attribute)
+    }
+
     fn cell_format(&self, attribute: usize, options: &ReadOptions) -> Option<CellFormat> {
         let (grid, attribute) = &self.sources[attribute];
         grid.cell_format(*attribute, options)

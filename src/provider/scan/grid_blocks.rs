@@ -305,9 +305,10 @@ impl BlockList for GridBlocks {
     }
 
     fn is_read(&self, columns: &[usize]) -> bool {
-        columns
+        let attributes = self.attributes(columns);
+        attributes
             .iter()
-            .any(|column| *column >= self.grid.axes().len())
+            .any(|attribute| self.grid.is_stored(*attribute))
     }
 
     fn block_bytes(&self, block: u64, options: &ReadOptions) -> Result<u64> {

@@ -93,6 +93,12 @@ pub trait GridSource: Debug + Send + Sync {
     /// Returns `true` if an attribute may have nulls under these options.
     fn may_have_nulls(&self, attribute: usize, options: &ReadOptions) -> bool;
 
+    /// Returns `false` if the values of an attribute are computed from the indices of its cells, so that
+    /// reading it reads nothing from the file.
+    fn is_stored(&self, _attribute: usize) -> bool {
+        true
+    }
+
     /// The storage format of an attribute whose stored numbers are the values of its column; `None`
     /// if cells have to be decoded.
     fn cell_format(&self, _attribute: usize, _options: &ReadOptions) -> Option<CellFormat> {

@@ -1,6 +1,5 @@
 //! `COPY ... STORED AS TILEDB`, and `INSERT INTO` arrays.
 
-use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -344,10 +343,6 @@ struct ArrayTable {
 
 #[async_trait]
 impl TableProvider for ArrayTable {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }

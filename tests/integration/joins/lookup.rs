@@ -75,12 +75,14 @@ async fn joins_on_dimensions_look_up_their_matches() {
         (format!("a FULL JOIN {TABLE} ON a.lat = t.lat"), true),
         (format!("a LEFT SEMI JOIN {TABLE} ON a.lat = t.lat"), true),
         (format!("a LEFT ANTI JOIN {TABLE} ON a.lat = t.lat"), true),
-        (format!("{TABLE} LEFT SEMI JOIN a ON a.lat = t.lat"), true),
-        (format!("{TABLE} LEFT ANTI JOIN a ON a.lat = t.lat"), true),
+        ("(SELECT lat, lon FROM flat) f LEFT SEMI JOIN (SELECT * FROM a WHERE time < 2) a USING (lat, lon)".into(), true),
+        ("(SELECT lat, lon FROM flat) f LEFT ANTI JOIN (SELECT * FROM a WHERE lat > 0) a USING (lat, lon)".into(), true),
         ("a RIGHT JOIN shifted s ON a.time = s.time AND a.lat = s.lat AND a.lon = s.lon".into(), true),
         ("a FULL JOIN shifted s ON a.time = s.time AND a.lat = s.lat AND a.lon = s.lon".into(), true),
         ("(SELECT * FROM a WHERE value > 60 AND lon < 3) a JOIN (SELECT * FROM flat WHERE value < 9) flat USING (lat, lon)".into(), true),
         ("(SELECT lat * 2 AS d, lon, value FROM a) a JOIN (SELECT lat * 2 AS d, value AS v FROM flat WHERE lon = 1) f USING (d)".into(), true),
+        // The smaller side is the build side, which is an array here.
+        (format!("{TABLE} LEFT SEMI JOIN flat f ON f.lat = t.lat"), false),
         // Keys that are values, NULL keys that are equal, and conditions of outer joins.
         ("a JOIN flat ON a.value = flat.value".into(), false),
         (format!("a JOIN {TABLE} ON a.lat IS NOT DISTINCT FROM t.lat"), false),
@@ -133,7 +135,7 @@ async fn a_build_side_prunes_chunks() {
     let sql =
         "SELECT count(a.value) FROM a JOIN (SELECT * FROM flat WHERE lat = 20) f USING (lat, lon)";
     let ran = run(&ctx, sql).await;
-    assert_eq!((ran.reads(), ran.rows), (4 + 2, vec!["24".to_string()]));
+    assert_eq!((ran.reads(), ran.rows), (4, vec!["24".to_string()]));
     // Cells without a match are part of the answer.
     let sql =
         "SELECT count(a.value), count(w) FROM a LEFT JOIN (VALUES (20, 0.5)) t(lat, w) USING (lat)";

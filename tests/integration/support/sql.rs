@@ -11,6 +11,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::format::tet::{DatasetSpec, TetWriter};
 use tet_sql::provider::aggregate::ArrayAggregateExec;
+use tet_sql::provider::join::lookup::ArrayLookupJoinExec;
 use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 /// Writes a file of datasets, each with its cells in row-major order.
@@ -148,9 +149,12 @@ impl QueryRun {
     }
 }
 
-/// Returns a metric of a plan, summed over all of its scans.
+/// Returns a metric of a plan, summed over its scans and the operators in array space.
 pub fn metric(plan: &Arc<dyn ExecutionPlan>, name: &str) -> usize {
-    let own = if plan.is::<DataSourceExec>() || plan.is::<ArrayAggregateExec>() {
+    let is_ours = plan.is::<DataSourceExec>()
+        || plan.is::<ArrayAggregateExec>()
+        || plan.is::<ArrayLookupJoinExec>();
+    let own = if is_ours {
         let metrics = plan.metrics().unwrap();
         let sum = metrics.sum_by_name(name);
         sum.map_or(0, |value| value.as_usize())

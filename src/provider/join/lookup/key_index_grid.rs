@@ -78,6 +78,10 @@ impl GridSource for KeyIndexGrid {
         false
     }
 
+    fn is_stored(&self, _attribute: usize) -> bool {
+        false
+    }
+
     fn window_reader(
         &self,
         attributes: &[usize],

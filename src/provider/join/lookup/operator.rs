@@ -115,6 +115,11 @@ impl ArrayLookupJoinExec {
         }
     }
 
+    /// Returns DataFusion's plan of the same join.
+    pub(super) fn replaced(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.spec.replaced
+    }
+
     /// Returns the operator with other inputs and the dynamic filter of a `carrier`, which the scan
     /// of the probe side shares.
     #[cfg(feature = "proto")]

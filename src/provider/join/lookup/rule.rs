@@ -8,11 +8,12 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{JoinSide, JoinType, NullEquality, Result, internal_err};
 use datafusion::config::ConfigOptions;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, lit};
+use datafusion::physical_expr::{PhysicalExpr, conjunction};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter, JoinOn};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
@@ -26,7 +27,7 @@ use crate::provider::join::lookup::operator::{ArrayLookupJoinExec, LookupSpec};
 use crate::provider::join::lookup::probe::JoinOutput;
 use crate::provider::join::zip::{Side, columns_in};
 use crate::provider::planning::planned_blocks::{BlockOrder, PlannedBlocks};
-use crate::provider::plans::below::replace_columns;
+use crate::provider::plans::below::{InlinedInput, replace_columns};
 use crate::provider::rules::nested_loops::is_recursive;
 use crate::provider::scan::grid_table::GridTable;
 use crate::provider::scan::{ArrayScan, ScanPlan, SelectArguments};
@@ -65,8 +66,12 @@ impl PhysicalOptimizerRule for LookupJoins {
             return Ok(plan);
         }
         let replaced = plan.transform_up(|plan| {
-            Ok(match operator(&plan, config)? {
-                Some(operator) => Transformed::yes(Arc::new(operator) as _),
+            let replaced = match plan.is::<ProjectionExec>() {
+                true => narrow(&plan, config)?,
+                false => operator(&plan, config)?.map(|operator| Arc::new(operator) as _),
+            };
+            Ok(match replaced {
+                Some(replaced) => Transformed::yes(replaced),
                 None => Transformed::no(plan),
             })
         })?;
@@ -210,6 +215,62 @@ pub(crate) fn operator(
     )))
 }
 
+/// Narrows the lookup join below a projection to the columns that are used.
+fn narrow(
+    plan: &Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(below) = InlinedInput::of(plan)? else {
+        return Ok(None);
+    };
+    let Some(join) = below.node.downcast_ref::<ArrayLookupJoinExec>() else {
+        return Ok(None);
+    };
+    let mut used = columns_in(below.columns.iter().chain(&below.conjuncts));
+    if used.is_empty() {
+        // DataFusion's codec does not distinguish an empty projection from none.
+        used.push(0);
+    }
+    if used.len() == join.schema().fields().len() {
+        return Ok(None);
+    }
+    let Some(hash_join) = join.replaced().downcast_ref::<HashJoinExec>() else {
+        return Ok(None);
+    };
+    let replaced: Arc<dyn ExecutionPlan> = Arc::new(hash_join.with_projection(Some(used.clone()))?);
+    let Some(join) = operator(&replaced, config)? else {
+        return Ok(None);
+    };
+    let columns = join.schema();
+    let of_join = |expr: &Arc<dyn PhysicalExpr>| {
+        replace_columns(expr, &|number| {
+            let place = used.binary_search(&number).ok()?;
+            Some(Arc::new(Column::new(columns.field(place).name(), place)))
+        })
+    };
+    let schema = plan.schema();
+    let output = below
+        .columns
+        .iter()
+        .zip(schema.fields())
+        .map(|(expr, field)| {
+            let alias = field.name().clone();
+            Ok(ProjectionExpr {
+                expr: of_join(expr)?,
+                alias,
+            })
+        });
+    let output = output.collect::<Result<Vec<_>>>()?;
+    let mut node: Arc<dyn ExecutionPlan> = Arc::new(join);
+    if !below.conjuncts.is_empty() {
+        let conjuncts = below.conjuncts.iter().map(of_join);
+        let predicate = conjunction(conjuncts.collect::<Result<Vec<_>>>()?);
+        node = Arc::new(FilterExec::try_new(predicate, node)?);
+    }
+    let output = ProjectionExec::try_new_with_schema_metadata(output, node, &schema)?;
+    Ok(Some(Arc::new(output)))
+}
+
 /// A number of key indices that is always accepted. More must not exceed the number of cells.
 const MANY_KEY_INDICES: u64 = 1 << 16;
 
@@ -346,8 +407,8 @@ impl KeyedScan {
             })
         };
         let conjuncts = side.below.conjuncts.iter();
-        let predicate = (!side.below.conjuncts.is_empty())
-            .then(|| datafusion::physical_expr::conjunction(conjuncts.clone().cloned()));
+        let predicate =
+            (!side.below.conjuncts.is_empty()).then(|| conjunction(conjuncts.clone().cloned()));
         let mut scan = ArrayScan::of_blocks(
             Arc::clone(&source) as _,
             PlannedBlocks::new(blocks, kept.map_or(BlockOrder::All, BlockOrder::Ascending)),
