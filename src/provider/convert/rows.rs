@@ -53,7 +53,11 @@ pub(super) async fn convert(
     let path = split_dataset(input).0;
     let is_ours = is_array || FormatRegistry::default().recognise(&path).is_some();
     let table = match is_ours {
-        true => text(input)?.to_string(),
+        // A name without a directory would be that of a table.
+        true => {
+            let absolute = std::path::absolute(input).map_err(Error::io(input, "find"))?;
+            text(&absolute)?.to_string()
+        }
         false => url(input)?,
     };
     let rows = ctx.table(TableReference::bare(table)).await?;

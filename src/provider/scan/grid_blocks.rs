@@ -18,7 +18,7 @@ use crate::provider::scan::chunk_walk::ChunkWalk;
 use crate::provider::scan::grid_reader::GridReader;
 use crate::provider::source::{
     Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, Fetch, GridSelection,
-    GridSource, RowCount,
+    GridSource, RowCount, sum_of_integers,
 };
 
 /// The number of chunks of a table up to which zone maps are always read.
@@ -186,30 +186,21 @@ impl GridBlocks {
                 Precision::Exact(value)
             })
         };
+        let min_value = extreme(min, false)?;
+        // The sum of no values is null.
+        let has_sum = is_summed && min_value != Precision::Absent;
         Ok(Some(ColumnStatistics {
             null_count: usize::try_from(nulls).map_or(Precision::Absent, Precision::Exact),
-            min_value: extreme(min, false)?,
+            min_value,
             max_value: extreme(max, true)?,
-            sum_value: match total.filter(|_| is_summed) {
-                Some(total) => self.sum_of(attribute, total),
+            sum_value: match total.filter(|_| has_sum) {
+                Some(total) => {
+                    sum_of_integers(self.grid.attributes()[attribute].data_type(), total)
+                }
                 None => Precision::Absent,
             },
             ..ColumnStatistics::new_unknown()
         }))
-    }
-
-    /// Returns the sum of integers as a statistic, in the type of SQL's `sum`.
-    fn sum_of(&self, attribute: usize, total: i128) -> Precision<ScalarValue> {
-        let data_type = self.grid.attributes()[attribute].data_type();
-        let sum = match data_type.is_unsigned_integer() {
-            true => u64::try_from(total)
-                .ok()
-                .map(|total| ScalarValue::UInt64(Some(total))),
-            false => i64::try_from(total)
-                .ok()
-                .map(|total| ScalarValue::Int64(Some(total))),
-        };
-        sum.map_or(Precision::Absent, Precision::Exact)
     }
 
     /// Returns `true` if there are statistics of an attribute and they are worth reading. Zone maps

@@ -19,6 +19,7 @@ pub use block::{
 };
 pub(crate) use grid::for_columns;
 pub use grid::{CellFormat, GridSelection, GridSource, WindowReader};
+pub(in crate::provider) use statistics::sum_of_integers;
 pub use statistics::{BlockStatistics, ColumnBounds, RowCount};
 
 /// The name of the value column, unless a dimension has this name.

@@ -4,8 +4,9 @@ use std::ops::Add;
 
 use arrow::array::{ArrayRef, AsArray, UInt64Array};
 use arrow::compute::{TakeOptions, take};
-use datafusion::common::Result;
+use arrow::datatypes::DataType;
 use datafusion::common::stats::Precision;
+use datafusion::common::{Result, ScalarValue};
 
 /// A number of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +66,19 @@ impl Add for RowCount {
             None => Self::Unknown,
         }
     }
+}
+
+/// Returns the sum of integers of a type as a statistic, in the type of SQL's `sum`. Absent if the sum
+/// does not fit into that type.
+pub(in crate::provider) fn sum_of_integers(
+    data_type: &DataType,
+    sum: i128,
+) -> Precision<ScalarValue> {
+    let sum = match data_type.is_unsigned_integer() {
+        true => u64::try_from(sum).map(|sum| ScalarValue::UInt64(Some(sum))),
+        false => i64::try_from(sum).map(|sum| ScalarValue::Int64(Some(sum))),
+    };
+    sum.map_or(Precision::Absent, Precision::Exact)
 }
 
 /// Statistics of several columns in several blocks.

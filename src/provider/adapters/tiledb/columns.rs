@@ -199,8 +199,12 @@ impl Column {
     ///
     /// # Errors
     /// Returns an error if a text is not valid, or if a date does not fit into its SQL type.
-    pub fn array(&self, buffers: TileBuffers, nulls: NullValues) -> Result<ArrayRef> {
+    pub fn array(&self, mut buffers: TileBuffers, nulls: NullValues) -> Result<ArrayRef> {
+        let has_nan_values = !nulls.nan;
         let nulls = self.nulls(&buffers, nulls);
+        if has_nan_values {
+            self.unify_nan(&mut buffers.values);
+        }
         if let Some(values) = &self.enumeration {
             return self.enumerated(&buffers, nulls, values);
         }
@@ -286,6 +290,26 @@ impl Column {
         valid
             .map(NullBuffer::new)
             .filter(|nulls| nulls.null_count() > 0)
+    }
+
+    /// Replaces every NaN by the same: Arrow's total order puts a NaN with a negative sign below all
+    /// numbers.
+    fn unify_nan(&self, values: &mut [u8]) {
+        match self.datatype {
+            Datatype::Float32 => {
+                let (values, _) = values.as_chunks_mut::<4>();
+                let is_nan = |value: &[u8; 4]| f32::from_le_bytes(*value).is_nan();
+                let nan = values.iter_mut().filter(|value| is_nan(value));
+                nan.for_each(|value| *value = f32::NAN.to_le_bytes());
+            }
+            Datatype::Float64 => {
+                let (values, _) = values.as_chunks_mut::<8>();
+                let is_nan = |value: &[u8; 8]| f64::from_le_bytes(*value).is_nan();
+                let nan = values.iter_mut().filter(|value| is_nan(value));
+                nan.for_each(|value| *value = f64::NAN.to_le_bytes());
+            }
+            _ => {}
+        }
     }
 
     /// Converts numbers, dates, durations and booleans.

@@ -20,6 +20,7 @@ use crate::provider::catalog::settings::options::ReadOptions;
 use crate::provider::planning::axis_bounds::fold;
 use crate::provider::source::{
     Availability, BlockList, BlockReader, BlockStatistics, ColumnBounds, PruningLabels, RowCount,
+    sum_of_integers,
 };
 
 /// The data tiles of all fragments, in the order of the fragments.
@@ -461,20 +462,12 @@ impl SparseBlocks {
             Some(Scalar::Unsigned(sum)) => Some(i128::from(*sum)),
             _ => None,
         });
-        let is_integer = column.datatype().is_integer();
+        let is_summed = column.datatype().is_integer() && null_count == 0;
         if let Some(sum) = sums
             .sum::<Option<i128>>()
-            .filter(|_| is_integer && null_count == 0)
+            .filter(|_| is_summed && !summaries.is_empty())
         {
-            let sum = match column.data_type().is_unsigned_integer() {
-                true => u64::try_from(sum)
-                    .ok()
-                    .map(|sum| ScalarValue::UInt64(Some(sum))),
-                false => i64::try_from(sum)
-                    .ok()
-                    .map(|sum| ScalarValue::Int64(Some(sum))),
-            };
-            statistics.sum_value = sum.map_or(Precision::Absent, Precision::Exact);
+            statistics.sum_value = sum_of_integers(column.data_type(), sum);
         }
         Ok(())
     }

@@ -124,12 +124,15 @@ fn trimmed(bytes: &[u8]) -> &[u8] {
 
 /// Returns a value of a query in the form of the expected answers.
 fn found(array: &ArrayRef, row: usize, stored: &Stored) -> Value {
+    // Only this value is cast.
+    let (array, row) = (&array.slice(row, 1), 0);
     if array.is_null(row) {
         return Value::Null;
     }
     match array.data_type() {
         DataType::Dictionary(..) => {
-            let values = cast(array, array.as_any_dictionary().values().data_type()).unwrap();
+            let data_type = array.as_any_dictionary().values().data_type();
+            let values = cast(array, data_type).unwrap();
             found(&values, row, stored)
         }
         DataType::Boolean => json!(array.as_boolean().value(row)),
@@ -251,11 +254,19 @@ fn compare(
         texts.sort();
         texts
     };
+    let fills: Vec<_> = types.iter().map(|(_, stored)| fill_value(stored)).collect();
+    // In the expected answers, a text that was never written is an empty text.
+    let is_text = |stored: &Stored| stored.fill.is_some() && stored.cell_values.is_variable();
     let found = row_texts(
-        &|row, column| found(found_rows.column(column), row, &types[column].1),
+        &|row, column| {
+            let stored = &types[column].1;
+            match found(found_rows.column(column), row, stored) {
+                Value::Null if is_text(stored) => fills[column].clone().unwrap(),
+                value => value,
+            }
+        },
         found_rows.num_rows(),
     );
-    let fills: Vec<_> = types.iter().map(|(_, stored)| fill_value(stored)).collect();
     let wanted = row_texts(
         &|row, column| {
             let (name, stored) = &types[column];
@@ -263,7 +274,8 @@ fn compare(
             let is_attribute = column >= dump["dimensions"].as_u64().unwrap() as usize;
             let is_single = stored.cell_values == CellValues::Fixed(1);
             let is_nan = is_single && is_attribute && *value == json!("nan");
-            match has_nulls && (is_nan || fills[column].as_ref() == Some(value)) {
+            let is_fill = fills[column].as_ref() == Some(value) && !is_text(stored);
+            match has_nulls && (is_nan || is_fill) {
                 true => Value::Null,
                 false => shown(value, stored),
             }
@@ -385,7 +397,6 @@ async fn predicates_and_aggregates_are_those_of_rows_in_memory() {
             }
             let is_duration = matches!(field.data_type(), DataType::Duration(_));
             if field.data_type().is_integer() && !is_duration {
-                queries.push(format!("SELECT sum(CAST({column} AS DOUBLE) / 64) FROM $"));
                 queries.push(format!("SELECT sum({column}) FROM $"));
             }
         }

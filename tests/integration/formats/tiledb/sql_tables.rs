@@ -8,7 +8,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use tet_sql::{ArrayOptions, ArraySessionExt, enable_arrays};
 
 use super::arrays::LATE;
-use super::refusals::copy;
+use super::refusals::{copy, files};
 use super::{KEY, arrays};
 use crate::support::sql::{error, rows, run, session, texts};
 
@@ -434,4 +434,49 @@ async fn a_session_has_a_key() {
     )
     .await;
     assert!(!plan.join("\n").contains("0123456789"), "{plan:?}");
+}
+
+/// Queries over arrays with changed bytes give rows or an error.
+#[tokio::test]
+async fn changed_bytes_give_rows_or_errors() {
+    let ctx = session();
+    let mut state = 3u64;
+    let mut below = |end: usize| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) as usize % end
+    };
+    let (mut errors, mut answers) = (0, 0);
+    for name in [
+        "enumerations",
+        "nullable_dense",
+        "sparse_mixed_dims_hil",
+        "dtypes_multivalue",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let array = folder.path().join("array");
+        copy(&arrays().join(name), &array);
+        let mut paths = files(&array);
+        paths.retain(|path| path.metadata().unwrap().len() > 0);
+        for _ in 0..60 {
+            let path = &paths[below(paths.len())];
+            let original = std::fs::read(path).unwrap();
+            let mut bytes = original.clone();
+            let place = below(bytes.len());
+            bytes[place] ^= 1 << below(8);
+            std::fs::write(path, &bytes).unwrap();
+            let sql = format!("SELECT * FROM '{}'", array.display());
+            let result = match ctx.sql(&sql).await {
+                Ok(frame) => frame.collect().await.map(drop),
+                Err(error) => Err(error),
+            };
+            match result {
+                Ok(()) => answers += 1,
+                Err(_) => errors += 1,
+            }
+            std::fs::write(path, &original).unwrap();
+        }
+    }
+    assert!(errors > 50 && answers > 20, "{errors} {answers}");
 }
