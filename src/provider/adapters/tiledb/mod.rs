@@ -1,6 +1,7 @@
 //! TileDB arrays and groups as tables. A dense array is a grid, whose chunks are space tiles; the blocks of
 //! a sparse array are the data tiles of its fragments.
 
+mod cells;
 mod columns;
 mod container;
 mod dense;
