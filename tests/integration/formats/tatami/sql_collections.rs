@@ -103,7 +103,7 @@ async fn scans_are_decoded_in_another_session() {
     for (sql, expected) in [
         (
             "SELECT sum(k) FROM t WHERE k >= 150 AND name <> ''",
-            "43675",
+            "38422",
         ),
         ("SELECT count(*) FROM (SELECT 1 FROM t)", "300"),
         ("SELECT count(DISTINCT file) FROM t WHERE k < 200", "2"),
