@@ -136,9 +136,9 @@ impl PhysicalExtensionCodec for ArrayPlanCodec {
                     None => plan_err!("an encoded aggregation does not run in array space"),
                 }
             }
-            (Operator::LookupJoin, [replaced, build, probe, filter]) => {
+            (Operator::LookupJoin { is_filtered }, [replaced, build, probe, filter]) => {
                 let config = context.session_config().options();
-                let Some(operator) = lookup::rule::operator(replaced, config)? else {
+                let Some(operator) = lookup::rule::operator(replaced, config, is_filtered)? else {
                     return plan_err!("an encoded join is not a lookup join");
                 };
                 let inputs = [Arc::clone(build), Arc::clone(probe)];
@@ -210,7 +210,9 @@ pub(in crate::provider) enum Operator {
     BuildSide {
         restarts: bool,
     },
-    LookupJoin,
+    LookupJoin {
+        is_filtered: bool,
+    },
     #[cfg(feature = "tatami")]
     Search(Box<EncodedSearch>),
 }

@@ -337,7 +337,8 @@ fn literal(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
     }
 }
 
-fn is_float_zero(literal: &ScalarValue) -> bool {
+/// Returns `true` for a float zero of either sign.
+pub(crate) fn is_float_zero(literal: &ScalarValue) -> bool {
     matches!(
         literal,
         ScalarValue::Float32(Some(0.0)) | ScalarValue::Float64(Some(0.0))

@@ -29,6 +29,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::union::UnionExec;
 
 use crate::provider::aggregate::ArrayAggregateExec;
+use crate::provider::join::lookup::ArrayLookupJoinExec;
 use crate::provider::plans::below::replace_columns;
 use crate::provider::scan::ArrayScan;
 
@@ -281,6 +282,8 @@ impl InputColumns {
                 .collect()
         } else if let Some(join) = node.downcast_ref::<HashJoinExec>() {
             columns_of_join(join, number)
+        } else if let Some(join) = node.downcast_ref::<ArrayLookupJoinExec>() {
+            join.columns_of_input(number)
         } else if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
             let groups = aggregate.group_expr().expr().iter();
             groups.map(|(expr, _)| Some(Arc::clone(expr))).collect()

@@ -14,6 +14,8 @@ use crate::provider::planning::cell_predicate::CellPredicate;
 use crate::provider::scan::grid_blocks::GridBlocks;
 use crate::provider::source::{BlockReader, EvaluatedRows, FetchedBlock, ReadCounts, WindowReader};
 
+/// Cells are tested as stored if there are at least this many in a run on average.
+const MIN_CELLS_PER_RUN: u64 = 32;
 /// Values are gathered row by row if at most one row in this many is kept.
 const MIN_ROWS_PER_KEPT: usize = 8;
 
@@ -114,7 +116,10 @@ impl BlockReader for GridReader {
             return Ok(None);
         };
         self.runs.clear();
-        cells.runs(rows, &mut self.runs);
+        cells.runs(rows.clone(), &mut self.runs);
+        if self.runs.len() as u64 * MIN_CELLS_PER_RUN > rows.end - rows.start {
+            return Ok(None);
+        }
         let kept = predicate.evaluate(|column, filter, kept| {
             // The reader has only the attributes among the columns.
             let before = columns[..column].iter();

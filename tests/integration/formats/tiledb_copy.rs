@@ -381,7 +381,7 @@ async fn rows_are_added_to_arrays() {
         let path = folder.path().join(kind);
         let options = format!("dims 'x', sparse '{}'", kind == "sparse");
         copy(&ctx, query, &path, &options).await;
-        let schema = ctx.sql(query).await.unwrap().schema().inner().clone();
+        let schema = Arc::clone(ctx.sql(query).await.unwrap().schema().inner());
         let array = open(&path);
         ctx.register_table(kind, Arc::new(ArrayTable { array, schema }))
             .unwrap();

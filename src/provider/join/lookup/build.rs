@@ -1,8 +1,9 @@
 //! The collected build side of a lookup join.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{self, AtomicU64, AtomicUsize};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array};
 use arrow::buffer::BooleanBuffer;
@@ -18,7 +19,12 @@ use futures::TryStreamExt;
 
 use crate::provider::join::lookup::keys::{NO_KEY, ProbeKeys};
 use crate::provider::planning::axis_bounds::fold;
+use crate::provider::planning::value_set::is_float_zero;
 
+/// A number of key indices for which a table is always made.
+const DENSE: usize = 1 << 20;
+/// Above [`DENSE`], the number of key indices per row from which rows are searched instead.
+const SPARSE: usize = 16;
 /// The maximum number of values of a key that are listed in a predicate.
 const MAX_LISTED: usize = 1000;
 /// The row number that stands for no row.
@@ -60,6 +66,8 @@ enum Matches {
     },
     /// The rows of key index `k` are `rows[offsets[k]..offsets[k + 1]]`.
     Many { offsets: Vec<u32>, rows: Vec<u32> },
+    /// Few rows for many key indices: the key index of each row, ascending, and the rows.
+    Sparse { keys: Vec<u32>, rows: Vec<u32> },
 }
 
 impl BuildSide {
@@ -88,8 +96,9 @@ impl BuildSide {
                 NO_ROW - 1
             ));
         }
-        // Two numbers per row while the rows are sorted by key index, and the table.
-        memory.try_grow(size_of::<u32>() * (2 * rows + probe.count + 1))?;
+        // Two numbers per row while the rows are sorted by key index, and up to two tables.
+        let most = size_of::<u32>() * (2 * rows + 2 * probe.count + 2);
+        memory.try_grow(most)?;
         let mut indices = Vec::with_capacity(rows);
         let mut bounds = None;
         for batch in &batches {
@@ -116,10 +125,13 @@ impl BuildSide {
         let all = concat_batches(&schema, &batches)?;
         drop(batches);
         memory.shrink(bytes);
+        let matches = Matches::new(&indices, probe.count);
+        drop(indices);
+        memory.shrink(most.saturating_sub(matches.bytes()));
         let words = if tracks_matches { rows.div_ceil(64) } else { 0 };
         memory.try_grow(words * size_of::<u64>())?;
         Ok(Self {
-            matches: Matches::new(&indices, probe.count),
+            matches,
             rows: all,
             matched: (0..words).map(|_| AtomicU64::new(0)).collect(),
             unfinished: AtomicUsize::new(partitions),
@@ -153,6 +165,11 @@ impl BuildSide {
             Matches::Many { offsets, rows } => {
                 &rows[offsets[key as usize] as usize..offsets[key as usize + 1] as usize]
             }
+            Matches::Sparse { keys, rows } => {
+                let start = keys.partition_point(|other| *other < key);
+                let count = keys[start..].partition_point(|other| *other == key);
+                &rows[start..start + count]
+            }
         }
     }
 
@@ -160,22 +177,22 @@ impl BuildSide {
     pub fn set_matched(&self, row: u32) {
         let (word, bit) = (&self.matched[row as usize / 64], 1 << (row % 64));
         // Most rows match many cells, and a load is cheaper than a write that other threads see.
-        if word.load(Ordering::Relaxed) & bit == 0 {
-            word.fetch_or(bit, Ordering::Relaxed);
+        if word.load(atomic::Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, atomic::Ordering::Relaxed);
         }
     }
 
     /// Records that a partition is finished. Returns `true` for the last one, which sees all
     /// matches.
     pub fn finish_partition(&self) -> bool {
-        self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1
+        self.unfinished.fetch_sub(1, atomic::Ordering::AcqRel) == 1
     }
 
     /// Returns which rows have a match, once all partitions are finished.
     pub fn matched(&self) -> BooleanArray {
         let is_set = |row: usize| {
             let word = self.matched.get(row / 64);
-            word.is_some_and(|word| word.load(Ordering::Relaxed) >> (row % 64) & 1 == 1)
+            word.is_some_and(|word| word.load(atomic::Ordering::Relaxed) >> (row % 64) & 1 == 1)
         };
         BooleanArray::new(
             BooleanBuffer::collect_bool(self.rows.num_rows(), is_set),
@@ -190,8 +207,26 @@ pub(super) fn is_row(rows: &[u32]) -> BooleanBuffer {
 }
 
 impl Matches {
+    fn bytes(&self) -> usize {
+        let (some, others) = match self {
+            Self::One { rows, .. } => (rows.len(), 0),
+            Self::Many { offsets, rows } => (offsets.len(), rows.len()),
+            Self::Sparse { keys, rows } => (keys.len(), rows.len()),
+        };
+        (some + others) * size_of::<u32>()
+    }
+
     /// Collects the rows of each of `count` key indices, given the key index of each row.
     fn new(indices: &[u32], count: usize) -> Self {
+        if count > DENSE && count / SPARSE > indices.len() {
+            let rows = 0..indices.len() as u32;
+            let mut rows: Vec<u32> = rows
+                .filter(|row| indices[*row as usize] != NO_KEY)
+                .collect();
+            rows.sort_by_key(|row| indices[*row as usize]);
+            let keys = rows.iter().map(|row| indices[*row as usize]).collect();
+            return Self::Sparse { keys, rows };
+        }
         let mut rows = vec![NO_ROW; count];
         let mut is_unique = true;
         for (row, index) in indices.iter().enumerate() {
@@ -211,6 +246,7 @@ impl Matches {
                 rows,
             };
         }
+        drop(rows);
         let mut offsets = vec![0; count + 1];
         for index in indices.iter().filter(|index| **index != NO_KEY) {
             offsets[*index as usize + 1] += 1;
@@ -292,17 +328,30 @@ impl KeyBounds {
     ) -> Result<Arc<dyn PhysicalExpr>> {
         let mut all: Vec<Arc<dyn PhysicalExpr>> = Vec::new();
         for (key, column) in columns.iter().enumerate() {
-            if let Some(values) = &self.values {
-                let values = values[key].iter().filter(|value| !value.is_null());
-                let values = values.map(|value| lit(value.clone())).collect();
+            let values = self.values.as_ref().map(|values| &values[key]);
+            // A list distinguishes zeros of different signs, which are equal keys.
+            if let Some(values) = values.filter(|values| !values.iter().any(is_float_zero)) {
+                let values = values.iter().filter(|value| !value.is_null());
+                let mut values: Vec<_> = values.cloned().collect();
+                values.sort_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+                let values = values.into_iter().map(lit).collect();
                 all.push(in_list(Arc::clone(column), values, &false, schema)?);
             } else if let Some((min, max)) = &self.extremes[key] {
-                let (min, max) = (lit(min.clone()), lit(max.clone()));
+                let (min, max) = (lit(with_zeros(min, -0.0)), lit(with_zeros(max, 0.0)));
                 all.push(binary(Arc::clone(column), Operator::GtEq, min, schema)?);
                 all.push(binary(Arc::clone(column), Operator::LtEq, max, schema)?);
             }
         }
         Ok(conjunction(all))
+    }
+}
+
+/// Returns a bound, with the zero of this sign in place of a zero.
+fn with_zeros(bound: &ScalarValue, zero: f32) -> ScalarValue {
+    match bound {
+        ScalarValue::Float32(Some(0.0)) => ScalarValue::Float32(Some(zero)),
+        ScalarValue::Float64(Some(0.0)) => ScalarValue::Float64(Some(zero.into())),
+        bound => bound.clone(),
     }
 }
 

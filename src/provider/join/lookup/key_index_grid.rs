@@ -93,6 +93,7 @@ impl GridSource for KeyIndexGrid {
             terms: Arc::clone(&self.terms),
             shape: axes.collect(),
             window: Vec::new(),
+            place: Vec::new(),
         }))
     }
 
@@ -125,21 +126,22 @@ struct KeyIndexReader {
     /// The shape of the whole grid.
     shape: Vec<u64>,
     window: Vec<Range<u64>>,
+    /// The indices of a cell.
+    place: Vec<u64>,
 }
 
 impl KeyIndexReader {
     /// Appends the key indices of a run of cells of the window.
-    fn append(&self, run: Range<u64>, indices: &mut Vec<u32>) {
+    fn append(&mut self, run: Range<u64>, indices: &mut Vec<u32>) {
         let Some(last) = self.window.last() else {
             return;
         };
         let length = (last.end - last.start).max(1);
         let mut cell = run.start;
-        let mut place = vec![0; self.window.len()];
         while cell < run.end {
             let line_end = ((cell / length + 1) * length).min(run.end);
             let mut rest = cell;
-            for (place, range) in place.iter_mut().zip(&self.window).rev() {
+            for (place, range) in self.place.iter_mut().zip(&self.window).rev() {
                 let extent = (range.end - range.start).max(1);
                 *place = range.start + rest % extent;
                 rest /= extent;
@@ -149,18 +151,18 @@ impl KeyIndexReader {
             let mut along: Option<&[u32]> = None;
             for KeyTerms { axes, terms } in self.terms.iter() {
                 let start = axes.iter().fold(0, |start, axis| {
-                    start * self.shape[*axis] as usize + place[*axis] as usize
+                    start * self.shape[*axis] as usize + self.place[*axis] as usize
                 });
                 match axes.last() {
                     // The terms of cells along the last axis follow each other.
                     Some(axis) if axis + 1 == self.shape.len() => {
                         along = Some(&terms[start..][..count]);
                     }
-                    _ => base += terms[start],
+                    _ => base = u32::saturating_add(base, terms[start]),
                 }
             }
             match along {
-                Some(along) => indices.extend(along.iter().map(|term| base + term)),
+                Some(along) => indices.extend(along.iter().map(|term| term.saturating_add(base))),
                 None => indices.extend(std::iter::repeat_n(base, count)),
             }
             cell = line_end;
@@ -171,6 +173,7 @@ impl KeyIndexReader {
 impl WindowReader for KeyIndexReader {
     fn open(&mut self, window: &Window, _fetched: Option<FetchedBlock>) -> Result<()> {
         self.window = window.ranges().to_vec();
+        self.place = vec![0; self.window.len()];
         Ok(())
     }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, Schema};
-use arrow::row::{RowConverter, SortField};
+use arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::Result;
+use datafusion::common::utils::normalize_float_zero;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
@@ -17,7 +18,7 @@ use crate::provider::source::GridSelection;
 
 /// The maximum number of combinations of indices along the axes of keys that use the same
 /// dimensions.
-const MAX_COMBINATIONS: u64 = 1 << 22;
+const MAX_COMBINATIONS: u64 = 1 << 20;
 /// The maximum number of key indices, whose table is kept in memory.
 const MAX_KEY_INDICES: u64 = 1 << 26;
 /// The key index of a row that matches no cell.
@@ -46,7 +47,8 @@ struct KeyPart {
     distinct: DistinctKeys,
 }
 
-/// Terms of key indices along some axes: one for every combination of indices, in row-major order.
+/// Terms of key indices along some axes: one for every combination of indices, in row-major order. The
+/// sum of terms saturates, so that one [`NO_KEY`] makes it [`NO_KEY`].
 #[derive(Debug, Clone)]
 pub(crate) struct KeyTerms {
     /// The axes, ascending.
@@ -130,9 +132,8 @@ impl ProbeKeys {
                 return Ok(None);
             };
             let numbers = own.distinct.find(&evaluated.values)?;
-            let none = own.distinct.rows.len() as u32;
             terms.push(KeyTerms {
-                terms: evaluated.terms(numbers, none, own.stride),
+                terms: evaluated.terms(numbers, NO_KEY, own.stride),
                 axes,
             });
             for (number, values) in own.keys.iter().zip(evaluated.values) {
@@ -220,9 +221,9 @@ fn evaluate(
 
 impl EvaluatedKeys {
     /// Returns the term of each combination, given the number of each selected one. Those without a
-    /// number get `none`.
+    /// number get the term `none`.
     fn terms(&self, numbers: Vec<Option<u32>>, none: u32, stride: u32) -> Arc<[u32]> {
-        let mut terms = vec![none * stride; self.combinations as usize];
+        let mut terms = vec![none; self.combinations as usize];
         let mut runs = Vec::new();
         self.cells.runs(0..self.cells.rows(), &mut runs);
         for (cell, number) in runs.into_iter().flatten().zip(numbers) {
@@ -258,7 +259,7 @@ impl KeyPart {
         Ok(Some(Self {
             axes,
             keys,
-            terms: evaluated.terms(numbers, none, stride),
+            terms: evaluated.terms(numbers, none * stride, stride),
             stride,
             distinct,
         }))
@@ -299,9 +300,15 @@ impl DistinctKeys {
         }))
     }
 
+    /// Converts keys to Arrow's row format. Zeros of both signs are equal, as in DataFusion's joins.
+    fn rows_of(&self, keys: &[ArrayRef]) -> Result<Rows> {
+        let keys: Vec<_> = keys.iter().map(normalize_float_zero).collect();
+        Ok(self.converter.convert_columns(&keys)?)
+    }
+
     /// Adds the combinations of some rows. Returns their numbers, `None` for rows with a null.
     fn insert(&mut self, keys: &[ArrayRef]) -> Result<Vec<Option<u32>>> {
-        let rows = self.converter.convert_columns(keys)?;
+        let rows = self.rows_of(keys)?;
         let nulls = nulls(keys);
         let numbers = rows.iter().enumerate().map(|(number, row)| {
             if nulls.as_ref().is_some_and(|nulls| nulls.is_null(number)) {
@@ -322,7 +329,7 @@ impl DistinctKeys {
     /// Returns the numbers of the combinations of some rows, `None` for rows with a null and for
     /// other combinations.
     fn find(&self, keys: &[ArrayRef]) -> Result<Vec<Option<u32>>> {
-        let rows = self.converter.convert_columns(keys)?;
+        let rows = self.rows_of(keys)?;
         let nulls = nulls(keys);
         let mut next = 0;
         let numbers = rows.iter().enumerate().map(|(number, row)| {

@@ -3,18 +3,22 @@
 #[cfg(feature = "proto")]
 use std::any::Any;
 use std::fmt::{self, Debug, Formatter};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DataFusionError, JoinSide, Result, internal_err};
+use datafusion::common::{DataFusionError, JoinSide, JoinType, Result, internal_err};
+use datafusion::config::ConfigOptions;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, lit};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, lit};
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildFilterDescription, FilterDescription, FilterPushdownPhase,
 };
 use datafusion::physical_plan::joins::utils::JoinOn;
 use datafusion::physical_plan::metrics::{
@@ -24,8 +28,8 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
-use futures::TryStreamExt;
-use tokio::sync::OnceCell;
+use futures::future::{BoxFuture, Shared};
+use futures::{FutureExt, TryStreamExt};
 
 #[cfg(feature = "proto")]
 use {
@@ -61,9 +65,13 @@ pub struct ArrayLookupJoinExec {
     /// The dynamic filter of the probe side's scan, once the build side is known.
     dynamic_filter: Option<Arc<DynamicFilterPhysicalExpr>>,
     properties: Arc<PlanProperties>,
-    build: Arc<OnceCell<Arc<BuildSide>>>,
+    build: Arc<OnceLock<SharedBuild>>,
     metrics: ExecutionPlanMetricsSet,
 }
+
+/// The build side, which the first partition that asks for it collects. All partitions get the same
+/// result or error: some plans cannot be run twice.
+type SharedBuild = Shared<BoxFuture<'static, Result<Arc<BuildSide>, Arc<DataFusionError>>>>;
 
 /// What is the same in all copies of a lookup join.
 #[derive(Debug)]
@@ -113,6 +121,20 @@ impl ArrayLookupJoinExec {
             build: Arc::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         }
+    }
+
+    /// Returns the output columns in terms of one input, `None` for those of the other.
+    pub(in crate::provider) fn columns_of_input(
+        &self,
+        number: usize,
+    ) -> Vec<Option<Arc<dyn PhysicalExpr>>> {
+        let schema = self.inputs[number].schema();
+        let side = [JoinSide::Left, JoinSide::Right][number];
+        let columns = self.spec.output.columns.iter().map(|column| {
+            let field = (column.side == side).then(|| schema.field(column.index))?;
+            Some(Arc::new(Column::new(field.name(), column.index)) as _)
+        });
+        columns.collect()
     }
 
     /// Returns DataFusion's plan of the same join.
@@ -265,6 +287,25 @@ impl ExecutionPlan for ArrayLookupJoinExec {
         filter.map(|filter| Arc::clone(filter) as _).collect()
     }
 
+    fn gather_filters_for_pushdown(
+        &self,
+        _phase: FilterPushdownPhase,
+        parent_filters: Vec<Arc<dyn PhysicalExpr>>,
+        _config: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        // Rows of the probe side without a match are either output or dropped, whatever their values.
+        let keeps_probe_rows = matches!(
+            self.spec.output.join_type,
+            JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti
+        );
+        let probe = match keeps_probe_rows {
+            true => ChildFilterDescription::from_child(&parent_filters, &self.inputs[1])?,
+            false => ChildFilterDescription::all_unsupported(&parent_filters),
+        };
+        let build = ChildFilterDescription::all_unsupported(&parent_filters);
+        Ok(FilterDescription::new().with_child(build).with_child(probe))
+    }
+
     fn replace_children(
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
@@ -306,12 +347,19 @@ impl ExecutionPlan for ArrayLookupJoinExec {
         let dynamic_filter = self.dynamic_filter.as_ref().map(Arc::clone);
         let metrics = self.metrics.clone();
         let batches = async move {
-            let build = build.get_or_try_init(|| {
-                let context = Arc::clone(&context);
-                collect(&inputs, &spec, dynamic_filter.as_ref(), context, &metrics)
+            let build = build.get_or_init(|| {
+                let (inputs, spec) = (inputs.clone(), Arc::clone(&spec));
+                let (context, metrics) = (Arc::clone(&context), metrics.clone());
+                let collected = async move {
+                    let filter = dynamic_filter.as_ref();
+                    let build = collect(&inputs, &spec, filter, context, &metrics).await;
+                    build.map_err(Arc::new)
+                };
+                collected.boxed().shared()
             });
+            let build = build.clone().await;
             let probe = Probe {
-                build: Arc::clone(build.await?),
+                build: build.map_err(DataFusionError::Shared)?,
                 // Opened after the build side is known, so that the dynamic filter prunes chunks.
                 input: inputs[1].execute(partition, Arc::clone(&context))?,
                 output: Arc::clone(&spec.output),
@@ -347,6 +395,9 @@ impl ExecutionPlan for ArrayLookupJoinExec {
         let filter = carrier(&filter, &self.spec.filter_schema())?;
         let [build, probe] = &self.inputs;
         let inputs = context.encode_children([&self.spec.replaced, build, probe, &filter])?;
-        Operator::LookupJoin.encode(inputs).map(Some)
+        let is_filtered = self.dynamic_filter.is_some();
+        Operator::LookupJoin { is_filtered }
+            .encode(inputs)
+            .map(Some)
     }
 }

@@ -68,7 +68,12 @@ impl PhysicalOptimizerRule for LookupJoins {
         let replaced = plan.transform_up(|plan| {
             let replaced = match plan.is::<ProjectionExec>() {
                 true => narrow(&plan, config)?,
-                false => operator(&plan, config)?.map(|operator| Arc::new(operator) as _),
+                false => operator(
+                    &plan,
+                    config,
+                    config.optimizer.enable_join_dynamic_filter_pushdown,
+                )?
+                .map(|operator| Arc::new(operator) as _),
             };
             Ok(match replaced {
                 Some(replaced) => Transformed::yes(replaced),
@@ -87,10 +92,12 @@ impl PhysicalOptimizerRule for LookupJoins {
     }
 }
 
-/// Returns the operator that replaces a join; `None` if the join has to stay.
+/// Returns the operator that replaces a join; `None` if the join has to stay. If `wants_filter` is
+/// `true`, a dynamic filter prunes chunks of the probe side where possible.
 pub(crate) fn operator(
     plan: &Arc<dyn ExecutionPlan>,
     config: &ConfigOptions,
+    wants_filter: bool,
 ) -> Result<Option<ArrayLookupJoinExec>> {
     let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
         return Ok(None);
@@ -176,7 +183,7 @@ pub(crate) fn operator(
                 of_keys.update(&build.values)?;
                 bounds = Some(of_keys.predicate(&keys, table)?);
             }
-            None => is_filtered = config.optimizer.enable_join_dynamic_filter_pushdown,
+            None => is_filtered = wants_filter,
         }
     }
     let filtered_keys = is_filtered.then_some(keys.as_slice());
@@ -238,7 +245,12 @@ fn narrow(
         return Ok(None);
     };
     let replaced: Arc<dyn ExecutionPlan> = Arc::new(hash_join.with_projection(Some(used.clone()))?);
-    let Some(join) = operator(&replaced, config)? else {
+    let Some(join) = operator(
+        &replaced,
+        config,
+        config.optimizer.enable_join_dynamic_filter_pushdown,
+    )?
+    else {
         return Ok(None);
     };
     let columns = join.schema();
