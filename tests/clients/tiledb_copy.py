@@ -20,7 +20,7 @@ import pyarrow.parquet
 import tiledb
 
 COORDINATES = {
-    "dense": [pyarrow.int8(), pyarrow.int32(), pyarrow.int64(), pyarrow.uint16(), pyarrow.uint64(), pyarrow.timestamp("s")],
+    "dense": [pyarrow.int8(), pyarrow.int32(), pyarrow.int64(), pyarrow.uint16(), pyarrow.uint64(), pyarrow.timestamp("ms")],
     "sparse": [pyarrow.int16(), pyarrow.int64(), pyarrow.float32(), pyarrow.float64(), pyarrow.timestamp("ms"),
                pyarrow.date32(), pyarrow.string()],
 }
@@ -193,7 +193,10 @@ def rows_of(read, names):
         values = numpy.ma.getdata(values)
         if values.dtype.kind in "mM":
             values = values.astype("int64")
-        plain = values.tolist()
+        plain = [bytes(value) if isinstance(value, memoryview) else value for value in values.tolist()]
+        # Texts of dimensions are read as bytes.
+        if name.startswith("d"):
+            plain = [value.decode() if isinstance(value, bytes) else value for value in plain]
         columns.append([None if hidden else value for value, hidden in zip(plain, mask)])
     return list(zip(*columns))
 

@@ -85,9 +85,9 @@ impl CellSpool {
     ///
     /// # Errors
     /// Fails if the function does, or the temporary file cannot be read.
-    pub fn finish(self, mut visit: impl FnMut(&[TileBuffers]) -> Result<()>) -> Result<()> {
+    pub fn finish(self, mut visit: impl FnMut(Vec<TileBuffers>) -> Result<()>) -> Result<()> {
         for columns in self.batches {
-            visit(&columns)?;
+            visit(columns)?;
         }
         let Some(file) = self.file else {
             return Ok(());
@@ -102,7 +102,7 @@ impl CellSpool {
             });
         let mut file = opened.map_err(failed())?;
         while let Some(columns) = read(&mut file).map_err(failed())? {
-            visit(&columns)?;
+            visit(columns)?;
         }
         Ok(())
     }
@@ -159,7 +159,7 @@ mod tests {
             let mut found = Vec::new();
             spool
                 .finish(|columns| {
-                    found.push(columns.to_vec());
+                    found.push(columns);
                     Ok(())
                 })
                 .unwrap();

@@ -9,6 +9,7 @@
 
 mod columns;
 mod insert;
+mod layout;
 mod options;
 mod sink;
 
