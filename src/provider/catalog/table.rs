@@ -15,10 +15,14 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 
 use crate::error::Error;
+#[cfg(feature = "tiledb")]
+use crate::provider::adapters::tiledb;
 use crate::provider::attributes::plain;
 use crate::provider::catalog::description::TableDescription;
 use crate::provider::catalog::open::open_table;
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
+#[cfg(feature = "tiledb")]
+use crate::provider::copy::insert_into_tiledb;
 use crate::provider::planning::pushdown;
 use crate::provider::scan::ArrayScan;
 use crate::provider::scan::grid_table::GridTable;
@@ -183,10 +187,19 @@ impl TableProvider for ArrayTable {
 
     async fn insert_into(
         &self,
-        _state: &dyn Session,
-        _input: Arc<dyn ExecutionPlan>,
-        _insert_op: InsertOp,
+        state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        operation: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        #[cfg(feature = "tiledb")]
+        if let Some(recipe) = self.source.recipe()?
+            && let Some(array) = tiledb::latest(&recipe, state.config())?
+        {
+            let columns: Vec<usize> = (0..self.schema.fields().len()).collect();
+            return insert_into_tiledb(&array, &columns, input, operation);
+        }
+        #[cfg(not(feature = "tiledb"))]
+        let _ = (state, input, operation);
         not_impl_err!(
             "cannot insert into {}: {} files are read-only; write a new file with COPY (SELECT ... UNION ALL \
              ...) TO 'new.tet'",

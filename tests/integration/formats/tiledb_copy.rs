@@ -415,6 +415,32 @@ async fn rows_are_added_to_arrays() {
     assert_eq!(cells(&folder.path().join("sparse")).len(), 5);
 }
 
+#[tokio::test]
+async fn rows_are_added_to_external_tables() {
+    let (ctx, folder) = (session(), tempfile::tempdir().unwrap());
+    let query = "SELECT x, 10 * x AS v FROM generate_series(1, 4) AS t(x)";
+    for kind in ["dense", "sparse"] {
+        let path = folder.path().join(kind);
+        let options = format!("dims 'x', sparse '{}'", kind == "sparse");
+        copy(&ctx, query, &path, &options).await;
+        let create = format!(
+            "CREATE EXTERNAL TABLE {kind} STORED AS TILEDB LOCATION '{}'",
+            path.display()
+        );
+        answer(&ctx, &create).await;
+        for (x, v) in [(2, 22), (3, 33)] {
+            let sql = format!("INSERT INTO {kind} VALUES ({x}, {v})");
+            assert_eq!(answer(&ctx, &sql).await, ["1"]);
+        }
+        // The table shows the array as it was when it was created.
+        let sql = format!("SELECT v FROM {kind} ORDER BY x");
+        assert_eq!(answer(&ctx, &sql).await, ["10", "20", "30", "40"]);
+        answer(&ctx, &format!("DROP TABLE {kind}")).await;
+        answer(&ctx, &create).await;
+        assert_eq!(answer(&ctx, &sql).await, ["10", "22", "33", "40"]);
+    }
+}
+
 #[test]
 fn a_killed_copy_leaves_no_array() {
     let folder = tempfile::tempdir().unwrap();

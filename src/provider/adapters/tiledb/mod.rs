@@ -22,6 +22,7 @@ use std::sync::Arc;
 use datafusion::prelude::SessionContext;
 
 pub(in crate::provider) use format::TileDbFormat;
+pub(in crate::provider) use stored::latest;
 
 /// Registers `tiledb_at` and `tiledb_fragments` with a session.
 pub(in crate::provider) fn register(session: &SessionContext) {

@@ -12,7 +12,7 @@ use crate::format::tiledb::{EncryptionKey, OpenOptions};
 /// The last timestamp to read: a time, or milliseconds since 1970.
 pub(super) const TIMESTAMP: &str = "timestamp";
 /// The first timestamp to read.
-const TIMESTAMP_START: &str = "timestamp_start";
+pub(super) const TIMESTAMP_START: &str = "timestamp_start";
 /// The path of a file with the key of encrypted arrays.
 const KEY_FILE: &str = "key_file";
 /// The cells of dense arrays.

@@ -9,7 +9,9 @@ use crate::error::{Error, Result};
 use crate::format::io::identity::FileIdentity;
 use crate::format::tiledb::{TileDbArray, TileSummary};
 use crate::provider::adapters::tiledb::columns::{Column, NullValues};
-use crate::provider::adapters::tiledb::options::{Extent, TIMESTAMP, TileDbOptions};
+use crate::provider::adapters::tiledb::options::{
+    Extent, TIMESTAMP, TIMESTAMP_START, TileDbOptions,
+};
 use crate::provider::catalog::description::{AttributeDescription, TableDescription};
 use crate::provider::catalog::settings::options::{ArrayOptions, ReadOptions};
 use crate::provider::source::recipe::Recipe;
@@ -32,6 +34,28 @@ pub(super) struct StoredArray {
     attributes: Vec<Column>,
     /// By fragment, then by attribute; read on first use.
     summaries: Vec<Vec<OnceLock<Summaries>>>,
+}
+
+/// Opens the array of a table as it is now, to add rows to it. `None` if the table is not a TileDB array.
+///
+/// # Errors
+/// Returns an error if an option is invalid, or if the array cannot be opened.
+pub(in crate::provider) fn latest(
+    recipe: &Recipe,
+    session: &SessionConfig,
+) -> Result<Option<Arc<TileDbArray>>> {
+    let Recipe::Table(table) = recipe else {
+        return Ok(None);
+    };
+    if table.format != FORMAT {
+        return Ok(None);
+    }
+    let mut options = table.options.format_options.clone();
+    options.retain(|name, _| ![TIMESTAMP, TIMESTAMP_START].contains(&name.as_str()));
+    let own = TileDbOptions::parse(&table.path, &options, session)?;
+    let access = table.options.open_options(session.options()).access;
+    let array = TileDbArray::open(&table.path, &own.open, access)?;
+    Ok(Some(Arc::new(array)))
 }
 
 impl StoredArray {
