@@ -1,4 +1,4 @@
-//! Tests stored cells against ranges of numbers.
+//! Filters of stored cells by ranges of values.
 
 use arrow::array::BooleanBufferBuilder;
 use multiversion::multiversion;
@@ -9,7 +9,7 @@ use crate::grid::reduce::cell::{Cell, Keep, Within};
 /// The number of cells that are tested at once: one word of bits.
 const WORD: usize = 64;
 
-/// A filter of stored cells by their numbers.
+/// A filter that keeps the stored cells whose values lie in ranges, or all other cells.
 ///
 /// ```text
 /// value BETWEEN 2 AND 5        cells  1 2 7 5    fill 7, ranges [2, 5]
@@ -24,9 +24,10 @@ pub struct CellFilter {
 }
 
 impl CellFilter {
-    /// Creates a filter that keeps the cells within any of `ranges`, whose ends are included and
-    /// are bit patterns of the cell type. NaN, and cells with the bits `fill`, are in no range. If
-    /// `keeps_others` is `true`, the filter keeps all other cells instead. `None` for f16 cells.
+    /// Creates a filter that keeps the cells within any of `ranges`, which are the bit patterns of
+    /// inclusive lower and upper bounds. NaN and cells with the bit pattern `fill` are in no range.
+    /// If `keeps_others` is `true`, the filter keeps all other cells instead. Returns `None` for
+    /// f16 cells, which are not supported.
     pub fn new(
         cell_type: CellType,
         ranges: Vec<(u64, u64)>,
@@ -41,10 +42,10 @@ impl CellFilter {
         })
     }
 
-    /// Appends one bit per cell: `true` if the cell is kept.
+    /// Appends one bit per cell to `kept`, set if the filter keeps the cell.
     pub fn test(&self, cells: &[u8], kept: &mut BooleanBufferBuilder) {
         match self.cell_type {
-            // Refused on creation.
+            // `new` returns no filter for this type.
             CellType::F16 => {}
             CellType::F32 => self.test_as::<f32>(cells, kept),
             CellType::F64 => self.test_as::<f64>(cells, kept),
@@ -97,7 +98,7 @@ fn test_all<C: Cell>(
     }
 }
 
-/// Sets the bytes of the cells that are kept to 1. All bytes are 0 before.
+/// Sets the byte of each cell in `kept` to 1 if the cell is kept. All bytes must be 0 before.
 #[inline(always)]
 fn test_some<C: Cell>(
     cells: &[C::Bytes],

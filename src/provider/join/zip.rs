@@ -403,11 +403,21 @@ fn attributes(grids: &[Arc<dyn GridSource>; 2], are_nullable: [bool; 2]) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use crate::provider::plans::fixtures::{arrays, before_and_after};
+    use datafusion::prelude::SessionContext;
+    use tempfile::TempDir;
+
+    use crate::provider::plans::fixtures::{arrays, before_and_after, set};
+
+    /// Returns a session in which DataFusion joins what is not zipped.
+    async fn arrays_without_lookups() -> (TempDir, SessionContext) {
+        let (folder, ctx) = arrays().await;
+        set(&ctx, "tet.lookup_joins", "false").await;
+        (folder, ctx)
+    }
 
     #[tokio::test]
     async fn all_dimensions() {
-        let (_folder, ctx) = arrays().await;
+        let (_folder, ctx) = arrays_without_lookups().await;
         let sql = "SELECT a.value - b.value FROM a JOIN b USING (time, lat, lon)";
         insta::assert_snapshot!(before_and_after(&ctx, "tet.zip_joins", sql).await, @r"
     -- before
@@ -426,7 +436,7 @@ mod tests {
 
     #[tokio::test]
     async fn predicate_and_aggregate_over_a_join() {
-        let (_folder, ctx) = arrays().await;
+        let (_folder, ctx) = arrays_without_lookups().await;
         let sql = "SELECT a.lat, avg(a.value - b.value) FROM a JOIN b USING (time, lat, lon) WHERE a.value > 5 GROUP BY a.lat";
         insta::assert_snapshot!(before_and_after(&ctx, "tet.zip_joins", sql).await, @r"
     -- before
@@ -444,7 +454,7 @@ mod tests {
 
     #[tokio::test]
     async fn outer_join() {
-        let (_folder, ctx) = arrays().await;
+        let (_folder, ctx) = arrays_without_lookups().await;
         let sql = "SELECT * FROM a LEFT JOIN b USING (time, lat, lon) WHERE a.lat = 0";
         insta::assert_snapshot!(before_and_after(&ctx, "tet.zip_joins", sql).await, @r"
     -- before
@@ -462,7 +472,7 @@ mod tests {
 
     #[tokio::test]
     async fn join_on_some_dimensions_is_left_alone() {
-        let (_folder, ctx) = arrays().await;
+        let (_folder, ctx) = arrays_without_lookups().await;
         let sql = "SELECT a.value, b.value FROM a JOIN b USING (lat, lon)";
         insta::assert_snapshot!(before_and_after(&ctx, "tet.zip_joins", sql).await, @r"
     -- before
@@ -482,7 +492,7 @@ mod tests {
 
     #[tokio::test]
     async fn other_coordinates_are_left_alone() {
-        let (_folder, ctx) = arrays().await;
+        let (_folder, ctx) = arrays_without_lookups().await;
         let sql = "SELECT a.value - c.value FROM a JOIN c USING (time, lat, lon)";
         insta::assert_snapshot!(before_and_after(&ctx, "tet.zip_joins", sql).await, @r"
     -- before

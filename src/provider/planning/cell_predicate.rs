@@ -12,10 +12,11 @@ use crate::provider::planning::pruning::with_subquery_values;
 use crate::provider::planning::value_set::ValueSet;
 use crate::provider::source::CellFormat;
 
-/// The maximum number of ranges that a cell is compared with. An expression is faster for more.
+/// The maximum number of ranges of a filter. For more ranges, evaluating the expression is faster.
 const MAX_RANGES: usize = 16;
 
-/// The conjuncts of a predicate that are ranges of numbers of one column, as filters of its cells.
+/// A predicate, split into filters of stored cells and a residual predicate. A filter stands for
+/// the conjuncts that restrict one column to ranges of numbers.
 ///
 /// ```text
 /// value > 300 AND value <> 999 AND lat > lon      columns: lat, lon, value
@@ -25,18 +26,19 @@ const MAX_RANGES: usize = 16;
 /// ```
 #[derive(Debug)]
 pub(crate) struct CellPredicate {
-    /// Filters with the columns that they apply to, at least one.
+    /// Each filter with the column that it applies to. There is at least one filter.
     filters: Vec<(usize, CellFilter)>,
-    /// The other conjuncts; `None` if there are none.
+    /// The residual predicate of the other conjuncts; `None` if there are none.
     pub rest: Option<Arc<dyn PhysicalExpr>>,
 }
 
 impl CellPredicate {
-    /// Solves a predicate, whose scalar subqueries have values. `format` returns the format of a
-    /// column's cells. `None` if no conjunct becomes a filter of cells.
+    /// Splits a predicate whose scalar subqueries have been executed. `format` returns the format
+    /// of a column's cells. Returns `None` if no conjunct becomes a filter, or if the ranges of a
+    /// column cannot become one.
     ///
     /// # Errors
-    /// Returns an error if the predicate cannot be rewritten.
+    /// Returns an error if a scalar subquery of the predicate cannot be replaced by its value.
     pub fn try_new(
         predicate: &Arc<dyn PhysicalExpr>,
         format: impl Fn(usize) -> Option<CellFormat>,
@@ -60,7 +62,8 @@ impl CellPredicate {
         }
         let mut filters = Vec::with_capacity(sets.len());
         for (column, set) in sets {
-            // Null cells lie within no range, so a set with null is what others leave.
+            // Null cells lie in no range. A set with null therefore becomes a filter that keeps the
+            // cells outside the other ranges.
             let ranges = match set.has_null() {
                 true => set.other_bounds(),
                 false => set.bounds(),
@@ -72,7 +75,7 @@ impl CellPredicate {
             });
             match filter {
                 Some(filter) => filters.push((column, filter)),
-                // One column that is not filtered may stand in several conjuncts.
+                // The set may combine several conjuncts, which `rest` does not contain.
                 None => return Ok(None),
             }
         }
@@ -82,8 +85,8 @@ impl CellPredicate {
         }))
     }
 
-    /// Returns which rows satisfy the filters. `test` appends the results of a filter on the cells
-    /// of a column, one per row.
+    /// Returns a mask of the rows that satisfy all filters. `test` appends the results of a filter
+    /// on the cells of a column, one per row.
     pub fn evaluate(
         &self,
         mut test: impl FnMut(usize, &CellFilter, &mut BooleanBufferBuilder) -> Result<()>,

@@ -40,7 +40,8 @@ pub(crate) async fn arrays() -> (TempDir, SessionContext) {
     (folder, ctx)
 }
 
-async fn set(ctx: &SessionContext, setting: &str, value: &str) {
+/// Changes a setting.
+pub(crate) async fn set(ctx: &SessionContext, setting: &str, value: &str) {
     let set = format!("SET {setting} = {value}");
     ctx.sql(&set).await.unwrap().collect().await.unwrap();
 }

@@ -88,11 +88,15 @@ fn summary_sentence_describes_the_plan() {
             &["array_agg is computed row by row"],
         ),
         (
+            "SELECT t.value FROM temperature t JOIN pressure p ON t.value = p.value",
+            &["rows are joined by hash"],
+        ),
+        (
             "SELECT t.value FROM temperature t JOIN pressure p ON t.time = p.time ORDER BY 1 LIMIT 3",
             &[
                 " of temperature (",
                 " of pressure",
-                "rows are joined by hash",
+                "matches of cells are looked up by position",
                 "the first 3 rows are kept while sorting",
             ],
         ),

@@ -30,11 +30,12 @@ use crate::provider::source::{Availability, CellFormat, ColumnBounds, GridSource
 /// The maximum length of an axis of years or months, whose coordinates are not evenly spaced.
 const MAX_CALENDAR_LENGTH: u64 = 1 << 24;
 
-/// A dense array as a grid: chunks are space tiles, over which the fragments are laid.
+/// A dense array as a grid. Each chunk is a space tile, in which newer fragments overwrite the
+/// cells of older ones.
 #[derive(Debug, Clone)]
 pub(super) struct DenseGrid {
     pub(super) stored: Arc<StoredArray>,
-    /// The cells of the grid, by their indices in the domain of the array.
+    /// The cells of the grid, as indices in the domain of the array.
     pub(super) cells: IndexBox,
     axes: Vec<Axis>,
     fields: Vec<FieldRef>,
@@ -42,15 +43,15 @@ pub(super) struct DenseGrid {
     pub(super) statistics: Arc<[KeptStatistics]>,
 }
 
-/// The statistics of all chunks of one attribute, for each choice of values that are null.
+/// The statistics of one attribute in all chunks, for each combination of values read as null.
 pub(super) type KeptStatistics = [OnceLock<Option<Arc<ColumnBounds>>>; 4];
 
 impl DenseGrid {
     /// Creates the grid of a dense array.
     ///
     /// # Errors
-    /// Returns an error if the tiles are too large to be decoded, or if a coordinate does not fit into
-    /// the SQL type of its dimension.
+    /// Returns an error if the tiles are too large to be decoded, if a coordinate does not fit into
+    /// the SQL type of its dimension, or if an axis of years or months is too long.
     pub fn try_new(stored: Arc<StoredArray>) -> FormatResult<Self> {
         let array = stored.array();
         let grid = array.grid()?;
@@ -114,7 +115,7 @@ impl DenseGrid {
         })
     }
 
-    /// Returns the cells of a window by their indices in the domain of the array.
+    /// Returns the cells of a window as indices in the domain of the array.
     pub(super) fn cells_of(&self, window: &Window) -> IndexBox {
         let ranges = window.ranges().iter().zip(&self.cells.ranges);
         let ranges = ranges.map(|(range, all)| range.start + all.start..range.end + all.start);
@@ -123,8 +124,8 @@ impl DenseGrid {
         }
     }
 
-    /// Returns the numbers of bytes that a chunk occupies in its fragments, roughly: the share of a
-    /// tile in all files of a fragment.
+    /// Estimates the number of bytes that a chunk occupies: the average stored size of a tile,
+    /// summed over the fragments that the chunk is read from.
     fn average_bytes(&self, chunk: &[u64]) -> FormatResult<u64> {
         let array = self.stored.array();
         let cells = self.cells_of(&self.chunk_grid.window(chunk));
@@ -140,8 +141,8 @@ impl DenseGrid {
     }
 }
 
-/// Returns the axis of a dimension, given its first coordinate in stored ticks; `None` if the SQL
-/// type cannot hold a coordinate.
+/// Returns the axis of a dimension, given its first coordinate in stored ticks. Returns `None` if
+/// the SQL type cannot hold a coordinate, or if an axis of years or months is too long.
 fn axis(column: &Column, start: i128, length: u64) -> Option<Axis> {
     let (name, data_type) = (column.name(), column.data_type().clone());
     let step = match column.datatype() {
@@ -171,7 +172,7 @@ fn axis(column: &Column, start: i128, length: u64) -> Option<Axis> {
     Some(Axis::stepped(name, steps))
 }
 
-/// The first days of years or months.
+/// The coordinates of an axis of years or months: the first day of each.
 #[derive(Debug)]
 struct CalendarCoordinates {
     column: Column,
@@ -185,7 +186,7 @@ impl CoordinateReader for CalendarCoordinates {
     }
 
     fn read(&self) -> FormatResult<ArrayRef> {
-        // The axis ends below `i64::MAX`.
+        // The last coordinate was checked to be a date, so the ticks do not overflow.
         let ticks = (self.first..)
             .take(self.length as usize)
             .map(Scalar::Signed);

@@ -37,8 +37,8 @@ impl TableFunctionImpl for At {
             args.exprs().len(),
         ) else {
             return plan_err!(
-                "{} takes the name of a table and a time, as in SELECT * FROM {}('t', '2024-05-01T00:00:00Z'), or \
-                 milliseconds since 1970",
+                "{} takes the name of a table and a time or a number of milliseconds since 1970, \
+                 as in SELECT * FROM {}('t', '2024-05-01T00:00:00Z')",
                 Self::NAME,
                 Self::NAME
             );
@@ -51,13 +51,13 @@ impl TableFunctionImpl for At {
     }
 }
 
-/// Changes the time of all arrays of a recipe, and returns the options of the last.
+/// Sets the time of all arrays of a recipe. Returns the options of the last array.
 fn set_time(recipe: &mut Recipe, time: &str) -> crate::ArrayOptions {
     match recipe {
         Recipe::Table(table) => {
             let options = std::mem::take(&mut table.options);
             table.options = options.with_format_option(TIMESTAMP, time);
-            // Other fragments are read than before.
+            // The recipe identifies the fragments of the earlier time.
             table.identity = None;
             table.options.clone()
         }
@@ -73,7 +73,7 @@ fn set_time(recipe: &mut Recipe, time: &str) -> crate::ArrayOptions {
     }
 }
 
-/// Returns how to open a table of TileDB arrays again.
+/// Returns the recipe of a table of TileDB arrays.
 fn recipe(function: &str, session: &dyn Session, name: &str) -> Result<Recipe> {
     let table = lookup::table(function, session, name)?;
     let source = table.downcast_ref::<ArrayTable>().map(ArrayTable::source);
@@ -87,7 +87,7 @@ fn recipe(function: &str, session: &dyn Session, name: &str) -> Result<Recipe> {
     }
 }
 
-/// Returns the arrays of a recipe; none if an array is of another format.
+/// Returns the arrays of a recipe; empty if any array has another format.
 fn tables(recipe: &Recipe) -> Vec<&TableRecipe> {
     let mut arrays = Vec::new();
     let inner: Vec<&Recipe> = match recipe {
@@ -108,7 +108,7 @@ fn tables(recipe: &Recipe) -> Vec<&TableRecipe> {
     }
 }
 
-/// Returns the text of a literal text or integer.
+/// Returns the text of a string or integer literal.
 fn text(argument: &Expr) -> Option<String> {
     let Expr::Literal(value, _) = argument else {
         return None;
@@ -119,8 +119,8 @@ fn text(argument: &Expr) -> Option<String> {
     }
 }
 
-/// `tiledb_fragments('t')`: the fragments that a table reads, in the order in which they overwrite each
-/// other.
+/// `tiledb_fragments('t')`: the fragments that a table reads. Later ones overwrite the cells of
+/// earlier ones.
 #[derive(Debug)]
 pub(super) struct Fragments;
 
@@ -205,7 +205,7 @@ fn fragments(table: &TableRecipe, session: &SessionConfig) -> Result<RecordBatch
     Ok(RecordBatch::try_from_iter_with_nullable(columns)?)
 }
 
-/// Returns the box of each fragment's cells: `lat: 1 to 4, lon: 0 to 9`.
+/// Returns the bounding box of each fragment's cells, such as `lat: 1 to 4, lon: 0 to 9`.
 fn domains(stored: &StoredArray) -> Result<StringArray> {
     let fragments = stored.array().fragments();
     let mut texts: Vec<Vec<String>> = vec![Vec::new(); fragments.len()];

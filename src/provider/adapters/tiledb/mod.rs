@@ -1,5 +1,5 @@
-//! TileDB arrays and groups as tables. A dense array is a grid, whose chunks are space tiles; the blocks of
-//! a sparse array are the data tiles of its fragments.
+//! TileDB arrays and groups as tables. A dense array is a grid, whose chunks are space tiles. The
+//! blocks of a sparse array are the data tiles of its fragments.
 
 mod cells;
 mod columns;

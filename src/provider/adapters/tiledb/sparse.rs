@@ -20,8 +20,8 @@ use crate::provider::planning::pruning::{pruning_predicate, with_zeros};
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{BlockSource, ColumnKind, DIMENSION, SelectedBlocks};
 
-/// The table of a sparse array: one row per cell, with a column per dimension, then the attributes. A
-/// block is a data tile of a fragment.
+/// The table of a sparse array: one row per cell, with one column per dimension, then one per
+/// attribute. A block is a data tile of a fragment.
 #[derive(Debug)]
 pub(super) struct SparseTable {
     stored: Arc<StoredArray>,
@@ -47,8 +47,8 @@ impl SparseTable {
         }
     }
 
-    /// Returns the fragments that may have a cell satisfying the filters, judged by the smallest box
-    /// that holds all cells of the fragment.
+    /// Returns, for each fragment, `true` if its bounding box may hold a cell that satisfies the
+    /// filters. Returns `None` if the filters cannot be evaluated on bounding boxes.
     fn fragments_left(&self, filters: &[Arc<dyn PhysicalExpr>]) -> Result<Option<Vec<bool>>> {
         let schema = plain(&self.schema);
         let Some(filter) = conjunction_opt(filters.iter().cloned()) else {
@@ -61,12 +61,12 @@ impl SparseTable {
             stored: &self.stored,
             schema,
         };
-        // A predicate that fails on bounds need not fail on any row.
+        // A predicate may fail on bounds although it fails on no row.
         Ok(predicate.prune(&boxes).ok())
     }
 }
 
-/// The boxes of fragments as the containers of DataFusion's pruning.
+/// The bounding boxes of fragments, as the containers of DataFusion's pruning.
 struct FragmentBoxes<'a> {
     stored: &'a StoredArray,
     schema: SchemaRef,

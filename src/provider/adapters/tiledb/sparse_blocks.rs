@@ -1,4 +1,7 @@
 //! The data tiles of a sparse array as blocks.
+//!
+//! A cell *counts* if it is a row of the table: it is neither deleted, nor overwritten by a newer
+//! cell, nor outside the time range that is read.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -27,7 +30,7 @@ use crate::provider::source::{
 #[derive(Debug, Clone)]
 pub(super) struct SparseBlocks {
     stored: Arc<StoredArray>,
-    /// The first block of each fragment, then the number of blocks.
+    /// The index of the first block of each fragment, then the number of blocks.
     starts: Arc<[u64]>,
     /// The number of fragments that may have a selected cell.
     fragments: usize,
@@ -41,14 +44,14 @@ pub(super) struct SparseBlocks {
 /// The maximum number of fragments whose statistics are read for a query.
 const MAX_SUMMARISED: usize = 256;
 
-/// The cells that count in the tiles that were read last. A scan with a filter reads a tile twice: first
-/// the columns of the filter, then the others.
+/// The cells that count, in the most recently read tiles. A scan with a filter reads a tile twice:
+/// first the columns of the filter, then the others.
 pub(super) type Selections = Arc<Mutex<LruCache<(usize, u64), Option<BooleanArray>>>>;
 
 /// The number of tiles whose selections are kept.
 const MAX_SELECTIONS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 
-/// The smallest and largest coordinate of each dimension in the tiles of a fragment.
+/// For each dimension, the min and the max coordinate in each tile of a fragment.
 type TileBoxes = Vec<(ArrayRef, ArrayRef)>;
 
 impl SparseBlocks {
@@ -71,7 +74,7 @@ impl SparseBlocks {
         }
     }
 
-    /// Returns the same blocks, of which only those of some number of fragments are selected.
+    /// Returns the same blocks, with the number of fragments that may have a selected cell.
     pub fn with_fragments(&self, fragments: usize) -> Self {
         Self {
             fragments,
@@ -79,7 +82,7 @@ impl SparseBlocks {
         }
     }
 
-    /// The number of blocks.
+    /// Returns the number of blocks.
     pub fn length(&self) -> u64 {
         self.starts.last().copied().unwrap_or(0)
     }
@@ -100,7 +103,7 @@ impl SparseBlocks {
         }
     }
 
-    /// Returns the number of cells of a block, whether they count or not.
+    /// Returns the number of cells of a block, including cells that do not count.
     fn cells(&self, block: u64) -> Result<u64> {
         let (fragment, tile) = self.tile(block)?;
         Ok(self.stored.array().fragments()[fragment].cells(tile))
@@ -184,14 +187,14 @@ impl SparseBlocks {
             let summary = self.summary(attribute, *block)?;
             let low = summary.and_then(|summary| summary.minimum.as_ref());
             let high = summary.and_then(|summary| summary.maximum.as_ref());
-            // The smallest number stands for a missing time.
+            // The min `i64::MIN` is NaT, which is null.
             let has_not_a_time = column.has_not_a_time() && low == Some(&Scalar::Signed(i64::MIN));
-            // Tiles without NaN have bounds, which tells them from tiles with NaN.
+            // Of float tiles, only those without NaN have bounds.
             let may_have_nan = column.is_float() && low.is_none() && nulls.nan;
             let count = summary.and_then(|summary| summary.null_count);
             let cells = self.cells(*block)?;
             let is_null = count == Some(cells);
-            // Cells that do not count may be null or not.
+            // If only some cells are null, it is unknown whether these are cells that count.
             let count = match is_whole || count == Some(0) || is_null {
                 true => count.filter(|_| !has_not_a_time && (!may_have_nan || is_null)),
                 false => None,
@@ -211,7 +214,7 @@ impl SparseBlocks {
         }))
     }
 
-    /// Returns `true` if tiles may have statistics of an attribute that are certain.
+    /// Returns `true` if tiles may have usable statistics of an attribute.
     fn has_statistics(&self, attribute: usize) -> bool {
         let column = self.stored.attributes().get(attribute);
         column.is_some_and(|column| {
@@ -287,7 +290,7 @@ impl BlockList for SparseBlocks {
         let mut statistics = ColumnStatistics::new_unknown();
         let Some(attribute) = self.attribute(column) else {
             statistics.null_count = Precision::Exact(0);
-            // Consolidated fragments may state a larger box than that of their cells.
+            // The stored box of a consolidated fragment may be larger than the box of its cells.
             let is_single =
                 |fragment: &Fragment| fragment.timestamps().0 == fragment.timestamps().1;
             let mut fragments = self.stored.array().fragments().iter();
@@ -411,8 +414,8 @@ impl BlockList for SparseBlocks {
 }
 
 impl SparseBlocks {
-    /// Sets the statistics of an attribute over all cells, which all count, from the statistics of
-    /// whole fragments.
+    /// Sets the statistics of an attribute over all cells from the statistics of whole fragments.
+    /// Every cell must count.
     fn whole_statistics(&self, attribute: usize, statistics: &mut ColumnStatistics) -> Result<()> {
         let array = self.stored.array();
         let column = &self.stored.attributes()[attribute];

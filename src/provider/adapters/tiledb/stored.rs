@@ -1,4 +1,4 @@
-//! An open array with its columns.
+//! Open TileDB arrays, with the columns of their tables.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -19,7 +19,7 @@ use crate::provider::source::recipe::Recipe;
 /// The short name of the format.
 pub(in crate::provider) const FORMAT: &str = "tiledb";
 
-/// The statistics of an attribute in each tile of a fragment.
+/// The statistics of an attribute in each tile of a fragment; `None` if there are none.
 type Summaries = Option<Arc<Vec<TileSummary>>>;
 
 /// An open array with the columns of its table.
@@ -27,16 +27,17 @@ type Summaries = Option<Arc<Vec<TileSummary>>>;
 pub(super) struct StoredArray {
     array: Arc<TileDbArray>,
     name: String,
-    /// The options, with the end of the window of time that is read.
+    /// The options, with the last timestamp that is read.
     options: ArrayOptions,
     extent: Extent,
     dimensions: Vec<Column>,
     attributes: Vec<Column>,
-    /// By fragment, then by attribute; read on first use.
+    /// The statistics of tiles, by fragment and then by attribute, read on first use.
     summaries: Vec<Vec<OnceLock<Summaries>>>,
 }
 
-/// Opens the array of a table as it is now, to add rows to it. `None` if the table is not a TileDB array.
+/// Opens the array of a table as it is now, to add rows to it. Returns `None` if the table is not a
+/// TileDB array.
 ///
 /// # Errors
 /// Returns an error if an option is invalid, or if the array cannot be opened.
@@ -83,7 +84,7 @@ impl StoredArray {
             Column::of_attribute(path, attribute, enumeration.as_deref(), schema.is_sparse)
         });
         let attributes = attributes.collect::<Result<Vec<_>>>()?;
-        // Later writes do not change the table.
+        // The table shows the array as of this time, whatever is written later.
         let end = array.window_of_time().end.to_string();
         Ok(Self {
             name: name.to_string(),
@@ -120,8 +121,9 @@ impl StoredArray {
         &self.attributes
     }
 
-    /// Returns the statistics of an attribute of the array in each tile of a fragment, as far as they
-    /// are certain; `None` if there are none, or if the fragment does not have the attribute.
+    /// Returns the statistics of an attribute of the array in each tile of a fragment, without
+    /// those that may be wrong. Returns `None` if there are none, or if the fragment lacks the
+    /// attribute.
     pub fn summaries(&self, fragment: usize, attribute: usize) -> Result<Option<&[TileSummary]>> {
         let cell = self
             .summaries
@@ -144,7 +146,8 @@ impl StoredArray {
         Ok(cell.get_or_init(|| found).as_deref().map(Vec::as_slice))
     }
 
-    /// Returns how to open the table again in another process: the same array, as of the same time.
+    /// Returns the recipe that opens the table in another process: the same array, as of the same
+    /// time.
     pub fn recipe(&self) -> Result<Recipe> {
         let array = &self.array;
         let fragments = array.fragments().iter();
@@ -198,7 +201,7 @@ impl StoredArray {
     }
 }
 
-/// Returns the name of the table of the array in a directory: the name of the directory without its
+/// Returns the table name of the array in a directory: the name of the directory without its
 /// extension.
 pub(super) fn table_name(path: &Path) -> Result<String> {
     let absolute = std::path::absolute(path).map_err(Error::io(path, "resolve"))?;
@@ -206,7 +209,7 @@ pub(super) fn table_name(path: &Path) -> Result<String> {
     Ok(stem.to_string_lossy().into_owned())
 }
 
-/// Returns the values that are null under these options.
+/// Returns the values that are read as null with these options.
 pub(super) fn null_values(options: &ReadOptions) -> NullValues {
     NullValues {
         nan: options.nan_as_null,

@@ -21,60 +21,61 @@ use crate::provider::join::lookup::keys::{NO_KEY, ProbeKeys};
 use crate::provider::planning::axis_bounds::fold;
 use crate::provider::planning::value_set::is_float_zero;
 
-/// A number of key indices for which a table is always made.
+/// The number of key indices up to which the rows are always in a table over all key indices.
 const DENSE: usize = 1 << 20;
-/// Above [`DENSE`], the number of key indices per row from which rows are searched instead.
+/// Above [`DENSE`], the maximum number of key indices per row for such a table. For more, rows are
+/// found by binary search.
 const SPARSE: usize = 16;
-/// The maximum number of values of a key that are listed in a predicate.
+/// The maximum number of values of a key that a predicate lists.
 const MAX_LISTED: usize = 1000;
-/// The row number that stands for no row.
+/// The row number of a key index without a row.
 const NO_ROW: u32 = u32::MAX;
 
-/// The rows of the build side, and where the rows of each key index are.
+/// The rows of the build side, with the row numbers of each key index.
 #[derive(Debug)]
 pub(super) struct BuildSide {
     /// The rows.
     pub rows: RecordBatch,
     matches: Matches,
-    /// One bit per row, set once a row of the probe side matches; empty if nobody asks.
+    /// One bit per row, set once a row of the probe side matches; empty if the join does not track
+    /// matches.
     matched: Vec<AtomicU64>,
     /// The number of partitions of the probe side that are not finished.
     unfinished: AtomicUsize,
-    /// Where the keys of all rows lie; `None` if there are no rows, or only key indices.
+    /// The bounds of the keys of all rows; `None` if there are no rows, or if the input has key
+    /// indices instead of keys.
     pub bounds: Option<KeyBounds>,
-    /// Accounts for the memory of the rows and of `matches`.
+    /// Accounts for the memory of `rows`, `matches` and `matched`.
     _memory: MemoryReservation,
 }
 
-/// Where the keys of the build side come from.
+/// The source of the build side's keys.
 #[derive(Debug)]
 pub(super) enum BuildKeys {
-    /// Expressions over its columns.
+    /// Expressions over the columns of the build side.
     Expressions(Vec<Arc<dyn PhysicalExpr>>),
-    /// The build side is an array, and its scan computes key indices, in this column.
+    /// The column with the key indices, if the build side is an array whose scan computes them.
     KeyIndex(usize),
 }
 
-/// The rows of each key index.
+/// The row numbers of each key index.
 #[derive(Debug)]
 enum Matches {
-    /// At most one row each. Key indices without a row have [`NO_ROW`].
-    One {
-        rows: Vec<u32>,
-        /// `true` if every key index that a cell can have has a row.
-        is_total: bool,
-    },
+    /// At most one row per key index. Key indices without a row have [`NO_ROW`].
+    One(Vec<u32>),
     /// The rows of key index `k` are `rows[offsets[k]..offsets[k + 1]]`.
     Many { offsets: Vec<u32>, rows: Vec<u32> },
-    /// Few rows for many key indices: the key index of each row, ascending, and the rows.
+    /// Few rows for many key indices: the key indices of the rows, ascending, and the row numbers
+    /// in the same order.
     Sparse { keys: Vec<u32>, rows: Vec<u32> },
 }
 
 impl BuildSide {
-    /// Collects the rows of a stream, whose last columns are their keys or key indices.
+    /// Collects the rows of a stream, and finds the key index of each row.
     ///
     /// # Errors
-    /// Fails if the memory pool refuses, or if there are 2^32 - 1 or more rows.
+    /// Returns an error if the stream or a key fails, if the memory pool has no space, or if there
+    /// are 2^32 - 1 or more rows.
     pub async fn collect(
         mut input: SendableRecordBatchStream,
         keys: &BuildKeys,
@@ -96,7 +97,7 @@ impl BuildSide {
                 NO_ROW - 1
             ));
         }
-        // Two numbers per row while the rows are sorted by key index, and up to two tables.
+        // A key index and a row number per row, and up to two tables over all key indices.
         let most = size_of::<u32>() * (2 * rows + 2 * probe.count + 2);
         memory.try_grow(most)?;
         let mut indices = Vec::with_capacity(rows);
@@ -140,10 +141,11 @@ impl BuildSide {
         })
     }
 
-    /// Returns the row of each key index, with [`NO_ROW`] for none, and `true` if all have one;
-    /// `None` if key indices may have several rows.
+    /// Returns the row number of each of `keys`, which are key indices, and `true` if all of them
+    /// have a row. Key indices without a row have [`NO_ROW`]. Returns `None` if [`Self::rows_of`]
+    /// has to be used instead: key indices may have several rows, or there is no table.
     pub fn only_rows(&self, keys: &UInt32Array) -> Option<(Vec<u32>, bool)> {
-        let Matches::One { rows, is_total } = &self.matches else {
+        let Matches::One(rows) = &self.matches else {
             return None;
         };
         let found: Vec<u32> = keys
@@ -151,14 +153,14 @@ impl BuildSide {
             .iter()
             .map(|key| rows[*key as usize])
             .collect();
-        let have_all = *is_total || !found.contains(&NO_ROW);
+        let have_all = !found.contains(&NO_ROW);
         Some((found, have_all))
     }
 
-    /// Returns the rows of a key index.
+    /// Returns the row numbers of a key index.
     pub fn rows_of(&self, key: u32) -> &[u32] {
         match &self.matches {
-            Matches::One { rows, .. } => {
+            Matches::One(rows) => {
                 let row = &rows[key as usize..=key as usize];
                 if row[0] == NO_ROW { &[] } else { row }
             }
@@ -182,13 +184,14 @@ impl BuildSide {
         }
     }
 
-    /// Records that a partition is finished. Returns `true` for the last one, which sees all
-    /// matches.
+    /// Records that a partition of the probe side is finished. Returns `true` for the last one,
+    /// after which [`Self::matched`] is complete.
     pub fn finish_partition(&self) -> bool {
         self.unfinished.fetch_sub(1, atomic::Ordering::AcqRel) == 1
     }
 
-    /// Returns which rows have a match, once all partitions are finished.
+    /// Returns a mask of the rows with a match. The mask is complete once all partitions of the
+    /// probe side are finished.
     pub fn matched(&self) -> BooleanArray {
         let is_set = |row: usize| {
             let word = self.matched.get(row / 64);
@@ -201,7 +204,7 @@ impl BuildSide {
     }
 }
 
-/// Returns `true` for the rows that are not [`NO_ROW`].
+/// Returns one bit per row number, which is set unless the row number is [`NO_ROW`].
 pub(super) fn is_row(rows: &[u32]) -> BooleanBuffer {
     BooleanBuffer::collect_bool(rows.len(), |row| rows[row] != NO_ROW)
 }
@@ -209,14 +212,15 @@ pub(super) fn is_row(rows: &[u32]) -> BooleanBuffer {
 impl Matches {
     fn bytes(&self) -> usize {
         let (some, others) = match self {
-            Self::One { rows, .. } => (rows.len(), 0),
+            Self::One(rows) => (rows.len(), 0),
             Self::Many { offsets, rows } => (offsets.len(), rows.len()),
             Self::Sparse { keys, rows } => (keys.len(), rows.len()),
         };
         (some + others) * size_of::<u32>()
     }
 
-    /// Collects the rows of each of `count` key indices, given the key index of each row.
+    /// Groups row numbers by key index. `indices` has the key index of each row, and `count` is the
+    /// number of key indices.
     fn new(indices: &[u32], count: usize) -> Self {
         if count > DENSE && count / SPARSE > indices.len() {
             let rows = 0..indices.len() as u32;
@@ -241,10 +245,7 @@ impl Matches {
             *known = row as u32;
         }
         if is_unique {
-            return Self::One {
-                is_total: !rows.contains(&NO_ROW),
-                rows,
-            };
+            return Self::One(rows);
         }
         drop(rows);
         let mut offsets = vec![0; count + 1];
@@ -267,17 +268,17 @@ impl Matches {
     }
 }
 
-/// Where keys lie: the values of each key if there are few, else the min and max.
+/// Bounds of the join keys: the min and max of each key, and its values if there are few.
 #[derive(Debug)]
 pub(super) struct KeyBounds {
-    /// For each key, its min and max; `None` if its type has none.
+    /// For each key, its min and max; `None` if its type has no order.
     extremes: Vec<Option<(ScalarValue, ScalarValue)>>,
     /// For each key, its values; `None` once there are too many.
     values: Option<Vec<HashSet<ScalarValue>>>,
 }
 
 impl KeyBounds {
-    /// Creates the bounds of no rows, for keys of the types of `keys`.
+    /// Creates the bounds of zero rows. `keys` only give the types of the keys.
     pub fn new(keys: &[ArrayRef]) -> Self {
         let extremes = keys.iter().map(|key| {
             let data_type = key.data_type();
@@ -319,8 +320,8 @@ impl KeyBounds {
         Ok(())
     }
 
-    /// Returns a predicate that holds for all keys. `columns` stand for the keys, and refer to columns
-    /// of `schema`.
+    /// Returns a predicate that holds for all keys that are not null. `columns` are the expressions
+    /// that it compares with the bounds, one per key, over the columns of `schema`.
     pub fn predicate(
         &self,
         columns: &[Arc<dyn PhysicalExpr>],
@@ -329,7 +330,7 @@ impl KeyBounds {
         let mut all: Vec<Arc<dyn PhysicalExpr>> = Vec::new();
         for (key, column) in columns.iter().enumerate() {
             let values = self.values.as_ref().map(|values| &values[key]);
-            // A list distinguishes zeros of different signs, which are equal keys.
+            // `IN` distinguishes -0.0 from 0.0, which are equal as join keys.
             if let Some(values) = values.filter(|values| !values.iter().any(is_float_zero)) {
                 let values = values.iter().filter(|value| !value.is_null());
                 let mut values: Vec<_> = values.cloned().collect();
@@ -346,7 +347,7 @@ impl KeyBounds {
     }
 }
 
-/// Returns a bound, with the zero of this sign in place of a zero.
+/// Returns `bound`, or `zero` if the bound is a floating-point zero of either sign.
 fn with_zeros(bound: &ScalarValue, zero: f32) -> ScalarValue {
     match bound {
         ScalarValue::Float32(Some(0.0)) => ScalarValue::Float32(Some(zero)),
@@ -355,7 +356,7 @@ fn with_zeros(bound: &ScalarValue, zero: f32) -> ScalarValue {
     }
 }
 
-/// Returns the min or max of a value and an array, without nulls.
+/// Returns the min or max of a value and an array. Nulls are ignored.
 fn extreme(known: &ScalarValue, values: &ArrayRef, is_max: bool) -> Result<ScalarValue> {
     let known = known.to_array()?;
     fold(
@@ -371,9 +372,7 @@ mod tests {
     #[test]
     fn rows_by_key_index() {
         let one = Matches::new(&[2, NO_KEY, 0], 4);
-        assert!(
-            matches!(&one, Matches::One { rows, is_total: false } if rows == &[2, NO_ROW, 0, NO_ROW])
-        );
+        assert!(matches!(&one, Matches::One(rows) if rows == &[2, NO_ROW, 0, NO_ROW]));
         let many = Matches::new(&[2, 0, NO_KEY, 2], 4);
         assert!(
             matches!(&many, Matches::Many { offsets, rows } if offsets == &[0, 1, 1, 3, 3] && rows == &[1, 0, 3])

@@ -17,21 +17,21 @@ use crate::provider::join::lookup::keys::KeyTerms;
 use crate::provider::source::recipe::Recipe;
 use crate::provider::source::{FetchedBlock, GridSource, ReadCounts, WindowReader};
 
-/// The name of the attribute.
+/// The name of the attribute that holds the key indices.
 pub(crate) const KEY_INDEX: &str = "key_index";
 
-/// A grid with one attribute, the key index of each cell. Nothing is stored: the key index is the
-/// sum of one term per set of axes.
+/// A grid with one attribute, the key index of each cell. The attribute is not stored: a key index
+/// is computed as the sum of one term per set of axes.
 #[derive(Debug)]
 pub(crate) struct KeyIndexGrid {
-    /// The grid whose axes and chunks these are.
+    /// The grid that provides the axes and the chunks.
     grid: Arc<dyn GridSource>,
     terms: Arc<[KeyTerms]>,
     attributes: [FieldRef; 1],
 }
 
 impl KeyIndexGrid {
-    /// Creates the grid. Every set of terms covers whole axes of `grid`.
+    /// Creates the grid. Each of `terms` covers the full length of its axes.
     pub fn new(grid: &Arc<dyn GridSource>, terms: Vec<KeyTerms>) -> Self {
         Self {
             grid: Arc::clone(grid),
@@ -120,13 +120,13 @@ impl GridSource for KeyIndexGrid {
 }
 
 struct KeyIndexReader {
-    /// The number of columns to return, which are all the same.
+    /// The number of columns to return, which are all equal.
     copies: usize,
     terms: Arc<[KeyTerms]>,
     /// The shape of the whole grid.
     shape: Vec<u64>,
     window: Vec<Range<u64>>,
-    /// The indices of a cell.
+    /// The indices of the current cell along the axes of the whole grid.
     place: Vec<u64>,
 }
 
@@ -154,7 +154,7 @@ impl KeyIndexReader {
                     start * self.shape[*axis] as usize + self.place[*axis] as usize
                 });
                 match axes.last() {
-                    // The terms of cells along the last axis follow each other.
+                    // The terms of cells along the last axis are contiguous.
                     Some(axis) if axis + 1 == self.shape.len() => {
                         along = Some(&terms[start..][..count]);
                     }

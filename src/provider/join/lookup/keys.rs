@@ -16,15 +16,14 @@ use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use crate::grid::{Cells, Selection, Window};
 use crate::provider::source::GridSelection;
 
-/// The maximum number of combinations of indices along the axes of keys that use the same
-/// dimensions.
+/// The maximum number of combinations of indices along the axes of one [`KeyPart`].
 const MAX_COMBINATIONS: u64 = 1 << 20;
-/// The maximum number of key indices, whose table is kept in memory.
+/// The maximum number of key indices. The table of their rows is kept in memory.
 const MAX_KEY_INDICES: u64 = 1 << 26;
-/// The key index of a row that matches no cell.
+/// The key index of a row of the build side that matches no cell of the probe side.
 pub(super) const NO_KEY: u32 = u32::MAX;
 
-/// The keys of a join over the dimensions of a grid.
+/// The join keys of the probe side, evaluated on the axes of its grid.
 #[derive(Debug)]
 pub(super) struct ProbeKeys {
     parts: Vec<KeyPart>,
@@ -32,23 +31,23 @@ pub(super) struct ProbeKeys {
     pub count: usize,
 }
 
-/// The keys that use the same dimensions, or dimensions that another of these keys uses.
+/// Keys that share dimensions, directly or through other keys of the same part.
 #[derive(Debug)]
 struct KeyPart {
     /// The axes of the dimensions, ascending.
     axes: Vec<usize>,
-    /// The keys, as indices into the list of all keys.
+    /// The indices of the keys in the list of all keys.
     keys: Vec<usize>,
     /// The term of the key index, for every combination of indices along the axes in row-major
     /// order.
     terms: Arc<[u32]>,
-    /// The difference of the terms of successive numbers.
+    /// The term of the combination of key values with the number `n` is `n * stride`.
     stride: u32,
     distinct: DistinctKeys,
 }
 
-/// Terms of key indices along some axes: one for every combination of indices, in row-major order. The
-/// sum of terms saturates, so that one [`NO_KEY`] makes it [`NO_KEY`].
+/// Terms of key indices along some axes: one for every combination of indices, in row-major order.
+/// The sum of terms saturates, so that one term [`NO_KEY`] makes the key index [`NO_KEY`].
 #[derive(Debug, Clone)]
 pub(crate) struct KeyTerms {
     /// The axes, ascending.
@@ -59,8 +58,9 @@ pub(crate) struct KeyTerms {
 
 impl ProbeKeys {
     /// Evaluates keys, which are expressions over the columns of a grid's table, on the selected
-    /// coordinates. `None` if a key uses other columns than dimensions or fails on a coordinate, or
-    /// if there are too many distinct keys.
+    /// coordinates. Returns `None` if a key uses no column or one that is not a dimension, fails on
+    /// a coordinate, or has a type without a row format, or if there are too many combinations of
+    /// indices or too many key indices.
     pub fn try_new(keys: &[Arc<dyn PhysicalExpr>], part: &GridSelection) -> Result<Option<Self>> {
         let dimensions = part.grid.axes().len();
         let mut sets: Vec<(BTreeSet<usize>, Vec<usize>)> = Vec::new();
@@ -93,7 +93,7 @@ impl ProbeKeys {
             else {
                 return Ok(None);
             };
-            // One number more, for unselected indices and for null.
+            // One more number stands for unselected indices and for null keys.
             count = match count.checked_mul(key.distinct.rows.len() as u64 + 1) {
                 Some(count) if count <= MAX_KEY_INDICES => count,
                 _ => return Ok(None),
@@ -106,10 +106,10 @@ impl ProbeKeys {
         }))
     }
 
-    /// Evaluates the keys of the other side, which are expressions over the dimensions of a grid, on
-    /// the axes of that grid. Returns the terms that add up to the key indices of its cells, and the
-    /// values of each key. `None` if keys that use different dimensions on this side share dimensions
-    /// on the other.
+    /// Evaluates the keys of a build side that is an array on the axes of its grid. Returns the
+    /// terms that add up to the key indices of its cells, and the values of each key. Returns
+    /// `None` if keys of different [`KeyPart`]s share dimensions of the build side, or for the same
+    /// reasons as [`Self::try_new`].
     pub fn terms_of(
         &self,
         keys: &[Arc<dyn PhysicalExpr>],
@@ -153,8 +153,8 @@ impl ProbeKeys {
         terms.collect()
     }
 
-    /// Returns the key index of each row, given the values of its keys: [`NO_KEY`] if a key is null
-    /// or is not the key of a cell.
+    /// Returns the key index of each row, given the values of its keys. The key index is
+    /// [`NO_KEY`] if a key is null or if no cell has the keys of the row.
     pub fn indices(&self, keys: &[ArrayRef], rows: usize) -> Result<Vec<u32>> {
         let mut indices = vec![0; rows];
         for part in &self.parts {
@@ -174,8 +174,8 @@ struct EvaluatedKeys {
     values: Vec<ArrayRef>,
 }
 
-/// Evaluates keys over the dimensions of these axes on the selected coordinates. `None` if a key
-/// fails on a coordinate, or there are too many combinations.
+/// Evaluates keys over the dimensions of these axes on the selected coordinates. Returns `None` if
+/// a key fails on a coordinate, or if there are too many combinations.
 fn evaluate(
     axes: &[usize],
     exprs: &[&Arc<dyn PhysicalExpr>],
@@ -206,7 +206,7 @@ fn evaluate(
     let mut values = Vec::with_capacity(exprs.len());
     for expr in exprs {
         let expr = reassign_expr_columns(Arc::clone(expr), batch.schema_ref())?;
-        // DataFusion's join fails, or never evaluates the key.
+        // The hash join stays. It reports the error if it evaluates the key on such a row.
         let Ok(value) = expr.evaluate(&batch) else {
             return Ok(None);
         };
@@ -220,8 +220,8 @@ fn evaluate(
 }
 
 impl EvaluatedKeys {
-    /// Returns the term of each combination, given the number of each selected one. Those without a
-    /// number get the term `none`.
+    /// Returns the term of each combination of indices. `numbers` has the number of each selected
+    /// combination. Combinations without a number get the term `none`.
     fn terms(&self, numbers: Vec<Option<u32>>, none: u32, stride: u32) -> Arc<[u32]> {
         let mut terms = vec![none; self.combinations as usize];
         let mut runs = Vec::new();
@@ -277,7 +277,7 @@ impl KeyPart {
     }
 }
 
-/// Distinct combinations of key values, numbered from zero.
+/// The distinct combinations of key values of a [`KeyPart`], numbered from zero.
 #[derive(Debug)]
 struct DistinctKeys {
     converter: RowConverter,
@@ -287,7 +287,7 @@ struct DistinctKeys {
 }
 
 impl DistinctKeys {
-    /// Returns an empty set for keys of these types; `None` if they have no row format.
+    /// Creates an empty set for keys of these types. Returns `None` if a type has no row format.
     fn try_new(types: impl Iterator<Item = DataType>) -> Result<Option<Self>> {
         let fields: Vec<_> = types.map(SortField::new).collect();
         if !RowConverter::supports_fields(&fields) {
@@ -300,13 +300,13 @@ impl DistinctKeys {
         }))
     }
 
-    /// Converts keys to Arrow's row format. Zeros of both signs are equal, as in DataFusion's joins.
+    /// Converts keys to Arrow's row format. -0.0 and 0.0 are equal, as in DataFusion's joins.
     fn rows_of(&self, keys: &[ArrayRef]) -> Result<Rows> {
         let keys: Vec<_> = keys.iter().map(normalize_float_zero).collect();
         Ok(self.converter.convert_columns(&keys)?)
     }
 
-    /// Adds the combinations of some rows. Returns their numbers, `None` for rows with a null.
+    /// Adds the combination of each row. Returns the numbers, with `None` for rows with a null.
     fn insert(&mut self, keys: &[ArrayRef]) -> Result<Vec<Option<u32>>> {
         let rows = self.rows_of(keys)?;
         let nulls = nulls(keys);
@@ -326,8 +326,8 @@ impl DistinctKeys {
         Ok(numbers.collect())
     }
 
-    /// Returns the numbers of the combinations of some rows, `None` for rows with a null and for
-    /// other combinations.
+    /// Returns the number of each row's combination, with `None` for rows with a null and for
+    /// combinations that are not in the set.
     fn find(&self, keys: &[ArrayRef]) -> Result<Vec<Option<u32>>> {
         let rows = self.rows_of(keys)?;
         let nulls = nulls(keys);
@@ -358,7 +358,7 @@ impl DistinctKeys {
     }
 }
 
-/// Returns the rows in which any key is null.
+/// Returns a null buffer in which the rows with any null key are null.
 fn nulls(keys: &[ArrayRef]) -> Option<NullBuffer> {
     keys.iter().fold(None, |nulls, key| {
         NullBuffer::union(nulls.as_ref(), key.logical_nulls().as_ref())

@@ -44,54 +44,55 @@ use crate::provider::join::lookup::keys::ProbeKeys;
 use crate::provider::join::lookup::probe::{JoinOutput, Probe};
 
 /// Joins any table, the build side, with an array, the probe side, whose join keys are expressions
-/// over its dimensions. No row of the array is hashed: the scan of the array computes a key index for
-/// each cell, which is a position in a table of build rows.
+/// over its dimensions. No row of the array is hashed: the scan of the array computes a key index
+/// for each cell, by which the operator finds the matching rows of the build side.
 ///
 /// EXPLAIN shows the keys, the number of key indices, and the two inputs:
 ///
 /// ```text
-/// ArrayLookupJoinExec: join_type=Inner, on=[(lat@0, lat@1), (hour@1, date_part(hour, time@0))], key_indices=450
+/// ArrayLookupJoinExec: join_type=Inner, on=[(lat@0, lat@1), (hour@1, date_part(hour, time@0))], key_indices=450, projection=[build.mean, probe.value]
 ///   AggregateExec: ...
 ///   DataSourceExec: tet=t2m, slice=[time: all, lat: all], chunks=4 of 4, projection=[time, lat, value, key_index]
 /// ```
 ///
-/// The rows of the build side and the table are kept in memory, and accounted for. All partitions
-/// share them.
+/// The rows of the build side and the table from key indices to rows are kept in memory, which is
+/// reserved in the memory pool. All partitions share them.
 #[derive(Debug)]
 pub struct ArrayLookupJoinExec {
     /// The build side and the probe side.
     inputs: [Arc<dyn ExecutionPlan>; 2],
     spec: Arc<LookupSpec>,
-    /// The dynamic filter of the probe side's scan, once the build side is known.
+    /// The dynamic filter on the probe side's scan, updated once the build side is collected.
     dynamic_filter: Option<Arc<DynamicFilterPhysicalExpr>>,
     properties: Arc<PlanProperties>,
     build: Arc<OnceLock<SharedBuild>>,
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// The build side, which the first partition that asks for it collects. All partitions get the same
-/// result or error: some plans cannot be run twice.
+/// The build side, collected by the first partition that needs it. All partitions get the same
+/// result or error, because some plans cannot be run twice.
 type SharedBuild = Shared<BoxFuture<'static, Result<Arc<BuildSide>, Arc<DataFusionError>>>>;
 
-/// What is the same in all copies of a lookup join.
+/// The properties that all copies of a lookup join share.
 #[derive(Debug)]
 pub(super) struct LookupSpec {
     pub output: Arc<JoinOutput>,
     pub keys: ProbeKeys,
     pub build_keys: BuildKeys,
-    /// The keys of the build side, with those of the probe side over the columns of its table.
+    /// The keys of the build side over its columns, each with the key of the probe side over the
+    /// columns of the array's table.
     pub on: JoinOn,
-    /// The keys of the probe side over the columns of its scan, and the schema of the scan, if there
-    /// is a dynamic filter.
+    /// The keys of the probe side over the columns of its scan, and the schema of the scan; `None`
+    /// without a dynamic filter.
     pub filtered: Option<(Vec<Arc<dyn PhysicalExpr>>, SchemaRef)>,
     pub schema: SchemaRef,
-    /// DataFusion's plan of the same join, from which the codec creates the operator again.
+    /// DataFusion's plan of the same join, from which the codec recreates the operator.
     pub replaced: Arc<dyn ExecutionPlan>,
 }
 
 #[cfg(feature = "proto")]
 impl LookupSpec {
-    /// The schema of the rows that the dynamic filter is over.
+    /// Returns the schema to which the columns of the dynamic filter refer; empty without a filter.
     fn filter_schema(&self) -> SchemaRef {
         let filtered = self.filtered.as_ref();
         filtered.map_or_else(
@@ -123,7 +124,8 @@ impl ArrayLookupJoinExec {
         }
     }
 
-    /// Returns the output columns in terms of one input, `None` for those of the other.
+    /// Returns each output column as a column of one input, or `None` for columns of the other
+    /// input.
     pub(in crate::provider) fn columns_of_input(
         &self,
         number: usize,
@@ -142,8 +144,8 @@ impl ArrayLookupJoinExec {
         &self.spec.replaced
     }
 
-    /// Returns the operator with other inputs and the dynamic filter of a `carrier`, which the scan
-    /// of the probe side shares.
+    /// Returns the operator with new inputs and the dynamic filter that `carrier` carries, if any.
+    /// The scan of the probe side shares this filter.
     #[cfg(feature = "proto")]
     pub(crate) fn with_dynamic_filter(
         &self,
@@ -157,7 +159,7 @@ impl ArrayLookupJoinExec {
                 match filter.downcast::<DynamicFilterPhysicalExpr>() {
                     Ok(filter) => Some(filter),
                     Err(_) => {
-                        return internal_err!("a lookup join got another filter than its own");
+                        return internal_err!("a lookup join expects a dynamic filter");
                     }
                 }
             }
@@ -166,7 +168,7 @@ impl ArrayLookupJoinExec {
     }
 }
 
-/// Collects the build side, on the first call.
+/// Collects the build side and updates the dynamic filter with the bounds of its keys.
 async fn collect(
     inputs: &[Arc<dyn ExecutionPlan>; 2],
     spec: &LookupSpec,
@@ -293,7 +295,8 @@ impl ExecutionPlan for ArrayLookupJoinExec {
         parent_filters: Vec<Arc<dyn PhysicalExpr>>,
         _config: &ConfigOptions,
     ) -> Result<FilterDescription> {
-        // Rows of the probe side without a match are either output or dropped, whatever their values.
+        // In these joins, every output row has a row of the probe side, and whether that row is
+        // output does not depend on other rows of the probe side.
         let keeps_probe_rows = matches!(
             self.spec.output.join_type,
             JoinType::Inner | JoinType::Right | JoinType::RightSemi | JoinType::RightAnti
@@ -360,7 +363,8 @@ impl ExecutionPlan for ArrayLookupJoinExec {
             let build = build.clone().await;
             let probe = Probe {
                 build: build.map_err(DataFusionError::Shared)?,
-                // Opened after the build side is known, so that the dynamic filter prunes chunks.
+                // The scan starts after the build side is collected, so that the dynamic filter
+                // prunes chunks.
                 input: inputs[1].execute(partition, Arc::clone(&context))?,
                 output: Arc::clone(&spec.output),
                 schema: Arc::clone(&spec.schema),

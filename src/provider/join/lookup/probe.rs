@@ -1,4 +1,4 @@
-//! Finds the matches of the probe side of a lookup join.
+//! Joins the rows of the probe side of a lookup join with their matches.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use futures::TryStreamExt;
 use crate::provider::join::lookup::build::{BuildSide, is_row};
 use crate::provider::planning::mask::mask;
 
-/// What the join outputs.
+/// The output of a lookup join.
 #[derive(Debug)]
 pub(super) struct JoinOutput {
     /// The kind of join.
     pub join_type: JoinType,
-    /// The side of each output column, and its index there.
+    /// The side of each output column, and its index among the columns of that side.
     pub columns: Vec<ColumnIndex>,
     /// The column of the probe side that holds key indices.
     pub key_index: usize,
-    /// The condition beside the keys, of an inner join.
+    /// The join filter beside the keys. Only inner joins have one.
     pub filter: Option<JoinFilter>,
 }
 
@@ -40,7 +40,7 @@ impl JoinOutput {
     }
 }
 
-/// Probes the build side with one partition.
+/// Joins one partition of the probe side with the build side.
 pub(super) struct Probe {
     /// The rows of the partition.
     pub input: SendableRecordBatchStream,
@@ -49,7 +49,7 @@ pub(super) struct Probe {
     pub schema: SchemaRef,
     pub batch_size: usize,
     pub metrics: BaselineMetrics,
-    /// Rows whose matches have not all been returned, for key indices with several matches.
+    /// The batch whose matches have not all been returned, if a key index may have several.
     pub pending: Option<Pending>,
     pub is_finished: bool,
 }
@@ -137,7 +137,8 @@ impl Probe {
         }
     }
 
-    /// Returns about a batch of the matches of rows that may have several.
+    /// Returns the next `batch_size` matches of rows that may have several matches each. Keeps the
+    /// remaining rows in `pending`.
     fn some_matches(&mut self, mut pending: Pending) -> Result<RecordBatch> {
         let keys = pending
             .batch
@@ -181,13 +182,13 @@ impl Probe {
         self.pairs(&rows, &UInt32Array::from(build_rows))
     }
 
-    /// Returns pairs of rows that satisfy the filter.
+    /// Returns the output rows of those pairs of matching rows that satisfy the filter.
     fn pairs(&self, probe: &RecordBatch, build: &UInt32Array) -> Result<RecordBatch> {
         if matches!(
             self.output.join_type,
             JoinType::LeftSemi | JoinType::LeftAnti
         ) {
-            // Only the matched rows count, which are recorded already.
+            // The output depends only on the matched rows of the build side, which are recorded.
             return Ok(RecordBatch::new_empty(Arc::clone(&self.schema)));
         }
         let Some(condition) = &self.output.filter else {
@@ -215,8 +216,8 @@ impl Probe {
         self.assemble(None, Some(&filtered(&self.build.rows, &kept)?))
     }
 
-    /// Assembles output rows: of rows of the probe side with the row numbers of their matches, or of
-    /// rows of the build side alone.
+    /// Assembles output rows, either from rows of the probe side and the row numbers of their
+    /// matches, or from rows of the build side alone.
     fn assemble(
         &self,
         probe: Option<(&RecordBatch, Option<&UInt32Array>)>,

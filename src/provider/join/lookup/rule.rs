@@ -36,11 +36,14 @@ use crate::provider::source::{BlockSource, GridSource, SelectedBlocks};
 /// Replaces hash joins whose probe side is an array and whose keys are expressions over its
 /// dimensions by [`ArrayLookupJoinExec`].
 ///
-/// The rule leaves a join unchanged if a key uses a value, if there are too many distinct keys, if
-/// NULL keys are equal, if an outer join has a condition beside its keys, and if the join is a mark
-/// join or null-aware.
+/// The rule leaves a join unchanged if
 ///
-/// [`enable_arrays`](crate::enable_arrays) puts the rule behind
+/// - the probe side is not the scan of a single array, with filters and projections,
+/// - a key uses an attribute of the array or is volatile, or there are too many distinct keys,
+/// - a join other than an inner join has a filter beside its keys, or
+/// - the join is a mark join, is null-aware, treats NULL keys as equal, or has a limit.
+///
+/// [`enable_arrays`](crate::enable_arrays) adds the rule after
 /// [`ZipJoins`](crate::provider::join::zip::ZipJoins).
 #[derive(Debug, Default)]
 pub struct LookupJoins {}
@@ -92,8 +95,8 @@ impl PhysicalOptimizerRule for LookupJoins {
     }
 }
 
-/// Returns the operator that replaces a join; `None` if the join has to stay. If `wants_filter` is
-/// `true`, a dynamic filter prunes chunks of the probe side where possible.
+/// Returns the operator that replaces a join; `None` if the join stays unchanged. If `wants_filter`
+/// is `true`, a dynamic filter prunes chunks of the probe side where possible.
 pub(crate) fn operator(
     plan: &Arc<dyn ExecutionPlan>,
     config: &ConfigOptions,
@@ -141,14 +144,16 @@ pub(crate) fn operator(
         return Ok(None);
     };
     let cells = probe.part.selection.count();
-    if cells.is_some_and(|cells| keys_of_cells.count as u64 > cells.max(MANY_KEY_INDICES)) {
+    if cells.is_some_and(|cells| {
+        keys_of_cells.count as u64 > cells.saturating_mul(2).max(MANY_KEY_INDICES)
+    }) {
         return Ok(None);
     }
 
     let mut output = columns_of(join, kind);
     let condition = join.filter().map(|filter| filter.column_indices().to_vec());
     let mut condition = condition.unwrap_or_default();
-    // Narrows the output and the condition to the columns of one side that they need.
+    // Returns the columns of one side that the output and the filter use, and renumbers them there.
     let mut narrow = |side: JoinSide| {
         let all = output.iter_mut().chain(&mut condition);
         let of_side: Vec<_> = all.filter(|column| column.side == side).collect();
@@ -222,7 +227,8 @@ pub(crate) fn operator(
     )))
 }
 
-/// Narrows the lookup join below a projection to the columns that are used.
+/// Narrows the lookup join below a projection to the columns that the projection uses. Returns
+/// `None` if there is no such join or if all of its columns are used.
 fn narrow(
     plan: &Arc<dyn ExecutionPlan>,
     config: &ConfigOptions,
@@ -283,7 +289,7 @@ fn narrow(
     Ok(Some(Arc::new(output)))
 }
 
-/// A number of key indices that is always accepted. More must not exceed the number of cells.
+/// A number of key indices that is always accepted. Otherwise, there are at most two per cell.
 const MANY_KEY_INDICES: u64 = 1 << 16;
 
 /// Returns the side and the index of each output column of a join.
@@ -335,7 +341,7 @@ impl KeyedBuild {
     }
 }
 
-/// The scan of a side that is an array, with the key index as its last column.
+/// The scan of an array on either side of a join, with the key index as its last column.
 struct KeyedScan {
     scan: ArrayScan,
     /// See [`LookupSpec::filtered`].
@@ -344,9 +350,9 @@ struct KeyedScan {
 }
 
 impl KeyedScan {
-    /// Creates the scan that replaces the scan of `side`. `needed` are columns of the side's plan.
-    /// `bounds` is a predicate over the table that the rows have to satisfy, and `filtered_keys` are
-    /// the keys of a dynamic filter.
+    /// Creates the scan that replaces the scan of `side`. `needed` are the columns of the side's
+    /// plan that the join uses. `bounds` is a predicate over the table that narrows the selection,
+    /// and `filtered_keys` are the keys over the table that a dynamic filter restricts.
     fn try_new(
         side: &Side,
         terms: Vec<KeyTerms>,
@@ -455,8 +461,8 @@ impl KeyedScan {
         })
     }
 
-    /// Returns the plan that computes the columns `needed` of the side's plan, which has this schema,
-    /// and then the key index.
+    /// Returns a plan with the columns `needed` of the side's plan, followed by the key index.
+    /// `schema` is the schema of the side's plan.
     fn plan(
         &self,
         side: &Side,
