@@ -14,11 +14,9 @@
 //! key index of cell [t, y, x] = hour_number[t] * 20 + lat_number[y] * 5 + lon_number[x]
 //! ```
 //!
-//! The key index is one more attribute of the scan
-//! ([`KeyIndexGrid`](key_index_grid::KeyIndexGrid)). When the query runs, the build side is
-//! collected, and the key index of each of its rows is looked up
-//! ([`BuildSide`](build::BuildSide)). [`ArrayLookupJoinExec`] then finds the matches of a row of
-//! the array by its key index.
+//! The key index is one more attribute of the scan (`key_index_grid`). When the query runs, the
+//! build side is collected, and the key index of each of its rows is looked up (`build`).
+//! [`ArrayLookupJoinExec`] then finds the matches of a row of the array by its key index.
 
 pub(crate) mod build;
 pub(crate) mod key_index_grid;
